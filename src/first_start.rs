@@ -21,7 +21,7 @@ pub async fn prepare(store: &Store, config: &Config) -> Result<(), StartError> {
     let (workspace, owner) = make_owner(&mut tx, config).await?;
     let brand = brands::NewBrand { name: "My brand", description: None, website: None, timezone: "UTC" };
     brands::create(&mut tx, workspace, owner, None, brand).await?;
-    keys::owe_first(&mut tx, owner).await?;
+    keys::require_first_key(&mut tx, owner).await?;
     tx.commit().await?;
     Ok(())
 }
@@ -71,7 +71,7 @@ async fn show_key(store: &Store, config: &Config) -> Result<(), ShowKeyError> {
     tx.commit().await?;
     try_line(text(config, &key))?;
     let mut tx = store.begin().await?;
-    keys::first_is_shown(&mut tx).await?;
+    keys::mark_first_key_shown(&mut tx).await?;
     Ok(tx.commit().await?)
 }
 

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     if let Some(cli::Command::Webhooks(command)) = command {
         return commands::webhooks(command);
     }
-    let config = match crier_common::config::Config::load(&source, crier_common::config::Role::Crier) {
+    let config = match crier_common::config::Config::load(&source, crier_common::config::ProcessRole::Crier) {
         Ok(config) => config,
         Err(error) => return error.exit(),
     };

@@ -84,7 +84,7 @@ fn names(line: &str, word: &str) -> bool {
 }
 
 /// The modules of `common` that a line names: `crate::store::x` and `crate::{clock, store::x}`.
-fn modules_of_common(line: &str) -> BTreeSet<&str> {
+fn common_modules(line: &str) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     for (at, start) in line.match_indices("crate::") {
         let rest = &line[at + start.len()..];
@@ -113,7 +113,7 @@ fn modules_of_common(line: &str) -> BTreeSet<&str> {
 }
 
 /// Asserts that a module of `common` imports only these modules.
-fn imports_only(module: &str, allowed: &[&str]) {
+fn assert_imports_only(module: &str, allowed: &[&str]) {
     let modules: BTreeSet<String> = fs::read_dir(root().join("common/src"))
         .expect("common exists")
         .flatten()
@@ -124,7 +124,7 @@ fn imports_only(module: &str, allowed: &[&str]) {
         "common/src",
         |name| name.starts_with(&folder) || name == file,
         |line| {
-            let named = modules_of_common(line);
+            let named = common_modules(line);
             named.into_iter().any(|name| modules.contains(name) && name != module && !allowed.contains(&name))
         },
     );
@@ -132,7 +132,7 @@ fn imports_only(module: &str, allowed: &[&str]) {
 }
 
 #[test]
-fn the_roles_never_import_each_other() {
+fn roles_never_import_each_other() {
     const ROLES: &[(&str, &str)] =
         &[("api", "crier_api"), ("worker", "crier_worker"), ("scheduler", "crier_scheduler")];
     for (dir, own) in ROLES {
@@ -151,15 +151,15 @@ fn the_roles_never_import_each_other() {
 }
 
 #[test]
-fn inside_common_imports_run_one_way() {
-    imports_only("domain", &[]);
-    imports_only("clock", &[]);
-    imports_only("store", &["domain", "clock", "random", "secrets", "telemetry"]);
-    imports_only("queue", &["store", "domain", "clock", "telemetry"]);
+fn imports_within_common_follow_the_layers() {
+    assert_imports_only("domain", &[]);
+    assert_imports_only("clock", &[]);
+    assert_imports_only("store", &["domain", "clock", "random", "secrets", "telemetry"]);
+    assert_imports_only("queue", &["store", "domain", "clock", "telemetry"]);
 }
 
 #[test]
-fn salvo_and_apalis_stay_in_their_places() {
+fn salvo_and_apalis_are_used_only_where_allowed() {
     let outside =
         |places: &'static [&'static str]| move |name: &str| !places.iter().any(|place| name.starts_with(place));
     for dir in DIRS {
@@ -173,7 +173,7 @@ fn salvo_and_apalis_stay_in_their_places() {
 }
 
 #[test]
-fn smtp_stays_in_its_place() {
+fn smtp_is_used_only_in_the_mail_module() {
     for dir in DIRS {
         let lettre = violations(dir, |name| name != "common/src/mail.rs", |line| names(line, "lettre"));
         assert_no_violations("lettre lives in common/src/mail.rs only", lettre);
@@ -181,7 +181,7 @@ fn smtp_stays_in_its_place() {
 }
 
 #[test]
-fn sql_stays_in_the_store() {
+fn sql_is_used_only_in_the_store() {
     let query = |line: &str| {
         let builders = ["query(", "query!(", "query_as(", "query_as!(", "query_scalar(", "query_scalar!(", "raw_sql("];
         line.contains("sqlx::migrate!") || builders.iter().any(|builder| line.contains(&format!("sqlx::{builder}")))
@@ -197,7 +197,7 @@ fn sql_stays_in_the_store() {
 }
 
 #[test]
-fn the_one_http_client_is_the_only_way_out() {
+fn only_the_shared_http_client_opens_connections() {
     const OTHERS: &[&str] = &[
         "reqwest::Client",
         "reqwest::blocking",
@@ -242,7 +242,7 @@ fn the_one_http_client_is_the_only_way_out() {
 }
 
 #[test]
-fn no_file_has_grown_too_long() {
+fn files_do_not_exceed_the_line_limit() {
     let long: Vec<String> = DIRS
         .iter()
         .flat_map(|dir| sources(dir))
@@ -263,10 +263,10 @@ fn both_engines_have_the_same_migrations() {
 }
 
 #[test]
-fn the_reading_of_sources_finds_what_it_looks_for() {
+fn the_source_scanner_finds_imports() {
     assert!(names("use salvo::prelude::*;", "salvo") && names("    salvo::Router::new()", "salvo"));
     assert!(!names("use crier_salvo::x;", "salvo") && !names("let salvo = 1", "salvo"));
-    let one_way = |line: &'static str| modules_of_common(line).into_iter().collect::<Vec<_>>();
+    let one_way = |line: &'static str| common_modules(line).into_iter().collect::<Vec<_>>();
     assert_eq!(one_way("use crate::store::Db;"), ["store"]);
     assert_eq!(one_way("use crate::{clock::Clock, store::{jobs, posts}, domain};"), ["clock", "domain", "store"]);
     assert!(one_way("use super::x;").is_empty());
@@ -278,7 +278,7 @@ fn the_reading_of_sources_finds_what_it_looks_for() {
 
 /// On SQLite a transaction blocks all other writers, so a body is read before the transaction begins.
 #[test]
-fn no_body_is_read_in_a_transaction() {
+fn bodies_are_not_read_in_a_transaction() {
     let routes = sources("api/src/routes").into_iter();
     let writers = routes.filter(|(_, text)| code(text).iter().any(|(_, line)| line.contains(".writes(")));
     let reads = |line: &str| line.contains("cx.read(") || line.contains("Fields::new(") || line.contains("cx.body");
@@ -289,16 +289,16 @@ fn no_body_is_read_in_a_transaction() {
     assert_no_violations("Use `checks_then_writes` where there is a body", found.collect());
 }
 
-/// A connector's results pass through `checked.rs`; a trait method with a default body would silently bypass it.
+/// A connector's results pass through `sanitized.rs`; a trait method with a default body would silently bypass it.
 #[test]
-fn every_method_of_a_connector_is_checked() {
+fn every_connector_method_is_checked() {
     let read = |path: &str| fs::read_to_string(root().join(path)).expect("a source can be read");
-    let (platforms, checked) = (read("common/src/platforms/mod.rs"), read("common/src/platforms/checked.rs"));
+    let (platforms, sanitized) = (read("common/src/platforms/mod.rs"), read("common/src/platforms/sanitized.rs"));
     let (_, rest) = platforms.split_once("pub trait Connector").expect("the trait exists");
     let (methods, _) = rest.split_once("\n}\n").expect("it ends");
     let names: Vec<&str> =
         methods.split(" fn ").skip(1).filter_map(|method| method.split_once('(')).map(|(name, _)| name).collect();
-    assert!(names.contains(&"publish") && names.contains(&"claim"), "{names:?}");
-    let missing: Vec<_> = names.iter().filter(|name| !checked.contains(&format!(" fn {name}("))).collect();
-    assert!(missing.is_empty(), "checked.rs lacks {missing:?}");
+    assert!(names.contains(&"publish") && names.contains(&"reserve"), "{names:?}");
+    let missing: Vec<_> = names.iter().filter(|name| !sanitized.contains(&format!(" fn {name}("))).collect();
+    assert!(missing.is_empty(), "sanitized.rs lacks {missing:?}");
 }

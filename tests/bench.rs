@@ -56,7 +56,7 @@ fn of_jobs() -> Names {
     all
 }
 
-fn of_webhooks() -> Names {
+fn expected_webhook_figures() -> Names {
     let mut all = Vec::new();
     let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);
     of("machine", MACHINE);
@@ -200,42 +200,42 @@ async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
 }
 
 #[tokio::test]
-async fn jobs_embedded_give_every_figure_and_leave_no_file() {
+async fn embedded_jobs_report_every_figure_and_clean_up() {
     embedded(TINY_JOBS, &of_jobs()).await;
 }
 
 #[tokio::test]
-async fn jobs_split_give_every_figure_and_leave_the_servers_as_they_were() {
+async fn split_jobs_report_every_figure_and_clean_up() {
     split(TINY_JOBS, &of_jobs(), &["jobs", "--only", "pickup"]).await;
 }
 
 #[tokio::test]
-async fn webhooks_embedded_give_every_figure_and_leave_no_file() {
-    embedded(TINY_WEBHOOKS, &of_webhooks()).await;
+async fn embedded_webhooks_report_every_figure_and_clean_up() {
+    embedded(TINY_WEBHOOKS, &expected_webhook_figures()).await;
 }
 
 #[tokio::test]
-async fn webhooks_split_give_every_figure_and_leave_the_servers_as_they_were() {
-    split(TINY_WEBHOOKS, &of_webhooks(), &["webhooks", "--only", "latency"]).await;
+async fn split_webhooks_report_every_figure_and_clean_up() {
+    split(TINY_WEBHOOKS, &expected_webhook_figures(), &["webhooks", "--only", "latency"]).await;
 }
 
 #[tokio::test]
-async fn media_embedded_gives_every_figure_and_leaves_no_file() {
+async fn embedded_media_reports_every_figure_and_cleans_up() {
     embedded(TINY_MEDIA, &of_media()).await;
 }
 
 #[tokio::test]
-async fn media_split_gives_every_figure_and_leaves_the_servers_as_they_were() {
+async fn split_media_reports_every_figure_and_cleans_up() {
     split(TINY_MEDIA, &of_media(), &["media", "--only", "uploads", "--megapixels", "1"]).await;
 }
 
 #[tokio::test]
-async fn pages_embedded_give_every_figure_and_leave_no_file() {
+async fn embedded_pages_report_every_figure_and_clean_up() {
     embedded(TINY_PAGES, &of_pages()).await;
 }
 
 #[tokio::test]
-async fn pages_split_give_every_figure_and_leave_the_servers_as_they_were() {
+async fn split_pages_report_every_figure_and_clean_up() {
     split(TINY_PAGES, &of_pages(), &["pages", "--only", "page", "--requests", "10000000"]).await;
 }
 

@@ -14,7 +14,7 @@ const PAGE: &str = "docs/webhooks.md";
 const RECEIVERS: &str = "docs/examples/webhooks";
 
 #[test]
-fn the_page_shows_what_the_program_does() {
+fn the_guide_matches_the_program() {
     let mut parts =
         vec![("request", request()), ("events", events()), ("schedule", schedule()), ("signature", signature())];
     for (file, language) in LANGUAGES {
@@ -34,7 +34,7 @@ const LANGUAGES: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn every_receiver_is_on_the_page_and_run_by_the_script() {
+fn every_receiver_is_documented_and_tested() {
     let script = page::read("scripts/webhook-examples");
     let files = std::fs::read_dir(page::path(RECEIVERS)).expect("receivers").flatten();
     let mut names: Vec<_> = files.map(|file| file.file_name().into_string().expect("text")).collect();
@@ -87,7 +87,7 @@ fn known_body() -> String {
 }
 
 #[test]
-fn the_signature_that_receivers_were_tested_with_does_not_change() {
+fn the_documented_signature_does_not_change() {
     assert_eq!(sign(&SECRET.into(), TIME, known_body().as_bytes()), format!("t={TIME},v1={V1}"));
 }
 

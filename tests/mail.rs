@@ -9,8 +9,8 @@ use crate::support::client::until;
 use crate::support::mail_server::MailServer;
 use crate::support::process::Installation;
 
-/// An installation that uses this mail server and trusts its certificate.
-async fn installation(server: &MailServer, form: &str, split: bool) -> (Installation, tempfile::NamedTempFile) {
+/// An start_installation that uses this mail server and trusts its certificate.
+async fn start_installation(server: &MailServer, form: &str, split: bool) -> (Installation, tempfile::NamedTempFile) {
     let trusted = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(trusted.path(), server.certificate()).unwrap();
     let (url, path) = (server.url(form), trusted.path().display().to_string());
@@ -24,8 +24,8 @@ async fn installation(server: &MailServer, form: &str, split: bool) -> (Installa
 }
 
 /// An endpoint that responds 410 is disabled, and its owner gets one mail; secrets are sent over TLS only.
-async fn the_owner_is_told(server: MailServer, form: &str, split: bool) {
-    let (mut crier, _trusted) = installation(&server, form, split).await;
+async fn assert_owner_is_mailed(server: MailServer, form: &str, split: bool) {
+    let (mut crier, _trusted) = start_installation(&server, form, split).await;
     let gone = MockServer::start().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(410)).mount(&gone).await;
     crier.listen(&gone.uri()).await;
@@ -49,16 +49,16 @@ async fn the_owner_is_told(server: MailServer, form: &str, split: bool) {
 }
 
 #[tokio::test]
-async fn embedded_over_tls_from_the_first_byte() {
-    the_owner_is_told(MailServer::speaking_tls().await, "smtps://ann:hush@{}", false).await;
+async fn embedded_sends_mail_over_implicit_tls() {
+    assert_owner_is_mailed(MailServer::start_with_implicit_tls().await, "smtps://ann:hush@{}", false).await;
 }
 
 #[tokio::test]
-async fn embedded_over_starttls_that_is_offered() {
-    the_owner_is_told(MailServer::offering_tls().await, "smtp://ann:hush@{}", false).await;
+async fn embedded_sends_mail_over_offered_starttls() {
+    assert_owner_is_mailed(MailServer::offering_tls().await, "smtp://ann:hush@{}", false).await;
 }
 
 #[tokio::test]
-async fn split_over_starttls_that_is_required() {
-    the_owner_is_told(MailServer::offering_tls().await, "smtp://ann:hush@{}?tls=required", true).await;
+async fn split_sends_mail_over_required_starttls() {
+    assert_owner_is_mailed(MailServer::offering_tls().await, "smtp://ann:hush@{}?tls=required", true).await;
 }

@@ -89,7 +89,7 @@ fn is_bounded(label: &str, value: &str) -> bool {
     }
 }
 
-async fn shows_what_was_promised(crier: Installation) {
+async fn assert_documented_metrics(crier: Installation) {
     let (brand, account) = crier.sandbox("metrics").await;
     let path = format!("/brands/{brand}/posts");
     crier.upload(brand, &picture::png(9, 9)).await.expect("a picture");
@@ -160,10 +160,10 @@ async fn shows_what_was_promised(crier: Installation) {
 
 #[tokio::test]
 async fn embedded() {
-    shows_what_was_promised(Installation::embedded().await).await;
+    assert_documented_metrics(Installation::embedded().await).await;
 }
 
 #[tokio::test]
 async fn split() {
-    shows_what_was_promised(Installation::split().await).await;
+    assert_documented_metrics(Installation::split().await).await;
 }

@@ -5,6 +5,6 @@ use crier_common::config::keys;
 use crate::support::page;
 
 #[test]
-fn the_table_of_configuration_is_up_to_date() {
+fn the_configuration_table_is_up_to_date() {
     page::assert_sections("README.md", "readme", &[("configuration", keys::markdown_table())]);
 }

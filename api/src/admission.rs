@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crier_common::domain::plan::Plan;
-use crier_common::limits::{Decision, Subject, UNLIMITED};
+use crier_common::limits::{Decision, RateLimitSubject, UNLIMITED};
 use crier_common::store::keys::{self, Caller};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -18,7 +18,7 @@ use crate::error::{ApiError, Result};
 use crate::reply;
 
 /// Requests per minute from an address without a valid key.
-const WITHOUT_KEY: u32 = 60;
+const UNAUTHENTICATED_REQUESTS_PER_MINUTE: u32 = 60;
 
 /// Authenticates the caller and counts the request: against the key's allowance, or against the address if there is no
 /// valid key.
@@ -28,7 +28,7 @@ pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> Result<
         Ok(Some(caller)) => caller,
         other => {
             let decision = count_address(app, req).await;
-            reply::allowance(res.headers_mut(), &decision);
+            reply::write_rate_limit_headers(res.headers_mut(), &decision);
             other?;
             return Err(if decision.allowed {
                 ApiError::unauthorized()
@@ -38,12 +38,12 @@ pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> Result<
         }
     };
     let decision = count_key(app, &caller).await?;
-    reply::allowance(res.headers_mut(), &decision);
+    reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if decision.allowed { Ok(caller) } else { Err(ApiError::rate_limited(decision.retry_after)) }
 }
 
 /// Counts a request that is answered without a caller (an unknown path, the OpenAPI document).
-pub async fn count(app: &Arc<App>, req: &Request, res: &mut Response) {
+pub async fn count_unauthenticated(app: &Arc<App>, req: &Request, res: &mut Response) {
     let decision = match identify(app, req.headers()).await {
         Ok(Some(caller)) => match count_key(app, &caller).await {
             Ok(decision) => decision,
@@ -51,7 +51,7 @@ pub async fn count(app: &Arc<App>, req: &Request, res: &mut Response) {
         },
         _ => count_address(app, req).await,
     };
-    reply::allowance(res.headers_mut(), &decision);
+    reply::write_rate_limit_headers(res.headers_mut(), &decision);
 }
 
 /// Returns the caller's plan.
@@ -61,13 +61,13 @@ pub fn plan<'a>(app: &'a App, caller: &Caller) -> Result<&'a Plan> {
 
 async fn count_key(app: &App, caller: &Caller) -> Result<Decision> {
     let limit = plan(app, caller)?.requests_per_minute.map_or(UNLIMITED, |n| u32::try_from(n).unwrap_or(UNLIMITED));
-    Ok(app.limiter.take(Subject::Key(caller.key_id), limit).await)
+    Ok(app.limiter.take(RateLimitSubject::Key(caller.key_id), limit).await)
 }
 
 /// Counts a request against the client's address: one without a valid key, or a write by a page visitor.
 pub async fn count_address(app: &App, req: &Request) -> Decision {
     let address = client_address(req.remote_addr(), req.headers(), &app.trusted_proxies);
-    app.limiter.take(Subject::address(address), WITHOUT_KEY).await
+    app.limiter.take(RateLimitSubject::address(address), UNAUTHENTICATED_REQUESTS_PER_MINUTE).await
 }
 
 async fn identify(app: &App, headers: &HeaderMap) -> Result<Option<Caller>> {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forwarded_address_is_believed_from_trusted_proxies_alone() {
+    fn forwarded_addresses_are_accepted_only_from_trusted_proxies() {
         assert_eq!(client("203.0.113.9", &["198.51.100.1"]), "203.0.113.9");
         assert_eq!(client("10.1.2.3", &["198.51.100.1"]), "198.51.100.1");
         assert_eq!(client("10.1.2.3", &["1.1.1.1, 198.51.100.1, 10.9.9.9"]), "198.51.100.1");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_from_its_header() {
+    fn api_key_is_read_from_the_authorization_header() {
         let key = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().unwrap());

@@ -38,7 +38,7 @@ impl ApiResponse {
     fn json(status: u16, location: Option<String>, value: &impl Serialize) -> Result<Self> {
         let body =
             serde_json::to_vec(value).map_err(|e| ApiError::bug(format!("an answer does not serialise: {e}")))?;
-        Ok(Self { status, location, body, ..Self::nothing() })
+        Ok(Self { status, location, body, ..Self::no_content() })
     }
 
     /// 200 with `{data}`.
@@ -47,7 +47,7 @@ impl ApiResponse {
     }
 
     /// 200 with the whole body as given.
-    pub fn whole(body: &impl Serialize) -> Result<Self> {
+    pub fn ok_unwrapped(body: &impl Serialize) -> Result<Self> {
         Self::json(200, None, body)
     }
 
@@ -62,13 +62,13 @@ impl ApiResponse {
     }
 
     /// 204.
-    pub fn nothing() -> Self {
+    pub fn no_content() -> Self {
         let (location, body, records) = (None, Vec::new(), Vec::new());
         Self { status: 204, location, body, records, replayed: false, is_reference: false }
     }
 
     /// Sets the ids of the records in the body that are not in the request's path.
-    pub fn showing(self, records: impl Into<Vec<i64>>) -> Self {
+    pub fn with_records(self, records: impl Into<Vec<i64>>) -> Self {
         Self { records: records.into(), ..self }
     }
 
@@ -85,7 +85,7 @@ impl ApiResponse {
 
 impl From<idempotency::StoredResponse> for ApiResponse {
     fn from(stored: idempotency::StoredResponse) -> Self {
-        let answer = Self { status: stored.status, location: stored.location, replayed: true, ..Self::nothing() };
+        let answer = Self { status: stored.status, location: stored.location, replayed: true, ..Self::no_content() };
         match stored.body {
             StoredBody::Whole(body) => Self { body, ..answer },
             StoredBody::Records(records) => Self { records, is_reference: true, ..answer },
@@ -95,15 +95,15 @@ impl From<idempotency::StoredResponse> for ApiResponse {
 
 /// When something happened: UTC, always with microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp(pub DateTime<Utc>);
+pub struct Timestamp(pub DateTime<Utc>);
 
-impl Serialize for Stamp {
+impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0.to_rfc3339_opts(SecondsFormat::Micros, true))
     }
 }
 
-impl From<DateTime<Utc>> for Stamp {
+impl From<DateTime<Utc>> for Timestamp {
     fn from(at: DateTime<Utc>) -> Self {
         Self(at)
     }
@@ -111,16 +111,16 @@ impl From<DateTime<Utc>> for Stamp {
 
 /// When something is to happen: UTC, with microseconds only where a client asked for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planned(pub DateTime<Utc>);
+pub struct ScheduledTimestamp(pub DateTime<Utc>);
 
-impl Serialize for Planned {
+impl Serialize for ScheduledTimestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let format = if self.0.nanosecond() == 0 { SecondsFormat::Secs } else { SecondsFormat::Micros };
         serializer.serialize_str(&self.0.to_rfc3339_opts(format, true))
     }
 }
 
-impl From<DateTime<Utc>> for Planned {
+impl From<DateTime<Utc>> for ScheduledTimestamp {
     fn from(at: DateTime<Utc>) -> Self {
         Self(at)
     }
@@ -131,13 +131,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timestamps_are_utc_with_z() {
+    fn timestamps_are_utc_with_z_suffix() {
         let at: DateTime<Utc> = "2026-03-01T10:00:00.120+02:00".parse().unwrap();
         let text = |value: &dyn Fn() -> serde_json::Value| value().as_str().unwrap().to_owned();
-        assert_eq!(text(&|| serde_json::json!(Stamp(at))), "2026-03-01T08:00:00.120000Z");
-        assert_eq!(text(&|| serde_json::json!(Planned(at))), "2026-03-01T08:00:00.120000Z");
+        assert_eq!(text(&|| serde_json::json!(Timestamp(at))), "2026-03-01T08:00:00.120000Z");
+        assert_eq!(text(&|| serde_json::json!(ScheduledTimestamp(at))), "2026-03-01T08:00:00.120000Z");
         let whole = at.with_nanosecond(0).unwrap();
-        assert_eq!(text(&|| serde_json::json!(Stamp(whole))), "2026-03-01T08:00:00.000000Z");
-        assert_eq!(text(&|| serde_json::json!(Planned(whole))), "2026-03-01T08:00:00Z");
+        assert_eq!(text(&|| serde_json::json!(Timestamp(whole))), "2026-03-01T08:00:00.000000Z");
+        assert_eq!(text(&|| serde_json::json!(ScheduledTimestamp(whole))), "2026-03-01T08:00:00Z");
     }
 }

@@ -9,18 +9,18 @@ use crier_common::domain::plan::Plans;
 use crier_common::http::Guard;
 use crier_common::limits::Limiter;
 use crier_common::media::Library;
-use crier_common::platforms::Registry;
+use crier_common::platforms::ConnectorRegistry;
 use crier_common::store::keys::{self, Caller};
 use crier_common::store::{Store, StoreError};
 use ipnet::IpNet;
 
 use crate::pages::bio::Bio;
-use crate::runner::{Heavy, MinRate};
+use crate::runner::{LargeBodySemaphore, MinRate};
 
 /// The dependencies of the API.
-pub struct Parts {
+pub struct AppDeps {
     pub store: Store,
-    pub platforms: Arc<Registry>,
+    pub platforms: Arc<ConnectorRegistry>,
     pub plans: Arc<Plans>,
     pub library: Library,
     pub ai: Ai,
@@ -33,7 +33,7 @@ pub struct Parts {
 /// The API's state.
 pub struct App {
     pub store: Store,
-    pub platforms: Arc<Registry>,
+    pub platforms: Arc<ConnectorRegistry>,
     pub plans: Arc<Plans>,
     pub library: Library,
     pub ai: Ai,
@@ -45,9 +45,9 @@ pub struct App {
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// The minimum transfer rate of request bodies.
-    pub pace: MinRate,
+    pub min_rate: MinRate,
     /// Processes large bodies one at a time.
-    pub(crate) heavy: Heavy,
+    pub(crate) large_bodies: LargeBodySemaphore,
     /// The cache of link-in-bio pages, and their view and click counts.
     pub(crate) bio: Bio,
     /// When this process last wrote a key's `last_used_at`.
@@ -61,8 +61,8 @@ impl std::fmt::Debug for App {
 }
 
 impl App {
-    pub fn new(parts: Parts) -> Self {
-        let Parts { store, platforms, plans, library, ai, guard, public_url, limiter, trusted_proxies } = parts;
+    pub fn new(parts: AppDeps) -> Self {
+        let AppDeps { store, platforms, plans, library, ai, guard, public_url, limiter, trusted_proxies } = parts;
         let public_url = public_url.trim_end_matches('/').to_owned();
         Self {
             store,
@@ -74,8 +74,8 @@ impl App {
             public_url,
             limiter,
             trusted_proxies,
-            pace: MinRate::default(),
-            heavy: Heavy::default(),
+            min_rate: MinRate::default(),
+            large_bodies: LargeBodySemaphore::default(),
             bio: Bio::default(),
             touched: Mutex::default(),
         }
@@ -84,7 +84,7 @@ impl App {
     /// Sets the minimum transfer rate of request bodies.
     #[must_use]
     pub fn with_min_rate(self, pace: MinRate) -> Self {
-        Self { pace, ..self }
+        Self { min_rate: pace, ..self }
     }
 
     /// Writes the view and click counts of link-in-bio pages; [`crate::serve_on`] does so every few seconds.

@@ -59,10 +59,10 @@ impl Connections {
     }
 
     /// Marks a connection as busy until the value is dropped.
-    pub fn request(&self, client: SocketAddr) -> Option<Busy> {
+    pub fn request(&self, client: SocketAddr) -> Option<BusyGuard> {
         let connection = self.0.open().get(&client)?.clone();
         connection.requests.fetch_add(1, Ordering::Relaxed);
-        Some(Busy(connection))
+        Some(BusyGuard(connection))
     }
 
     /// Closes idle connections if there are too many.
@@ -144,9 +144,9 @@ impl Connection {
 }
 
 /// A request in progress.
-pub struct Busy(Arc<Connection>);
+pub struct BusyGuard(Arc<Connection>);
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.has_served.store(true, Ordering::Relaxed);
         self.0.requests.fetch_sub(1, Ordering::Relaxed);

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_keeps_its_order_and_spelling() {
+    fn query_order_and_encoding_are_preserved() {
         let query = Query::parse("b=%20x&a=1&&page=2&b=y+z&flag");
         assert_eq!((query.get("b"), query.get("a"), query.get("flag")), (Some("y z"), Some("1"), Some("")));
         assert_eq!(query.get("nope"), None);

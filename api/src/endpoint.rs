@@ -16,7 +16,7 @@
 //! | [`Endpoint::leases_then_writes`] | a call that must not run twice concurrently (a platform) | the same, with a lease on the key meanwhile | yes |
 //! | [`Endpoint::reserves_then_writes`] | the same, if it takes something that must be given back on failure (credits) | the same, without an overall deadline | yes |
 //!
-//! A write whose response may be larger than 64 KiB sets with [`Endpoint::renders_again`] how it is rendered for a
+//! A write whose response may be larger than 64 KiB sets with [`Endpoint::with_rerender`] how it is rendered for a
 //! repeated request.
 
 use std::future::Future;
@@ -31,14 +31,14 @@ use serde_json::Value;
 
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::error::{ApiError, Code, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::{Documented, Schema};
 
-pub type Work<'a> = Pin<Box<dyn Future<Output = Result<ApiResponse>> + Send + 'a>>;
+pub type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result<ApiResponse>> + Send + 'a>>;
 
 /// A handler: `async fn(&Context, &mut Conn) -> Result<Answer>`, or the same with a [`Tx`].
 pub trait Handler<'a, C: 'a>: Send + Sync {
-    fn call(&self, cx: &'a Context, conn: &'a mut C) -> Work<'a>;
+    fn call(&self, cx: &'a Context, conn: &'a mut C) -> HandlerFuture<'a>;
 }
 
 impl<'a, C: 'a, F, Fut> Handler<'a, C> for F
@@ -46,7 +46,7 @@ where
     F: Fn(&'a Context, &'a mut C) -> Fut + Send + Sync,
     Fut: Future<Output = Result<ApiResponse>> + Send + 'a,
 {
-    fn call(&self, cx: &'a Context, conn: &'a mut C) -> Work<'a> {
+    fn call(&self, cx: &'a Context, conn: &'a mut C) -> HandlerFuture<'a> {
         Box::pin(self(cx, conn))
     }
 }
@@ -67,16 +67,16 @@ where
 }
 
 /// A handler that receives the parsed body: `async fn(&Context, &mut Tx, Arc<T>) -> Result<Answer>`.
-pub trait Writer<'a, T>: Send + Sync {
-    fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> Work<'a>;
+pub trait ParsedBodyHandler<'a, T>: Send + Sync {
+    fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> HandlerFuture<'a>;
 }
 
-impl<'a, T, F, Fut> Writer<'a, T> for F
+impl<'a, T, F, Fut> ParsedBodyHandler<'a, T> for F
 where
     F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> Fut + Send + Sync,
     Fut: Future<Output = Result<ApiResponse>> + Send + 'a,
 {
-    fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> Work<'a> {
+    fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> HandlerFuture<'a> {
         Box::pin(self(cx, tx, parsed))
     }
 }
@@ -92,18 +92,18 @@ type Undo = Box<dyn for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> +
 
 impl WriteStep {
     /// Combines the result of the first step with the function that writes it.
-    pub fn with<T, F>(learned: T, write: F) -> Self
+    pub fn new<T, F>(learned: T, write: F) -> Self
     where
         T: Send + Sync + 'static,
-        F: for<'a> Fn(&'a Context, &'a mut Tx, Arc<T>) -> Work<'a> + Send + Sync + 'static,
+        F: for<'a> Fn(&'a Context, &'a mut Tx, Arc<T>) -> HandlerFuture<'a> + Send + Sync + 'static,
     {
         struct Bound<T, F>(Arc<T>, F);
         impl<'a, T, F> Handler<'a, Tx> for Bound<T, F>
         where
             T: Send + Sync,
-            F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> Work<'a> + Send + Sync,
+            F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> HandlerFuture<'a> + Send + Sync,
         {
-            fn call(&self, cx: &'a Context, tx: &'a mut Tx) -> Work<'a> {
+            fn call(&self, cx: &'a Context, tx: &'a mut Tx) -> HandlerFuture<'a> {
                 (self.1)(cx, tx, self.0.clone())
             }
         }
@@ -125,7 +125,7 @@ impl WriteStep {
         }
     }
 
-    pub(crate) fn call<'a>(&self, cx: &'a Context, tx: &'a mut Tx) -> Work<'a> {
+    pub(crate) fn call<'a>(&self, cx: &'a Context, tx: &'a mut Tx) -> HandlerFuture<'a> {
         self.write.call(cx, tx)
     }
 }
@@ -165,7 +165,7 @@ impl FirstStep {
 
 /// The shape of a success response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ResponseShape {
     /// `{data: …}`
     One,
     /// `{data: […]}`
@@ -181,12 +181,12 @@ pub enum Shape {
 pub struct RequestBody {
     pub schema: fn(&mut Schema) -> Value,
     pub example: Value,
-    pub form: Form,
+    pub form: BodyFormat,
 }
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum BodyFormat {
     Json,
     /// The body may be missing.
     OptionalJson,
@@ -221,13 +221,13 @@ pub struct Endpoint {
     pub body: Option<RequestBody>,
     pub query: Vec<Parameter>,
     pub status: u16,
-    pub shape: Shape,
+    pub shape: ResponseShape,
     pub schema: Option<fn(&mut Schema) -> Value>,
     /// The error codes beyond those of the common checks.
-    pub codes: &'static [Code],
-    pub how: HandlerKind,
+    pub codes: &'static [ErrorCode],
+    pub handler: HandlerKind,
     /// Renders a large response, which is not stored, for a repeated request.
-    pub again: Option<Rerender>,
+    pub rerender: Option<Rerender>,
 }
 
 /// Renders a response from the ids of the records in it.
@@ -256,11 +256,11 @@ impl Endpoint {
             body: None,
             query: Vec::new(),
             status: 200,
-            shape: Shape::Nothing,
+            shape: ResponseShape::Nothing,
             schema: None,
             codes: &[],
-            how: HandlerKind::Reads(Arc::new(nothing)),
-            again: None,
+            handler: HandlerKind::Reads(Arc::new(nothing)),
+            rerender: None,
         }
     }
 
@@ -303,17 +303,17 @@ impl Endpoint {
 
     /// Takes a JSON body of this type.
     pub fn body<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(RequestBody { schema: T::schema, example, form: Form::Json }), ..self }
+        Self { body: Some(RequestBody { schema: T::schema, example, form: BodyFormat::Json }), ..self }
     }
 
     /// Takes an optional JSON body of this type.
     pub fn optional_body<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(RequestBody { schema: T::schema, example, form: Form::OptionalJson }), ..self }
+        Self { body: Some(RequestBody { schema: T::schema, example, form: BodyFormat::OptionalJson }), ..self }
     }
 
     /// Takes a form with a file.
     pub fn upload<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(RequestBody { schema: T::schema, example, form: Form::Multipart }), ..self }
+        Self { body: Some(RequestBody { schema: T::schema, example, form: BodyFormat::Multipart }), ..self }
     }
 
     pub fn query<T: Documented>(mut self, name: &'static str, description: &'static str) -> Self {
@@ -334,17 +334,17 @@ impl Endpoint {
     }
 
     /// Sets the status and shape of a success response.
-    pub fn answers<T: Documented>(self, status: u16, shape: Shape) -> Self {
+    pub fn response<T: Documented>(self, status: u16, shape: ResponseShape) -> Self {
         Self { status, shape, schema: Some(T::schema), ..self }
     }
 
     /// 204.
-    pub fn answers_nothing(self) -> Self {
-        Self { status: 204, shape: Shape::Nothing, schema: None, ..self }
+    pub fn no_content(self) -> Self {
+        Self { status: 204, shape: ResponseShape::Nothing, schema: None, ..self }
     }
 
     /// The error codes beyond those of the common checks.
-    pub fn refuses(self, codes: &'static [Code]) -> Self {
+    pub fn error_codes(self, codes: &'static [ErrorCode]) -> Self {
         Self { codes, ..self }
     }
 
@@ -352,7 +352,7 @@ impl Endpoint {
     where
         H: for<'a> Handler<'a, Conn> + 'static,
     {
-        Self { how: HandlerKind::Reads(Arc::new(handler)), ..self }
+        Self { handler: HandlerKind::Reads(Arc::new(handler)), ..self }
     }
 
     pub fn writes<H>(self, handler: H) -> Self
@@ -362,9 +362,9 @@ impl Endpoint {
         let handler = Arc::new(handler);
         let begin = move |_: &Context| {
             let handler = handler.clone();
-            WriteStep::with((), move |cx, tx, _| handler.call(cx, tx))
+            WriteStep::new((), move |cx, tx, _| handler.call(cx, tx))
         };
-        Self { how: HandlerKind::Writes(Arc::new(begin)), ..self }
+        Self { handler: HandlerKind::Writes(Arc::new(begin)), ..self }
     }
 
     /// `read` parses the body without the database; `write` reports the problems it found, in the order of the checks.
@@ -372,25 +372,25 @@ impl Endpoint {
     where
         T: Send + Sync + 'static,
         R: Fn(&Context) -> T + Send + Sync + 'static,
-        W: for<'a> Writer<'a, T> + 'static,
+        W: for<'a> ParsedBodyHandler<'a, T> + 'static,
     {
         let write = Arc::new(write);
         let begin = move |cx: &Context| {
             let write = write.clone();
-            WriteStep::with(read(cx), move |cx, tx, parsed| write.call(cx, tx, parsed))
+            WriteStep::new(read(cx), move |cx, tx, parsed| write.call(cx, tx, parsed))
         };
-        Self { how: HandlerKind::Writes(Arc::new(begin)), ..self }
+        Self { handler: HandlerKind::Writes(Arc::new(begin)), ..self }
     }
 
     /// Sets how a response that is too large to store ([`crate::answer::MAX_KEPT`]) is rendered again, for an endpoint
     /// that [`Endpoint::writes`]. `handler` reads the current records; its context contains the ids passed to
-    /// [`ApiResponse::showing`] under the name `record`. Never use this for a response with a secret: a secret is shown
+    /// [`ApiResponse::with_records`] under the name `record`. Never use this for a response with a secret: a secret is shown
     /// once.
-    pub fn renders_again<H>(self, record: &'static str, handler: H) -> Self
+    pub fn with_rerender<H>(self, record: &'static str, handler: H) -> Self
     where
         H: for<'a> Handler<'a, Conn> + 'static,
     {
-        Self { again: Some(Rerender { record, handler: Arc::new(handler) }), ..self }
+        Self { rerender: Some(Rerender { record, handler: Arc::new(handler) }), ..self }
     }
 
     pub fn queries_then_writes<H>(self, prepare: H) -> Self
@@ -422,12 +422,12 @@ impl Endpoint {
     }
 
     fn two_steps(self, first: FirstStep, prepare: impl for<'a> Prepare<'a> + 'static) -> Self {
-        Self { how: HandlerKind::TwoSteps { prepare: Arc::new(prepare), first }, ..self }
+        Self { handler: HandlerKind::TwoSteps { prepare: Arc::new(prepare), first }, ..self }
     }
 
     /// Returns whether it needs a live key and an `Idempotency-Key`.
     pub fn is_write(&self) -> bool {
-        !matches!(self.how, HandlerKind::Reads(_))
+        !matches!(self.handler, HandlerKind::Reads(_))
     }
 
     /// The names of the ids in the path, in order.

@@ -1,9 +1,9 @@
 //! Error responses: one envelope, one table of codes.
 //!
-//! A [`Code`] is a row of the contract's error table, with its status and type. An [`ApiError`] is a code with a
+//! A [`ErrorCode`] is a row of the contract's error table, with its status and type. An [`ApiError`] is a code with a
 //! message that says what to do next. The internal cause is logged once, where the response is written, and never sent.
 //!
-//! **To add a code:** its variant here, its arms in [`Code::status`] and [`Code::kind`]; the endpoints that return it
+//! **To add a code:** its variant here, its arms in [`ErrorCode::status`] and [`ErrorCode::kind`]; the endpoints that return it
 //! list it.
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use http::StatusCode;
 use serde::Serialize;
 
 crier_common::text_enum! {
-    pub enum Code {
+    pub enum ErrorCode {
         IdempotencyKeyRequired = "idempotency_key_required",
         IdempotencyKeyInvalid = "idempotency_key_invalid",
         InvalidJson = "invalid_json",
@@ -58,7 +58,7 @@ crier_common::text_enum! {
 
 crier_common::text_enum! {
     /// The `type` of the envelope.
-    pub enum Kind {
+    pub enum ErrorType {
         InvalidRequest = "invalid_request_error",
         Authentication = "authentication_error",
         PlanLimit = "plan_limit_error",
@@ -71,7 +71,7 @@ crier_common::text_enum! {
     }
 }
 
-impl Code {
+impl ErrorCode {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::IdempotencyKeyRequired | Self::IdempotencyKeyInvalid | Self::InvalidJson => StatusCode::BAD_REQUEST,
@@ -107,17 +107,17 @@ impl Code {
     }
 
     /// Returns the type, which depends on the status alone: a client that does not know a code can use the type.
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> ErrorType {
         match self.status().as_u16() {
-            401 => Kind::Authentication,
-            402 => Kind::PlanLimit,
-            403 => Kind::Permission,
-            404 => Kind::NotFound,
-            409 => Kind::Conflict,
-            422 => Kind::Validation,
-            429 => Kind::RateLimit,
-            500.. => Kind::Api,
-            _ => Kind::InvalidRequest,
+            401 => ErrorType::Authentication,
+            402 => ErrorType::PlanLimit,
+            403 => ErrorType::Permission,
+            404 => ErrorType::NotFound,
+            409 => ErrorType::Conflict,
+            422 => ErrorType::Validation,
+            429 => ErrorType::RateLimit,
+            500.. => ErrorType::Api,
+            _ => ErrorType::InvalidRequest,
         }
     }
 }
@@ -128,7 +128,7 @@ pub type FieldProblems = BTreeMap<String, Vec<String>>;
 /// An error response.
 #[derive(Debug)]
 pub struct ApiError {
-    pub code: Code,
+    pub code: ErrorCode,
     /// A sentence or two for the client's developer or user.
     pub message: Cow<'static, str>,
     pub fields: FieldProblems,
@@ -152,7 +152,7 @@ pub enum Cause {
 pub type Result<T> = std::result::Result<T, ApiError>;
 
 impl ApiError {
-    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
             message: message.into(),
@@ -170,28 +170,28 @@ impl ApiError {
 
     pub fn unauthorized() -> Self {
         Self::new(
-            Code::Unauthorized,
+            ErrorCode::Unauthorized,
             "A valid API key is needed: send the header `Authorization: Bearer <API_KEY>`. This key is missing, malformed or deleted.",
         )
     }
 
     pub fn rate_limited(retry_after: u64) -> Self {
         let message = format!("Too many requests: this allowance is used up for now. Try again in {retry_after} s.");
-        Self::new(Code::RateLimited, message).retry_after(retry_after)
+        Self::new(ErrorCode::RateLimited, message).retry_after(retry_after)
     }
 
     pub fn insufficient_scope(scope: Scope) -> Self {
         let message = format!("This API key lacks the scope `{scope}`. Use a key that has it.");
-        Self::new(Code::InsufficientScope, message)
+        Self::new(ErrorCode::InsufficientScope, message)
     }
 
     pub fn test_mode() -> Self {
-        Self::new(Code::TestModeWriteForbidden, "A test key can only read. Use a live key (svc_live_…) to write.")
+        Self::new(ErrorCode::TestModeWriteForbidden, "A test key can only read. Use a live key (svc_live_…) to write.")
     }
 
     pub fn brand_forbidden() -> Self {
         Self::new(
-            Code::BrandForbidden,
+            ErrorCode::BrandForbidden,
             "The user of this API key is not a member of this brand, or there is no such brand.",
         )
     }
@@ -200,14 +200,14 @@ impl ApiError {
         let names: Vec<&str> = features.iter().map(|f| f.as_str()).collect();
         let message =
             format!("The workspace's plan does not include `{}`. Choose a plan that does.", names.join("` or `"));
-        Self::new(Code::FeatureNotAvailable, message)
+        Self::new(ErrorCode::FeatureNotAvailable, message)
     }
 
     pub fn limit_reached(what: &str, cap: u64) -> Self {
         let message = format!(
             "The workspace's plan allows {cap} {what}, and that many are used. Free some or choose a larger plan."
         );
-        Self::new(Code::LimitReached, message)
+        Self::new(ErrorCode::LimitReached, message)
     }
 
     /// Fails if `more` would exceed a cap that is the same in every plan. `there`: the current number.
@@ -216,33 +216,33 @@ impl ApiError {
             return Ok(());
         }
         let message = format!("{whose} has at most {cap} {what}; {there} are there. Delete some first.");
-        Err(Self::new(Code::LimitReached, message))
+        Err(Self::new(ErrorCode::LimitReached, message))
     }
 
     /// Returns the error for a repeated request whose record was deleted since.
-    pub fn gone_since() -> Self {
+    pub fn record_deleted() -> Self {
         let message = "This request was carried out before, under the same Idempotency-Key; what it made or changed has been deleted since. Nothing was done again.";
-        Self { replayed: true, ..Self::new(Code::NotFound, message) }
+        Self { replayed: true, ..Self::new(ErrorCode::NotFound, message) }
     }
 
     pub fn not_found(what: &str) -> Self {
-        Self::new(Code::NotFound, format!("There is no such {what}."))
+        Self::new(ErrorCode::NotFound, format!("There is no such {what}."))
     }
 
     pub fn no_route() -> Self {
-        Self::new(Code::NotFound, "There is nothing at this path. The API is described at /docs.")
+        Self::new(ErrorCode::NotFound, "There is nothing at this path. The API is described at /docs.")
     }
 
     pub fn method_not_allowed() -> Self {
         Self::new(
-            Code::MethodNotAllowed,
+            ErrorCode::MethodNotAllowed,
             "This path does not answer this method; the header `Allow` lists those it does.",
         )
     }
 
     pub fn in_progress() -> Self {
         Self::new(
-            Code::IdempotencyInProgress,
+            ErrorCode::IdempotencyInProgress,
             "A request with this Idempotency-Key is still being worked on. Try again in a second to get its answer.",
         )
         .retry_after(1)
@@ -250,13 +250,13 @@ impl ApiError {
 
     pub fn key_reused() -> Self {
         Self::new(
-            Code::IdempotencyKeyReused,
+            ErrorCode::IdempotencyKeyReused,
             "This Idempotency-Key was used for another request. Send each new request under a key of its own.",
         )
     }
 
     pub fn too_large(limit: usize) -> Self {
-        Self::new(Code::PayloadTooLarge, format!("The body is larger than {limit} bytes."))
+        Self::new(ErrorCode::PayloadTooLarge, format!("The body is larger than {limit} bytes."))
     }
 
     pub fn validation(fields: FieldProblems) -> Self {
@@ -274,7 +274,7 @@ impl ApiError {
             }
             None => "The request is not valid.".to_owned(),
         };
-        Self { fields, ..Self::new(Code::ValidationFailed, message) }
+        Self { fields, ..Self::new(ErrorCode::ValidationFailed, message) }
     }
 
     /// Returns the error for one invalid field.
@@ -284,20 +284,23 @@ impl ApiError {
 
     pub fn internal(cause: impl Into<Cause>) -> Self {
         let message = "Something went wrong on our side. Try again; if it stays, tell the operator the request_id.";
-        Self { cause: Some(Box::new(cause.into())), ..Self::new(Code::InternalError, message) }
+        Self { cause: Some(Box::new(cause.into())), ..Self::new(ErrorCode::InternalError, message) }
     }
 
     /// Returns the error for an unavailable file storage, or too little space for temporary files.
     pub fn storage(cause: impl Into<String>) -> Self {
         let message = "The service cannot store files right now. Nothing was changed; try again in a few seconds.";
-        Self { cause: Some(Box::new(Cause::Other(cause.into()))), ..Self::new(Code::ServiceUnavailable, message) }
+        Self { cause: Some(Box::new(Cause::Other(cause.into()))), ..Self::new(ErrorCode::ServiceUnavailable, message) }
             .retry_after(5)
     }
 
     /// Returns the error for an AI provider without a usable response.
     pub fn ai_unavailable(cause: impl Into<String>) -> Self {
         let message = "The AI gave no usable answer within 20 seconds. No credits were used; try again later.";
-        Self { cause: Some(Box::new(Cause::Other(cause.into()))), ..Self::new(Code::AiProviderUnavailable, message) }
+        Self {
+            cause: Some(Box::new(Cause::Other(cause.into()))),
+            ..Self::new(ErrorCode::AiProviderUnavailable, message)
+        }
     }
 
     /// Returns an internal error for a state that should not be possible.
@@ -313,7 +316,7 @@ impl ApiError {
     /// Logs the internal cause. Called once, where the response is written.
     pub fn log(&self) {
         match (&self.cause, self.code) {
-            (Some(cause), Code::InternalError) => tracing::error!(%cause, "a request failed"),
+            (Some(cause), ErrorCode::InternalError) => tracing::error!(%cause, "a request failed"),
             (Some(cause), _) => tracing::warn!(%cause, code = %self.code, "a request could not be answered"),
             (None, _) => tracing::debug!(code = %self.code, "a request was refused"),
         }
@@ -327,14 +330,14 @@ impl ApiError {
         }
         #[derive(Serialize)]
         struct Inner<'a> {
-            r#type: Kind,
-            code: Code,
+            r#type: ErrorType,
+            code: ErrorCode,
             message: &'a str,
             #[serde(skip_serializing_if = "Option::is_none")]
             fields: Option<&'a FieldProblems>,
             request_id: &'a str,
         }
-        let fields = (self.code == Code::ValidationFailed).then_some(&self.fields);
+        let fields = (self.code == ErrorCode::ValidationFailed).then_some(&self.fields);
         let error = Inner { r#type: self.code.kind(), code: self.code, message: &self.message, fields, request_id };
         serde_json::to_vec(&Envelope { error }).unwrap_or_default()
     }
@@ -344,7 +347,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         if error.is_unavailable() {
             let message = "The service cannot reach its database. Nothing was changed; try again in a few seconds.";
-            return Self { cause: Some(Box::new(error.into())), ..Self::new(Code::ServiceUnavailable, message) }
+            return Self { cause: Some(Box::new(error.into())), ..Self::new(ErrorCode::ServiceUnavailable, message) }
                 .retry_after(5);
         }
         Self::internal(error)
@@ -356,17 +359,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_the_contracts() {
-        let table: BTreeMap<u16, Vec<&str>> = Code::ALL.iter().fold(BTreeMap::new(), |mut table, code| {
+    fn error_table_matches_the_contract() {
+        let table: BTreeMap<u16, Vec<&str>> = ErrorCode::ALL.iter().fold(BTreeMap::new(), |mut table, code| {
             table.entry(code.status().as_u16()).or_insert_with(Vec::new).push(code.as_str());
             table
         });
         assert_eq!(table[&400], ["idempotency_key_required", "idempotency_key_invalid", "invalid_json"]);
         assert_eq!(table[&403], ["insufficient_scope", "brand_forbidden", "test_mode_write_forbidden"]);
         assert_eq!(table[&409].len(), 9);
-        assert_eq!(Code::PayloadTooLarge.kind(), Kind::InvalidRequest);
-        assert_eq!(Code::PlatformUnavailable.kind(), Kind::Api);
-        assert_eq!(Code::LimitReached.kind(), Kind::PlanLimit);
+        assert_eq!(ErrorCode::PayloadTooLarge.kind(), ErrorType::InvalidRequest);
+        assert_eq!(ErrorCode::PlatformUnavailable.kind(), ErrorType::Api);
+        assert_eq!(ErrorCode::LimitReached.kind(), ErrorType::PlanLimit);
     }
 
     #[test]
@@ -381,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_never_sent() {
+    fn internal_cause_is_never_sent() {
         let error = ApiError::bug("password=hunter2");
         assert!(!String::from_utf8(error.envelope("req_1")).unwrap().contains("hunter2"));
     }

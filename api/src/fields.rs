@@ -1,7 +1,7 @@
 //! Reads a JSON body: every field by its type and rules; all problems are reported at once.
 //!
 //! A reader returns [`PatchField`]: absent, null, or a value, so that a PUT can distinguish "keep" from "clear". A value
-//! that breaks its rules is reported under its path (`accounts.0`) and read as absent; [`Problems::done`] then fails
+//! that breaks its rules is reported under its path (`accounts.0`) and read as absent; [`Problems::into_result`] then fails
 //! the request.
 //!
 //! **To add a kind of field:** a method on [`Fields`] that returns `Given<T>`, and a line in the tests.
@@ -58,7 +58,7 @@ impl<T> PatchField<T> {
     }
 
     /// Returns the value after a PUT: absent keeps `was`, null sets `empty`.
-    pub fn over(self, was: T, empty: T) -> T {
+    pub fn apply_to(self, was: T, empty: T) -> T {
         match self {
             Self::Absent => was,
             Self::Null => empty,
@@ -83,7 +83,7 @@ pub struct Problems(RefCell<ProblemSet>);
 
 impl Problems {
     pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
-        steps::step();
+        steps::count_step();
         let mut found = self.0.borrow_mut();
         if found.count == MAX_PROBLEMS {
             found.more = true;
@@ -100,7 +100,7 @@ impl Problems {
 
     /// Returns whether the field or a nested one has a problem, or the maximum is reached.
     pub fn has(&self, path: &str) -> bool {
-        steps::step();
+        steps::count_step();
         let found = self.0.borrow();
         if found.count == MAX_PROBLEMS || found.fields.contains_key(path) {
             return true;
@@ -111,7 +111,7 @@ impl Problems {
     }
 
     /// Adds the problems of `other`, with paths renamed by `rename`, except for fields that have a problem already.
-    pub fn absorb(&self, other: Self, rename: impl Fn(&str) -> String) {
+    pub fn merge(&self, other: Self, rename: impl Fn(&str) -> String) {
         for (path, messages) in other.0.into_inner().fields {
             let path = rename(&path);
             if !self.has(path.split('.').next().unwrap_or_default()) {
@@ -121,7 +121,7 @@ impl Problems {
     }
 
     /// Fails if there are problems.
-    pub fn done(self) -> Result<()> {
+    pub fn into_result(self) -> Result<()> {
         let found = self.0.into_inner();
         if found.fields.is_empty() { Ok(()) } else { Err(ApiError::validation_of(found.fields, found.more)) }
     }
@@ -155,7 +155,7 @@ impl<T> ParsedBody<Option<T>> {
 
     /// Returns the value; fails if there are problems.
     pub fn valid(&self) -> Result<&T> {
-        self.problems().done()?;
+        self.problems().into_result()?;
         self.value.as_ref().ok_or_else(|| ApiError::bug("a field was refused and no reason given"))
     }
 }
@@ -191,7 +191,7 @@ impl<'a> Fields<'a> {
     }
 
     fn read<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> std::result::Result<T, String>) -> PatchField<T> {
-        steps::step();
+        steps::count_step();
         match self.object.get(name) {
             None => PatchField::Absent,
             Some(Value::Null) => PatchField::Null,
@@ -211,7 +211,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads an enum value.
-    pub fn word<T: FromStr<Err = UnknownWord>>(&self, name: &str) -> PatchField<T> {
+    pub fn enum_value<T: FromStr<Err = UnknownWord>>(&self, name: &str) -> PatchField<T> {
         self.read(name, |value| word(value))
     }
 
@@ -290,7 +290,7 @@ impl<'a> Fields<'a> {
     fn each(&self, list: &'a [Value]) -> impl Iterator<Item = (usize, &'a Value)> {
         let problems = self.problems;
         list.iter().enumerate().take_while(move |_| {
-            steps::step();
+            steps::count_step();
             !problems.is_full()
         })
     }
@@ -313,7 +313,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads at least one enum value; duplicates are dropped.
-    pub fn words<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> PatchField<Vec<T>> {
+    pub fn enum_values<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> PatchField<Vec<T>> {
         let list = match self.list(name, MAX_WORDS, "at least one name") {
             PatchField::Value(list) if list.is_empty() => {
                 self.problem(name, "Must be an array of at least one name.");

@@ -16,7 +16,7 @@ use tracing::Instrument;
 use crate::answer::PREFIX;
 use crate::app::App;
 use crate::connections::Connections;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ErrorCode};
 use crate::{admission, reply};
 
 /// The id of a request: in its response, in the log, and in the jobs that it causes.
@@ -25,24 +25,24 @@ pub struct RequestId(pub String);
 
 /// The path template, a metric label with a bounded number of values.
 #[derive(Clone, Copy)]
-pub struct Label(pub &'static str);
+pub struct RouteLabel(pub &'static str);
 
 /// How many bytes of a rejected request's body are read and discarded, so that a client that is still sending can read
 /// the response.
-const DRAINED: u64 = 64 << 20;
-const DRAIN_TIME: Duration = Duration::from_secs(5);
+const MAX_DRAINED_BYTES: u64 = 64 << 20;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that sends nothing for this long is assumed to wait for the response.
-const QUIET: Duration = Duration::from_millis(200);
+const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// The maximum length of a path segment in bytes; all valid ones are shorter.
 const MAX_PATH_PART: usize = 255;
 
-pub struct Gate {
+pub struct RequestMiddleware {
     pub app: Arc<App>,
     pub connections: Connections,
 }
 
 #[salvo::async_trait]
-impl salvo::Handler for Gate {
+impl salvo::Handler for RequestMiddleware {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
         let started = Instant::now();
         let _busy = req.remote_addr().clone().into_std().and_then(|client| self.connections.request(client));
@@ -63,7 +63,7 @@ impl salvo::Handler for Gate {
     }
 }
 
-impl Gate {
+impl RequestMiddleware {
     async fn answer(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl, id: &str) {
         if !path_fits(req.uri().path()) {
             res.status_code(StatusCode::NOT_FOUND);
@@ -71,7 +71,7 @@ impl Gate {
         }
         let next = AssertUnwindSafe(ctrl.call_next(req, depot, res)).catch_unwind().await;
         if let Err(panic) = next {
-            reply::refusal(res, &reply::panicked(&panic), id);
+            reply::refusal(res, &reply::panic_error(&panic), id);
             return;
         }
         let status = res.status_code.unwrap_or(StatusCode::OK);
@@ -80,7 +80,7 @@ impl Gate {
             return;
         }
         if req.uri().path().starts_with(PREFIX) {
-            admission::count(&self.app, req, res).await;
+            admission::count_unauthenticated(&self.app, req, res).await;
         }
         reply::refusal(res, &error_of(status), id);
     }
@@ -91,11 +91,11 @@ fn error_of(status: StatusCode) -> ApiError {
     match status {
         StatusCode::NOT_FOUND => ApiError::no_route(),
         StatusCode::METHOD_NOT_ALLOWED => ApiError::method_not_allowed(),
-        StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(Code::PayloadTooLarge, "The body is too large."),
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(ErrorCode::PayloadTooLarge, "The body is too large."),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            ApiError::new(Code::UnsupportedMediaType, "A body of this Content-Type is not understood here.")
+            ApiError::new(ErrorCode::UnsupportedMediaType, "A body of this Content-Type is not understood here.")
         }
-        s if s.is_client_error() => ApiError::new(Code::InvalidJson, "The request could not be read."),
+        s if s.is_client_error() => ApiError::new(ErrorCode::InvalidJson, "The request could not be read."),
         s => ApiError::bug(format!("a handler answered {s} and nothing else")),
     }
 }
@@ -115,7 +115,7 @@ fn part_fits(part: &str) -> bool {
 }
 
 fn route(req: &Request, depot: &Depot) -> String {
-    match depot.get_typed::<Label>() {
+    match depot.get_typed::<RouteLabel>() {
         Ok(label) => label.0.to_owned(),
         Err(_) if req.matched_path().is_empty() => "(none)".to_owned(),
         Err(_) => format!("/{}", req.matched_path()),
@@ -125,13 +125,13 @@ fn route(req: &Request, depot: &Depot) -> String {
 async fn drain(req: &mut Request) {
     let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     // With `Expect`, the client has not sent the body yet; a body larger than the limit is cut off.
-    if req.headers().contains_key(EXPECT) || announced.is_some_and(|n| n > DRAINED) {
+    if req.headers().contains_key(EXPECT) || announced.is_some_and(|n| n > MAX_DRAINED_BYTES) {
         return;
     }
     let mut body = req.take_body();
     let read = async {
-        let mut left = DRAINED;
-        while let Ok(Some(Ok(frame))) = tokio::time::timeout(QUIET, body.next()).await {
+        let mut left = MAX_DRAINED_BYTES;
+        while let Ok(Some(Ok(frame))) = tokio::time::timeout(DRAIN_IDLE_TIMEOUT, body.next()).await {
             let size = frame.data_ref().map_or(0, |data| data.len() as u64);
             left = left.saturating_sub(size);
             if left == 0 {
@@ -139,7 +139,7 @@ async fn drain(req: &mut Request) {
             }
         }
     };
-    let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, read).await;
 }
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_more_than_63_bits_are_no_ids() {
+    fn numbers_over_63_bits_are_not_ids() {
         assert!(path_fits("/api/public/v1/brands/9223372036854775807/posts"));
         assert!(!path_fits("/api/public/v1/brands/9223372036854775808/posts"));
         assert!(!path_fits("/brands/99999999999999999999"));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_no_path() {
+    fn non_utf8_paths_are_rejected() {
         for good in ["/", "//", "/@%C3%A4", "/sandbox/demo", "/%2e%2E", "/100%", &format!("/{}", "a".repeat(255))] {
             assert!(path_fits(good), "{good}");
         }

@@ -32,7 +32,7 @@ mod routes;
 mod runner;
 mod serve;
 
-pub use app::{App, Parts};
+pub use app::{App, AppDeps};
 pub use runner::MinRate;
 pub use serve::{serve, serve_on};
 
@@ -48,7 +48,7 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
         api = api.push(Router::with_path(pattern(endpoint.path)).filter(method).goal(runner));
     }
     let router = Router::new().push(api).push(pages::router()).push(openapi::serve::reader());
-    Service::new(router).hoop(gate::Gate { app, connections })
+    Service::new(router).hoop(gate::RequestMiddleware { app, connections })
 }
 
 /// Converts a path to salvo's syntax. Ids match only whole numbers from 1 on, so that `/social-accounts/platforms` is

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use crier_common::domain::UnknownWord;
-use crier_common::store::{Page, PageOf};
+use crier_common::store::{Page, PageRequest};
 use serde::Serialize;
 
 use crate::answer::ApiResponse;
@@ -16,7 +16,7 @@ const MAX_PER_PAGE: i64 = 100;
 const EACH_SIDE: i64 = 3;
 
 /// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a whole number from 1 on.
-pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageOf {
+pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageRequest {
     let mut number = |name: &str, default: i64| match query.get(name) {
         None => default,
         Some(text) => positive(text).unwrap_or_else(|| {
@@ -24,11 +24,11 @@ pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageOf {
             default
         }),
     };
-    PageOf { page: number("page", 1), per_page: number("per_page", DEFAULT_PER_PAGE).min(MAX_PER_PAGE) }
+    PageRequest { page: number("page", 1), per_page: number("per_page", DEFAULT_PER_PAGE).min(MAX_PER_PAGE) }
 }
 
 /// Returns a filter value of an enum; adds an unknown word to `problems`.
-pub fn word<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, problems: &mut FieldProblems) -> Option<T> {
+pub fn enum_param<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, problems: &mut FieldProblems) -> Option<T> {
     let text = query.get(name)?;
     match text.parse() {
         Ok(word) => Some(word),
@@ -47,9 +47,9 @@ fn positive(text: &str) -> Option<i64> {
 }
 
 /// Returns a page as a response.
-pub fn answer<T: Serialize>(cx: &Context, page: PageOf, found: Page<T>) -> Result<ApiResponse> {
+pub fn answer<T: Serialize>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
     let path = format!("{}{}", cx.app.public_url, cx.path());
-    ApiResponse::whole(&Paginated::new(&path, &cx.query, page, found))
+    ApiResponse::ok_unwrapped(&Paginated::new(&path, &cx.query, page, found))
 }
 
 #[derive(Serialize, Debug)]
@@ -87,7 +87,7 @@ struct Link {
 }
 
 impl<T> Paginated<T> {
-    fn new(path: &str, query: &Query, page: PageOf, found: Page<T>) -> Self {
+    fn new(path: &str, query: &Query, page: PageRequest, found: Page<T>) -> Self {
         let last = last_page(found.total, page.per_page);
         let others = query.without("page");
         let url = |n: i64| format!("{path}?{others}page={n}");
@@ -152,7 +152,7 @@ mod tests {
 
     /// What `LengthAwarePaginator::linkCollection` returns.
     #[test]
-    fn the_window_is_laravels() {
+    fn page_window_matches_laravel() {
         assert_eq!(labels(1, 1), "1");
         assert_eq!(labels(13, 13), "1 2 3 4 5 6 7 8 9 10 11 12 13");
         assert_eq!(labels(1, 14), "1 2 3 4 5 6 7 8 9 10 ... 13 14");
@@ -165,9 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_its_place() {
+    fn a_page_reports_its_position() {
         let query = Query::parse("per_page=2&status=draft&page=2");
-        let page = PageOf { page: 2, per_page: 2 };
+        let page = PageRequest { page: 2, per_page: 2 };
         let shown = Paginated::new("http://x/p", &query, page, Page { rows: vec![1, 2], total: 5 });
         let json = serde_json::to_value(shown).unwrap();
         assert_eq!(json["links"]["prev"], "http://x/p?per_page=2&status=draft&page=1");
@@ -177,8 +177,8 @@ mod tests {
     }
 
     #[test]
-    fn past_the_end_is_empty_and_the_page_before_is_told() {
-        let page = PageOf { page: 9, per_page: 20 };
+    fn pages_past_the_end_are_empty_and_link_to_the_previous() {
+        let page = PageRequest { page: 9, per_page: 20 };
         let shown = Paginated::new("http://x/p", &Query::parse(""), page, Page { rows: Vec::<i64>::new(), total: 45 });
         assert_eq!((shown.links.next, shown.meta.from, shown.meta.to), (None, None, None));
         assert_eq!(shown.links.prev.as_deref(), Some("http://x/p?page=8"));
@@ -205,7 +205,7 @@ mod tests {
     proptest! {
         /// Both ends and the current page are shown, in order, and a gap appears only where pages are left out.
         #[test]
-        fn the_window_is_in_order(current in 1_i64..300, last in 1_i64..300) {
+        fn page_window_is_ascending(current in 1_i64..300, last in 1_i64..300) {
             let slots = window(current, last);
             let numbers: Vec<i64> = slots.iter().flatten().copied().collect();
             prop_assert!(numbers.windows(2).all(|w| w[0] < w[1]));

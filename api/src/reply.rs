@@ -9,7 +9,7 @@ use salvo::Response;
 use salvo::http::ResBody;
 
 use crate::answer::ApiResponse;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ErrorCode};
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -43,7 +43,7 @@ pub fn refusal(res: &mut Response, error: &ApiError, request_id: &str) {
     if error.replayed {
         res.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
-    if error.code == Code::Unauthorized {
+    if error.code == ErrorCode::Unauthorized {
         res.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     json(res, error.envelope(request_id));
@@ -59,14 +59,14 @@ fn json(res: &mut Response, body: Vec<u8>) {
 }
 
 /// Writes the rate-limit headers.
-pub fn allowance(headers: &mut HeaderMap, decision: &Decision) {
+pub fn write_rate_limit_headers(headers: &mut HeaderMap, decision: &Decision) {
     headers.insert(LIMIT, HeaderValue::from(decision.limit));
     headers.insert(REMAINING, HeaderValue::from(decision.remaining));
     headers.insert(RESET, HeaderValue::from(decision.reset));
 }
 
 /// Converts a panic of a handler to an internal error, without details for the client.
-pub fn panicked(panic: &Box<dyn Any + Send>) -> ApiError {
+pub fn panic_error(panic: &Box<dyn Any + Send>) -> ApiError {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
     ApiError::bug(format!("a handler panicked: {text}"))

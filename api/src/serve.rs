@@ -15,14 +15,14 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::connections::Connections;
-use crate::{App, Parts, service};
+use crate::{App, AppDeps, service};
 
 /// How long a client may take to send a request head, from the start of the connection or the previous request.
-const HEAD: Duration = Duration::from_secs(30);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may send nothing during a request body, or read nothing during a response.
-const STALLED: Duration = Duration::from_secs(30);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may be idle; longer than any handler waits.
-const IDLE: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Serves until the process stops. `listening` is called once the address is bound.
 pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), StartError> {
@@ -34,7 +34,7 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
                 .map_err(|error| StartError::Refused(format!("CRIER_REDIS_URL is not usable: {error}")))?,
         ),
     };
-    let app = App::new(Parts {
+    let app = App::new(AppDeps {
         store: process.store.clone(),
         platforms: process.platforms.clone(),
         plans: Arc::new(config.plans.clone()),
@@ -69,10 +69,10 @@ pub async fn serve_on(
     drain: Duration,
 ) -> io::Result<()> {
     let timeouts = FuseConfig::default()
-        .with_http1_header_timeout(HEAD)
-        .with_connection_idle_timeout(IDLE)
-        .with_write_stall_timeout(STALLED)
-        .with_request_body_timeout(STALLED);
+        .with_http1_header_timeout(HEADER_TIMEOUT)
+        .with_connection_idle_timeout(IDLE_TIMEOUT)
+        .with_write_stall_timeout(STALL_TIMEOUT)
+        .with_request_body_timeout(STALL_TIMEOUT);
     let connections = Connections::new(max_connections, timeouts);
     let server =
         Server::new(TcpAcceptor::try_from(listener)?).max_connections(max_connections).fuse_policy(connections.clone());

@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 /// Differences below this are not steps: time synchronisation slews the clock, and two readings in a busy process
 /// differ.
-const SLACK: TimeDelta = TimeDelta::seconds(5);
+const STEP_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 
 /// Returns the current time in whole microseconds (the precision of both databases).
 #[derive(Clone, Debug, Default)]
@@ -59,11 +59,11 @@ impl Clock {
     /// Returns whether the clock was set within the last `time`. Only steps between two calls are noticed, so code that
     /// compares stored times with this clock calls this regularly.
     pub fn stepped_within(&self, time: TimeDelta) -> bool {
-        let passed = self.passed();
+        let passed = self.monotonic_micros();
         let offset = self.now().timestamp_micros() - passed;
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let by = TimeDelta::microseconds(offset - steps.offset.replace(offset).unwrap_or(offset));
-        if by.abs() > SLACK {
+        if by.abs() > STEP_TOLERANCE {
             tracing::warn!(seconds = by.num_seconds(), "the clock was set");
             steps.found = Some(passed);
         }
@@ -71,7 +71,7 @@ impl Clock {
     }
 
     /// Returns the microseconds elapsed since some moment, on a monotonic clock.
-    fn passed(&self) -> i64 {
+    fn monotonic_micros(&self) -> i64 {
         static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
         match &self.source {
             TimeSource::System => i64::try_from(BEGUN.elapsed().as_micros()).unwrap_or(i64::MAX),

@@ -27,7 +27,7 @@ use crate::domain::mail::Mail;
 /// From the DNS lookup to the server's reply to the mail.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How long to wait for the reply to QUIT. Kept short: a crash during it causes the mail to be sent again.
-const GOODBYE: Duration = Duration::from_secs(1);
+const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of a stored error, in characters.
 const LONGEST_ERROR: usize = 500;
 const MARKER_LENGTH: usize = 24;
@@ -103,7 +103,7 @@ impl Mailer {
         let late = |_| SendError::Deferred(format!("the mail server was not done within {:?}", self.timeout));
         let mut connection = timeout(self.timeout, self.hand_over(&message)).await.map_err(late)??;
         // The server has accepted the mail; the result of QUIT does not matter.
-        let _ = timeout(GOODBYE, connection.quit()).await;
+        let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
         Ok(())
     }
 

@@ -49,8 +49,8 @@ pub async fn webhook_disabled(
         url: one_line(&found.url),
         description: found.description.as_deref().filter(|text| !text.is_empty()).map(one_line),
         reason: found.disabled_reason,
-        failing_since: shown(failing_since),
-        disabled_at: shown(tx.now),
+        failing_since: format_time(failing_since),
+        disabled_at: format_time(tx.now),
         last_error: last_error.map(one_line),
         attempts: MAX_ATTEMPTS,
         undelivered,
@@ -63,10 +63,10 @@ pub async fn webhook_disabled(
         body_text: &body_text,
         message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
     };
-    mails::post(tx, found.user_id, &new, trace).await?;
+    mails::enqueue_mail(tx, found.user_id, &new, trace).await?;
     Ok(())
 }
 
-fn shown(time: DateTime<Utc>) -> String {
+fn format_time(time: DateTime<Utc>) -> String {
     time.format("%Y-%m-%d %H:%M UTC").to_string()
 }

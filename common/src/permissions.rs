@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_open_is_closed_once() {
+    fn open_permissions_are_restricted_once() {
         let dir = tempfile::tempdir().expect("a directory");
         let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
         let (made, file) = (dir.path().join("a/b"), dir.path().join("file"));

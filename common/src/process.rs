@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ai::{self, Ai};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, ConfigSource, Database, Invocation, Role};
+use crate::config::{Config, ConfigError, ConfigSource, Database, Invocation, ProcessRole};
 use crate::domain::job::{JobKind, JobNotifier};
 use crate::domain::platform::Platform;
 use crate::http::{self, Guard, HttpClient};
 use crate::media::{Library, Storage};
 use crate::permissions;
 use crate::platforms::sandbox::Sandbox;
-use crate::platforms::{Clients, PlatformsConfig, Registry};
+use crate::platforms::{Clients, ConnectorRegistry, PlatformsConfig};
 use crate::queue::{Transport, memory::MemoryNotifier, redis::RedisNotifier};
 use crate::secrets::Cipher;
 use crate::store::{Db, Store, StoreError, users};
@@ -31,7 +31,7 @@ pub mod descriptors;
 /// Interval between attempts to reach a missing service at start.
 const RETRY: Duration = Duration::from_millis(500);
 /// Interval of the readiness checks.
-const WATCH: Duration = Duration::from_secs(1);
+const READINESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum size of a platform's response body.
 const PLATFORM_BODY: usize = 4 * 1024 * 1024;
 
@@ -74,7 +74,7 @@ pub struct Process {
     pub config: Arc<Config>,
     pub store: Store,
     pub transport: Arc<dyn Transport>,
-    pub platforms: Arc<Registry>,
+    pub platforms: Arc<ConnectorRegistry>,
     pub library: Library,
     pub ai: Ai,
     pub guard: Guard,
@@ -86,7 +86,7 @@ pub struct Process {
 }
 
 /// Runs a separate process from command line to exit code.
-pub fn main<F, Fut>(role: Role, work: F) -> ExitCode
+pub fn main<F, Fut>(role: ProcessRole, work: F) -> ExitCode
 where
     F: FnOnce(Process) -> Fut,
     Fut: Future<Output = Result<(), StartError>>,
@@ -151,8 +151,8 @@ impl Process {
         let kinds: Vec<&str> = JobKind::ALL.iter().map(|k| k.as_str()).collect();
         let platforms: Vec<&str> = Platform::ALL.iter().map(|p| p.as_str()).collect();
         metrics::init(role, &kinds, &platforms);
-        let needs_queue = matches!(role, Role::Worker | Role::Scheduler);
-        let answers = matches!(role, Role::Crier | Role::Api);
+        let needs_queue = matches!(role, ProcessRole::Worker | ProcessRole::Scheduler);
+        let answers = matches!(role, ProcessRole::Crier | ProcessRole::Api);
         let parts = [Some(DATABASE), needs_queue.then_some(QUEUE), answers.then_some(API)];
         let readiness = ops::Readiness::new(parts.into_iter().flatten());
         let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
@@ -208,7 +208,7 @@ impl Process {
                 self.readiness.drain();
             }
             tokio::select! {
-                () = tokio::time::sleep(WATCH) => {}
+                () = tokio::time::sleep(READINESS_INTERVAL) => {}
                 () = self.stop.cancelled(), if !self.stop.is_cancelled() => self.readiness.drain(),
                 () = self.closed.cancelled() => return,
             }
@@ -279,7 +279,7 @@ pub async fn open_store(config: &Config, notifier: Arc<dyn JobNotifier>) -> Resu
     let cipher = Cipher::new(&keys).map_err(|error| StartError::Refused(format!("CRIER_SECRET_KEY: {error}")))?;
     let db = match &config.database {
         Database::Sqlite(path) => {
-            data_dir::database(path)?;
+            data_dir::prepare_database_file(path)?;
             Db::sqlite(path).await?
         }
         Database::Postgres(url) => {
@@ -293,7 +293,7 @@ pub async fn open_store(config: &Config, notifier: Arc<dyn JobNotifier>) -> Resu
 /// Enough for the work that runs concurrently, few enough for many replicas on one server.
 fn connections(config: &Config) -> u32 {
     match config.role {
-        Role::Scheduler => 6,
+        ProcessRole::Scheduler => 6,
         _ => 20,
     }
 }
@@ -302,14 +302,14 @@ fn connections(config: &Config) -> u32 {
 async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToken) -> Result<(), StartError> {
     let mut warned = false;
     loop {
-        let ready = if config.role == Role::Crier {
+        let ready = if config.role == ProcessRole::Crier {
             store.db().migrate().await
         } else {
             store.db().check_schema_version().await
         };
         match ready {
             Ok(()) => return Ok(()),
-            Err(error) if config.role == Role::Crier && !error.is_unavailable() => return Err(error.into()),
+            Err(error) if config.role == ProcessRole::Crier && !error.is_unavailable() => return Err(error.into()),
             Err(error) if !warned => {
                 tracing::warn!(%error, "waiting for the database (CRIER_DATABASE_URL) and its schema (`crier migrate`)");
                 warned = true;
@@ -338,7 +338,7 @@ pub async fn check_plans(store: &Store, config: &Config) -> Result<(), StartErro
 
 /// Opens the media library.
 pub fn library_of(config: &Config) -> Result<Library, StartError> {
-    data_dir::files(config);
+    data_dir::restrict_files_dir(config);
     let storage = Storage::open(&config.storage)
         .map_err(|error| StartError::Refused(format!("CRIER_STORAGE_URL is not usable: {error}")))?;
     Ok(Library::new(storage, &config.media, config.public_url.as_str()))
@@ -358,11 +358,11 @@ fn clients_of(timeout: Duration, guard: &Guard) -> Clients {
 }
 
 /// Creates the connectors.
-pub fn platforms_of(config: &Config, store: &Store, guard: &Guard) -> Registry {
+pub fn platforms_of(config: &Config, store: &Store, guard: &Guard) -> ConnectorRegistry {
     let timeout = config.worker.platform_timeout;
     let clients = clients_of(timeout, guard);
     let settings = PlatformsConfig { timeout, platforms: config.platforms.clone() };
-    let mut registry = Registry::new(settings, &clients, store.clock());
+    let mut registry = ConnectorRegistry::new(settings, &clients, store.clock());
     if config.sandbox {
         registry.register(Arc::new(Sandbox::new(store.clone(), config.public_url.as_str().trim_end_matches('/'))));
     }

@@ -95,7 +95,7 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
 
 /// Makes a target pending again for the operator: a failed one, or one that could not be failed when its job died.
 /// `false`: it is in another state, or deleted.
-pub async fn revive(tx: &mut Tx, target_id: i64) -> Result<bool> {
+pub async fn retry_failed(tx: &mut Tx, target_id: i64) -> Result<bool> {
     let Some((post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(false) };
     let status = match (targets::find(tx, target_id).await?.map(|target| target.status), post.status) {
         (Some(TargetStatus::Failed), from) => from.to(PostStatus::Publishing).ok(),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_where_it_was_sealed_and_nowhere_else() {
+    fn a_secret_opens_only_in_its_own_context() {
         let cipher = Cipher::new(&[key(1)]).unwrap();
         let sealed = cipher.seal(&PLACE, b"whsec_x").unwrap();
         assert_eq!(cipher.open(&PLACE, &sealed).unwrap(), b"whsec_x");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_cut_is_noticed() {
+    fn every_bit_flip_and_truncation_is_detected() {
         let cipher = Cipher::new(&[key(1)]).unwrap();
         let sealed = cipher.seal(&PLACE, b"secret").unwrap();
         for i in 0..sealed.len() {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_key_still_opens_and_the_new_one_seals() {
+    fn a_rotated_key_decrypts_and_the_new_key_encrypts() {
         let old = Cipher::new(&[key(1)]).unwrap().seal(&PLACE, b"a").unwrap();
         let rotated = Cipher::new(&[key(2), key(1)]).unwrap();
         assert_eq!(rotated.open(&PLACE, &old).unwrap(), b"a");

@@ -31,12 +31,12 @@ pub async fn on_dead(tx: &mut Tx, kind: JobKind, subject_id: i64, trace: Option<
             publishing::fail(tx, subject_id, Failure::of(Category::Internal, message), trace).await
         }
         JobKind::DeliverWebhook => deliveries::fail(tx, subject_id, "internal error; retry this delivery").await,
-        JobKind::SendMail => mails::failed(tx, subject_id, "internal error; retry its job to send it").await,
+        JobKind::SendMail => mails::mark_failed(tx, subject_id, "internal error; retry its job to send it").await,
         JobKind::FetchFeed => match feeds::lock(tx, subject_id).await? {
             Some(feed) => {
                 let reason = "Crier could not read this feed: internal error. It is tried again later.";
                 let next = feed::next_fetch(feed.failures + 1, None, tx.now, random::unit());
-                feeds::failed(tx, subject_id, reason, false, next).await
+                feeds::record_failure(tx, subject_id, reason, false, next).await
             }
             None => Ok(()),
         },
@@ -56,7 +56,7 @@ pub async fn on_cancelled(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result
             publishing::fail(tx, subject_id, Failure::with_code(Category::Internal, "cancelled", message), None).await
         }
         JobKind::DeliverWebhook => deliveries::fail(tx, subject_id, "cancelled by the operator").await,
-        JobKind::SendMail => mails::failed(tx, subject_id, "cancelled by the operator").await,
+        JobKind::SendMail => mails::mark_failed(tx, subject_id, "cancelled by the operator").await,
         JobKind::ImportMedia => {
             let message = "The operator cancelled this import. Import it again if it is still wanted.";
             import::fail_without_run(tx, subject_id, message, None).await
@@ -69,9 +69,9 @@ pub async fn on_cancelled(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result
 /// Resets the subject of a dead or cancelled job that the operator runs again; `false`: it has nothing left to do.
 pub async fn on_retry(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<bool> {
     match kind {
-        JobKind::PublishTarget => publishing::revive(tx, subject_id).await,
+        JobKind::PublishTarget => publishing::retry_failed(tx, subject_id).await,
         JobKind::DeliverWebhook => deliveries::replay(tx, subject_id).await,
-        JobKind::SendMail => mails::revive(tx, subject_id).await,
+        JobKind::SendMail => mails::retry_failed(tx, subject_id).await,
         JobKind::FetchFeed => Ok(feeds::find_any(tx, subject_id).await?.is_some()),
         JobKind::ImportMedia => import::retry_failed(tx, subject_id).await,
         JobKind::Noop => Ok(true),
@@ -82,7 +82,7 @@ pub async fn on_retry(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<boo
 #[derive(Debug, Clone)]
 pub struct SubjectDescription {
     pub words: String,
-    pub tries: Vec<JobAttempt>,
+    pub attempts: Vec<JobAttempt>,
 }
 
 /// Describes a job's subject; `None`: it does not exist any more.
@@ -94,7 +94,7 @@ pub async fn describe(conn: &mut Conn, kind: JobKind, subject_id: i64) -> Result
                 "target {} of post {} on account {} ({}), {}",
                 t.id, t.post_id, t.account_id, t.platform, t.status
             );
-            Ok(Some(SubjectDescription { words, tries: targets::attempt_summaries(conn, subject_id).await? }))
+            Ok(Some(SubjectDescription { words, attempts: targets::attempt_summaries(conn, subject_id).await? }))
         }
         JobKind::DeliverWebhook => {
             let Some(d) = deliveries::find_any(conn, subject_id).await? else { return Ok(None) };
@@ -102,23 +102,23 @@ pub async fn describe(conn: &mut Conn, kind: JobKind, subject_id: i64) -> Result
                 "delivery {} of event {} ({}) to endpoint {}, {}",
                 d.id, d.event_id, d.event, d.webhook_id, d.status
             );
-            Ok(Some(SubjectDescription { words, tries: deliveries::attempt_summaries(conn, subject_id).await? }))
+            Ok(Some(SubjectDescription { words, attempts: deliveries::attempt_summaries(conn, subject_id).await? }))
         }
         JobKind::SendMail => {
             let Some(m) = mails::find(conn, subject_id).await? else { return Ok(None) };
             let words = format!("mail {} on behalf of user {}, {}", m.id, m.user_id, m.status);
-            Ok(Some(SubjectDescription { words, tries: Vec::new() }))
+            Ok(Some(SubjectDescription { words, attempts: Vec::new() }))
         }
         JobKind::FetchFeed => {
             let Some(f) = feeds::find_any(conn, subject_id).await? else { return Ok(None) };
             let words = format!("feed {} of brand {}, {}", f.id, f.brand_id, f.status);
-            Ok(Some(SubjectDescription { words, tries: Vec::new() }))
+            Ok(Some(SubjectDescription { words, attempts: Vec::new() }))
         }
         JobKind::ImportMedia => {
             let Some(i) = media_jobs::find_any(conn, subject_id).await? else { return Ok(None) };
             let words = format!("import {} into brand {}, {}", i.id, i.brand_id, i.status);
-            Ok(Some(SubjectDescription { words, tries: Vec::new() }))
+            Ok(Some(SubjectDescription { words, attempts: Vec::new() }))
         }
-        JobKind::Noop => Ok(Some(SubjectDescription { words: "nothing".to_owned(), tries: Vec::new() })),
+        JobKind::Noop => Ok(Some(SubjectDescription { words: "nothing".to_owned(), attempts: Vec::new() })),
     }
 }

@@ -9,12 +9,12 @@ use crier_common::queue::Transport;
 const BATCH: i64 = 1_000;
 
 /// How many more ids of each kind may be notified.
-pub struct Room(HashMap<JobKind, i64>);
+pub struct NotifierCapacity(HashMap<JobKind, i64>);
 
-impl Room {
+impl NotifierCapacity {
     /// Returns the remaining capacity; `None` while the notifier is unreachable.
     pub async fn of(transport: &dyn Transport) -> Option<Self> {
-        let kinds = transport.room().await?;
+        let kinds = transport.free_capacity().await?;
         Some(Self(kinds.into_iter().map(|(kind, room)| (kind, i64::try_from(room).unwrap_or(i64::MAX))).collect()))
     }
 

@@ -121,7 +121,7 @@ async fn show(cx: &Context, id: i64, json: bool) -> Result {
         None => Value::Null,
     };
     let (words, tries) = match subject {
-        Some(subject) => (subject.words, subject.tries),
+        Some(subject) => (subject.words, subject.attempts),
         None => ("gone".to_owned(), Vec::new()),
     };
     let mut all = serde_json::to_value(&job).unwrap_or_default();

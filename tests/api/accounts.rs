@@ -8,15 +8,15 @@ use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 use crate::support::client::until_true;
 
 on_both_apps!(
-    connecting_saves_and_tells,
-    a_form_is_checked_before_the_platform,
-    what_the_platform_says_is_told,
+    connecting_saves_the_account_and_sends_an_event,
+    fields_are_validated_before_the_platform_call,
+    platform_errors_are_reported,
     account_data_from_the_platform_is_sanitized,
-    a_brand_has_room_for_so_many,
-    refreshing_renews_or_expires,
-    a_refusal_of_earlier_credentials_expires_nothing,
-    tokens_of_earlier_credentials_are_not_stored,
-    disconnecting_detaches_then_revokes,
+    accounts_per_brand_are_capped,
+    a_refresh_renews_or_expires_the_account,
+    a_late_refusal_does_not_expire_new_credentials,
+    late_tokens_of_old_credentials_are_not_stored,
+    disconnecting_the_last_brand_revokes_the_grant,
     secrets_are_never_shown,
 );
 
@@ -24,7 +24,7 @@ async fn connect(t: &Tenant<'_>, platform: &str, credentials: Value) -> Reply {
     t.post(&t.path("/social-accounts"), json!({ "platform": platform, "credentials": credentials })).await
 }
 
-async fn connecting_saves_and_tells(app: TestApp) {
+async fn connecting_saves_the_account_and_sends_an_event(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.connected"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
@@ -41,31 +41,34 @@ async fn connecting_saves_and_tells(app: TestApp) {
     assert_eq!(deliveries[0]["payload"]["data"], data);
 }
 
-async fn a_form_is_checked_before_the_platform(app: TestApp) {
+async fn fields_are_validated_before_the_platform_call(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = t.path("/social-accounts");
-    assert_eq!(t.post(&path, json!({})).await.invalid(), ["credentials", "platform"]);
-    assert_eq!(connect(&t, "nope", json!({})).await.invalid(), ["platform"]);
-    assert_eq!(connect(&t, "facebook", json!({})).await.invalid(), ["platform"]);
-    assert_eq!(connect(&t, "sandbox", json!("x")).await.invalid(), ["credentials"]);
-    assert_eq!(connect(&t, "sandbox", json!({ "handle": 5 })).await.invalid(), ["credentials.handle"]);
-    assert_eq!(connect(&t, "telegram", json!({})).await.invalid(), ["credentials.bot_token", "credentials.chat_id"]);
+    assert_eq!(t.post(&path, json!({})).await.invalid_fields(), ["credentials", "platform"]);
+    assert_eq!(connect(&t, "nope", json!({})).await.invalid_fields(), ["platform"]);
+    assert_eq!(connect(&t, "facebook", json!({})).await.invalid_fields(), ["platform"]);
+    assert_eq!(connect(&t, "sandbox", json!("x")).await.invalid_fields(), ["credentials"]);
+    assert_eq!(connect(&t, "sandbox", json!({ "handle": 5 })).await.invalid_fields(), ["credentials.handle"]);
+    assert_eq!(
+        connect(&t, "telegram", json!({})).await.invalid_fields(),
+        ["credentials.bot_token", "credentials.chat_id"]
+    );
     for platform in ["mastodon", "shopify"] {
-        connect(&t, platform, json!({})).await.refused(422, "interactive_setup_required");
+        connect(&t, platform, json!({})).await.expect_error(422, "interactive_setup_required");
     }
     let authorize =
         async |platform: &str| t.post(&t.path("/social-accounts/authorize"), json!({ "platform": platform })).await;
-    assert_eq!(authorize("sandbox").await.invalid(), ["platform"]);
-    authorize("mastodon").await.refused(422, "interactive_setup_required");
-    authorize("facebook").await.refused(422, "platform_not_configured");
+    assert_eq!(authorize("sandbox").await.invalid_fields(), ["platform"]);
+    authorize("mastodon").await.expect_error(422, "interactive_setup_required");
+    authorize("facebook").await.expect_error(422, "platform_not_configured");
     assert_eq!(app.connector.connects.load(std::sync::atomic::Ordering::SeqCst), 0);
 }
 
-async fn what_the_platform_says_is_told(app: TestApp) {
+async fn platform_errors_are_reported(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    connect(&t, "sandbox", json!({ "handle": "refused" })).await.refused(422, "invalid_credentials");
-    connect(&t, "sandbox", json!({ "handle": "away" })).await.refused(502, "platform_unavailable");
-    assert_eq!(connect(&t, "sandbox", json!({ "handle": "wrong" })).await.invalid(), ["credentials.handle"]);
+    connect(&t, "sandbox", json!({ "handle": "refused" })).await.expect_error(422, "invalid_credentials");
+    connect(&t, "sandbox", json!({ "handle": "away" })).await.expect_error(502, "platform_unavailable");
+    assert_eq!(connect(&t, "sandbox", json!({ "handle": "wrong" })).await.invalid_fields(), ["credentials.handle"]);
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
 }
 
@@ -77,7 +80,7 @@ async fn account_data_from_the_platform_is_sanitized(app: TestApp) {
     assert_eq!(made["avatar_url"], "https://odd.example/a%00.png");
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([made]));
     // An id that cannot be stored unchanged is refused: altered, it could be another account's.
-    connect(&t, "sandbox", json!({ "handle": "nul" })).await.refused(502, "platform_unavailable");
+    connect(&t, "sandbox", json!({ "handle": "nul" })).await.expect_error(502, "platform_unavailable");
 }
 
 /// Connects the account again while its refresh waits for the platform; returns the refresh's response and the token
@@ -96,20 +99,20 @@ async fn reconnect_during_refresh(app: &TestApp, t: &Tenant<'_>, handle: &str) -
     (reply, secrets["token"].as_str().unwrap().to_owned())
 }
 
-async fn a_refusal_of_earlier_credentials_expires_nothing(app: TestApp) {
+async fn a_late_refusal_does_not_expire_new_credentials(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (reply, token) = reconnect_during_refresh(&app, &t, "late-refusal").await;
     assert_eq!((&reply.data(200)["status"], token.as_str()), (&json!("active"), "hunter2-1"));
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[0]["status"], "active");
 }
 
-async fn tokens_of_earlier_credentials_are_not_stored(app: TestApp) {
+async fn late_tokens_of_old_credentials_are_not_stored(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (reply, token) = reconnect_during_refresh(&app, &t, "late-tokens").await;
     assert_eq!((&reply.data(200)["status"], token.as_str()), (&json!("active"), "hunter2-1"));
 }
 
-async fn a_brand_has_room_for_so_many(app: TestApp) {
+async fn accounts_per_brand_are_capped(app: TestApp) {
     let t = app.tenant("free").await;
     let tries = (0..6).map(|n| {
         let body = json!({ "platform": "sandbox", "credentials": { "handle": format!("h{n}") } });
@@ -118,18 +121,18 @@ async fn a_brand_has_room_for_so_many(app: TestApp) {
     });
     let replies = futures::future::join_all(tries).await;
     assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 3);
-    replies.iter().filter(|r| r.status != 201).for_each(|r| drop(r.refused(402, "limit_reached")));
+    replies.iter().filter(|r| r.status != 201).for_each(|r| drop(r.expect_error(402, "limit_reached")));
     let there = t.get(&t.path("/social-accounts")).await.data(200)[0]["external_id"].clone();
     connect(&t, "sandbox", json!({ "handle": there })).await.expect(201);
 }
 
-async fn refreshing_renews_or_expires(app: TestApp) {
+async fn a_refresh_renews_or_expires_the_account(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (good, expired, down) = (t.account("good").await, t.account("expired").await, t.account("down").await);
     let refresh = async |id: i64| t.request("POST", &t.path(&format!("/social-accounts/{id}/refresh"))).send().await;
     assert_eq!(refresh(good).await.data(200)["status"], "active");
-    refresh(expired).await.refused(409, "reconnect_required");
-    refresh(down).await.refused(502, "platform_unavailable");
+    refresh(expired).await.expect_error(409, "reconnect_required");
+    refresh(down).await.expect_error(502, "platform_unavailable");
     let accounts = t.get(&t.path("/social-accounts")).await.data(200);
     let status = |id: i64| accounts.as_array().unwrap().iter().find(|a| a["id"] == id).unwrap()["status"].clone();
     assert_eq!((status(good), status(expired), status(down)), (json!("active"), json!("expired"), json!("active")));
@@ -137,7 +140,7 @@ async fn refreshing_renews_or_expires(app: TestApp) {
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[1]["status"], "active");
 }
 
-async fn disconnecting_detaches_then_revokes(app: TestApp) {
+async fn disconnecting_the_last_brand_revokes_the_grant(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.disconnected"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();

@@ -7,15 +7,15 @@ use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 use crate::support::picture;
 
 on_both_apps!(
-    the_world_sees_a_page,
-    a_link_leads_where_it_says,
-    nobody_is_at_an_unknown_address,
-    views_and_clicks_are_counted_but_not_those_of_bots,
-    counts_are_written_at_the_stop_and_after_a_failure,
-    a_change_is_seen_at_once_here_and_soon_elsewhere,
-    a_page_is_shown_while_the_database_does_not_answer,
-    visits_do_not_ask_the_database,
-    a_new_alt_text_is_seen_soon,
+    a_page_is_served_publicly,
+    a_link_redirects_to_its_url,
+    an_unknown_slug_returns_404,
+    views_and_clicks_are_counted_except_from_bots,
+    counts_are_written_at_shutdown_and_after_a_failure,
+    a_change_reaches_other_replicas_within_two_seconds,
+    a_cached_page_is_served_during_a_database_outage,
+    visits_are_served_from_the_cache,
+    an_alt_text_change_invalidates_the_page,
 );
 
 async fn make(t: &Tenant<'_>, body: Value) -> Value {
@@ -31,14 +31,14 @@ fn links() -> Value {
 }
 
 async fn get(app: &TestApp, path: &str) -> Reply {
-    app.web("GET", &app.url, path).send().await
+    app.request_at_root("GET", &app.url, path).send().await
 }
 
 fn text(reply: &Reply) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
-async fn the_world_sees_a_page(app: TestApp) {
+async fn a_page_is_served_publicly(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = make(&t, json!({ "title": "Café <i>Löwe</i>", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links() })).await;
     let reply = get(&app, "/@loewe").await;
@@ -68,12 +68,12 @@ async fn the_world_sees_a_page(app: TestApp) {
     let styles = get(&app, &format!("/bio.css{styles}")).await;
     assert_eq!((styles.status, styles.header("content-type")), (200, Some("text/css; charset=utf-8")));
     assert!(styles.body.len() + reply.body.len() < 30_000);
-    let head = app.web("HEAD", &app.url, "/@loewe").send().await;
+    let head = app.request_at_root("HEAD", &app.url, "/@loewe").send().await;
     assert_eq!((head.status, head.body.len(), head.header("content-type")), (200, 0, reply.header("content-type")));
-    app.web("POST", &app.url, "/@loewe").send().await.assert_status(405);
+    app.request_at_root("POST", &app.url, "/@loewe").send().await.assert_status(405);
 }
 
-async fn a_link_leads_where_it_says(app: TestApp) {
+async fn a_link_redirects_to_its_url(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = make(&t, json!({ "title": "T", "slug": "mine", "links": links() })).await;
     let other = make(&t, json!({ "title": "T", "slug": "other", "links": links() })).await;
@@ -81,7 +81,7 @@ async fn a_link_leads_where_it_says(app: TestApp) {
     for (link, to) in made["links"].as_array().unwrap().iter().zip(expected) {
         let path = format!("/@mine/l/{}", link["id"]);
         for method in ["GET", "HEAD"] {
-            let reply = app.web(method, &app.url, &path).send().await;
+            let reply = app.request_at_root(method, &app.url, &path).send().await;
             assert_eq!((reply.status, reply.header("location")), (302, Some(to)));
             assert_eq!(reply.header("cache-control"), Some("no-store"));
             assert_eq!(reply.header("referrer-policy"), Some("no-referrer"));
@@ -98,26 +98,26 @@ async fn a_link_leads_where_it_says(app: TestApp) {
     }
 }
 
-async fn nobody_is_at_an_unknown_address(app: TestApp) {
+async fn an_unknown_slug_returns_404(app: TestApp) {
     for path in
         ["/@nobody", "/@n", "/@-x", "/@a%20b", "/@%F0%9F%A5%90", "/@nobody.html", &format!("/@{}", "a".repeat(64))]
     {
         let reply = get(&app, path).await;
         reply.not_found();
         assert!(text(&reply).contains("Nobody here"), "{path}");
-        assert_eq!(app.web("HEAD", &app.url, path).send().await.status, 404);
+        assert_eq!(app.request_at_root("HEAD", &app.url, path).send().await.status, 404);
     }
 }
 
-async fn views_and_clicks_are_counted_but_not_those_of_bots(app: TestApp) {
+async fn views_and_clicks_are_counted_except_from_bots(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = make(&t, json!({ "title": "T", "slug": "counted", "links": links() })).await;
     let (page, link) = ("/@counted", format!("/@counted/l/{}", made["links"][1]["id"]));
     let agents = ["Mozilla/5.0 (iPhone)", "", "Mozilla/5.0 (compatible; Googlebot/2.1)", "facebookexternalhit/1.1"];
     for agent in agents {
         for path in [page, &link] {
-            app.web("GET", &app.url, path).header("user-agent", agent).send().await;
-            app.web("HEAD", &app.url, path).header("user-agent", agent).send().await;
+            app.request_at_root("GET", &app.url, path).header("user-agent", agent).send().await;
+            app.request_at_root("HEAD", &app.url, path).header("user-agent", agent).send().await;
         }
     }
     get(&app, page).await;
@@ -135,7 +135,7 @@ async fn views_and_clicks_are_counted_but_not_those_of_bots(app: TestApp) {
     assert_eq!(after["updated_at"], made["updated_at"], "a visit does not change the page");
 }
 
-async fn counts_are_written_at_the_stop_and_after_a_failure(app: TestApp) {
+async fn counts_are_written_at_shutdown_and_after_a_failure(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = make(&t, json!({ "title": "T", "slug": "stopped", "links": links() })).await;
     let visit = async || {
@@ -152,13 +152,13 @@ async fn counts_are_written_at_the_stop_and_after_a_failure(app: TestApp) {
     assert_eq!(app.number("SELECT cast(sum(clicks) AS bigint) FROM bio_links").await, 2);
 }
 
-async fn a_change_is_seen_at_once_here_and_soon_elsewhere(app: TestApp) {
+async fn a_change_reaches_other_replicas_within_two_seconds(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let there = app.replica().await;
     let seen = async |path: &str| {
         let mut titles = Vec::new();
         for url in [&app.url, &there] {
-            let reply = app.web("GET", url, path).send().await;
+            let reply = app.request_at_root("GET", url, path).send().await;
             let page = text(&reply);
             titles.push(page.split("<h1 dir=\"auto\">").nth(1).map(|rest| rest.split('<').next().unwrap().to_owned()));
         }
@@ -190,7 +190,7 @@ async fn a_change_is_seen_at_once_here_and_soon_elsewhere(app: TestApp) {
     assert_eq!(seen("/@moved").await, "three three");
 }
 
-async fn a_page_is_shown_while_the_database_does_not_answer(app: TestApp) {
+async fn a_cached_page_is_served_during_a_database_outage(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = make(&t, json!({ "title": "T", "slug": "shown" })).await;
     let before = get(&app, "/@shown").await;
@@ -208,7 +208,7 @@ async fn a_page_is_shown_while_the_database_does_not_answer(app: TestApp) {
 }
 
 /// A change made directly in the database appears at the next version check, after two seconds.
-async fn visits_do_not_ask_the_database(app: TestApp) {
+async fn visits_are_served_from_the_cache(app: TestApp) {
     let t = app.tenant("unlimited").await;
     make(&t, json!({ "title": "T", "slug": "kept" })).await;
     let before = get(&app, "/@kept").await;
@@ -224,17 +224,17 @@ async fn visits_do_not_ask_the_database(app: TestApp) {
 }
 
 /// The avatar's alt text is part of the page, but changes without a change of the page.
-async fn a_new_alt_text_is_seen_soon(app: TestApp) {
+async fn an_alt_text_change_invalidates_the_page(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let there = app.replica().await;
     let asset = t.upload("me.png", &picture::png(6, 4), &[("alt_text", "One")]).await.data(201);
     make(&t, json!({ "title": "T", "slug": "seen", "avatar": asset["id"] })).await;
     for url in [&app.url, &there] {
-        assert!(text(&app.web("GET", url, "/@seen").send().await).contains("alt=\"One\""));
+        assert!(text(&app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"One\""));
     }
     t.put(&t.path(&format!("/media/{}", asset["id"])), json!({ "alt_text": "Two" })).await.expect(200);
     app.clock.advance(TimeDelta::seconds(2));
     for url in [&app.url, &there] {
-        assert!(text(&app.web("GET", url, "/@seen").send().await).contains("alt=\"Two\""));
+        assert!(text(&app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"Two\""));
     }
 }

@@ -9,18 +9,18 @@ use tokio::net::TcpStream;
 use crate::support::app::{Reply, TestApp, on_both_apps};
 
 on_both_apps!(
-    a_page_that_is_known_is_not_sent_again,
-    a_page_is_packed_for_who_takes_it,
-    every_answer_keeps_a_visitor_safe,
-    hostile_words_are_words,
+    a_matching_etag_returns_304,
+    pages_are_compressed_if_accepted,
+    every_response_has_security_headers,
+    text_is_escaped_as_html,
     visits_of_a_deleted_page_are_discarded,
 );
 
 async fn conditional_request(app: &TestApp, method: &str, path: &str, tag: &str) -> Reply {
-    app.web(method, &app.url, path).header("if-none-match", tag).send().await
+    app.request_at_root(method, &app.url, path).header("if-none-match", tag).send().await
 }
 
-async fn a_page_that_is_known_is_not_sent_again(app: TestApp) {
+async fn a_matching_etag_returns_304(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let page = t.post(&t.path("/link-in-bio"), json!({ "title": "T", "slug": "known" })).await.data(201);
     let first = app.page("/@known").await;
@@ -62,7 +62,7 @@ async fn raw(app: &TestApp, method: &str, path: &str, encodings: &str) -> (Strin
     (String::from_utf8_lossy(&answer[..end]).to_lowercase(), answer.split_off(end + 4))
 }
 
-async fn a_page_is_packed_for_who_takes_it(app: TestApp) {
+async fn pages_are_compressed_if_accepted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let links = vec![json!({ "title": "Menu", "url": "https://example.com" }); 100];
     t.post(&t.path("/link-in-bio"), json!({ "title": "T", "slug": "packed", "links": links })).await.expect(201);
@@ -81,7 +81,7 @@ async fn a_page_is_packed_for_who_takes_it(app: TestApp) {
     }
 }
 
-async fn every_answer_keeps_a_visitor_safe(app: TestApp) {
+async fn every_response_has_security_headers(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let links = json!([{ "title": "Menu", "url": "https://example.com" }]);
     let page = t.post(&t.path("/link-in-bio"), json!({ "title": "T", "slug": "safe", "links": links })).await.data(201);
@@ -102,12 +102,12 @@ async fn every_answer_keeps_a_visitor_safe(app: TestApp) {
     assert_eq!((click.status, click.body.len()), (302, 0));
     assert_eq!(click.header("referrer-policy"), Some("no-referrer"));
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
-        app.web(method, &app.url, "/@safe").send().await.assert_status(405);
+        app.request_at_root(method, &app.url, "/@safe").send().await.assert_status(405);
     }
 }
 
 /// Text appears exactly as written, never as markup; only NUL is refused.
-async fn hostile_words_are_words(app: TestApp) {
+async fn text_is_escaped_as_html(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (n, words) in [
         "</title></h1><script>alert(1)</script>",
@@ -144,7 +144,7 @@ async fn hostile_words_are_words(app: TestApp) {
         assert!(!page.contains("<script") && !page.contains("<b>") && reply.header("set-cookie").is_none());
     }
     let nul = json!({ "title": "a\u{0}b", "bio": "a\u{0}b", "links": [{ "title": "a\u{0}b", "url": "https://example.com/\u{0}" }] });
-    let invalid = t.post(&t.path("/link-in-bio"), nul).await.invalid();
+    let invalid = t.post(&t.path("/link-in-bio"), nul).await.invalid_fields();
     assert_eq!(invalid, ["bio", "links.0.title", "links.0.url", "title"]);
 }
 

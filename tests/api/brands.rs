@@ -6,14 +6,14 @@ use serde_json::json;
 use crate::support::app::{TestApp, on_both_apps};
 
 on_both_apps!(
-    a_brand_is_made_and_read,
-    what_is_not_valid_is_told_at_once,
-    a_plan_has_room_for_so_many,
-    making_one_tells_the_endpoints,
-    members_and_usage_are_told,
+    a_brand_is_created_and_read,
+    all_invalid_fields_are_reported_together,
+    brands_per_plan_are_capped,
+    creating_a_brand_sends_a_webhook,
+    members_and_usage_are_listed,
 );
 
-async fn a_brand_is_made_and_read(app: TestApp) {
+async fn a_brand_is_created_and_read(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body =
         json!({ "name": "Acme", "description": "Bread", "website": "https://acme.example/", "timezone": "Asia/Tokyo" });
@@ -35,28 +35,28 @@ async fn a_brand_is_made_and_read(app: TestApp) {
     );
 }
 
-async fn what_is_not_valid_is_told_at_once(app: TestApp) {
+async fn all_invalid_fields_are_reported_together(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "description": 5, "website": "nope", "timezone": "Mars/Olympus" });
-    assert_eq!(t.post("/brands", body).await.invalid(), ["description", "name", "timezone", "website"]);
+    assert_eq!(t.post("/brands", body).await.invalid_fields(), ["description", "name", "timezone", "website"]);
     let max = json!({ "name": "é".repeat(120), "description": "日".repeat(2000) });
     t.post("/brands", max).await.expect(201);
     for name in [json!(""), json!("x".repeat(121)), json!("a\0b"), json!(null), json!([])] {
-        assert_eq!(t.post("/brands", json!({ "name": name })).await.invalid(), ["name"]);
+        assert_eq!(t.post("/brands", json!({ "name": name })).await.invalid_fields(), ["name"]);
     }
 }
 
-async fn a_plan_has_room_for_so_many(app: TestApp) {
+async fn brands_per_plan_are_capped(app: TestApp) {
     let t = app.tenant("pro").await;
     let path = "/brands";
     let tries = (0..8).map(|_| t.post(path, json!({ "name": "More" })));
     let replies = futures::future::join_all(tries).await;
     assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 4, "one was there, five are allowed");
-    replies.iter().filter(|r| r.status != 201).for_each(|r| drop(r.refused(402, "limit_reached")));
+    replies.iter().filter(|r| r.status != 201).for_each(|r| drop(r.expect_error(402, "limit_reached")));
     assert_eq!(t.get(path).await.data(200).as_array().unwrap().len(), 5);
 }
 
-async fn making_one_tells_the_endpoints(app: TestApp) {
+async fn creating_a_brand_sends_a_webhook(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
@@ -71,7 +71,7 @@ async fn making_one_tells_the_endpoints(app: TestApp) {
     assert_eq!(app.notifier.take().len(), 1);
 }
 
-async fn members_and_usage_are_told(app: TestApp) {
+async fn members_and_usage_are_listed(app: TestApp) {
     let t = app.tenant("pro").await;
     let editor = t.colleague(Role::Editor).await;
     let members = editor.get(&t.path("/members")).await.data(200);

@@ -16,14 +16,14 @@ use crate::support::picture::png;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
-    brands_pass_as_far_as_there_is_room,
-    accounts_pass_as_far_as_there_is_room,
-    posts_pass_as_far_as_there_is_room_whichever_way_they_leave_draft,
-    what_is_counted_already_costs_nothing_more,
-    pictures_pass_as_far_as_there_is_room_uploaded_or_made,
-    credits_pass_as_far_as_there_are_any,
-    requests_pass_as_far_as_the_minute_goes,
-    another_plan_is_that_of_every_process_at_once,
+    concurrent_brands_never_exceed_the_cap,
+    concurrent_accounts_never_exceed_the_cap,
+    concurrent_posts_never_exceed_the_monthly_cap,
+    an_already_counted_post_is_not_counted_again,
+    concurrent_pictures_never_exceed_the_storage_cap,
+    concurrent_requests_never_exceed_the_credits,
+    concurrent_requests_never_exceed_the_rate_limit,
+    a_plan_change_applies_to_every_process_at_once,
 );
 
 /// Two processes, and a tenant that alternates between them.
@@ -34,7 +34,7 @@ struct TwoProcesses<'a> {
 
 impl TwoProcesses<'_> {
     async fn send(&self, n: usize, method: &str, path: &str, body: Value) -> Reply {
-        self.t.at(self.urls[n % 2], method, path).json(&body).send().await
+        self.t.request_at(self.urls[n % 2], method, path).json(&body).send().await
     }
 }
 
@@ -44,14 +44,14 @@ fn passed(replies: &[Reply]) -> usize {
 
 /// Asserts that all other requests were refused with this code.
 fn assert_others_refused(replies: &[Reply], code: &str) {
-    replies.iter().filter(|reply| reply.status >= 300).for_each(|reply| drop(reply.refused(402, code)));
+    replies.iter().filter(|reply| reply.status >= 300).for_each(|reply| drop(reply.expect_error(402, code)));
 }
 
 fn id(record: &Value) -> i64 {
     record["id"].as_i64().expect("an id")
 }
 
-async fn brands_pass_as_far_as_there_is_room(s: TestStore) {
+async fn concurrent_brands_never_exceed_the_cap(s: TestStore) {
     let app = TestApp::start(s).await;
     let (t, there) = (app.tenant("pro").await, app.replica().await);
     let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
@@ -60,7 +60,7 @@ async fn brands_pass_as_far_as_there_is_room(s: TestStore) {
     assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brands").await), (4, 5), "one was there");
 }
 
-async fn accounts_pass_as_far_as_there_is_room(s: TestStore) {
+async fn concurrent_accounts_never_exceed_the_cap(s: TestStore) {
     let app = TestApp::start(s).await;
     let (t, there) = (app.tenant("free").await, app.replica().await);
     let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
@@ -90,7 +90,7 @@ async fn item(t: &Tenant<'_>, at: &str) -> String {
     t.path(&format!("/content-plans/{}/items/{}/schedule", made["id"], made["items"][0]["id"]))
 }
 
-async fn posts_pass_as_far_as_there_is_room_whichever_way_they_leave_draft(s: TestStore) {
+async fn concurrent_posts_never_exceed_the_monthly_cap(s: TestStore) {
     let app = TestApp::start(s).await;
     let (t, there) = (app.tenant("business").await, app.replica().await);
     let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
@@ -144,7 +144,7 @@ async fn posts_pass_as_far_as_there_is_room_whichever_way_they_leave_draft(s: Te
     assert_eq!(app.number(waiting).await + app.number(submitted).await, 4, "refused posts are not published");
 }
 
-async fn what_is_counted_already_costs_nothing_more(s: TestStore) {
+async fn an_already_counted_post_is_not_counted_again(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("business").await;
     let account = t.account("demo").await;
@@ -161,7 +161,7 @@ async fn what_is_counted_already_costs_nothing_more(s: TestStore) {
     let mut now = draft;
     now["schedule_type"] = json!("now");
     let failed = t.post(&t.path("/posts"), now.clone()).await.data(201);
-    t.post(&t.path("/posts"), now).await.refused(402, "limit_reached");
+    t.post(&t.path("/posts"), now).await.expect_error(402, "limit_reached");
     app.sql(format!("UPDATE post_targets SET status = 'failed' WHERE post_id = {}", failed["id"])).await;
     app.sql(format!("UPDATE posts SET status = 'failed' WHERE id = {}", failed["id"])).await;
     app.sql(
@@ -173,7 +173,7 @@ async fn what_is_counted_already_costs_nothing_more(s: TestStore) {
     assert_eq!(app.number("SELECT posts FROM usage").await, 20_000);
 }
 
-async fn pictures_pass_as_far_as_there_is_room_uploaded_or_made(s: TestStore) {
+async fn concurrent_pictures_never_exceed_the_storage_cap(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("business").await;
     let other = AiServer::start().await;
@@ -193,7 +193,7 @@ async fn pictures_pass_as_far_as_there_is_room_uploaded_or_made(s: TestStore) {
     let uploads = pictures[4..9]
         .iter()
         .enumerate()
-        .map(|(n, bytes)| t.at(two.urls[n % 2], "POST", &media).form(Some(("a.png", bytes)), &[]).send());
+        .map(|(n, bytes)| t.request_at(two.urls[n % 2], "POST", &media).form(Some(("a.png", bytes)), &[]).send());
     let (made, uploads) = futures::join!(join_all(made), join_all(uploads));
     let paid = passed(&made);
     let all = [made, uploads].concat();
@@ -206,7 +206,7 @@ async fn pictures_pass_as_far_as_there_is_room_uploaded_or_made(s: TestStore) {
     assert_eq!((app.used(t.workspace).await, app.held().await), (240 * paid as i64, 0));
 }
 
-async fn credits_pass_as_far_as_there_are_any(s: TestStore) {
+async fn concurrent_requests_never_exceed_the_credits(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     let other = AiServer::start().await;
@@ -231,12 +231,12 @@ async fn credits_pass_as_far_as_there_are_any(s: TestStore) {
     );
 }
 
-async fn requests_pass_as_far_as_the_minute_goes(s: TestStore) {
+async fn concurrent_requests_never_exceed_the_rate_limit(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("free").await;
     let replies = join_all((0..75).map(|_| t.get("/brands"))).await;
     let refused: Vec<_> = replies.iter().filter(|reply| reply.status != 200).collect();
-    refused.iter().for_each(|reply| drop(reply.refused(429, "rate_limited")));
+    refused.iter().for_each(|reply| drop(reply.expect_error(429, "rate_limited")));
     assert_eq!(refused.len(), 15);
     let mut left: Vec<u32> = replies.iter().filter(|reply| reply.status == 200).map(remaining).collect();
     left.sort_unstable();
@@ -248,7 +248,7 @@ fn remaining(reply: &Reply) -> u32 {
 }
 
 /// Existing records stay readable; writes beyond the new caps are refused until usage fits again.
-async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
+async fn a_plan_change_applies_to_every_process_at_once(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("business").await;
     let there = app.replica_with(app.ai.ai(PROVIDER_TIMEOUT)).await;
@@ -266,7 +266,7 @@ async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
     app.sql(format!("UPDATE storage_usage SET bytes = {}", 600 << 20)).await;
     app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', 31)", t.workspace)).await;
     let email: String = app.value(format!("SELECT email FROM users WHERE id = {}", t.user)).await;
-    let set = |plan: &str| drop(crier(&app.store, &["plan", "set", "--user", &email, plan]).done().to_owned());
+    let set = |plan: &str| drop(crier(&app.store, &["plan", "set", "--user", &email, plan]).expect_stdout().to_owned());
 
     let writes = async |n: usize| {
         let post = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
@@ -288,7 +288,8 @@ async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
             };
             codes.insert(path.rsplit('/').next().unwrap().to_owned(), (reply.status, code));
         }
-        let upload = t.at(two.urls[n], "POST", &t.path("/media")).form(Some(("b.png", &png(33 + n as u32, 30))), &[]);
+        let upload =
+            t.request_at(two.urls[n], "POST", &t.path("/media")).form(Some(("b.png", &png(33 + n as u32, 30))), &[]);
         codes.insert("media".to_owned(), (upload.send().await.status, String::new()));
         codes
     };
@@ -306,19 +307,19 @@ async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
             assert_eq!(refused[what], (402, code.to_owned()), "process {n}: {what}");
         }
         assert_eq!(refused["media"].0, 402);
-        let brands = t.at(two.urls[n], "GET", "/brands").send().await;
+        let brands = t.request_at(two.urls[n], "GET", "/brands").send().await;
         assert_eq!((brands.data(200).as_array().unwrap().len(), brands.header("x-ratelimit-limit")), (2, Some("60")));
         for (list, count) in [("/social-accounts", 5), ("/media", 2)] {
-            let there = t.at(two.urls[n], "GET", &t.path(list)).send().await.data(200);
+            let there = t.request_at(two.urls[n], "GET", &t.path(list)).send().await.data(200);
             assert_eq!(there.as_array().unwrap().len(), count, "{list}");
         }
-        let usage = t.at(two.urls[n], "GET", &t.path("/usage")).send().await.data(200);
+        let usage = t.request_at(two.urls[n], "GET", &t.path("/usage")).send().await.data(200);
         assert_eq!((&usage["plan"], &usage["social_accounts"]), (&json!("free"), &json!({ "used": 5, "limit": 3 })));
         assert_eq!(
             (&usage["ai_credits"], &usage["credits_remaining"]),
             (&json!({ "used": 240, "limit": 100 }), &json!(0))
         );
-        t.at(two.urls[n], "GET", &hook).send().await.refused(402, "feature_not_available");
+        t.request_at(two.urls[n], "GET", &hook).send().await.expect_error(402, "feature_not_available");
     }
     // Existing records can be refreshed and deleted.
     t.account("a1").await;
@@ -329,6 +330,6 @@ async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
         app.ai.queue_responses([captions(&["A", "B", "C"]), picture(&png(50 + n as u32, 30))]);
         let codes = writes(n).await;
         assert!(codes.values().all(|(status, _)| *status < 300), "process {n}: {codes:?}");
-        t.at(two.urls[n], "GET", &hook).send().await.expect(200);
+        t.request_at(two.urls[n], "GET", &hook).send().await.expect(200);
     }
 }

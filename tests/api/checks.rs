@@ -4,16 +4,16 @@ use chrono::TimeDelta;
 use crier_common::domain::access::{KeyMode, Scope};
 use serde_json::Value;
 
-use crate::support::app::{BARE, NOWHERE, Reply, Request, Tenant, TestApp, on_both_apps};
+use crate::support::app::{BARE, MISSING_ID, Reply, Request, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    every_check_comes_in_its_turn,
-    every_endpoint_wants_its_own_scope,
-    a_wrong_method_is_told_before_the_key,
-    a_key_has_a_form,
-    a_deleted_key_is_no_key,
+    checks_run_in_the_documented_order,
+    every_endpoint_accepts_its_documented_scope,
+    a_wrong_method_returns_405_without_a_key,
+    malformed_api_keys_are_refused,
+    a_deleted_key_returns_401,
     unknown_paths_return_not_found,
-    the_description_is_served_without_a_key,
+    the_openapi_document_needs_no_key,
 );
 
 /// An endpoint as the OpenAPI document describes it.
@@ -80,13 +80,13 @@ fn wrong<'a>(app: &'a TestApp, e: &DocumentedEndpoint, path: &str) -> Request<'a
 }
 
 /// Each mistake is reported in its order, whatever else is wrong.
-async fn every_check_comes_in_its_turn(app: TestApp) {
+async fn checks_run_in_the_documented_order(app: TestApp) {
     let (full, bare, other) = (app.tenant("unlimited").await, app.tenant(BARE).await, app.tenant("unlimited").await);
     for e in all(&app).await {
         let name = format!("{} {}", e.method, e.path);
         app.clock.advance(TimeDelta::minutes(1));
-        let path = e.at(full.brand, |_| NOWHERE);
-        let foreign = e.at(other.brand, |_| NOWHERE);
+        let path = e.at(full.brand, |_| MISSING_ID);
+        let foreign = e.at(other.brand, |_| MISSING_ID);
         assert_refused(&name, &wrong(&app, &e, &foreign).send().await, 401, "unauthorized");
         let others: Vec<&str> = Scope::ALL.iter().map(|s| s.as_str()).filter(|s| *s != e.scope).collect();
         let weak = app.key_of(full.user, KeyMode::Test, &others.join(",")).await;
@@ -103,34 +103,39 @@ async fn every_check_comes_in_its_turn(app: TestApp) {
         }
         if e.is_nested() {
             assert_refused(&name, &wrong(&app, &e, &foreign).key(&full.key).send().await, 403, "brand_forbidden");
-            let nowhere = e.at(NOWHERE, |_| NOWHERE);
+            let nowhere = e.at(MISSING_ID, |_| MISSING_ID);
             assert_refused(&name, &wrong(&app, &e, &nowhere).key(&full.key).send().await, 403, "brand_forbidden");
         }
         if e.feature {
-            let unpaid = e.at(bare.brand, |_| NOWHERE);
+            let unpaid = e.at(bare.brand, |_| MISSING_ID);
             assert_refused(&name, &wrong(&app, &e, &unpaid).key(&bare.key).send().await, 402, "feature_not_available");
         }
-        then_the_request_itself(&app, &full, &e, &path, &name).await;
+        assert_request_checks(&app, &full, &e, &path, &name).await;
     }
 }
 
-async fn then_the_request_itself(app: &TestApp, caller: &Tenant<'_>, e: &DocumentedEndpoint, path: &str, name: &str) {
+async fn assert_request_checks(app: &TestApp, caller: &Tenant<'_>, e: &DocumentedEndpoint, path: &str, name: &str) {
     if e.writes {
         assert_refused(name, &wrong(app, e, path).key(&caller.key).send().await, 400, "idempotency_key_required");
-        let reply = wrong(app, e, path).key(&caller.key).idem("a b").send().await;
+        let reply = wrong(app, e, path).key(&caller.key).idempotency_key("a b").send().await;
         assert_refused(name, &reply, 400, "idempotency_key_invalid");
     }
     if e.body.is_some() {
-        assert_refused(name, &wrong(app, e, path).key(&caller.key).idem("syntax").send().await, 400, "invalid_json");
-        let typed = wrong(app, e, path).header("content-type", "text/plain").key(&caller.key).idem("syntax");
+        assert_refused(
+            name,
+            &wrong(app, e, path).key(&caller.key).idempotency_key("syntax").send().await,
+            400,
+            "invalid_json",
+        );
+        let typed = wrong(app, e, path).header("content-type", "text/plain").key(&caller.key).idempotency_key("syntax");
         assert_refused(name, &typed.send().await, 415, "unsupported_media_type");
         if e.body_required {
-            let empty = app.request(&e.method, path).key(&caller.key).idem("syntax");
+            let empty = app.request(&e.method, path).key(&caller.key).idempotency_key("syntax");
             assert_refused(name, &empty.send().await, 400, "invalid_json");
         }
     }
     if !e.ids().is_empty() {
-        let mut request = app.request(&e.method, path).key(&caller.key).idem("nowhere");
+        let mut request = app.request(&e.method, path).key(&caller.key).idempotency_key("nowhere");
         // Invalid fields are reported only after a missing record.
         if e.body.is_some() {
             request = request.raw(r#"{"url": 5, "content": 5, "reason": 5}"#);
@@ -143,23 +148,23 @@ async fn then_the_request_itself(app: &TestApp, caller: &Tenant<'_>, e: &Documen
 fn assert_refused(name: &str, reply: &Reply, status: u16, code: &str) {
     let text = String::from_utf8_lossy(&reply.body);
     assert_eq!(reply.status, status, "{name} should be refused with {status} {code}: {text}");
-    reply.refused(status, code);
+    reply.expect_error(status, code);
     if status == 401 {
         assert_eq!(reply.header("www-authenticate"), Some("Bearer"), "{name}");
     }
 }
 
 /// A key with only the scope that an endpoint names is accepted.
-async fn every_endpoint_wants_its_own_scope(app: TestApp) {
+async fn every_endpoint_accepts_its_documented_scope(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     for e in all(&app).await {
         let key = app.key_of(owner.user, KeyMode::Live, &e.scope).await;
-        let reply = app.request(&e.method, &e.at(owner.brand, |_| NOWHERE)).key(&key).send().await;
+        let reply = app.request(&e.method, &e.at(owner.brand, |_| MISSING_ID)).key(&key).send().await;
         assert!(![401, 402, 403, 405, 500].contains(&reply.status), "{} {}: {reply:?}", e.method, e.path);
     }
 }
 
-async fn a_wrong_method_is_told_before_the_key(app: TestApp) {
+async fn a_wrong_method_returns_405_without_a_key(app: TestApp) {
     for (method, path, allow) in [
         ("PATCH", "/brands", "GET, POST"),
         ("DELETE", "/brands", "GET, POST"),
@@ -170,12 +175,12 @@ async fn a_wrong_method_is_told_before_the_key(app: TestApp) {
         ("BREW", "/brands/1", "GET"),
     ] {
         let reply = app.request(method, path).send().await;
-        reply.refused(405, "method_not_allowed");
+        reply.expect_error(405, "method_not_allowed");
         assert_eq!(reply.header("allow"), Some(allow), "{method} {path}");
     }
 }
 
-async fn a_key_has_a_form(app: TestApp) {
+async fn malformed_api_keys_are_refused(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     let body = &owner.key["svc_live_".len()..];
     for bad in [
@@ -188,7 +193,7 @@ async fn a_key_has_a_form(app: TestApp) {
         format!("Bearer svc_live_{}!", &body[1..]),
     ] {
         let reply = app.request("GET", "/brands").header("authorization", &bad).send().await;
-        reply.refused(401, "unauthorized");
+        reply.expect_error(401, "unauthorized");
     }
     for scheme in ["bearer", "BEARER"] {
         let value = format!("{scheme} {}", owner.key);
@@ -196,27 +201,27 @@ async fn a_key_has_a_form(app: TestApp) {
     }
 }
 
-async fn a_deleted_key_is_no_key(app: TestApp) {
+async fn a_deleted_key_returns_401(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     owner.get("/brands").await.expect(200);
     app.sql(format!("DELETE FROM api_keys WHERE user_id = {}", owner.user)).await;
-    owner.get("/brands").await.refused(401, "unauthorized");
+    owner.get("/brands").await.expect_error(401, "unauthorized");
 }
 
 async fn unknown_paths_return_not_found(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     for path in ["", "/", "/nope", "/brands/1/nope", "/brands/1/posts/1/nope/x"] {
-        app.request("GET", path).send().await.refused(404, "not_found");
+        app.request("GET", path).send().await.expect_error(404, "not_found");
     }
     for id in ["99999999999999999999", "9223372036854775808", "abc", "-1", "0", "1.5", "+1", "%20"] {
-        owner.get(&owner.path(&format!("/posts/{id}"))).await.refused(404, "not_found");
-        owner.get(&format!("/brands/{id}")).await.refused(404, "not_found");
-        owner.delete(&format!("/webhooks/{id}")).await.refused(404, "not_found");
+        owner.get(&owner.path(&format!("/posts/{id}"))).await.expect_error(404, "not_found");
+        owner.get(&format!("/brands/{id}")).await.expect_error(404, "not_found");
+        owner.delete(&format!("/webhooks/{id}")).await.expect_error(404, "not_found");
     }
-    owner.get(&format!("/brands/{}", i64::MAX)).await.refused(403, "brand_forbidden");
+    owner.get(&format!("/brands/{}", i64::MAX)).await.expect_error(403, "brand_forbidden");
 }
 
-async fn the_description_is_served_without_a_key(app: TestApp) {
+async fn the_openapi_document_needs_no_key(app: TestApp) {
     let document = app.request("GET", "/openapi.json").send().await.expect(200);
     assert_eq!(document["openapi"], "3.1.0");
 }

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    a_plan_holds_so_much_text_and_no_more,
-    a_plan_that_is_over_its_bound_may_shrink,
-    a_brand_has_so_many_plans_and_no_more,
-    plans_at_once_pass_as_far_as_there_is_room,
-    a_brand_has_so_many_items_and_no_more,
-    a_full_brand_is_listed_in_a_bounded_answer,
+    text_per_plan_is_capped,
+    an_oversized_plan_can_shrink,
+    plans_per_brand_are_capped,
+    concurrent_plans_never_exceed_the_cap,
+    items_per_brand_are_capped,
+    plan_lists_have_a_bounded_size,
 );
 
 const MIB: usize = 1 << 20;
@@ -26,23 +26,23 @@ fn items(count: usize, content: usize) -> Value {
     json!(vec![json!({ "title": "t", "content": "x".repeat(content) }); count])
 }
 
-async fn path_of_a_plan(t: &Tenant<'_>, items: Value) -> String {
+async fn create_plan_returning_path(t: &Tenant<'_>, items: Value) -> String {
     t.path(&format!("/content-plans/{}", make(t, items).await.data(201)["id"]))
 }
 
-async fn a_plan_holds_so_much_text_and_no_more(app: TestApp) {
+async fn text_per_plan_is_capped(app: TestApp) {
     let t = app.tenant("unlimited").await;
     // Two times 8 items of 65,535 bytes are 16 bytes less than 1 MiB.
-    let path = path_of_a_plan(&t, items(8, LONG)).await;
+    let path = create_plan_returning_path(&t, items(8, LONG)).await;
     t.post(&format!("{path}/items/bulk"), json!({ "items": items(8, LONG) })).await.expect(201);
     let (one, bulk) = (format!("{path}/items"), format!("{path}/items/bulk"));
-    assert_eq!(t.post(&one, json!({ "title": "x".repeat(17) })).await.invalid(), ["items"]);
+    assert_eq!(t.post(&one, json!({ "title": "x".repeat(17) })).await.invalid_fields(), ["items"]);
     // Bytes, not characters: the limit of a request body counts bytes as well.
-    assert_eq!(t.post(&one, json!({ "title": "ä".repeat(9) })).await.invalid(), ["items"]);
-    assert_eq!(t.post(&bulk, json!({ "items": items(5, 3) })).await.invalid(), ["items"]);
+    assert_eq!(t.post(&one, json!({ "title": "ä".repeat(9) })).await.invalid_fields(), ["items"]);
+    assert_eq!(t.post(&bulk, json!({ "items": items(5, 3) })).await.invalid_fields(), ["items"]);
     let made = t.post(&one, json!({ "title": "x".repeat(16) })).await.data(201);
     let last = format!("{one}/{}", made["id"]);
-    let refused = t.put(&last, json!({ "content": "y" })).await.refused(422, "validation_failed");
+    let refused = t.put(&last, json!({ "content": "y" })).await.expect_error(422, "validation_failed");
     let message = refused["fields"]["content"][0].as_str().unwrap();
     assert!(message.contains("1048576 bytes together; these would have 1048577"), "{message}");
     t.put(&last, json!({ "title": "x", "content": "y".repeat(15) })).await.expect(200);
@@ -50,15 +50,15 @@ async fn a_plan_holds_so_much_text_and_no_more(app: TestApp) {
     let ids: Vec<Value> = shown.data(200)["items"].as_array().unwrap().iter().map(|i| i["id"].clone()).collect();
     let mut kept: Vec<Value> = ids.iter().map(|id| json!({ "id": id })).collect();
     kept.push(json!({ "title": "z" }));
-    assert_eq!(t.put(&path, json!({ "items": kept })).await.invalid(), ["items"]);
+    assert_eq!(t.put(&path, json!({ "items": kept })).await.invalid_fields(), ["items"]);
     kept[0] = json!({ "id": ids[0], "content": null });
     t.put(&path, json!({ "items": kept })).await.expect(200);
     t.put(&path, json!({ "name": "Renamed" })).await.expect(200);
 }
 
-async fn a_plan_that_is_over_its_bound_may_shrink(app: TestApp) {
+async fn an_oversized_plan_can_shrink(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let path = path_of_a_plan(&t, json!([{ "title": "one" }, { "title": "two" }])).await;
+    let path = create_plan_returning_path(&t, json!([{ "title": "one" }, { "title": "two" }])).await;
     let long = "x".repeat(MIB);
     app.sql(format!("UPDATE content_plan_items SET content = '{long}'")).await;
     let ids: Vec<Value> =
@@ -66,8 +66,8 @@ async fn a_plan_that_is_over_its_bound_may_shrink(app: TestApp) {
     let item = format!("{path}/items/{}", ids[0]);
     t.put(&path, json!({ "name": "Renamed" })).await.expect(200);
     t.put(&item, json!({ "planned_at": "2030-01-01T00:00:00Z" })).await.expect(200);
-    assert_eq!(t.put(&item, json!({ "title": "longer" })).await.invalid(), ["content"]);
-    assert_eq!(t.post(&format!("{path}/items"), json!({ "title": "three" })).await.invalid(), ["items"]);
+    assert_eq!(t.put(&item, json!({ "title": "longer" })).await.invalid_fields(), ["content"]);
+    assert_eq!(t.post(&format!("{path}/items"), json!({ "title": "three" })).await.invalid_fields(), ["items"]);
     t.put(&path, json!({ "items": [{ "id": ids[0], "title": "o" }, { "id": ids[1] }] })).await.expect(200);
     t.put(&item, json!({ "content": "short" })).await.expect(200);
     t.delete(&item).await.expect(204);
@@ -80,53 +80,53 @@ async fn fill(app: &TestApp, t: &Tenant<'_>, plans: usize) {
     app.sql(format!("INSERT INTO content_plans (brand_id, name, created_at, updated_at) VALUES {rows}")).await;
 }
 
-async fn a_brand_has_so_many_plans_and_no_more(app: TestApp) {
+async fn plans_per_brand_are_capped(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     fill(&app, &t, 99).await;
-    let path = path_of_a_plan(&t, json!([])).await;
+    let path = create_plan_returning_path(&t, json!([])).await;
     // Caps are checked last: invalid fields are reported first.
-    assert_eq!(make(&t, json!([{}])).await.invalid(), ["items.0.title"]);
-    let refused = make(&t, json!([])).await.refused(402, "limit_reached");
+    assert_eq!(make(&t, json!([{}])).await.invalid_fields(), ["items.0.title"]);
+    let refused = make(&t, json!([])).await.expect_error(402, "limit_reached");
     assert!(refused["message"].as_str().unwrap().contains("at most 100 content plans"), "{refused}");
     make(&other, json!([])).await.expect(201);
     t.delete(&path).await.expect(204);
     make(&t, json!([])).await.expect(201);
 }
 
-async fn plans_at_once_pass_as_far_as_there_is_room(app: TestApp) {
+async fn concurrent_plans_never_exceed_the_cap(app: TestApp) {
     let t = app.tenant("unlimited").await;
     fill(&app, &t, 97).await;
     let replies = join_all((0..8).map(|_| make(&t, json!([])))).await;
     assert_eq!(replies.iter().filter(|reply| reply.status == 201).count(), 3);
     for reply in replies.iter().filter(|reply| reply.status != 201) {
-        reply.refused(402, "limit_reached");
+        reply.expect_error(402, "limit_reached");
     }
 }
 
-async fn a_brand_has_so_many_items_and_no_more(app: TestApp) {
+async fn items_per_brand_are_capped(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for _ in 0..9 {
         make(&t, items(500, 0)).await.expect(201);
     }
-    let path = path_of_a_plan(&t, items(498, 0)).await;
+    let path = create_plan_returning_path(&t, items(498, 0)).await;
     let (one, bulk) = (format!("{path}/items"), format!("{path}/items/bulk"));
-    t.post(&bulk, json!({ "items": items(3, 0) })).await.refused(402, "limit_reached");
+    t.post(&bulk, json!({ "items": items(3, 0) })).await.expect_error(402, "limit_reached");
     t.post(&one, json!({ "title": "t" })).await.expect(201);
-    make(&t, items(2, 0)).await.refused(402, "limit_reached");
+    make(&t, items(2, 0)).await.expect_error(402, "limit_reached");
     let made = t.post(&one, json!({ "title": "t" })).await.data(201);
-    let refused = t.post(&one, json!({ "title": "t" })).await.refused(402, "limit_reached");
+    let refused = t.post(&one, json!({ "title": "t" })).await.expect_error(402, "limit_reached");
     assert!(refused["message"].as_str().unwrap().contains("at most 5000 items"), "{refused}");
     // Items can be replaced by the same number of items.
     let mut kept: Vec<Value> = vec![json!({ "title": "new" }); 500];
     t.put(&path, json!({ "items": kept })).await.expect(200);
     kept.push(json!({ "title": "one more" }));
-    t.put(&path, json!({ "items": kept })).await.refused(402, "limit_reached");
-    t.delete(&format!("{one}/{}", made["id"])).await.refused(404, "not_found");
+    t.put(&path, json!({ "items": kept })).await.expect_error(402, "limit_reached");
+    t.delete(&format!("{one}/{}", made["id"])).await.expect_error(404, "not_found");
     make(&t, json!([])).await.expect(201);
     assert_eq!(app.number("SELECT count(*) FROM content_plan_items").await, 5_000);
 }
 
-async fn a_full_brand_is_listed_in_a_bounded_answer(app: TestApp) {
+async fn plan_lists_have_a_bounded_size(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for _ in 0..10 {
         make(&t, items(500, 2_000)).await.expect(201);

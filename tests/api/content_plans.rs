@@ -3,24 +3,24 @@
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
-use crate::support::app::{NOWHERE, Reply, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    a_plan_is_made_with_its_items,
-    a_plan_changes_and_what_is_absent_stays,
-    the_items_given_are_all_that_a_plan_has,
-    what_is_not_valid_is_told,
-    many_items_are_made_at_once_or_none,
-    a_plan_has_so_many_items_and_no_more,
-    an_item_goes_to_the_calendar,
-    an_item_becomes_a_draft_or_waits_for_approval,
-    an_item_is_scheduled_by_the_rules_of_posts,
-    an_item_has_one_post_until_that_is_deleted,
-    what_is_wrong_is_told_in_its_order,
-    many_at_once_schedule_an_item_once,
-    scheduling_counts_against_the_cap,
-    approval_is_a_feature_of_its_own,
-    posts_stay_when_their_plan_goes,
+    a_plan_is_created_with_its_items,
+    an_update_keeps_absent_fields,
+    updating_items_replaces_the_whole_list,
+    invalid_fields_are_reported,
+    bulk_item_creation_is_atomic,
+    items_per_plan_are_capped,
+    an_item_is_scheduled_as_a_post,
+    an_item_becomes_a_draft_or_a_pending_post,
+    scheduling_an_item_applies_the_post_rules,
+    an_item_has_at_most_one_post,
+    scheduling_errors_are_reported_in_order,
+    concurrent_requests_schedule_an_item_once,
+    scheduling_counts_against_the_monthly_cap,
+    approval_requires_a_plan_feature,
+    deleting_a_plan_keeps_its_posts,
 );
 
 fn hours(app: &TestApp, n: i64) -> String {
@@ -46,7 +46,7 @@ async fn posts(app: &TestApp) -> i64 {
     app.number("SELECT count(*) FROM posts").await
 }
 
-async fn a_plan_is_made_with_its_items(app: TestApp) {
+async fn a_plan_is_created_with_its_items(app: TestApp) {
     let t = app.tenant("unlimited").await;
     assert_eq!(t.get(&t.path("/content-plans")).await.expect(200), json!({ "data": [] }));
     let reply = plan(
@@ -76,12 +76,12 @@ async fn a_plan_is_made_with_its_items(app: TestApp) {
     }
     assert_eq!(t.get(&t.path("/content-plans")).await.expect(200), json!({ "data": [second, listed] }));
     t.delete(&path).await.expect(204);
-    t.get(&path).await.refused(404, "not_found");
-    t.delete(&path).await.refused(404, "not_found");
+    t.get(&path).await.expect_error(404, "not_found");
+    t.delete(&path).await.expect_error(404, "not_found");
     assert_eq!(t.get(&t.path("/content-plans")).await.data(200), json!([second]));
 }
 
-async fn a_plan_changes_and_what_is_absent_stays(app: TestApp) {
+async fn an_update_keeps_absent_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "name": "A", "description": "d", "starts_on": "2030-01-01", "ends_on": "2030-01-31", "items": [{ "title": "i" }] });
     let made = plan(&t, body).await.data(201);
@@ -94,7 +94,7 @@ async fn a_plan_changes_and_what_is_absent_stays(app: TestApp) {
     assert_eq!(renamed["items"], made["items"]);
     let emptied = t.put(&path, json!({ "description": null, "starts_on": null })).await.data(200);
     assert_eq!((&emptied["description"], &emptied["starts_on"]), (&Value::Null, &Value::Null));
-    assert_eq!(t.put(&path, json!({ "starts_on": "2030-02-01" })).await.invalid(), ["ends_on"]);
+    assert_eq!(t.put(&path, json!({ "starts_on": "2030-02-01" })).await.invalid_fields(), ["ends_on"]);
     let items = format!("{path}/items");
     let reply = t.post(&items, json!({ "title": "New" })).await;
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
@@ -108,24 +108,24 @@ async fn a_plan_changes_and_what_is_absent_stays(app: TestApp) {
     assert_eq!((&emptied["content"], &emptied["planned_at"]), (&json!("c"), &Value::Null));
     assert_eq!(t.get(&path).await.data(200)["items"][1], emptied);
     t.delete(&one).await.expect(204);
-    t.delete(&one).await.refused(404, "not_found");
+    t.delete(&one).await.expect_error(404, "not_found");
     assert_eq!(t.get(&path).await.data(200)["items"], made["items"]);
 }
 
-async fn the_items_given_are_all_that_a_plan_has(app: TestApp) {
+async fn updating_items_replaces_the_whole_list(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let items = json!([{ "title": "goes" }, { "title": "stays", "content": "c" }]);
     let made = plan(&t, json!({ "name": "A", "items": items })).await.data(201);
     let (goes, stays) = (id(&made["items"][0]), id(&made["items"][1]));
     let path = t.path(&format!("/content-plans/{}", made["id"]));
     for (items, wrong) in [
-        (json!([{ "id": NOWHERE }]), "items.0.id"),
+        (json!([{ "id": MISSING_ID }]), "items.0.id"),
         (json!([{ "id": stays }, { "id": stays }]), "items.1.id"),
         (json!([{ "content": "x" }]), "items.0.title"),
         (json!([{ "id": "x" }]), "items.0.id"),
         (json!(vec![json!({ "title": "t" }); 1_001]), "items"),
     ] {
-        assert_eq!(t.put(&path, json!({ "items": items })).await.invalid(), [wrong]);
+        assert_eq!(t.put(&path, json!({ "items": items })).await.invalid_fields(), [wrong]);
     }
     assert_eq!(t.get(&path).await.data(200), made);
     let body = json!({ "items": [{ "id": stays, "title": "changed" }, { "title": "new" }] });
@@ -134,11 +134,11 @@ async fn the_items_given_are_all_that_a_plan_has(app: TestApp) {
         changed["items"].as_array().unwrap().iter().map(|i| (i["title"].clone(), i["content"].clone())).collect();
     assert_eq!(shown, [(json!("changed"), json!("c")), (json!("new"), Value::Null)]);
     assert_eq!(id(&changed["items"][0]), stays);
-    t.put(&format!("{path}/items/{goes}"), json!({})).await.refused(404, "not_found");
+    t.put(&format!("{path}/items/{goes}"), json!({})).await.expect_error(404, "not_found");
     assert_eq!(t.put(&path, json!({ "items": null })).await.data(200)["items"], json!([]));
 }
 
-async fn what_is_not_valid_is_told(app: TestApp) {
+async fn invalid_fields_are_reported(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (body, wrong) in [
         (json!({}), vec!["name"]),
@@ -152,7 +152,7 @@ async fn what_is_not_valid_is_told(app: TestApp) {
             vec!["items.0.title", "items.1", "items.2.content", "items.2.planned_at"],
         ),
     ] {
-        assert_eq!(plan(&t, body.clone()).await.invalid(), wrong, "{body}");
+        assert_eq!(plan(&t, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
     assert_eq!(app.number("SELECT count(*) FROM content_plans").await, 0);
     plan(&t, json!({ "name": "x", "starts_on": "2030-02-01", "ends_on": "2030-02-01" })).await.expect(201);
@@ -163,11 +163,11 @@ async fn what_is_not_valid_is_told(app: TestApp) {
         (json!({ "content": "x".repeat(65_536) }), "content"),
         (json!({ "planned_at": 5 }), "planned_at"),
     ] {
-        assert_eq!(t.put(&path, body.clone()).await.invalid(), [wrong], "{body}");
+        assert_eq!(t.put(&path, body.clone()).await.invalid_fields(), [wrong], "{body}");
     }
 }
 
-async fn many_items_are_made_at_once_or_none(app: TestApp) {
+async fn bulk_item_creation_is_atomic(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = plan(&t, json!({ "name": "Bulk" })).await.data(201);
     let path = t.path(&format!("/content-plans/{}", made["id"]));
@@ -184,7 +184,7 @@ async fn many_items_are_made_at_once_or_none(app: TestApp) {
         (json!(many(501)), "items"),
         (json!([5]), "items.0"),
     ] {
-        assert_eq!(bulk(items).await.invalid(), [wrong]);
+        assert_eq!(bulk(items).await.invalid_fields(), [wrong]);
     }
     assert_eq!(app.number("SELECT count(*) FROM content_plan_items").await, 0);
     let made = bulk(json!(many(500))).await.data(201);
@@ -194,19 +194,19 @@ async fn many_items_are_made_at_once_or_none(app: TestApp) {
     assert_eq!((&shown["items"][0], &shown["items"][499]), (&made[499], &made[0]), "by their time");
 }
 
-async fn a_plan_has_so_many_items_and_no_more(app: TestApp) {
+async fn items_per_plan_are_capped(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let many = |n: usize| json!(vec![json!({ "title": "t" }); n]);
     let made = plan(&t, json!({ "name": "Full", "items": many(500) })).await.data(201);
     let items = t.path(&format!("/content-plans/{}/items", made["id"]));
     t.post(&format!("{items}/bulk"), json!({ "items": many(499) })).await.expect(201);
-    assert_eq!(t.post(&format!("{items}/bulk"), json!({ "items": many(2) })).await.invalid(), ["items"]);
+    assert_eq!(t.post(&format!("{items}/bulk"), json!({ "items": many(2) })).await.invalid_fields(), ["items"]);
     t.post(&items, json!({ "title": "the last" })).await.expect(201);
-    assert_eq!(t.post(&items, json!({ "title": "one more" })).await.invalid(), ["items"]);
+    assert_eq!(t.post(&items, json!({ "title": "one more" })).await.invalid_fields(), ["items"]);
     assert_eq!(app.number("SELECT count(*) FROM content_plan_items").await, 1_000);
 }
 
-async fn an_item_goes_to_the_calendar(app: TestApp) {
+async fn an_item_is_scheduled_as_a_post(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let at = hours(&app, 2);
@@ -227,7 +227,7 @@ async fn an_item_goes_to_the_calendar(app: TestApp) {
     assert_eq!(t.get(&post).await.data(200), made, "the item is no longer what the post says");
 }
 
-async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
+async fn an_item_becomes_a_draft_or_a_pending_post(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     for at in [json!(hours(&app, 2)), json!(hours(&app, -2)), Value::Null] {
@@ -246,7 +246,7 @@ async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
     }
 }
 
-async fn an_item_is_scheduled_by_the_rules_of_posts(app: TestApp) {
+async fn scheduling_an_item_applies_the_post_rules(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let (account, theirs) = (t.account("demo").await, other.account("theirs").await);
     let long = "x".repeat(60_000);
@@ -257,7 +257,7 @@ async fn an_item_is_scheduled_by_the_rules_of_posts(app: TestApp) {
         (json!({ "content": "c", "planned_at": at }), json!({ "account_ids": "x" }), vec!["account_ids"]),
         (
             json!({ "content": "c", "planned_at": at }),
-            json!({ "account_ids": [account, NOWHERE] }),
+            json!({ "account_ids": [account, MISSING_ID] }),
             vec!["account_ids.1"],
         ),
         (
@@ -305,7 +305,7 @@ async fn an_item_is_scheduled_by_the_rules_of_posts(app: TestApp) {
         let mut new = new;
         new["title"] = json!("t");
         let (path, _) = item(&t, new.clone()).await;
-        let invalid = t.post(&format!("{path}/schedule"), body.clone()).await.invalid();
+        let invalid = t.post(&format!("{path}/schedule"), body.clone()).await.invalid_fields();
         assert_eq!(invalid, wrong, "{} with {body}", new.to_string().chars().take(80).collect::<String>());
     }
     assert_eq!(posts(&app).await, 0);
@@ -315,38 +315,38 @@ async fn an_item_is_scheduled_by_the_rules_of_posts(app: TestApp) {
     assert_eq!(made["targets"][0]["content"], "mine");
 }
 
-async fn an_item_has_one_post_until_that_is_deleted(app: TestApp) {
+async fn an_item_has_at_most_one_post(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
     let schedule = async || t.post(&format!("{path}/schedule"), json!({ "account_ids": [account] })).await;
     let first = schedule().await.data(201);
-    schedule().await.refused(409, "item_already_scheduled");
+    schedule().await.expect_error(409, "item_already_scheduled");
     t.delete(&t.path(&format!("/posts/{}", first["id"]))).await.expect(204);
     let plan = t.get(&t.path("/content-plans")).await.data(200)[0]["items"][0].clone();
     assert_eq!((&plan["status"], &plan["post_id"]), (&json!("planned"), &Value::Null));
     let second = schedule().await.data(201);
     assert_ne!(first["id"], second["id"]);
-    schedule().await.refused(409, "item_already_scheduled");
+    schedule().await.expect_error(409, "item_already_scheduled");
 }
 
 /// Validation, then the state of the item, then the cap.
-async fn what_is_wrong_is_told_in_its_order(app: TestApp) {
+async fn scheduling_errors_are_reported_in_order(app: TestApp) {
     let t = app.tenant("pro").await;
     let account = t.account("demo").await;
     let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
     let schedule = async |account: i64| t.post(&format!("{path}/schedule"), json!({ "account_ids": [account] })).await;
     let first = schedule(account).await.data(201);
     app.sql("UPDATE usage SET posts = 1000").await;
-    assert_eq!(schedule(NOWHERE).await.invalid(), ["account_ids.0"]);
-    schedule(account).await.refused(409, "item_already_scheduled");
+    assert_eq!(schedule(MISSING_ID).await.invalid_fields(), ["account_ids.0"]);
+    schedule(account).await.expect_error(409, "item_already_scheduled");
     t.delete(&t.path(&format!("/posts/{}", first["id"]))).await.expect(204);
-    schedule(account).await.refused(402, "limit_reached");
+    schedule(account).await.expect_error(402, "limit_reached");
     app.clock.advance(TimeDelta::hours(3));
-    assert_eq!(schedule(account).await.invalid(), ["planned_at"], "its time has passed");
+    assert_eq!(schedule(account).await.invalid_fields(), ["planned_at"], "its time has passed");
 }
 
-async fn many_at_once_schedule_an_item_once(app: TestApp) {
+async fn concurrent_requests_schedule_an_item_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
@@ -359,7 +359,7 @@ async fn many_at_once_schedule_an_item_once(app: TestApp) {
     let made: Vec<&Reply> = replies.iter().filter(|r| r.status == 201).collect();
     assert_eq!(made.len(), 1);
     for reply in replies.iter().filter(|r| r.status != 201) {
-        reply.refused(409, "item_already_scheduled");
+        reply.expect_error(409, "item_already_scheduled");
     }
     assert_eq!(posts(&app).await, 1);
     assert_eq!(
@@ -368,29 +368,29 @@ async fn many_at_once_schedule_an_item_once(app: TestApp) {
     );
 }
 
-async fn scheduling_counts_against_the_cap(app: TestApp) {
+async fn scheduling_counts_against_the_monthly_cap(app: TestApp) {
     let t = app.tenant("pro").await;
     let account = t.account("demo").await;
     app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', 1000)", t.workspace)).await;
     let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
     let body = json!({ "account_ids": [account] });
-    t.post(&format!("{path}/schedule"), body).await.refused(402, "limit_reached");
+    t.post(&format!("{path}/schedule"), body).await.expect_error(402, "limit_reached");
     assert_eq!(posts(&app).await, 0);
     let draft = json!({ "account_ids": [account], "destination": "draft" });
     t.post(&format!("{path}/schedule"), draft).await.expect(201);
 }
 
-async fn approval_is_a_feature_of_its_own(app: TestApp) {
+async fn approval_requires_a_plan_feature(app: TestApp) {
     let t = app.tenant("pro").await;
     let account = t.account("demo").await;
     let (path, _) = item(&t, json!({ "title": "t", "content": "c" })).await;
     let body = json!({ "account_ids": [account], "destination": "approval" });
-    t.post(&format!("{path}/schedule"), body.clone()).await.refused(402, "feature_not_available");
-    t.post(&t.path("/content-plans/1/items/999999/schedule"), body).await.refused(402, "feature_not_available");
+    t.post(&format!("{path}/schedule"), body.clone()).await.expect_error(402, "feature_not_available");
+    t.post(&t.path("/content-plans/1/items/999999/schedule"), body).await.expect_error(402, "feature_not_available");
     assert_eq!(posts(&app).await, 0);
 }
 
-async fn posts_stay_when_their_plan_goes(app: TestApp) {
+async fn deleting_a_plan_keeps_its_posts(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made =
         plan(&t, json!({ "name": "P", "items": [{ "title": "a", "content": "a" }, { "title": "b", "content": "b" }] }));

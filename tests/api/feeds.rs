@@ -3,21 +3,21 @@
 use chrono::TimeDelta;
 use crier_common::domain::feed::{FeedType, FoundArticle};
 use crier_common::store::articles::{self, ArticleRow, Changes};
-use crier_common::store::feeds::{self, Changed, Fetched};
+use crier_common::store::feeds::{self, FeedUpdate, FetchUpdate};
 use serde_json::{Value, json};
 
-use crate::support::app::{NOWHERE, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    a_feed_is_made_listed_changed_and_deleted,
-    a_name_is_given_or_the_feeds_own,
+    a_feed_is_created_listed_updated_and_deleted,
+    the_name_defaults_to_the_feed_title,
     a_url_must_be_public,
-    what_is_not_valid_is_told,
-    another_url_begins_anew,
-    what_a_fetch_found_is_shown,
+    invalid_fields_are_reported,
+    changing_the_url_resets_the_feed,
+    fetch_results_are_shown,
     an_article_becomes_a_draft,
-    a_feed_and_its_fetch_are_made_once,
-    feeds_are_a_feature_of_the_plan,
+    a_repeated_key_creates_one_feed_and_one_fetch,
+    feeds_require_a_plan_feature,
 );
 
 const URL: &str = "https://8.8.8.8/feed.xml";
@@ -46,7 +46,7 @@ async fn make(t: &Tenant<'_>, body: Value) -> Value {
     t.post(&t.path("/feeds"), body).await.data(201)
 }
 
-async fn a_feed_is_made_listed_changed_and_deleted(app: TestApp) {
+async fn a_feed_is_created_listed_updated_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let reply = t.post(&t.path("/feeds"), json!({ "name": "News", "url": URL, "type": "atom" })).await;
     let made = reply.data(201);
@@ -76,13 +76,13 @@ async fn a_feed_is_made_listed_changed_and_deleted(app: TestApp) {
     assert_eq!(t.put(&path, json!({})).await.data(200), changed, "absent fields are unchanged");
     assert_eq!(t.delete(&path).await.expect(204), Value::Null);
     for reply in [t.get(&path).await, t.delete(&path).await, t.put(&path, json!({ "name": "x" })).await] {
-        reply.refused(404, "not_found");
+        reply.expect_error(404, "not_found");
     }
-    t.get(&format!("{path}/articles")).await.refused(404, "not_found");
-    t.get(&t.path(&format!("/feeds/{NOWHERE}"))).await.refused(404, "not_found");
+    t.get(&format!("{path}/articles")).await.expect_error(404, "not_found");
+    t.get(&t.path(&format!("/feeds/{MISSING_ID}"))).await.expect_error(404, "not_found");
 }
 
-async fn a_name_is_given_or_the_feeds_own(app: TestApp) {
+async fn the_name_defaults_to_the_feed_title(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = make(&t, json!({ "url": "https://8.8.8.8:8443/a" })).await;
     assert_eq!(made["name"], "8.8.8.8", "its host, until it is fetched");
@@ -98,7 +98,7 @@ async fn a_name_is_given_or_the_feeds_own(app: TestApp) {
 }
 
 async fn fetched(t: &Tenant<'_>, id: i64, title: &str) {
-    let changed = Changed {
+    let changed = FeedUpdate {
         title: Some(title.to_owned()),
         kind: FeedType::Rss,
         found_url: None,
@@ -107,8 +107,8 @@ async fn fetched(t: &Tenant<'_>, id: i64, title: &str) {
         last_modified: None,
         articles_count: 1,
     };
-    let good = Fetched { changed: Some(changed), next_fetch_at: t.app.later(900) };
-    t.app.write(async |tx| feeds::fetched(tx, id, &good).await).await;
+    let good = FetchUpdate { changed: Some(changed), next_fetch_at: t.app.later(900) };
+    t.app.write(async |tx| feeds::record_success(tx, id, &good).await).await;
 }
 
 async fn a_url_must_be_public(app: TestApp) {
@@ -131,15 +131,15 @@ async fn a_url_must_be_public(app: TestApp) {
         " https://8.8.8.8/",
         "https:8.8.8.8",
     ] {
-        let error = t.post(&t.path("/feeds"), json!({ "url": url })).await.refused(422, "invalid_source_url");
+        let error = t.post(&t.path("/feeds"), json!({ "url": url })).await.expect_error(422, "invalid_source_url");
         assert!(error["message"].as_str().unwrap().contains("http"), "{url}: {error}");
-        t.put(&path, json!({ "url": url })).await.refused(422, "invalid_source_url");
+        t.put(&path, json!({ "url": url })).await.expect_error(422, "invalid_source_url");
     }
     assert_eq!(t.get(&t.path("/feeds")).await.data(200).as_array().unwrap().len(), 1);
     assert_eq!(app.number("SELECT count(*) FROM jobs").await, 1, "nothing was enqueued");
 }
 
-async fn what_is_not_valid_is_told(app: TestApp) {
+async fn invalid_fields_are_reported(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = make(&t, json!({ "url": URL })).await["id"].clone();
     let path = t.path(&format!("/feeds/{id}"));
@@ -154,17 +154,17 @@ async fn what_is_not_valid_is_told(app: TestApp) {
         (json!({ "url": URL, "name": "a\0b" }), vec!["name"]),
         (json!({ "url": format!("https://8.8.8.8/{}", "x".repeat(2048)) }), vec!["url"]),
     ] {
-        assert_eq!(t.post(&t.path("/feeds"), body.clone()).await.invalid(), fields, "{body}");
+        assert_eq!(t.post(&t.path("/feeds"), body.clone()).await.invalid_fields(), fields, "{body}");
     }
     for body in [json!({ "name": 5 }), json!({ "name": null }), json!({ "name": "" }), json!({ "name": long })] {
-        assert_eq!(t.put(&path, body.clone()).await.invalid(), ["name"], "{body}");
+        assert_eq!(t.put(&path, body.clone()).await.invalid_fields(), ["name"], "{body}");
     }
-    assert_eq!(t.put(&path, json!({ "url": 5 })).await.invalid(), ["url"]);
+    assert_eq!(t.put(&path, json!({ "url": 5 })).await.invalid_fields(), ["url"]);
     // A null type means the default.
     assert_eq!(make(&t, json!({ "url": URL, "type": null })).await["type"], "rss");
 }
 
-async fn another_url_begins_anew(app: TestApp) {
+async fn changing_the_url_resets_the_feed(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = make(&t, json!({ "url": URL })).await["id"].as_i64().unwrap();
     let path = t.path(&format!("/feeds/{id}"));
@@ -186,11 +186,11 @@ async fn another_url_begins_anew(app: TestApp) {
     assert_eq!(app.value::<String>(lane).await, "host:8.8.4.4");
 }
 
-async fn what_a_fetch_found_is_shown(app: TestApp) {
+async fn fetch_results_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = make(&t, json!({ "url": URL })).await["id"].as_i64().unwrap();
     let path = t.path(&format!("/feeds/{id}"));
-    app.write(async |tx| feeds::failed(tx, id, "The server answered 404.", false, app.later(900)).await).await;
+    app.write(async |tx| feeds::record_failure(tx, id, "The server answered 404.", false, app.later(900)).await).await;
     let failing = t.get(&path).await.data(200);
     assert_eq!((&failing["status"], &failing["last_error"]), (&json!("failing"), &json!("The server answered 404.")));
     assert!(failing["last_fetched_at"].is_string());
@@ -233,21 +233,22 @@ async fn an_article_becomes_a_draft(app: TestApp) {
     let bare = FoundArticle { guid: "bare".to_owned(), title: Some("Alone".to_owned()), ..FoundArticle::default() };
     let bare = insert(&t, id, bare).await;
     assert_eq!(t.request("POST", &path(bare)).send().await.data(201)["content"], "Alone");
-    t.request("POST", &path(NOWHERE)).send().await.refused(404, "not_found");
+    t.request("POST", &path(MISSING_ID)).send().await.expect_error(404, "not_found");
     let other = make(&t, json!({ "url": URL })).await["id"].clone();
     let of_other = t.path(&format!("/feeds/{other}/articles/{whole}/draft"));
-    t.request("POST", &of_other).send().await.refused(404, "not_found");
+    t.request("POST", &of_other).send().await.expect_error(404, "not_found");
     let posts = app.number("SELECT count(*) FROM posts").await;
-    let again = async || t.request("POST", &path(whole)).idem("once").send().await;
+    let again = async || t.request("POST", &path(whole)).idempotency_key("once").send().await;
     let (first, second) = (again().await, again().await);
     assert_eq!((first.data(201)["id"].clone(), second.replayed()), (second.data(201)["id"].clone(), true));
     assert_eq!(app.number("SELECT count(*) FROM posts").await, posts + 1);
     assert_eq!(app.number("SELECT count(*) FROM usage").await, 0, "a draft does not count");
 }
 
-async fn a_feed_and_its_fetch_are_made_once(app: TestApp) {
+async fn a_repeated_key_creates_one_feed_and_one_fetch(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let send = async || t.request("POST", &t.path("/feeds")).idem("once").json(&json!({ "url": URL })).send().await;
+    let send =
+        async || t.request("POST", &t.path("/feeds")).idempotency_key("once").json(&json!({ "url": URL })).send().await;
     let (first, second) = (send().await, send().await);
     assert_eq!((first.data(201), second.replayed()), (second.data(201), true));
     let request = first.header("x-request-id").unwrap();
@@ -255,10 +256,10 @@ async fn a_feed_and_its_fetch_are_made_once(app: TestApp) {
     assert_eq!((app.number("SELECT count(*) FROM feeds").await, app.number(enqueued).await), (1, 1));
 }
 
-async fn feeds_are_a_feature_of_the_plan(app: TestApp) {
+async fn feeds_require_a_plan_feature(app: TestApp) {
     let free = app.tenant("free").await;
-    free.get(&free.path("/feeds")).await.refused(402, "feature_not_available");
-    free.post(&free.path("/feeds"), json!({ "url": URL })).await.refused(402, "feature_not_available");
+    free.get(&free.path("/feeds")).await.expect_error(402, "feature_not_available");
+    free.post(&free.path("/feeds"), json!({ "url": URL })).await.expect_error(402, "feature_not_available");
     let pro = app.tenant("pro").await;
     make(&pro, json!({ "url": URL })).await;
 }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    a_brand_has_so_many_link_in_bio_pages_and_no_more,
-    a_brand_has_so_many_feeds_and_no_more,
-    a_user_has_so_many_webhook_endpoints_and_no_more,
-    a_page_has_so_much_text_in_its_links_and_no_more,
+    link_in_bio_pages_per_brand_are_capped,
+    feeds_per_brand_are_capped,
+    webhook_endpoints_per_user_are_capped,
+    link_text_per_page_is_capped,
 );
 
 /// Of more concurrent requests than there is room for, exactly `room` succeed; deleting a record makes room again.
@@ -18,26 +18,26 @@ async fn fill_to_cap(t: &Tenant<'_>, path: &str, body: &Value, room: usize) {
     let made: Vec<Value> = replies.iter().filter(|reply| reply.status == 201).map(|reply| reply.data(201)).collect();
     assert_eq!(made.len(), room);
     for reply in replies.iter().filter(|reply| reply.status != 201) {
-        let error = reply.refused(402, "limit_reached");
+        let error = reply.expect_error(402, "limit_reached");
         assert!(error["message"].as_str().unwrap().contains("Delete some first"), "{error}");
     }
     t.delete(&format!("{path}/{}", made[0]["id"])).await.expect(204);
     t.post(path, body.clone()).await.expect(201);
-    t.post(path, body.clone()).await.refused(402, "limit_reached");
+    t.post(path, body.clone()).await.expect_error(402, "limit_reached");
 }
 
-async fn a_brand_has_so_many_link_in_bio_pages_and_no_more(app: TestApp) {
+async fn link_in_bio_pages_per_brand_are_capped(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     for n in 0..22 {
         t.post(&t.path("/link-in-bio"), json!({ "title": "Page", "slug": format!("page-{n}") })).await.expect(201);
     }
     let body = json!({ "title": "Another" });
     fill_to_cap(&t, &t.path("/link-in-bio"), &body, 3).await;
-    assert_eq!(t.post(&t.path("/link-in-bio"), json!({})).await.invalid(), ["title"], "caps are checked last");
+    assert_eq!(t.post(&t.path("/link-in-bio"), json!({})).await.invalid_fields(), ["title"], "caps are checked last");
     other.post(&other.path("/link-in-bio"), body).await.expect(201);
 }
 
-async fn a_brand_has_so_many_feeds_and_no_more(app: TestApp) {
+async fn feeds_per_brand_are_capped(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let at = "'2026-01-01T00:00:00.000000Z'";
     let row = format!("({}, 'Feed', TRUE, 'https://8.8.8.8/a.xml', 'rss', 'pending', {at}, {at}, {at})", t.brand);
@@ -49,7 +49,7 @@ async fn a_brand_has_so_many_feeds_and_no_more(app: TestApp) {
     other.post(&other.path("/feeds"), body).await.expect(201);
 }
 
-async fn a_user_has_so_many_webhook_endpoints_and_no_more(app: TestApp) {
+async fn webhook_endpoints_per_user_are_capped(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["post.published"] });
     for _ in 0..47 {
@@ -59,7 +59,7 @@ async fn a_user_has_so_many_webhook_endpoints_and_no_more(app: TestApp) {
     other.post("/webhooks", body).await.expect(201);
 }
 
-async fn a_page_has_so_much_text_in_its_links_and_no_more(app: TestApp) {
+async fn link_text_per_page_is_capped(app: TestApp) {
     let t = app.tenant("unlimited").await;
     // 100 links of 2,500 bytes fit into 256 KiB, and 100 of 2,700 do not.
     let links = |umlauts: usize| {
@@ -67,16 +67,16 @@ async fn a_page_has_so_much_text_in_its_links_and_no_more(app: TestApp) {
         json!(vec![json!({ "title": "t".repeat(80), "url": url }); 100])
     };
     let path = t.path("/link-in-bio");
-    assert_eq!(t.post(&path, json!({ "title": "Page", "links": links(1_300) })).await.invalid(), ["links"]);
+    assert_eq!(t.post(&path, json!({ "title": "Page", "links": links(1_300) })).await.invalid_fields(), ["links"]);
     let made = t.post(&path, json!({ "title": "Page", "links": links(1_200) })).await.data(201);
     let page = format!("{path}/{}", made["id"]);
-    assert_eq!(t.put(&page, json!({ "links": links(1_300) })).await.invalid(), ["links"]);
+    assert_eq!(t.put(&page, json!({ "links": links(1_300) })).await.invalid_fields(), ["links"]);
     // A page that already exceeds the limit may stay unchanged, and shrink.
     app.sql(format!("UPDATE bio_links SET url = 'https://example.com/{}'", "ä".repeat(1_300))).await;
     let ids: Vec<Value> = made["links"].as_array().unwrap().iter().map(|link| json!({ "id": link["id"] })).collect();
     t.put(&page, json!({ "title": "Renamed", "links": ids })).await.expect(200);
     let mut longer = ids[..99].to_vec();
     longer.push(json!({ "id": ids[99]["id"], "title": "t".repeat(81) }));
-    assert_eq!(t.put(&page, json!({ "links": longer })).await.invalid(), ["links"]);
+    assert_eq!(t.put(&page, json!({ "links": longer })).await.invalid_fields(), ["links"]);
     t.put(&page, json!({ "links": ids[..99] })).await.expect(200);
 }

@@ -1,28 +1,28 @@
 //! `Idempotency-Key`: one request, one effect, however often it is sent.
 
 use chrono::TimeDelta;
-use crier_common::store::idempotency::{self, Slot, StoredBody, StoredResponse};
+use crier_common::store::idempotency::{self, IdempotencySlot, StoredBody, StoredResponse};
 use serde_json::json;
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
-use crate::support::store::at_once;
+use crate::support::store::run_concurrently;
 
 on_both_apps!(
-    a_repeated_request_is_answered_from_the_first,
-    another_request_under_the_key_is_refused,
-    a_refusal_frees_the_key,
-    many_at_once_make_one,
-    a_key_is_of_one_api_key,
-    an_answer_is_kept_for_a_day,
-    a_replay_comes_before_the_cap,
-    a_key_has_a_form,
-    a_key_is_held_while_the_platform_is_asked,
-    a_panic_frees_the_key,
-    what_was_not_committed_leaves_neither_record_nor_answer,
-    stored_answers_hold_no_secret_in_the_clear,
+    a_repeated_request_is_replayed,
+    reusing_a_key_for_another_request_is_refused,
+    a_refused_request_releases_its_key,
+    concurrent_requests_with_one_key_run_once,
+    keys_are_scoped_to_an_api_key,
+    responses_are_replayed_for_a_day,
+    replays_bypass_the_plan_cap,
+    malformed_idempotency_keys_are_refused,
+    a_key_is_locked_during_a_platform_call,
+    a_panic_releases_the_key,
+    a_rolled_back_response_is_not_replayed,
+    stored_responses_are_encrypted,
 );
 
-async fn brands_named(t: &Tenant<'_>, name: &str) -> usize {
+async fn count_brands_named(t: &Tenant<'_>, name: &str) -> usize {
     let brands = t.get("/brands").await.data(200);
     brands.as_array().unwrap().iter().filter(|b| b["name"] == name).count()
 }
@@ -35,10 +35,10 @@ fn same(first: &Reply, again: &Reply) {
     assert_ne!(first.header("x-request-id"), again.header("x-request-id"));
 }
 
-async fn a_repeated_request_is_answered_from_the_first(app: TestApp) {
+async fn a_repeated_request_is_replayed(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let send = async |method: &str, path: &str, body: Option<serde_json::Value>, key: &str| {
-        let request = app.request(method, path).key(&t.key).idem(key);
+        let request = app.request(method, path).key(&t.key).idempotency_key(key);
         match body {
             Some(body) => request.json(&body).send().await,
             None => request.send().await,
@@ -47,7 +47,7 @@ async fn a_repeated_request_is_answered_from_the_first(app: TestApp) {
     let body = Some(json!({ "name": "Once" }));
     let first = send("POST", "/brands", body.clone(), "one").await;
     same(&first, &send("POST", "/brands", body, "one").await);
-    assert_eq!(brands_named(&t, "Once").await, 1);
+    assert_eq!(count_brands_named(&t, "Once").await, 1);
     assert_eq!(
         first.header("location"),
         Some(format!("/api/public/v1/brands/{}", first.json()["data"]["id"]).as_str())
@@ -60,14 +60,14 @@ async fn a_repeated_request_is_answered_from_the_first(app: TestApp) {
     let first = send("DELETE", &path, None, "three").await;
     same(&first, &send("DELETE", &path, None, "three").await);
     assert_eq!((first.status, first.body.len()), (204, 0));
-    t.delete(&path).await.refused(404, "not_found");
+    t.delete(&path).await.expect_error(404, "not_found");
 }
 
-async fn another_request_under_the_key_is_refused(app: TestApp) {
+async fn reusing_a_key_for_another_request_is_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = t.path("/posts");
     let send = async |method: &str, path: &str, body: &str| {
-        app.request(method, path).key(&t.key).idem("k").raw(body).send().await
+        app.request(method, path).key(&t.key).idempotency_key("k").raw(body).send().await
     };
     let made = send("POST", &path, r#"{"content":"x"}"#).await.data(201);
     let own = format!("{path}/{}", made["id"]);
@@ -80,27 +80,29 @@ async fn another_request_under_the_key_is_refused(app: TestApp) {
         ("PUT", &own, r#"{"content":"x"}"#),
         ("DELETE", &own, ""),
     ] {
-        send(method, path, body).await.refused(409, "idempotency_key_reused");
+        send(method, path, body).await.expect_error(409, "idempotency_key_reused");
     }
     assert_eq!(t.get(&own).await.data(200)["content"], "x");
 }
 
-async fn a_refusal_frees_the_key(app: TestApp) {
+async fn a_refused_request_releases_its_key(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let send = async |path: &str, body: &str| app.request("POST", path).key(&t.key).idem("k").raw(body).send().await;
-    send("/brands", "{}").await.refused(422, "validation_failed");
-    send("/brands", "{").await.refused(400, "invalid_json");
-    send(&t.path("/posts/999999/submit"), "").await.refused(404, "not_found");
+    let send = async |path: &str, body: &str| {
+        app.request("POST", path).key(&t.key).idempotency_key("k").raw(body).send().await
+    };
+    send("/brands", "{}").await.expect_error(422, "validation_failed");
+    send("/brands", "{").await.expect_error(400, "invalid_json");
+    send(&t.path("/posts/999999/submit"), "").await.expect_error(404, "not_found");
     let refused = r#"{"platform":"sandbox","credentials":{"handle":"refused"}}"#;
-    send(&t.path("/social-accounts"), refused).await.refused(422, "invalid_credentials");
+    send(&t.path("/social-accounts"), refused).await.expect_error(422, "invalid_credentials");
     let first = send("/brands", r#"{"name":"Freed"}"#).await;
     same(&first, &send("/brands", r#"{"name":"Freed"}"#).await);
 }
 
-async fn many_at_once_make_one(app: TestApp) {
+async fn concurrent_requests_with_one_key_run_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (url, key) = (format!("{}/api/public/v1/brands", app.url), t.key.clone());
-    let replies = at_once(30, |_| {
+    let replies = run_concurrently(30, |_| {
         let (url, key) = (url.clone(), key.clone());
         async move {
             let http = crier_common::http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
@@ -110,69 +112,73 @@ async fn many_at_once_make_one(app: TestApp) {
         }
     })
     .await;
-    assert_eq!(brands_named(&t, "Fifty").await, 1);
+    assert_eq!(count_brands_named(&t, "Fifty").await, 1);
     let (made, waiting): (Vec<_>, Vec<_>) = replies.iter().partition(|r| r.status == 201);
     assert_eq!(made.iter().filter(|r| !r.replayed()).count(), 1);
     assert!(made.iter().all(|r| r.body == made[0].body));
     for reply in waiting {
-        reply.refused(409, "idempotency_in_progress");
+        reply.expect_error(409, "idempotency_in_progress");
         assert_eq!(reply.header("retry-after"), Some("1"));
     }
 }
 
-async fn a_key_is_of_one_api_key(app: TestApp) {
+async fn keys_are_scoped_to_an_api_key(app: TestApp) {
     let (one, two) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let mut ids = Vec::new();
     for key in [&one.key, &two.key] {
-        let reply = app.request("POST", "/brands").key(key).idem("k").json(&json!({ "name": "Mine" })).send().await;
+        let reply =
+            app.request("POST", "/brands").key(key).idempotency_key("k").json(&json!({ "name": "Mine" })).send().await;
         assert!(!reply.replayed());
         ids.push(reply.data(201)["id"].clone());
     }
     assert_ne!(ids[0], ids[1]);
 }
 
-async fn an_answer_is_kept_for_a_day(app: TestApp) {
+async fn responses_are_replayed_for_a_day(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let send =
-        async || app.request("POST", "/brands").key(&t.key).idem("k").json(&json!({ "name": "Daily" })).send().await;
+    let send = async || {
+        app.request("POST", "/brands").key(&t.key).idempotency_key("k").json(&json!({ "name": "Daily" })).send().await
+    };
     send().await.expect(201);
     app.clock.advance(TimeDelta::hours(24) - TimeDelta::seconds(1));
     assert!(send().await.replayed());
     app.clock.advance(TimeDelta::seconds(1));
     assert!(!send().await.replayed());
-    assert_eq!(brands_named(&t, "Daily").await, 2);
+    assert_eq!(count_brands_named(&t, "Daily").await, 2);
 }
 
-async fn a_replay_comes_before_the_cap(app: TestApp) {
+async fn replays_bypass_the_plan_cap(app: TestApp) {
     let t = app.tenant("pro").await;
     for n in 0..4 {
-        let first = app.request("POST", "/brands").key(&t.key).idem(&format!("k{n}")).json(&json!({ "name": "B" }));
+        let first =
+            app.request("POST", "/brands").key(&t.key).idempotency_key(&format!("k{n}")).json(&json!({ "name": "B" }));
         first.send().await.expect(201);
     }
-    t.post("/brands", json!({ "name": "B" })).await.refused(402, "limit_reached");
-    let again = app.request("POST", "/brands").key(&t.key).idem("k0").json(&json!({ "name": "B" })).send().await;
+    t.post("/brands", json!({ "name": "B" })).await.expect_error(402, "limit_reached");
+    let again =
+        app.request("POST", "/brands").key(&t.key).idempotency_key("k0").json(&json!({ "name": "B" })).send().await;
     assert!(again.replayed() && again.status == 201);
 }
 
-async fn a_key_has_a_form(app: TestApp) {
+async fn malformed_idempotency_keys_are_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let send = async |key: &str| {
-        app.request("POST", "/brands").key(&t.key).idem(key).json(&json!({ "name": "K" })).send().await
+        app.request("POST", "/brands").key(&t.key).idempotency_key(key).json(&json!({ "name": "K" })).send().await
     };
     for key in ["~", "!", &"k".repeat(255)] {
         send(key).await.expect(201);
     }
     for key in ["a b", "a\tb", &"k".repeat(256), &"k".repeat(4000)] {
-        send(key).await.refused(400, "idempotency_key_invalid");
+        send(key).await.expect_error(400, "idempotency_key_invalid");
     }
-    send("").await.refused(400, "idempotency_key_required");
+    send("").await.expect_error(400, "idempotency_key_required");
 }
 
-async fn a_key_is_held_while_the_platform_is_asked(app: TestApp) {
+async fn a_key_is_locked_during_a_platform_call(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = t.path("/social-accounts");
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "waits" } });
-    let send = || app.request("POST", &path).key(&t.key).idem("k").json(&body).send();
+    let send = || app.request("POST", &path).key(&t.key).idempotency_key("k").json(&body).send();
     let second = async {
         app.connector.waiting.acquire().await.expect("the first one waits").forget();
         let reply = send().await;
@@ -180,20 +186,20 @@ async fn a_key_is_held_while_the_platform_is_asked(app: TestApp) {
         reply
     };
     let (first, second) = tokio::join!(send(), second);
-    second.refused(409, "idempotency_in_progress");
+    second.expect_error(409, "idempotency_in_progress");
     assert_eq!(second.header("retry-after"), Some("1"));
     same(&first, &send().await);
     assert_eq!(app.connector.connects.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
-async fn a_panic_frees_the_key(app: TestApp) {
+async fn a_panic_releases_the_key(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = t.path("/social-accounts");
     let send = async |handle: &str| {
         let body = json!({ "platform": "sandbox", "credentials": { "handle": handle } });
-        app.request("POST", &path).key(&t.key).idem("k").json(&body).send().await
+        app.request("POST", &path).key(&t.key).idempotency_key("k").json(&body).send().await
     };
-    let error = send("panics").await.refused(500, "internal_error");
+    let error = send("panics").await.expect_error(500, "internal_error");
     assert!(!error["message"].as_str().unwrap().contains("panic"));
     // A separate task ends the lease; until then the key is in use.
     for _ in 0..1_000 {
@@ -207,10 +213,10 @@ async fn a_panic_frees_the_key(app: TestApp) {
     panic!("the key was not released");
 }
 
-async fn what_was_not_committed_leaves_neither_record_nor_answer(app: TestApp) {
+async fn a_rolled_back_response_is_not_replayed(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let key_id = app.number(format!("SELECT id FROM api_keys WHERE user_id = {}", t.user)).await;
-    let slot = Slot { api_key_id: key_id, key: "k".into(), fingerprint: vec![1] };
+    let slot = IdempotencySlot { api_key_id: key_id, key: "k".into(), fingerprint: vec![1] };
     let mut tx = app.begin().await.unwrap();
     idempotency::take(&mut tx, &slot).await.unwrap();
     idempotency::store(
@@ -221,11 +227,12 @@ async fn what_was_not_committed_leaves_neither_record_nor_answer(app: TestApp) {
     .await
     .unwrap();
     drop(tx);
-    let reply = app.request("POST", "/brands").key(&t.key).idem("k").json(&json!({ "name": "After" })).send().await;
+    let reply =
+        app.request("POST", "/brands").key(&t.key).idempotency_key("k").json(&json!({ "name": "After" })).send().await;
     assert!(reply.status == 201 && !reply.replayed(), "{reply:?}");
 }
 
-async fn stored_answers_hold_no_secret_in_the_clear(app: TestApp) {
+async fn stored_responses_are_encrypted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let secret = t.post("/webhooks", hook).await.data(201)["secret"].as_str().unwrap().to_owned();

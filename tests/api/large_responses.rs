@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    an_answer_that_is_too_large_is_rendered_again,
-    an_answer_that_fits_is_kept_as_it_was,
-    what_was_deleted_since_is_told_and_not_made_again,
-    every_write_that_may_be_large_is_rendered_again,
-    a_large_answer_is_kept_from_others,
-    a_list_of_posts_is_bounded,
+    large_responses_are_rendered_again_on_replay,
+    small_responses_are_replayed_unchanged,
+    replays_of_deleted_records_return_404,
+    every_large_write_response_can_be_replayed,
+    replays_of_large_responses_check_brand_access,
+    post_lists_have_a_bounded_size,
 );
 
 /// The maximum stored size of a response, including the encryption overhead.
@@ -36,7 +36,14 @@ impl<'a> RepeatableRequest<'a> {
     }
 
     async fn send(&self) -> Reply {
-        self.t.app.request(self.method, &self.path).key(&self.t.key).idem(&self.key).json(&self.body).send().await
+        self.t
+            .app
+            .request(self.method, &self.path)
+            .key(&self.t.key)
+            .idempotency_key(&self.key)
+            .json(&self.body)
+            .send()
+            .await
     }
 }
 
@@ -60,7 +67,7 @@ fn items(count: usize) -> Value {
     json!(vec![json!({ "title": "t", "content": text() }); count])
 }
 
-async fn an_answer_that_is_too_large_is_rendered_again(app: TestApp) {
+async fn large_responses_are_rendered_again_on_replay(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let create =
         RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(15) }));
@@ -80,12 +87,12 @@ async fn an_answer_that_is_too_large_is_rendered_again(app: TestApp) {
     let again = create.send().await;
     assert!(again.replayed() && again.json()["data"]["name"] == "Name 4", "{}", again.status);
     let other = RepeatableRequest { body: json!({ "name": "Other" }), ..create };
-    other.send().await.refused(409, "idempotency_key_reused");
+    other.send().await.expect_error(409, "idempotency_key_reused");
     app.clock.advance(TimeDelta::hours(24));
     assert!(!other.send().await.replayed());
 }
 
-async fn an_answer_that_fits_is_kept_as_it_was(app: TestApp) {
+async fn small_responses_are_replayed_unchanged(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let create =
         RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Small", "items": items(1) }));
@@ -97,7 +104,7 @@ async fn an_answer_that_fits_is_kept_as_it_was(app: TestApp) {
     same(&first, &create.send().await);
 }
 
-async fn what_was_deleted_since_is_told_and_not_made_again(app: TestApp) {
+async fn replays_of_deleted_records_return_404(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let plan =
         RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
@@ -114,7 +121,7 @@ async fn what_was_deleted_since_is_told_and_not_made_again(app: TestApp) {
     t.delete(&path).await.expect(204);
     for (once, table) in [(&plan, "content_plans"), (&bulk, "content_plan_items"), (&post, "posts")] {
         let gone = once.send().await;
-        let error = gone.refused(404, "not_found");
+        let error = gone.expect_error(404, "not_found");
         assert!(gone.replayed() && error["message"].as_str().unwrap().contains("deleted since"), "{error}");
         let there = format!("SELECT count(*) FROM {table}");
         let rows = if table == "posts" { format!("{there} WHERE deleted_at IS NULL") } else { there };
@@ -122,7 +129,7 @@ async fn what_was_deleted_since_is_told_and_not_made_again(app: TestApp) {
     }
 }
 
-async fn every_write_that_may_be_large_is_rendered_again(app: TestApp) {
+async fn every_large_write_response_can_be_replayed(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let long = "\u{1f950}".repeat(30_000);
@@ -170,16 +177,16 @@ async fn every_write_that_may_be_large_is_rendered_again(app: TestApp) {
     assert!(largest(&app).await < MAX_STORED_BYTES);
 }
 
-async fn a_large_answer_is_kept_from_others(app: TestApp) {
+async fn replays_of_large_responses_check_brand_access(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let create =
         RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
     create.send().await.expect(201);
     app.sql(format!("DELETE FROM brand_members WHERE brand_id = {}", t.brand)).await;
-    create.send().await.refused(403, "brand_forbidden");
+    create.send().await.expect_error(403, "brand_forbidden");
 }
 
-async fn a_list_of_posts_is_bounded(app: TestApp) {
+async fn post_lists_have_a_bounded_size(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let long = "\u{1f950}".repeat(65_535);
     for _ in 0..33 {
@@ -187,7 +194,7 @@ async fn a_list_of_posts_is_bounded(app: TestApp) {
     }
     let page = async |query: &str| t.get(&t.path(&format!("/posts?{query}"))).await;
     for query in ["per_page=100", "per_page=33&status=draft"] {
-        assert_eq!(page(query).await.invalid(), ["per_page"], "{query}");
+        assert_eq!(page(query).await.invalid_fields(), ["per_page"], "{query}");
     }
     for (query, shown) in
         [("page=1", 20), ("per_page=30", 30), ("per_page=100&status=failed", 0), ("per_page=31&page=2", 2)]

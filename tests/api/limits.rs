@@ -5,17 +5,21 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use chrono::TimeDelta;
 use crier_common::clock::Clock;
 use crier_common::limits::redis::RedisLimiter;
-use crier_common::limits::{Limiter, Subject};
+use crier_common::limits::{Limiter, RateLimitSubject};
 use secrecy::SecretString;
 
 use crate::support::app::{TestApp, on_both_apps};
 use crate::support::client::until;
 use crate::support::servers::{self, RedisServer};
-use crate::support::store::start;
+use crate::support::store::start_time;
 
-on_both_apps!(a_key_has_its_plans_allowance, whoever_has_no_key_is_counted_by_address, replays_count_too);
+on_both_apps!(
+    the_rate_limit_of_a_key_depends_on_its_plan,
+    requests_without_a_key_are_limited_by_address,
+    replays_count_against_the_rate_limit
+);
 
-async fn a_key_has_its_plans_allowance(app: TestApp) {
+async fn the_rate_limit_of_a_key_depends_on_its_plan(app: TestApp) {
     let (free, other) = (app.tenant("free").await, app.tenant("free").await);
     for left in (0..60).rev() {
         let reply = free.get("/brands").await;
@@ -24,32 +28,33 @@ async fn a_key_has_its_plans_allowance(app: TestApp) {
         assert_eq!(reply.header("x-ratelimit-remaining"), Some(left.to_string().as_str()));
     }
     let refused = free.get("/brands").await;
-    refused.refused(429, "rate_limited");
+    refused.expect_error(429, "rate_limited");
     assert_eq!((refused.header("retry-after"), refused.header("x-ratelimit-remaining")), (Some("1"), Some("0")));
     let reset = (app.now() + TimeDelta::minutes(1)).timestamp().to_string();
     assert_eq!(refused.header("x-ratelimit-reset"), Some(reset.as_str()));
     other.get("/brands").await.expect(200);
     app.clock.advance(TimeDelta::seconds(1));
     free.get("/brands").await.expect(200);
-    free.get("/brands").await.refused(429, "rate_limited");
+    free.get("/brands").await.expect_error(429, "rate_limited");
 }
 
-async fn whoever_has_no_key_is_counted_by_address(app: TestApp) {
+async fn requests_without_a_key_are_limited_by_address(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     for _ in 0..60 {
-        app.request("GET", "/brands").send().await.refused(401, "unauthorized");
+        app.request("GET", "/brands").send().await.expect_error(401, "unauthorized");
     }
     let refused = app.request("GET", "/brands").key("svc_live_nope").send().await;
-    refused.refused(429, "rate_limited");
+    refused.expect_error(429, "rate_limited");
     assert_eq!(refused.header("retry-after"), Some("1"));
     // An unknown path returns 404 to every client, and a valid key has its own allowance.
-    app.request("GET", "/nope").send().await.refused(404, "not_found");
+    app.request("GET", "/nope").send().await.expect_error(404, "not_found");
     owner.get("/brands").await.expect(200);
 }
 
-async fn replays_count_too(app: TestApp) {
+async fn replays_count_against_the_rate_limit(app: TestApp) {
     let owner = app.tenant("free").await;
-    let delete = async || app.request("DELETE", &owner.path("/posts/1")).key(&owner.key).idem("k").send().await;
+    let delete =
+        async || app.request("DELETE", &owner.path("/posts/1")).key(&owner.key).idempotency_key("k").send().await;
     let left = async || delete().await.header("x-ratelimit-remaining").unwrap().parse::<u32>().unwrap();
     let (first, second) = (left().await, left().await);
     assert_eq!(first - second, 1);
@@ -58,42 +63,42 @@ async fn replays_count_too(app: TestApp) {
 /// Two replicas of the API: each has its own state, and both use the same Redis.
 fn replicas(url: &str) -> [RedisLimiter; 2] {
     let url = SecretString::from(url);
-    [(); 2].map(|()| RedisLimiter::new(&url, Clock::manual(start())).expect("a URL"))
+    [(); 2].map(|()| RedisLimiter::new(&url, Clock::manual(start_time())).expect("a URL"))
 }
 
 /// Returns a key, from 10 on, that both replicas count in Redis. On a busy machine Redis may respond too late at first;
 /// then the next key is tried.
-async fn shared_key(one: &RedisLimiter, two: &RedisLimiter) -> Subject {
+async fn shared_key(one: &RedisLimiter, two: &RedisLimiter) -> RateLimitSubject {
     let keys = AtomicI64::new(10);
     until("a key that they count together", || async {
-        let key = Subject::Key(keys.fetch_add(1, Ordering::SeqCst));
+        let key = RateLimitSubject::Key(keys.fetch_add(1, Ordering::SeqCst));
         (one.take(key, 1).await.allowed && !two.take(key, 1).await.allowed).then_some(key)
     })
     .await
 }
 
 #[tokio::test]
-async fn replicas_share_an_allowance_through_redis() {
+async fn replicas_share_a_rate_limit_through_redis() {
     let [one, two] = replicas(&servers::redis().await);
     shared_key(&one, &two).await;
     // An allowance so small that it is not refilled while the test runs.
     for (limiter, left) in [(&one, 1), (&two, 0)] {
-        let decision = limiter.take(Subject::Key(1), 2).await;
+        let decision = limiter.take(RateLimitSubject::Key(1), 2).await;
         assert_eq!((decision.allowed, decision.limit, decision.remaining), (true, 2, left));
     }
-    let refused = one.take(Subject::Key(1), 2).await;
+    let refused = one.take(RateLimitSubject::Key(1), 2).await;
     assert!(!refused.allowed && (1..=30).contains(&refused.retry_after), "{refused:?}");
-    assert!(two.take(Subject::Key(2), 2).await.allowed);
+    assert!(two.take(RateLimitSubject::Key(2), 2).await.allowed);
 }
 
 #[tokio::test]
-async fn of_many_at_once_at_two_replicas_so_many_pass_as_the_allowance_has() {
+async fn concurrent_requests_never_exceed_a_shared_limit() {
     let [one, two] = replicas(&servers::redis().await);
     shared_key(&one, &two).await;
     let keys = AtomicI64::new(1_000);
     // On a busy machine a replica may count locally for a while; then more requests pass, and the next key is tried.
     let (passed, mut left) = until("a key that they count together all along", || async {
-        let key = Subject::Key(keys.fetch_add(1, Ordering::SeqCst));
+        let key = RateLimitSubject::Key(keys.fetch_add(1, Ordering::SeqCst));
         let takes = (0..16).map(|n| if n % 2 == 0 { one.take(key, 3) } else { two.take(key, 3) });
         let allowed = futures::future::join_all(takes).await.into_iter().filter(|decision| decision.allowed);
         let left: Vec<u32> = allowed.map(|decision| decision.remaining).collect();
@@ -106,7 +111,7 @@ async fn of_many_at_once_at_two_replicas_so_many_pass_as_the_allowance_has() {
 }
 
 #[tokio::test]
-async fn each_replica_counts_for_itself_while_redis_is_away() {
+async fn replicas_count_locally_during_a_redis_outage() {
     let mut server = RedisServer::start();
     let [one, two] = replicas(&server.url());
     let key = shared_key(&one, &two).await;

@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{NOWHERE, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
 use crate::support::picture;
 
 on_both_apps!(
-    a_page_is_made_read_and_deleted,
-    a_slug_is_made_from_the_title,
-    a_slug_is_unique_on_the_installation,
-    many_at_once_get_slugs_of_their_own,
-    what_is_not_valid_is_told,
-    a_page_changes_and_what_is_absent_stays,
-    links_are_put_in_order_and_keep_their_clicks,
-    a_page_shows_its_avatar_and_keeps_it,
-    an_avatar_is_held_by_who_gives_it,
+    a_page_is_created_read_and_deleted,
+    a_slug_is_derived_from_the_title,
+    slugs_are_unique_across_workspaces,
+    concurrent_pages_get_distinct_slugs,
+    invalid_fields_are_reported,
+    an_update_keeps_absent_fields,
+    reordered_links_keep_their_clicks,
+    an_avatar_is_shown_and_cannot_be_deleted,
+    concurrent_avatar_update_and_deletion_conflict,
     a_repeated_request_has_one_effect,
 );
 
@@ -26,7 +26,7 @@ fn link(title: &str) -> Value {
     json!({ "title": title, "url": "https://example.com" })
 }
 
-async fn a_page_is_made_read_and_deleted(app: TestApp) {
+async fn a_page_is_created_read_and_deleted(app: TestApp) {
     let t = app.tenant("free").await;
     assert_eq!(t.get(&t.path("/link-in-bio")).await.expect(200), json!({ "data": [] }));
     let links = json!([{ "title": "Menu <1>", "url": "https://example.com/a?x=1&y=2" }, { "title": "Call", "url": "tel:+4930123" }]);
@@ -52,15 +52,15 @@ async fn a_page_is_made_read_and_deleted(app: TestApp) {
     assert_eq!((&second["theme"], &second["bio"], &second["links"]), (&json!("light"), &Value::Null, &json!([])));
     assert_eq!(t.get(&t.path("/link-in-bio")).await.expect(200), json!({ "data": [second, made] }));
     t.delete(&path).await.expect(204);
-    t.delete(&path).await.refused(404, "not_found");
-    t.get(&path).await.refused(404, "not_found");
-    t.put(&path, json!({ "title": "x" })).await.refused(404, "not_found");
+    t.delete(&path).await.expect_error(404, "not_found");
+    t.get(&path).await.expect_error(404, "not_found");
+    t.put(&path, json!({ "title": "x" })).await.expect_error(404, "not_found");
     assert_eq!(t.get(&t.path("/link-in-bio")).await.data(200), json!([second]));
     let again = make(&t, json!({ "title": "Again", "slug": "loewe" })).await;
     assert_eq!(again["slug"], "loewe", "the slug is free again");
 }
 
-async fn a_slug_is_made_from_the_title(app: TestApp) {
+async fn a_slug_is_derived_from_the_title(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let slug = async |title: &str| {
         make(&t, json!({ "title": title, "slug": null })).await["slug"].as_str().unwrap().to_owned()
@@ -77,29 +77,29 @@ async fn a_slug_is_made_from_the_title(app: TestApp) {
     assert!(long.len() <= 63 && !long.ends_with('-'), "{long}");
 }
 
-async fn a_slug_is_unique_on_the_installation(app: TestApp) {
+async fn slugs_are_unique_across_workspaces(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let mine = make(&t, json!({ "title": "Mine", "slug": "acme" })).await;
     for who in [&t, &other] {
         let reply = who.post(&who.path("/link-in-bio"), json!({ "title": "", "slug": "acme" })).await;
-        assert_eq!(reply.invalid(), ["slug", "title"]);
+        assert_eq!(reply.invalid_fields(), ["slug", "title"]);
     }
     let theirs = make(&other, json!({ "title": "Theirs", "slug": "other" })).await;
     let path = other.path(&format!("/link-in-bio/{}", theirs["id"]));
-    assert_eq!(other.put(&path, json!({ "slug": "acme" })).await.invalid(), ["slug"]);
+    assert_eq!(other.put(&path, json!({ "slug": "acme" })).await.invalid_fields(), ["slug"]);
     assert_eq!(other.put(&path, json!({ "slug": "other" })).await.data(200)["slug"], "other", "its own slug");
     let path = t.path(&format!("/link-in-bio/{}", mine["id"]));
     t.put(&path, json!({ "slug": "new" })).await.expect(200);
     make(&other, json!({ "title": "x", "slug": "acme" })).await;
 }
 
-async fn many_at_once_get_slugs_of_their_own(app: TestApp) {
+async fn concurrent_pages_get_distinct_slugs(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = &t.path("/link-in-bio");
     let named =
         futures::future::join_all((0..8).map(|_| t.post(path, json!({ "title": "T", "slug": "wanted" })))).await;
     assert_eq!(named.iter().filter(|r| r.status == 201).count(), 1);
-    named.iter().filter(|r| r.status != 201).for_each(|r| assert_eq!(r.invalid(), ["slug"]));
+    named.iter().filter(|r| r.status != 201).for_each(|r| assert_eq!(r.invalid_fields(), ["slug"]));
     let titled = futures::future::join_all((0..8).map(|_| t.post(path, json!({ "title": "Fresh bread" })))).await;
     let mut slugs: Vec<String> = titled.iter().map(|r| r.data(201)["slug"].as_str().unwrap().to_owned()).collect();
     slugs.sort();
@@ -112,10 +112,10 @@ async fn many_at_once_get_slugs_of_their_own(app: TestApp) {
     let change = async |id: &Value| t.put(&format!("{path}/{id}"), json!({ "slug": "renamed" })).await;
     let renamed = futures::future::join_all(pages.iter().map(change)).await;
     assert_eq!(renamed.iter().filter(|r| r.status == 200).count(), 1);
-    renamed.iter().filter(|r| r.status != 200).for_each(|r| assert_eq!(r.invalid(), ["slug"]));
+    renamed.iter().filter(|r| r.status != 200).for_each(|r| assert_eq!(r.invalid_fields(), ["slug"]));
 }
 
-async fn what_is_not_valid_is_told(app: TestApp) {
+async fn invalid_fields_are_reported(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let with = |field: &str, value: Value| {
         let mut body = json!({ "title": "T", "links": [link("a")] });
@@ -143,7 +143,7 @@ async fn what_is_not_valid_is_told(app: TestApp) {
         (url("https://exa\tmple.com"), vec!["links.1.url"]),
         (url(&format!("https://example.com/{}", "x".repeat(2_048))), vec!["links.1.url"]),
     ] {
-        let invalid = t.post(&t.path("/link-in-bio"), body.clone()).await.invalid();
+        let invalid = t.post(&t.path("/link-in-bio"), body.clone()).await.invalid_fields();
         assert_eq!(invalid, wrong, "{}", body.to_string().chars().take(100).collect::<String>());
     }
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 0);
@@ -152,18 +152,18 @@ async fn what_is_not_valid_is_told(app: TestApp) {
     let id = &made["links"][0]["id"];
     for (body, wrong) in [
         (json!({ "title": "", "slug": "Upper", "theme": 5, "bio": 5 }), vec!["bio", "slug", "theme", "title"]),
-        (json!({ "links": [{ "id": NOWHERE }] }), vec!["links.0.id"]),
+        (json!({ "links": [{ "id": MISSING_ID }] }), vec!["links.0.id"]),
         (json!({ "links": [{ "id": id }, { "id": id }] }), vec!["links.1.id"]),
         (json!({ "links": [{ "id": "x", "title": "t" }, { "title": "t" }] }), vec!["links.0.id", "links.1.url"]),
         (json!({ "links": [{ "id": id, "url": "javascript:alert(1)" }] }), vec!["links.0.url"]),
     ] {
-        assert_eq!(t.put(&path, body.clone()).await.invalid(), wrong, "{body}");
+        assert_eq!(t.put(&path, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
     assert_eq!(t.get(&path).await.data(200), made);
     make(&t, with("links", json!(vec![link("a"); 100]))).await;
 }
 
-async fn a_page_changes_and_what_is_absent_stays(app: TestApp) {
+async fn an_update_keeps_absent_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = make(&t, json!({ "title": "T", "bio": "b", "theme": "forest", "links": [link("a")] })).await;
     let path = t.path(&format!("/link-in-bio/{}", made["id"]));
@@ -180,11 +180,11 @@ async fn a_page_changes_and_what_is_absent_stays(app: TestApp) {
     assert_eq!((&emptied["bio"], &emptied["links"]), (&Value::Null, &json!([])));
 }
 
-async fn links_are_put_in_order_and_keep_their_clicks(app: TestApp) {
+async fn reordered_links_keep_their_clicks(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = make(&t, json!({ "title": "T", "slug": "order", "links": [link("a"), link("b"), link("c")] })).await;
     let id = |n: usize| made["links"][n]["id"].clone();
-    app.web("GET", &app.url, &format!("/@order/l/{}", id(2))).send().await;
+    app.request_at_root("GET", &app.url, &format!("/@order/l/{}", id(2))).send().await;
     app.api.write_counts().await.unwrap();
     let path = t.path(&format!("/link-in-bio/{}", made["id"]));
     let links = json!([{ "id": id(2) }, link("new"), { "id": id(0), "title": "A" }]);
@@ -200,10 +200,10 @@ async fn links_are_put_in_order_and_keep_their_clicks(app: TestApp) {
         [(json!("c"), json!(1), json!(1)), (json!("new"), json!(2), json!(0)), (json!("A"), json!(3), json!(0))]
     );
     assert_eq!((&changed["links"][0]["id"], &changed["links"][2]["id"]), (&id(2), &id(0)));
-    app.web("GET", &app.url, &format!("/@order/l/{}", id(1))).send().await.not_found();
+    app.request_at_root("GET", &app.url, &format!("/@order/l/{}", id(1))).send().await.not_found();
 }
 
-async fn a_page_shows_its_avatar_and_keeps_it(app: TestApp) {
+async fn an_avatar_is_shown_and_cannot_be_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let asset = t.upload("me.png", &picture::png(60, 40), &[("alt_text", "Ann & \"Bo\"")]).await.data(201);
     let body = json!({ "title": "Acme", "slug": "acme", "avatar": asset["id"] });
@@ -217,12 +217,12 @@ async fn a_page_shows_its_avatar_and_keeps_it(app: TestApp) {
     assert!(shown.contains(&format!("<meta property=\"og:image\" content=\"{}\">", asset["url"].as_str().unwrap())));
     let path = t.path(&format!("/link-in-bio/{}", page["id"]));
     let picture = t.path(&format!("/media/{}", asset["id"]));
-    t.delete(&picture).await.refused(409, "media_in_use");
+    t.delete(&picture).await.expect_error(409, "media_in_use");
     // Another workspace's picture, or an unknown one, cannot be an avatar.
     let stranger = app.tenant("unlimited").await;
     let theirs = stranger.upload("a.png", &picture::png(9, 9), &[]).await.data(201);
     for wrong in [theirs["id"].clone(), json!(999_999), json!("x")] {
-        assert_eq!(t.put(&path, json!({ "avatar": wrong })).await.invalid(), ["avatar"]);
+        assert_eq!(t.put(&path, json!({ "avatar": wrong })).await.invalid_fields(), ["avatar"]);
     }
     // An absent field is unchanged; null clears it.
     assert_eq!(t.put(&path, json!({ "title": "New" })).await.data(200)["avatar"], asset);
@@ -232,7 +232,7 @@ async fn a_page_shows_its_avatar_and_keeps_it(app: TestApp) {
 }
 
 /// If a page is given a picture while it is deleted, one request is refused: no page refers to a deleted picture.
-async fn an_avatar_is_held_by_who_gives_it(app: TestApp) {
+async fn concurrent_avatar_update_and_deletion_conflict(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let page = make(&t, json!({ "title": "T" })).await;
     let path = t.path(&format!("/link-in-bio/{}", page["id"]));
@@ -242,10 +242,10 @@ async fn an_avatar_is_held_by_who_gives_it(app: TestApp) {
         let (given, deleted) = tokio::join!(t.put(&path, json!({ "avatar": asset["id"] })), t.delete(&picture));
         match (given.status, deleted.status) {
             (200, _) => {
-                deleted.refused(409, "media_in_use");
+                deleted.expect_error(409, "media_in_use");
                 assert_eq!(t.get(&path).await.data(200)["avatar"], asset);
             }
-            (_, 204) => assert_eq!(given.invalid(), ["avatar"]),
+            (_, 204) => assert_eq!(given.invalid_fields(), ["avatar"]),
             both => panic!("{both:?}"),
         }
         t.put(&path, json!({ "avatar": null })).await.expect(200);
@@ -255,7 +255,7 @@ async fn an_avatar_is_held_by_who_gives_it(app: TestApp) {
 async fn a_repeated_request_has_one_effect(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let twice = async |method: &str, path: &str, body: Value, key: &str| {
-        let send = || app.request(method, path).key(&t.key).idem(key).json(&body).send();
+        let send = || app.request(method, path).key(&t.key).idempotency_key(key).json(&body).send();
         let (first, again) = (send().await, send().await);
         assert!(first.status < 300 && !first.replayed() && again.replayed(), "{first:?} {again:?}");
         assert_eq!((first.status, &first.body), (again.status, &again.body));

@@ -4,7 +4,12 @@ use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 
-on_both_apps!(pages_have_laravels_shape, a_filter_narrows_the_total, what_is_no_page_is_refused, paged_lists_are_paged);
+on_both_apps!(
+    pages_match_laravel_pagination,
+    filters_reduce_the_total,
+    invalid_page_parameters_are_refused,
+    only_paginated_lists_have_page_metadata
+);
 
 async fn drafts(t: &Tenant<'_>, n: i64) -> Vec<i64> {
     let mut ids = Vec::new();
@@ -15,7 +20,7 @@ async fn drafts(t: &Tenant<'_>, n: i64) -> Vec<i64> {
     ids
 }
 
-async fn pages_have_laravels_shape(app: TestApp) {
+async fn pages_match_laravel_pagination(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let url = format!("{}/api/public/v1{}", app.url, t.path("/posts"));
     let empty = t.get(&t.path("/posts")).await.expect(200);
@@ -46,25 +51,25 @@ async fn pages_have_laravels_shape(app: TestApp) {
     assert_eq!(t.get(&t.path("/posts?per_page=1000")).await.expect(200)["meta"]["per_page"], 100);
 }
 
-async fn a_filter_narrows_the_total(app: TestApp) {
+async fn filters_reduce_the_total(app: TestApp) {
     let t = app.tenant("unlimited").await;
     drafts(&t, 3).await;
     for (status, total) in [("draft", 3), ("scheduled", 0), ("failed", 0)] {
         let page = t.get(&t.path(&format!("/posts?status={status}"))).await.expect(200);
         assert_eq!(page["meta"]["total"], total, "{status}");
     }
-    assert_eq!(t.get(&t.path("/posts?status=nope&page=0")).await.invalid(), ["page", "status"]);
+    assert_eq!(t.get(&t.path("/posts?status=nope&page=0")).await.invalid_fields(), ["page", "status"]);
 }
 
-async fn what_is_no_page_is_refused(app: TestApp) {
+async fn invalid_page_parameters_are_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for query in ["per_page=0", "per_page=-1", "per_page=abc", "page=0", "page=1.5", "page="] {
         let field = query.split('=').next().unwrap();
-        assert_eq!(t.get(&t.path(&format!("/posts?{query}"))).await.invalid(), [field], "{query}");
+        assert_eq!(t.get(&t.path(&format!("/posts?{query}"))).await.invalid_fields(), [field], "{query}");
     }
 }
 
-async fn paged_lists_are_paged(app: TestApp) {
+async fn only_paginated_lists_have_page_metadata(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for path in ["/social-accounts", "/posts", "/media"] {
         let page = t.get(&t.path(&format!("{path}?per_page=1000"))).await.expect(200);

@@ -10,16 +10,16 @@ use crate::support::picture;
 use crate::support::store::new_account;
 
 on_both_apps!(
-    pictures_are_kept_in_order,
-    a_picture_must_be_the_brand_s_and_stand_there_once,
-    the_pictures_in_use_are_those_of_posts_to_come,
-    a_draft_may_lose_a_picture_and_then_has_to_do_without,
-    a_failed_post_whose_picture_was_deleted_needs_another,
-    what_is_published_needs_its_pictures_no_more,
-    a_picture_that_is_deleted_at_the_same_time_is_not_taken,
-    a_scheduled_post_keeps_its_picture,
-    platforms_judge_number_and_shape,
-    the_sandbox_shows_pictures_with_their_alt_texts,
+    pictures_keep_their_order,
+    foreign_and_duplicate_pictures_are_refused,
+    pictures_of_unpublished_posts_are_in_use,
+    a_draft_with_a_deleted_picture_cannot_be_published,
+    retrying_a_post_with_a_deleted_picture_is_refused,
+    published_targets_do_not_need_their_pictures,
+    a_concurrently_deleted_picture_is_refused,
+    concurrent_scheduling_and_deletion_conflict,
+    platform_image_limits_are_enforced,
+    the_sandbox_shows_pictures_with_alt_texts,
 );
 
 async fn create(t: &Tenant<'_>, body: Value) -> Reply {
@@ -58,7 +58,7 @@ async fn account_on(t: &Tenant<'_>, platform: Platform) -> i64 {
     made.await
 }
 
-async fn pictures_are_kept_in_order(app: TestApp) {
+async fn pictures_keep_their_order(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (account, other) = (t.account("demo").await, t.account("other").await);
     let ((one, two), three) = (two(&t).await, upload(&t, 5, 5).await);
@@ -73,12 +73,12 @@ async fn pictures_are_kept_in_order(app: TestApp) {
     assert_eq!((&changed["media"], &changed["targets"][1]["media"]), (&json!([one, two]), &json!([three, one])));
     t.put(&path, json!({ "overrides": null })).await.expect(200);
     assert_eq!(app.number(format!("SELECT count(*) FROM post_media WHERE media_id = {three}")).await, 0);
-    assert_eq!(t.put(&path, json!({ "media": null })).await.invalid(), ["content"]);
+    assert_eq!(t.put(&path, json!({ "media": null })).await.invalid_fields(), ["content"]);
     let bare = t.put(&path, json!({ "media": [], "content": "x" })).await.data(200);
     assert_eq!((&bare["media"], app.number("SELECT count(*) FROM post_media").await), (&json!([]), 0));
 }
 
-async fn a_picture_must_be_the_brand_s_and_stand_there_once(app: TestApp) {
+async fn foreign_and_duplicate_pictures_are_refused(app: TestApp) {
     let (t, stranger) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let account = t.account("demo").await;
     let ((one, two), theirs) = (two(&t).await, upload(&stranger, 20, 20).await);
@@ -97,16 +97,16 @@ async fn a_picture_must_be_the_brand_s_and_stand_there_once(app: TestApp) {
         ),
     ] {
         for path in ["/posts", "/posts/validate"] {
-            assert_eq!(t.post(&t.path(path), body.clone()).await.invalid(), wrong, "{body}");
+            assert_eq!(t.post(&t.path(path), body.clone()).await.invalid_fields(), wrong, "{body}");
         }
     }
-    let error = create(&t, json!({ "media": [theirs] })).await.refused(422, "validation_failed");
+    let error = create(&t, json!({ "media": [theirs] })).await.expect_error(422, "validation_failed");
     let message = format!("There is no such media asset as {theirs} in this brand.");
     assert_eq!(error["fields"]["media.0"], json!([message]));
     assert_eq!(app.number("SELECT count(*) FROM posts").await + app.number("SELECT count(*) FROM post_media").await, 0);
 }
 
-async fn the_pictures_in_use_are_those_of_posts_to_come(app: TestApp) {
+async fn pictures_of_unpublished_posts_are_in_use(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let (one, two) = two(&t).await;
@@ -134,7 +134,7 @@ async fn the_pictures_in_use_are_those_of_posts_to_come(app: TestApp) {
     assert_eq!(used(&app, &[one, two]).await, [false, false], "of a deleted post");
 }
 
-async fn a_draft_may_lose_a_picture_and_then_has_to_do_without(app: TestApp) {
+async fn a_draft_with_a_deleted_picture_cannot_be_published(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let (one, two) = two(&t).await;
@@ -142,9 +142,9 @@ async fn a_draft_may_lose_a_picture_and_then_has_to_do_without(app: TestApp) {
     let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
     delete_asset(&app, t.brand, one).await;
     assert_eq!(t.put(&path, json!({ "content": "y" })).await.data(200)["media"], json!([one, two]));
-    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid(), ["media.0"]);
-    assert_eq!(t.request("POST", &format!("{path}/submit")).send().await.invalid(), ["media.0"]);
-    assert_eq!(t.put(&path, json!({ "media": [two, one] })).await.invalid(), ["media.1"]);
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid_fields(), ["media.0"]);
+    assert_eq!(t.request("POST", &format!("{path}/submit")).send().await.invalid_fields(), ["media.0"]);
+    assert_eq!(t.put(&path, json!({ "media": [two, one] })).await.invalid_fields(), ["media.1"]);
     let other = json!([{ "account_id": account, "media": [two] }]);
     assert_eq!(t.put(&path, json!({ "overrides": other })).await.data(200)["media"], json!([one, two]));
     assert_eq!(app.number("SELECT count(*) FROM post_media").await, 1);
@@ -165,20 +165,20 @@ async fn failed(app: &TestApp, t: &Tenant<'_>, half: bool, body: Value) -> Strin
     t.path(&format!("/posts/{}", made["id"]))
 }
 
-async fn a_failed_post_whose_picture_was_deleted_needs_another(app: TestApp) {
+async fn retrying_a_post_with_a_deleted_picture_is_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let (one, two) = two(&t).await;
     let body = json!({ "schedule_type": "now", "media": [two, one], "accounts": [account] });
     let path = failed(&app, &t, false, body).await;
     delete_asset(&app, t.brand, one).await;
-    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid(), ["media.1"]);
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid_fields(), ["media.1"]);
     let again = t.put(&path, json!({ "schedule_type": "now", "media": [two] })).await.data(200);
     assert_eq!((&again["status"], &again["media"]), (&json!("publishing"), &json!([two])));
     assert_eq!(used(&app, &[one, two]).await, [false, true]);
 }
 
-async fn what_is_published_needs_its_pictures_no_more(app: TestApp) {
+async fn published_targets_do_not_need_their_pictures(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (account, other) = (t.account("demo").await, t.account("other").await);
     let (one, two) = two(&t).await;
@@ -190,13 +190,13 @@ async fn what_is_published_needs_its_pictures_no_more(app: TestApp) {
     app.sql("UPDATE posts SET status = 'partially_published'").await;
     app.sql("UPDATE post_targets SET status = 'failed' WHERE status = 'pending'").await;
     delete_asset(&app, t.brand, two).await;
-    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid(), ["overrides.media.0"]);
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid_fields(), ["overrides.media.0"]);
     app.sql("UPDATE posts SET status = 'published'").await;
     app.sql("UPDATE post_targets SET status = 'published'").await;
     assert_eq!(t.put(&path, json!({})).await.data(200)["status"], "published");
 }
 
-async fn a_picture_that_is_deleted_at_the_same_time_is_not_taken(app: TestApp) {
+async fn a_concurrently_deleted_picture_is_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (account, (one, _)) = (t.account("demo").await, two(&t).await);
     let mut deleting = app.begin().await.unwrap();
@@ -214,11 +214,11 @@ async fn a_picture_that_is_deleted_at_the_same_time_is_not_taken(app: TestApp) {
         deleting.commit().await.unwrap();
     };
     let (reply, ()) = tokio::join!(posting, delete);
-    assert_eq!(reply.invalid(), ["media.0"]);
+    assert_eq!(reply.invalid_fields(), ["media.0"]);
     assert_eq!(app.number("SELECT count(*) FROM posts").await, 0);
 }
 
-async fn platforms_judge_number_and_shape(app: TestApp) {
+async fn platform_image_limits_are_enforced(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (telegram, instagram) = (account_on(&t, Platform::Telegram).await, account_on(&t, Platform::Instagram).await);
     let (long, square) = (upload(&t, 210, 10).await, upload(&t, 20, 20).await);
@@ -246,7 +246,7 @@ async fn platforms_judge_number_and_shape(app: TestApp) {
     assert_eq!(ask(json!({ "media": [square], "accounts": [telegram, instagram] })).await["valid"], true);
 
     let now = json!({ "schedule_type": "now", "media": [square, long], "accounts": [telegram] });
-    let error = create(&t, now).await.refused(422, "validation_failed");
+    let error = create(&t, now).await.expect_error(422, "validation_failed");
     let sentence = format!(
         "Account {telegram} (Demo): Telegram takes images from 1:20 to 20:1 (width to height); image 2 has 210 × 10."
     );
@@ -254,7 +254,7 @@ async fn platforms_judge_number_and_shape(app: TestApp) {
     create(&t, json!({ "media": [square, long], "accounts": [telegram] })).await.expect(201);
 }
 
-async fn the_sandbox_shows_pictures_with_their_alt_texts(app: TestApp) {
+async fn the_sandbox_shows_pictures_with_alt_texts(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let picture = |n: i32, alt: &str| sandbox::SandboxPicture { url: format!("/media/{n}.png"), alt: alt.to_owned() };
     let pictures = [picture(1, "A \"red\" <door>"), picture(2, "")];
@@ -275,7 +275,7 @@ async fn the_sandbox_shows_pictures_with_their_alt_texts(app: TestApp) {
     );
 }
 
-async fn a_scheduled_post_keeps_its_picture(app: TestApp) {
+async fn concurrent_scheduling_and_deletion_conflict(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     for round in 0..20 {
@@ -285,9 +285,9 @@ async fn a_scheduled_post_keeps_its_picture(app: TestApp) {
         let path = t.path(&format!("/media/{picture}"));
         let (deleted, scheduled) = tokio::join!(t.delete(&path), create(&t, post));
         match scheduled.status {
-            201 => drop(deleted.refused(409, "media_in_use")),
+            201 => drop(deleted.expect_error(409, "media_in_use")),
             _ => {
-                assert_eq!(scheduled.invalid(), ["media.0"]);
+                assert_eq!(scheduled.invalid_fields(), ["media.0"]);
                 deleted.expect(204);
             }
         }

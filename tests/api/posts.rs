@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    a_draft_is_kept_as_it_is,
-    a_scheduled_post_has_a_job_for_each_account,
-    a_post_for_now_is_rung_for_at_once,
-    times_are_in_the_brands_zone,
-    what_is_not_valid_is_told,
-    platforms_rules_are_for_what_goes_out,
-    overrides_are_wishes_for_one_account,
-    a_draft_changes_and_what_is_absent_stays,
-    a_new_time_moves_the_job,
+    a_draft_is_stored_without_jobs,
+    a_scheduled_post_has_one_job_per_account,
+    publishing_now_notifies_workers,
+    times_default_to_the_brand_time_zone,
+    invalid_fields_are_reported,
+    platform_rules_do_not_apply_to_drafts,
+    overrides_apply_to_one_account,
+    an_update_keeps_absent_fields,
+    rescheduling_replaces_the_job,
     a_draft_is_submitted_and_approved,
-    a_rejected_post_is_a_draft_again,
-    a_months_posts_are_counted_once,
-    deleting_cancels_what_has_not_begun,
+    a_rejected_post_becomes_a_draft,
+    a_post_counts_once_per_month,
+    deleting_a_post_cancels_its_pending_jobs,
     validating_writes_nothing,
 );
 
@@ -31,7 +31,7 @@ fn hours(app: &TestApp, n: i64) -> String {
     (app.now() + TimeDelta::hours(n)).to_rfc3339()
 }
 
-async fn a_draft_is_kept_as_it_is(app: TestApp) {
+async fn a_draft_is_stored_without_jobs(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let reply = create(&t, json!({ "content": "hello", "accounts": [account] })).await;
@@ -51,7 +51,7 @@ async fn a_draft_is_kept_as_it_is(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM jobs").await, 0);
 }
 
-async fn a_scheduled_post_has_a_job_for_each_account(app: TestApp) {
+async fn a_scheduled_post_has_one_job_per_account(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, two) = (t.account("one").await, t.account("two").await);
     let body =
@@ -63,7 +63,7 @@ async fn a_scheduled_post_has_a_job_for_each_account(app: TestApp) {
     assert!(app.notifier.take().is_empty());
 }
 
-async fn a_post_for_now_is_rung_for_at_once(app: TestApp) {
+async fn publishing_now_notifies_workers(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     app.notifier.take();
@@ -73,7 +73,7 @@ async fn a_post_for_now_is_rung_for_at_once(app: TestApp) {
     assert_eq!(app.notifier.take().len(), 1);
 }
 
-async fn times_are_in_the_brands_zone(app: TestApp) {
+async fn times_default_to_the_brand_time_zone(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (text, utc) in [
         ("2026-07-01T12:00:00", "2026-07-01T10:00:00Z"),
@@ -89,7 +89,7 @@ async fn times_are_in_the_brands_zone(app: TestApp) {
     }
 }
 
-async fn what_is_not_valid_is_told(app: TestApp) {
+async fn invalid_fields_are_reported(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let now = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
@@ -125,12 +125,12 @@ async fn what_is_not_valid_is_told(app: TestApp) {
             vec!["overrides.0.options"],
         ),
     ] {
-        assert_eq!(create(&t, body.clone()).await.invalid(), wrong, "{body}");
+        assert_eq!(create(&t, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
     assert_eq!(app.number("SELECT count(*) FROM posts").await, 0);
 }
 
-async fn platforms_rules_are_for_what_goes_out(app: TestApp) {
+async fn platform_rules_do_not_apply_to_drafts(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let platforms = t.get(&t.path("/social-accounts/platforms")).await.data(200);
@@ -140,17 +140,17 @@ async fn platforms_rules_are_for_what_goes_out(app: TestApp) {
     let draft = create(&t, long.clone()).await.data(201);
     let mut now = long;
     now["schedule_type"] = json!("now");
-    let error = create(&t, now).await.refused(422, "validation_failed");
+    let error = create(&t, now).await.expect_error(422, "validation_failed");
     let message = error["fields"]["content"][0].as_str().unwrap();
     assert!(message.contains(&max.to_string()) && message.contains(&account.to_string()), "{message}");
     let path = t.path(&format!("/posts/{}", draft["id"]));
-    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid(), ["content"]);
-    assert_eq!(t.request("POST", &format!("{path}/submit")).send().await.invalid(), ["content"]);
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid_fields(), ["content"]);
+    assert_eq!(t.request("POST", &format!("{path}/submit")).send().await.invalid_fields(), ["content"]);
     let own = json!({ "schedule_type": "now", "overrides": [{ "account_id": account, "content": "short" }] });
     assert_eq!(t.put(&path, own).await.data(200)["targets"][0]["content"], "short");
 }
 
-async fn overrides_are_wishes_for_one_account(app: TestApp) {
+async fn overrides_apply_to_one_account(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, two) = (t.account("one").await, t.account("two").await);
     let custom = json!({ "account_id": two, "content": "for two", "options": { "title": "T" } });
@@ -164,7 +164,7 @@ async fn overrides_are_wishes_for_one_account(app: TestApp) {
     assert_eq!((&gone["targets"][0]["content"], &gone["targets"][0]["options"]), (&Value::Null, &json!({})));
 }
 
-async fn a_draft_changes_and_what_is_absent_stays(app: TestApp) {
+async fn an_update_keeps_absent_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let body = json!({ "content": "old", "accounts": [account], "scheduled_at": hours(&app, 5) });
@@ -175,11 +175,11 @@ async fn a_draft_changes_and_what_is_absent_stays(app: TestApp) {
     assert_eq!(changed["scheduled_at"], made["scheduled_at"]);
     let planned = t.put(&path, json!({ "schedule_type": "scheduled" })).await.data(200);
     assert_eq!((&planned["status"], &planned["scheduled_at"]), (&json!("scheduled"), &made["scheduled_at"]));
-    assert_eq!(t.put(&path, json!({ "scheduled_at": null })).await.invalid(), ["scheduled_at"]);
+    assert_eq!(t.put(&path, json!({ "scheduled_at": null })).await.invalid_fields(), ["scheduled_at"]);
     assert_eq!(t.put(&path, json!({})).await.data(200)["status"], "scheduled");
 }
 
-async fn a_new_time_moves_the_job(app: TestApp) {
+async fn rescheduling_replaces_the_job(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let body =
@@ -200,36 +200,36 @@ async fn a_draft_is_submitted_and_approved(app: TestApp) {
     let act =
         async |who: &Tenant<'_>, path: &str, verb: &str| who.request("POST", &format!("{path}/{verb}")).send().await;
     let bare = t.path(&format!("/posts/{}", create(&t, json!({ "content": "x" })).await.data(201)["id"]));
-    assert_eq!(act(&t, &bare, "submit").await.invalid(), ["accounts"]);
+    assert_eq!(act(&t, &bare, "submit").await.invalid_fields(), ["accounts"]);
     for (hour, status) in [(Some(3), "scheduled"), (None, "publishing")] {
         let at = hour.map(|h| hours(&app, h));
         let body = json!({ "content": "x", "accounts": [account], "scheduled_at": at });
         let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
-        act(&t, &path, "approve").await.refused(409, "post_not_pending");
+        act(&t, &path, "approve").await.expect_error(409, "post_not_pending");
         assert_eq!(act(&editor, &path, "submit").await.data(200)["status"], "pending_approval");
-        act(&editor, &path, "submit").await.refused(409, "post_not_submittable");
-        act(&editor, &path, "approve").await.refused(403, "insufficient_scope");
-        t.put(&path, json!({ "schedule_type": "now" })).await.refused(409, "post_not_editable");
+        act(&editor, &path, "submit").await.expect_error(409, "post_not_submittable");
+        act(&editor, &path, "approve").await.expect_error(403, "insufficient_scope");
+        t.put(&path, json!({ "schedule_type": "now" })).await.expect_error(409, "post_not_editable");
         assert_eq!(act(&t, &path, "approve").await.data(200)["status"], status);
     }
     let pro = app.tenant("pro").await;
     let path = pro.path(&format!("/posts/{}", create(&pro, json!({ "content": "x" })).await.data(201)["id"]));
-    act(&pro, &path, "submit").await.refused(402, "feature_not_available");
+    act(&pro, &path, "submit").await.expect_error(402, "feature_not_available");
 }
 
-async fn a_rejected_post_is_a_draft_again(app: TestApp) {
+async fn a_rejected_post_becomes_a_draft(app: TestApp) {
     let t = app.tenant("business").await;
     let account = t.account("demo").await;
     let made = create(&t, json!({ "content": "x", "accounts": [account] })).await.data(201);
     let path = t.path(&format!("/posts/{}", made["id"]));
     t.request("POST", &format!("{path}/submit")).send().await.expect(200);
-    assert_eq!(t.post(&format!("{path}/reject"), json!({ "reason": 5 })).await.invalid(), ["reason"]);
+    assert_eq!(t.post(&format!("{path}/reject"), json!({ "reason": 5 })).await.invalid_fields(), ["reason"]);
     let draft = t.request("POST", &format!("{path}/reject")).send().await.data(200);
     assert_eq!((&draft["status"], &draft["schedule_type"]), (&json!("draft"), &json!("draft")));
-    t.post(&format!("{path}/reject"), json!({ "reason": "no" })).await.refused(409, "post_not_pending");
+    t.post(&format!("{path}/reject"), json!({ "reason": "no" })).await.expect_error(409, "post_not_pending");
 }
 
-async fn a_months_posts_are_counted_once(app: TestApp) {
+async fn a_post_counts_once_per_month(app: TestApp) {
     let t = app.tenant("free").await;
     let account = t.account("demo").await;
     app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', 29)", t.workspace)).await;
@@ -238,26 +238,26 @@ async fn a_months_posts_are_counted_once(app: TestApp) {
     let path = |post: &Value| t.path(&format!("/posts/{}", post["id"]));
     let planned = json!({ "schedule_type": "scheduled", "scheduled_at": hours(&app, 5) });
     t.put(&path(&one), planned.clone()).await.expect(200);
-    t.put(&path(&two), planned.clone()).await.refused(402, "limit_reached");
+    t.put(&path(&two), planned.clone()).await.expect_error(402, "limit_reached");
     assert_eq!(t.get(&path(&two)).await.data(200)["status"], "draft");
     t.put(&path(&one), json!({ "schedule_type": "draft" })).await.expect(200);
     t.put(&path(&one), planned.clone()).await.expect(200);
     t.delete(&path(&one)).await.expect(204);
     let mut now = draft;
     now["schedule_type"] = json!("now");
-    create(&t, now.clone()).await.refused(402, "limit_reached");
+    create(&t, now.clone()).await.expect_error(402, "limit_reached");
     app.clock.advance(TimeDelta::days(31));
     create(&t, now).await.expect(201);
 }
 
-async fn deleting_cancels_what_has_not_begun(app: TestApp) {
+async fn deleting_a_post_cancels_its_pending_jobs(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let body =
         json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 5), "accounts": [account] });
     let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
     t.delete(&path).await.expect(204);
-    t.get(&path).await.refused(404, "not_found");
+    t.get(&path).await.expect_error(404, "not_found");
     assert_eq!(t.get(&t.path("/posts")).await.expect(200)["meta"]["total"], 0);
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state <> 'cancelled'").await, 0);
 }

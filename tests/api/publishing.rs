@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    what_is_being_published_cannot_change,
-    what_a_worker_has_taken_up_is_too_late,
-    now_tries_the_failed_alone,
-    a_post_shows_its_first_failure,
-    deleting_lets_what_is_in_flight_finish,
+    a_publishing_post_cannot_be_edited,
+    a_post_with_a_running_job_cannot_be_edited,
+    publishing_now_retries_only_failed_targets,
+    a_post_shows_the_error_of_its_first_failed_target,
+    deleting_a_post_does_not_stop_running_jobs,
 );
 
 /// Creates a post to two accounts with the statuses that a worker would have left; returns its path and targets.
@@ -28,21 +28,21 @@ async fn create_post_with_statuses(t: &Tenant<'_>, post: &str, targets: [&str; 2
     (t.path(&format!("/posts/{}", made["id"])), ids)
 }
 
-async fn what_is_being_published_cannot_change(app: TestApp) {
+async fn a_publishing_post_cannot_be_edited(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (status, targets) in [("publishing", ["publishing", "pending"]), ("published", ["published", "published"])] {
         let (path, _) = create_post_with_statuses(&t, status, targets).await;
-        t.put(&path, json!({ "content": "y" })).await.refused(409, "post_not_editable");
+        t.put(&path, json!({ "content": "y" })).await.expect_error(409, "post_not_editable");
         for schedule in ["now", "draft"] {
-            t.put(&path, json!({ "schedule_type": schedule })).await.refused(409, "post_not_editable");
+            t.put(&path, json!({ "schedule_type": schedule })).await.expect_error(409, "post_not_editable");
         }
-        t.put(&path, json!({ "accounts": null })).await.invalid();
+        t.put(&path, json!({ "accounts": null })).await.invalid_fields();
         t.put(&path, json!({ "content": "x" })).await.expect(200);
         assert_eq!(t.get(&path).await.data(200)["status"], status);
     }
 }
 
-async fn what_a_worker_has_taken_up_is_too_late(app: TestApp) {
+async fn a_post_with_a_running_job_cannot_be_edited(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let at = (app.now() + chrono::TimeDelta::hours(1)).to_rfc3339();
@@ -50,15 +50,15 @@ async fn what_a_worker_has_taken_up_is_too_late(app: TestApp) {
     let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), body).await.data(201)["id"]));
     app.sql("UPDATE jobs SET state = 'running'").await;
     for body in [json!({ "schedule_type": "draft" }), json!({ "content": "y" })] {
-        t.put(&path, body).await.refused(409, "post_not_editable");
+        t.put(&path, body).await.expect_error(409, "post_not_editable");
     }
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, 1);
 }
 
-async fn now_tries_the_failed_alone(app: TestApp) {
+async fn publishing_now_retries_only_failed_targets(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (path, [done, failed]) = create_post_with_statuses(&t, "partially_published", ["published", "failed"]).await;
-    t.put(&path, json!({ "content": "y" })).await.refused(409, "post_not_editable");
+    t.put(&path, json!({ "content": "y" })).await.expect_error(409, "post_not_editable");
     let account = t.get(&path).await.data(200)["targets"][1]["account_id"].clone();
     let overrides = json!([{ "account_id": account, "content": "better" }]);
     let again = t.put(&path, json!({ "schedule_type": "now", "overrides": overrides })).await.data(200);
@@ -73,7 +73,7 @@ async fn now_tries_the_failed_alone(app: TestApp) {
     assert_eq!(app.number("SELECT max(posts) FROM usage").await, 1);
 }
 
-async fn a_post_shows_its_first_failure(app: TestApp) {
+async fn a_post_shows_the_error_of_its_first_failed_target(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (path, _) = create_post_with_statuses(&t, "failed", ["failed", "failed"]).await;
     let shown = t.get(&path).await.data(200);
@@ -82,12 +82,12 @@ async fn a_post_shows_its_first_failure(app: TestApp) {
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["error"], Value::Null);
 }
 
-async fn deleting_lets_what_is_in_flight_finish(app: TestApp) {
+async fn deleting_a_post_does_not_stop_running_jobs(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (path, [flying, waiting]) = create_post_with_statuses(&t, "publishing", ["publishing", "pending"]).await;
     app.sql(format!("UPDATE jobs SET state = 'running' WHERE subject_id = {flying}")).await;
     t.delete(&path).await.expect(204);
-    t.get(&path).await.refused(404, "not_found");
+    t.get(&path).await.expect_error(404, "not_found");
     assert_eq!(app.number(format!("SELECT count(*) FROM post_targets WHERE id IN ({flying}, {waiting})")).await, 1);
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, 1);
 }

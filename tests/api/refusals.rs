@@ -7,11 +7,11 @@ use crier_common::platforms::sandbox::Sandbox;
 use serde_json::{Value, json};
 
 use crate::support::ai_server::AiApp;
-use crate::support::app::{NOWHERE, Reply, Tenant, TestApp};
+use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp};
 use crate::support::picture::png;
 use crate::support::store::{TestStore, on_both};
 
-on_both!(a_refused_request_leaves_no_trace, an_account_over_the_cap_claims_nothing);
+on_both!(a_refused_request_writes_nothing, an_account_over_the_cap_claims_no_handle);
 
 /// Tables that record only that there was a request: when its key was used.
 const IGNORED_TABLES: &[&str] = &["api_keys"];
@@ -49,7 +49,7 @@ async fn send(t: &Tenant<'_>, method: &str, path: &str, body: Option<&Value>) ->
     }
 }
 
-async fn a_refused_request_leaves_no_trace(s: TestStore) {
+async fn a_refused_request_writes_nothing(s: TestStore) {
     let app = AiApp::start(s).await;
     // All features are available; caps are as small as possible.
     let (t, other) = (app.tenant("business").await, app.tenant("unlimited").await);
@@ -73,7 +73,7 @@ async fn a_refused_request_leaves_no_trace(s: TestStore) {
     let connect = |platform: &str, handle: Value| json!({ "platform": platform, "credentials": { "handle": handle } });
     let private = json!({ "url": "https://127.0.0.1/x" });
     let hook_to = |url: &str| json!({ "url": url, "events": ["brand.created"] });
-    let (accounts, nowhere) = (t.path("/social-accounts"), NOWHERE);
+    let (accounts, nowhere) = (t.path("/social-accounts"), MISSING_ID);
     let prompt = json!({ "prompt": "bread" });
     let cases: Vec<(&str, String, Option<Value>, u16, &str)> = vec![
         ("POST", accounts.clone(), Some(connect("sandbox", json!("new"))), 402, "limit_reached"),
@@ -107,11 +107,11 @@ async fn a_refused_request_leaves_no_trace(s: TestStore) {
         assert_eq!((reply.status, reply.json()["error"]["code"].as_str()), (*status, Some(*code)), "{what}");
         assert_eq!(rows(&app).await, before, "{what}");
     }
-    t.upload("b.png", &png(31, 30), &[]).await.refused(402, "storage_limit_exceeded");
+    t.upload("b.png", &png(31, 30), &[]).await.expect_error(402, "storage_limit_exceeded");
     assert_eq!(rows(&app).await, before);
     app.sql("UPDATE storage_usage SET bytes = 0").await;
     let before = rows(&app).await;
-    t.post(&t.path("/ai/images"), prompt).await.refused(402, "insufficient_credits");
+    t.post(&t.path("/ai/images"), prompt).await.expect_error(402, "insufficient_credits");
     t.upload("b.png", b"no picture", &[]).await;
     assert_eq!(rows(&app).await, before);
     assert_eq!(app.ai.request_bodies().await.len(), 0);
@@ -124,7 +124,7 @@ async fn a_refused_request_leaves_no_trace(s: TestStore) {
 }
 
 /// A platform on which the brand has no account is not called either.
-async fn an_account_over_the_cap_claims_nothing(s: TestStore) {
+async fn an_account_over_the_cap_claims_no_handle(s: TestStore) {
     let app = TestApp::start(s).await;
     let (t, other) = (app.tenant("free").await, app.tenant("free").await);
     let _ = app.connector.real.set(Sandbox::new(app.store.store.clone(), app.url.clone()));
@@ -132,7 +132,7 @@ async fn an_account_over_the_cap_claims_nothing(s: TestStore) {
         t.account(&format!("h{n}")).await;
     }
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "wished" } });
-    t.post(&t.path("/social-accounts"), body.clone()).await.refused(402, "limit_reached");
+    t.post(&t.path("/social-accounts"), body.clone()).await.expect_error(402, "limit_reached");
     assert_eq!(app.number("SELECT count(*) FROM sandbox_handles").await, 3);
     other.post(&other.path("/social-accounts"), body).await.expect(201);
     // The three accounts now belong to another platform.
@@ -140,6 +140,6 @@ async fn an_account_over_the_cap_claims_nothing(s: TestStore) {
     let connects = || app.connector.connects.load(std::sync::atomic::Ordering::SeqCst);
     let before = connects();
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "h9" } });
-    t.post(&t.path("/social-accounts"), body).await.refused(402, "limit_reached");
+    t.post(&t.path("/social-accounts"), body).await.expect_error(402, "limit_reached");
     assert_eq!(connects(), before);
 }

@@ -6,12 +6,12 @@ use crier_common::store::sandbox::{self, MAX_COMMENTS};
 use crate::support::app::{Reply, TestApp, on_both_apps};
 
 on_both_apps!(
-    a_timeline_has_pages,
+    timelines_are_paginated,
     a_comment_is_shown_under_its_post,
-    comments_are_counted_by_address,
-    a_post_takes_so_many_comments_and_shows_the_newest,
-    a_page_stays_small_whatever_visitors_write,
-    a_path_that_no_database_can_take_does_not_exist,
+    comments_are_rate_limited_by_address,
+    comments_per_post_are_capped_and_newest_are_shown,
+    page_size_is_bounded_despite_long_comments,
+    unstorable_path_segments_return_404,
 );
 
 /// Publishes the given number of posts under the handle; returns their ids, oldest first.
@@ -30,7 +30,7 @@ async fn posts(app: &TestApp, count: usize) -> Vec<i64> {
 
 async fn send(app: &TestApp, post: i64, form: &str) -> Reply {
     let path = format!("/sandbox/demo/posts/{post}/comments");
-    let request = app.web("POST", &app.url, &path).raw(form);
+    let request = app.request_at_root("POST", &app.url, &path).raw(form);
     request.header("content-type", "application/x-www-form-urlencoded").send().await
 }
 
@@ -49,7 +49,7 @@ fn numbers(page: &str) -> Vec<&str> {
     page.split("post number ").skip(1).map(|rest| &rest[..3]).collect()
 }
 
-async fn a_timeline_has_pages(app: TestApp) {
+async fn timelines_are_paginated(app: TestApp) {
     let made = posts(&app, 45).await;
     let mut path = "/sandbox/demo".to_owned();
     let mut seen = Vec::new();
@@ -93,7 +93,7 @@ async fn a_comment_is_shown_under_its_post(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM sandbox_comments").await, 1);
 }
 
-async fn comments_are_counted_by_address(app: TestApp) {
+async fn comments_are_rate_limited_by_address(app: TestApp) {
     let post = posts(&app, 1).await[0];
     for _ in 0..60 {
         comment(&app, post, "again").await.assert_status(303);
@@ -104,14 +104,14 @@ async fn comments_are_counted_by_address(app: TestApp) {
     assert!(refused.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")), "{refused:?}");
     assert_eq!(app.number("SELECT count(*) FROM sandbox_comments").await, 60);
     // The allowance is that of clients without a valid key; the page remains available.
-    app.request("GET", "/brands").send().await.refused(429, "rate_limited");
+    app.request("GET", "/brands").send().await.expect_error(429, "rate_limited");
     page(&app, "/sandbox/demo").await;
     app.clock.advance(TimeDelta::seconds(1));
     comment(&app, post, "again").await.assert_status(303);
     comment(&app, post, "again").await.assert_status(429);
 }
 
-async fn a_post_takes_so_many_comments_and_shows_the_newest(app: TestApp) {
+async fn comments_per_post_are_capped_and_newest_are_shown(app: TestApp) {
     let post = posts(&app, 1).await[0];
     app.write(async |tx| {
         for n in 1..MAX_COMMENTS {
@@ -131,7 +131,7 @@ async fn a_post_takes_so_many_comments_and_shows_the_newest(app: TestApp) {
     assert!(text.contains("This post has 200 comments and takes no more.") && !text.contains("<form"), "{text}");
 }
 
-async fn a_page_stays_small_whatever_visitors_write(app: TestApp) {
+async fn page_size_is_bounded_despite_long_comments(app: TestApp) {
     let made = posts(&app, 25).await;
     let (name, body) = ("<".repeat(80), "<".repeat(2_000));
     app.write(async |tx| {
@@ -149,7 +149,7 @@ async fn a_page_stays_small_whatever_visitors_write(app: TestApp) {
     assert!(text.len() < 2_500_000, "{}", text.len());
 }
 
-async fn a_path_that_no_database_can_take_does_not_exist(app: TestApp) {
+async fn unstorable_path_segments_return_404(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let long = "a".repeat(256);
     let parts = ["%00", "a%00", "%ff", "%C3", "%0a", "%7f", "%C2%85", &long];
@@ -157,17 +157,23 @@ async fn a_path_that_no_database_can_take_does_not_exist(app: TestApp) {
         for path in ["/sandbox/{}", "/@{}", "/@demo/l/{}", "/media/{}", "/{}"] {
             app.page(&path.replace("{}", part)).await.assert_status(404);
         }
-        app.web("POST", &app.url, &format!("/sandbox/{part}/posts/1/comments")).send().await.assert_status(404);
-        app.web("POST", &app.url, &format!("/sandbox/demo/posts/{part}/comments")).send().await.assert_status(404);
-        t.get(&t.path(&format!("/posts/{part}"))).await.refused(404, "not_found");
-        t.get(&format!("/{part}")).await.refused(404, "not_found");
+        app.request_at_root("POST", &app.url, &format!("/sandbox/{part}/posts/1/comments"))
+            .send()
+            .await
+            .assert_status(404);
+        app.request_at_root("POST", &app.url, &format!("/sandbox/demo/posts/{part}/comments"))
+            .send()
+            .await
+            .assert_status(404);
+        t.get(&t.path(&format!("/posts/{part}"))).await.expect_error(404, "not_found");
+        t.get(&format!("/{part}")).await.expect_error(404, "not_found");
     }
     // A valid path that is not a valid handle is not looked up either.
     for part in ["Demo", "a%2Fb", "%27", "%C3%A4", "%20", &"a".repeat(33)] {
         app.page(&format!("/sandbox/{part}")).await.not_found();
     }
     for filter in ["%00", "%ff", "draft%00", &long] {
-        assert_eq!(t.get(&t.path(&format!("/posts?status={filter}"))).await.invalid(), ["status"]);
+        assert_eq!(t.get(&t.path(&format!("/posts?status={filter}"))).await.invalid_fields(), ["status"]);
         t.get(&t.path(&format!("/posts?other={filter}&{filter}=1"))).await.expect(200);
     }
 }

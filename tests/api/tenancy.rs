@@ -8,7 +8,11 @@ use super::{checks, feeds};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::picture;
 
-on_both_apps!(another_tenants_ids_lead_nowhere, lists_hold_ones_own, another_brand_of_ones_own_is_another);
+on_both_apps!(
+    ids_of_another_tenant_return_403_or_404,
+    lists_contain_only_own_records,
+    records_are_not_found_under_another_own_brand
+);
 
 /// One of each record that has an id.
 struct TenantRecords {
@@ -67,24 +71,24 @@ impl TenantRecords {
     }
 }
 
-async fn another_tenants_ids_lead_nowhere(app: TestApp) {
+async fn ids_of_another_tenant_return_403_or_404(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let things = TenantRecords::of(&victim).await;
     let before = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
     for e in checks::all(&app).await {
         app.clock.advance(TimeDelta::minutes(1));
         let call = async |path: String| {
-            let mut request = app.request(&e.method, &path).key(&intruder.key).idem(&app.fresh_key());
+            let mut request = app.request(&e.method, &path).key(&intruder.key).idempotency_key(&app.fresh_key());
             if let Some(body) = &e.body {
                 request = request.json(body);
             }
             request.send().await
         };
         if e.is_nested() {
-            call(e.at(victim.brand, |name| things.id(name))).await.refused(403, "brand_forbidden");
+            call(e.at(victim.brand, |name| things.id(name))).await.expect_error(403, "brand_forbidden");
         }
         if !e.ids().is_empty() {
-            call(e.at(intruder.brand, |name| things.id(name))).await.refused(404, "not_found");
+            call(e.at(intruder.brand, |name| things.id(name))).await.expect_error(404, "not_found");
         }
     }
     let after = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
@@ -100,7 +104,7 @@ async fn another_tenants_ids_lead_nowhere(app: TestApp) {
     assert_eq!((&feed["url"], &feed["status"]), (&json!("https://8.8.8.8/feed.xml"), &json!("pending")));
 }
 
-async fn lists_hold_ones_own(app: TestApp) {
+async fn lists_contain_only_own_records(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     TenantRecords::of(&victim).await;
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
@@ -110,7 +114,7 @@ async fn lists_hold_ones_own(app: TestApp) {
     }
 }
 
-async fn another_brand_of_ones_own_is_another(app: TestApp) {
+async fn records_are_not_found_under_another_own_brand(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     let things = TenantRecords::of(&owner).await;
     let second = owner.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
@@ -123,9 +127,9 @@ async fn another_brand_of_ones_own_is_another(app: TestApp) {
         format!("/content-plans/{}", things.plan),
         format!("/link-in-bio/{}", things.bio),
     ] {
-        owner.get(&format!("/brands/{second}{path}")).await.refused(404, "not_found");
+        owner.get(&format!("/brands/{second}{path}")).await.expect_error(404, "not_found");
     }
-    owner.delete(&format!("/brands/{second}/social-accounts/{}", things.account)).await.refused(404, "not_found");
+    owner.delete(&format!("/brands/{second}/social-accounts/{}", things.account)).await.expect_error(404, "not_found");
     let body = json!({ "content": "x", "schedule_type": "now", "accounts": [things.account] });
-    assert_eq!(owner.post(&format!("/brands/{second}/posts"), body).await.invalid(), ["accounts.0"]);
+    assert_eq!(owner.post(&format!("/brands/{second}/posts"), body).await.invalid_fields(), ["accounts.0"]);
 }

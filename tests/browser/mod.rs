@@ -69,13 +69,13 @@ impl Browser {
         let arguments = [format!("--screenshot={}", file.display()), format!("--window-size={width},{height}")];
         self.run(url, &arguments).await;
         let picture = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        assert_eq!(size_of_png(&picture), Some((width, height)), "{}", file.display());
+        assert_eq!(parse_png_size(&picture), Some((width, height)), "{}", file.display());
         file
     }
 }
 
 /// Width and height, from a PNG's header.
-fn size_of_png(bytes: &[u8]) -> Option<(u32, u32)> {
+fn parse_png_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     bytes.starts_with(b"\x89PNG\r\n\x1a\n").then_some(())?;
     Some((number(16)?, number(20)?))

@@ -10,16 +10,16 @@ use crate::support::fake_platform::{PublishStep, rate_limited};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both![
-    a_list_is_narrowed_and_complete,
-    a_mistake_is_answered_with_what_would_be_right,
-    all_dead_jobs_of_a_kind_are_run_again,
+    lists_are_filtered_and_show_every_field,
+    invalid_arguments_are_refused_with_a_hint,
+    all_dead_jobs_of_a_kind_are_retried,
     a_job_that_cannot_be_retried_does_not_block_others,
-    ids_are_changed_one_by_one_and_refused_with_a_reason,
-    what_has_not_begun_is_cancelled_by_a_filter,
-    kinds_are_told_with_what_is_paused,
-    all_that_is_known_of_a_publish_is_shown,
-    all_that_is_known_of_a_delivery_is_shown,
-    a_retry_that_is_broken_off_leaves_every_job_whole,
+    ids_are_changed_individually_or_refused_with_a_reason,
+    pending_jobs_are_cancelled_by_filter,
+    kinds_are_listed_with_counts_and_pause_state,
+    a_publish_job_is_shown_with_details,
+    a_delivery_job_is_shown_with_details,
+    an_interrupted_retry_keeps_jobs_consistent,
 ];
 
 /// Creates dead publish jobs with failed targets: `(post, target, job)`.
@@ -60,7 +60,7 @@ fn ids(list: &Value) -> Vec<i64> {
     list.as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()).collect()
 }
 
-async fn a_list_is_narrowed_and_complete(w: TestWorker) {
+async fn lists_are_filtered_and_show_every_field(w: TestWorker) {
     let died = create_dead_jobs(&w, 2).await;
     let delivery = w.job_at(JobKind::DeliverWebhook, 9, Some("endpoint:7"), w.later(60)).await;
     let list = |args: &[&str]| ids(&crier(&w, &[&["jobs", "list", "--json"], args].concat()).json());
@@ -81,13 +81,13 @@ async fn a_list_is_narrowed_and_complete(w: TestWorker) {
             "lease_until": null, "trace": "request-1", "last_error": "broken", "created_at": at, "finished_at": at })
     );
     let table = crier(&w, &["jobs", "list"]);
-    let heads: Vec<&str> = table.done().lines().next().unwrap().split_whitespace().collect();
+    let heads: Vec<&str> = table.expect_stdout().lines().next().unwrap().split_whitespace().collect();
     let wanted = "ID KIND STATE WAITING SUBJECT_ID LANE ATTEMPT AGE RUN_AT LAST_ERROR";
     assert_eq!(heads.join(" "), wanted);
-    assert_eq!(table.done().lines().count(), 4);
+    assert_eq!(table.expect_stdout().lines().count(), 4);
 }
 
-async fn a_mistake_is_answered_with_what_would_be_right(w: TestWorker) {
+async fn invalid_arguments_are_refused_with_a_hint(w: TestWorker) {
     for (args, right) in [
         (
             &["list", "--kind", "publish"][..],
@@ -112,17 +112,17 @@ async fn a_mistake_is_answered_with_what_would_be_right(w: TestWorker) {
     assert!(crier(&w, &["jobs", "resume", "noop"]).refused(1).contains("noop is not paused"));
 }
 
-async fn all_dead_jobs_of_a_kind_are_run_again(w: TestWorker) {
+async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
     // More than one batch.
     let died = create_dead_jobs(&w, 120).await;
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "deliver_webhook"]);
-    assert_eq!(output.done(), "Run again: 0.\n");
+    assert_eq!(output.expect_stdout(), "Run again: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--lane", "account:0"]);
-    assert_eq!(output.done(), "Run again: 0.\n");
+    assert_eq!(output.expect_stdout(), "Run again: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "3000d"]);
-    assert_eq!(output.done(), "Run again: 0.\n");
+    assert_eq!(output.expect_stdout(), "Run again: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "1h"]);
-    assert_eq!((output.done(), output.err.as_str()), ("Run again: 120.\n", ""));
+    assert_eq!((output.expect_stdout(), output.err.as_str()), ("Run again: 120.\n", ""));
     assert_eq!(count_revived(&w, &died).await, 120);
     // They run like new jobs; the scheduler notifies workers of jobs that a command made ready.
     w.clock.advance(chrono::TimeDelta::days(300));
@@ -152,7 +152,7 @@ async fn a_job_that_cannot_be_retried_does_not_block_others(w: TestWorker) {
     assert_eq!(w.state(died[1].2).await, JobState::Dead);
 }
 
-async fn ids_are_changed_one_by_one_and_refused_with_a_reason(w: TestWorker) {
+async fn ids_are_changed_individually_or_refused_with_a_reason(w: TestWorker) {
     let died = create_dead_jobs(&w, 2).await;
     let (job, gone) = (died[0].2.to_string(), died[1].2.to_string());
     w.write(async |tx| posts::delete(tx, died[1].0).await).await;
@@ -165,18 +165,21 @@ async fn ids_are_changed_one_by_one_and_refused_with_a_reason(w: TestWorker) {
     assert_eq!(count_revived(&w, &died[..1]).await, 1);
     assert!(crier(&w, &["jobs", "retry", &job]).refused(1).contains("is ready: it runs by itself"));
     assert!(crier(&w, &["jobs", "cancel", &gone]).refused(1).contains("is dead: only what has not begun"));
-    let noop = w.job(JobKind::Noop, 1, None).await.to_string();
+    let noop = w.enqueue_job(JobKind::Noop, 1, None).await.to_string();
     let held = w.claim(&[noop.parse().unwrap()], "w").await.remove(0);
     assert!(crier(&w, &["jobs", "cancel", &noop]).refused(1).contains("what has begun goes on"));
     assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("what has begun goes on"));
     assert!(w.settle(&held, Outcome::Done).await);
     assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("is done: only dead and cancelled"));
-    assert_eq!(crier(&w, &["jobs", "cancel", &job]).done(), format!("Cancelled job {job} (publish_target).\n"));
+    assert_eq!(
+        crier(&w, &["jobs", "cancel", &job]).expect_stdout(),
+        format!("Cancelled job {job} (publish_target).\n")
+    );
     let target = w.target(died[0].1).await;
     assert_eq!((target.status, target.error.unwrap().code.as_str()), (TargetStatus::Failed, "cancelled"));
 }
 
-async fn what_has_not_begun_is_cancelled_by_a_filter(w: TestWorker) {
+async fn pending_jobs_are_cancelled_by_filter(w: TestWorker) {
     let (one, other) = (w.account.id, w.another_account("other").await.id);
     let (_, now) = w.publish(&[one, other]).await;
     let (post, later) = w.schedule(w.later(3_600)).await;
@@ -185,24 +188,24 @@ async fn what_has_not_begun_is_cancelled_by_a_filter(w: TestWorker) {
     let lane = format!("account:{one}");
     let args = ["jobs", "cancel", "--kind", "publish_target", "--lane", &lane];
     let output = crier(&w, &args);
-    assert_eq!(output.done(), "Running, and not cancelled: 1. What has begun goes on.\nCancelled: 1.\n");
+    assert_eq!(output.expect_stdout(), "Running, and not cancelled: 1. What has begun goes on.\nCancelled: 1.\n");
     assert_eq!(w.job_of(later).await.state, JobState::Cancelled);
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     assert_eq!(w.job_of(now[0]).await.state, JobState::Running);
     assert_eq!(w.job_of(now[1]).await.state, JobState::Ready, "another lane's");
     let output = crier(&w, &["jobs", "cancel", "--kind", "publish_target", "--state", "scheduled"]);
-    assert!(output.done().ends_with("Cancelled: 0.\n"));
+    assert!(output.expect_stdout().ends_with("Cancelled: 0.\n"));
     let output = crier(&w, &["jobs", "cancel", "--older-than", "1d", "--state", "ready"]);
-    assert!(output.done().ends_with("Cancelled: 1.\n"), "{output:?}");
+    assert!(output.expect_stdout().ends_with("Cancelled: 1.\n"), "{output:?}");
     assert_eq!(w.job_of(now[1]).await.state, JobState::Cancelled);
 }
 
-async fn kinds_are_told_with_what_is_paused(w: TestWorker) {
+async fn kinds_are_listed_with_counts_and_pause_state(w: TestWorker) {
     create_dead_jobs(&w, 2).await;
     let due = w.now();
-    w.job(JobKind::Noop, 1, None).await;
+    w.enqueue_job(JobKind::Noop, 1, None).await;
     w.job_at(JobKind::Noop, 2, None, w.later(60)).await;
-    assert!(crier(&w, &["jobs", "pause", "noop"]).done().starts_with("Paused noop"));
+    assert!(crier(&w, &["jobs", "pause", "noop"]).expect_stdout().starts_with("Paused noop"));
     let kinds = crier(&w, &["jobs", "kinds", "--json"]).json();
     let row = |kind: &str| kinds.as_array().unwrap().iter().find(|row| row["id"] == kind).unwrap().clone();
     let at = due.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true);
@@ -216,10 +219,10 @@ async fn kinds_are_told_with_what_is_paused(w: TestWorker) {
     );
     assert_eq!(kinds.as_array().unwrap().len(), JobKind::ALL.len());
     assert!(w.claim(&[w.number("SELECT max(id) FROM jobs WHERE state = 'ready'").await], "w").await.is_empty());
-    assert_eq!(crier(&w, &["jobs", "resume", "noop"]).done(), "Resumed noop.\n");
+    assert_eq!(crier(&w, &["jobs", "resume", "noop"]).expect_stdout(), "Resumed noop.\n");
 }
 
-async fn all_that_is_known_of_a_publish_is_shown(w: TestWorker) {
+async fn a_publish_job_is_shown_with_details(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(3_600)))]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -234,15 +237,15 @@ async fn all_that_is_known_of_a_publish_is_shown(w: TestWorker) {
     assert_eq!(shown["attempts"][0]["outcome"], "retried");
     assert_eq!(shown["attempts"][0]["error"], shown["last_error"]);
     let text = crier(&w, &["jobs", "show", &id]);
-    assert!(text.done().contains(&format!("subject          target {target} of post {post}")), "{}", text.out);
-    assert!(text.done().contains("trace            request-1"), "{}", text.out);
-    assert!(text.done().contains("retried"), "{}", text.out);
-    assert!(!text.done().contains("Fresh bread"), "a user's text must not be shown: {}", text.out);
+    assert!(text.expect_stdout().contains(&format!("subject          target {target} of post {post}")), "{}", text.out);
+    assert!(text.expect_stdout().contains("trace            request-1"), "{}", text.out);
+    assert!(text.expect_stdout().contains("retried"), "{}", text.out);
+    assert!(!text.expect_stdout().contains("Fresh bread"), "a user's text must not be shown: {}", text.out);
     w.sql(format!("DELETE FROM posts WHERE id = {post}")).await;
     assert_eq!(crier(&w, &["jobs", "show", &id, "--json"]).json()["subject"], "gone");
 }
 
-async fn all_that_is_known_of_a_delivery_is_shown(w: TestWorker) {
+async fn a_delivery_job_is_shown_with_details(w: TestWorker) {
     // No server listens there.
     let webhook = w.listen_at("http://127.0.0.1:9/hook").await;
     w.publish_one().await;
@@ -257,7 +260,7 @@ async fn all_that_is_known_of_a_delivery_is_shown(w: TestWorker) {
 }
 
 /// Interrupts the command with Ctrl-C.
-async fn a_retry_that_is_broken_off_leaves_every_job_whole(w: TestWorker) {
+async fn an_interrupted_retry_keeps_jobs_consistent(w: TestWorker) {
     let died = create_dead_jobs(&w, 400).await;
     let dir = tempfile::tempdir().unwrap();
     let mut retry = command(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"])
@@ -274,7 +277,7 @@ async fn a_retry_that_is_broken_off_leaves_every_job_whole(w: TestWorker) {
     let revived = count_revived(&w, &died).await;
     assert_eq!(revived % 50, 0, "in whole batches");
     // The same command can run the remaining jobs again.
-    crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]).done();
+    crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]).expect_stdout();
     assert_eq!(count_revived(&w, &died).await, 400);
     assert!(
         jobs::is_running(&mut w.conn().await, JobKind::PublishTarget, died[0].1).await.is_ok_and(|running| !running)

@@ -1,7 +1,7 @@
 //! `crier plan`: used AI credits, and where months begin.
 
 use crier_common::domain::ai::Operation;
-use crier_common::store::ai_credits::{self, Want};
+use crier_common::store::ai_credits::{self, CreditRequest};
 
 use crate::support::command::{CommandOutput, command, crier, run};
 use crate::support::process::program;
@@ -9,21 +9,21 @@ use crate::support::servers::{self, free_port};
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
-    credits_are_told_by_workspace_and_by_brand,
+    credits_are_reported_by_workspace_and_by_brand,
     a_time_zone_is_set_with_the_plan,
-    what_is_wrong_with_a_plans_file_is_told,
-    nothing_starts_without_the_plans_in_use,
+    errors_in_a_plans_file_are_reported,
+    startup_fails_if_a_plan_in_use_is_missing,
 );
 
-async fn credits_are_told_by_workspace_and_by_brand(s: TestStore) {
-    let w = s.world().await;
+async fn credits_are_reported_by_workspace_and_by_brand(s: TestStore) {
+    let w = s.create_world().await;
     // Commands use the machine's clock.
     let now = crier_common::clock::Clock::system().now();
     s.clock.advance(now - s.now());
     for (operation, credits, paid) in
         [(Operation::Captions, 15, true), (Operation::Images, 240, true), (Operation::Hashtags, 12, false)]
     {
-        let want = Want { workspace_id: w.workspace, brand_id: w.brand, operation, credits, cap: None };
+        let want = CreditRequest { workspace_id: w.workspace, brand_id: w.brand, operation, credits, cap: None };
         s.write(async |tx| {
             let id = ai_credits::reserve(tx, &want).await?.expect("there is no cap");
             if paid {
@@ -49,8 +49,11 @@ async fn credits_are_told_by_workspace_and_by_brand(s: TestStore) {
     );
     assert_eq!((brands[1]["credits"].as_i64(), brands[1]["requests"].as_i64()), (Some(240), Some(1)), "{brands}");
     let table = crier(&s, &["plan", "usage"]);
-    assert!(table.done().contains("AI_CREDITS_THIS_MONTH") && !table.done().contains("AI_BRANDS"), "{table:?}");
-    assert!(crier(&s, &["plan", "usage", "--brands"]).done().contains("images"));
+    assert!(
+        table.expect_stdout().contains("AI_CREDITS_THIS_MONTH") && !table.expect_stdout().contains("AI_BRANDS"),
+        "{table:?}"
+    );
+    assert!(crier(&s, &["plan", "usage", "--brands"]).expect_stdout().contains("images"));
 }
 
 async fn a_time_zone_is_set_with_the_plan(s: TestStore) {
@@ -58,8 +61,8 @@ async fn a_time_zone_is_set_with_the_plan(s: TestStore) {
     s.user(w, "ann@example.com").await;
     let set = |more: &[&str]| crier(&s, &[&["plan", "set", "--user", "ann@example.com", "pro"], more].concat());
     assert!(set(&["--timezone", "europe/berlin"]).refused(2).contains("IANA name"));
-    set(&["--timezone", "Europe/Berlin"]).done();
-    set(&[]).done();
+    set(&["--timezone", "Europe/Berlin"]).expect_stdout();
+    set(&[]).expect_stdout();
     let zone: String = s.value(format!("SELECT timezone FROM workspaces WHERE id = {w}")).await;
     assert_eq!(zone, "Europe/Berlin", "what is not named stays");
 }
@@ -74,7 +77,7 @@ fn with_plans(s: &TestStore, plans: &std::path::Path, args: &[&str]) -> CommandO
         .current_dir(dir.path()))
 }
 
-async fn what_is_wrong_with_a_plans_file_is_told(s: TestStore) {
+async fn errors_in_a_plans_file_are_reported(s: TestStore) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("plans.toml");
     let error_of = |bytes: &[u8]| {
@@ -114,7 +117,7 @@ async fn what_is_wrong_with_a_plans_file_is_told(s: TestStore) {
     );
 }
 
-async fn nothing_starts_without_the_plans_in_use(s: TestStore) {
+async fn startup_fails_if_a_plan_in_use_is_missing(s: TestStore) {
     let w = s.workspace().await;
     s.user(w, "ann@example.com").await;
     let dir = tempfile::tempdir().unwrap();
@@ -142,6 +145,6 @@ async fn nothing_starts_without_the_plans_in_use(s: TestStore) {
         }
     }
     // The remedy in the message works.
-    with_plans(&s, &file, &["plan", "set", "--user", "ann@example.com", "solo"]).done();
-    with_plans(&s, &file, &["migrate"]).done();
+    with_plans(&s, &file, &["plan", "set", "--user", "ann@example.com", "solo"]).expect_stdout();
+    with_plans(&s, &file, &["migrate"]).expect_stdout();
 }

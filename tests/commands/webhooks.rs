@@ -92,7 +92,7 @@ async fn register(crier: &Installation, port: u16) -> (i64, String) {
 }
 
 #[tokio::test]
-async fn real_deliveries_are_shown_and_their_signatures_checked() {
+async fn deliveries_are_shown_and_their_signatures_verified() {
     let crier = Installation::embedded().await;
     let ports = [free_port(), free_port(), free_port()];
     let [port, other, failing] = ports.map(|port| port.to_string());
@@ -106,7 +106,7 @@ async fn real_deliveries_are_shown_and_their_signatures_checked() {
     let brand = crier.brand().await;
 
     let output = right.end();
-    let [shown] = objects(output.done()).try_into().unwrap();
+    let [shown] = objects(output.expect_stdout()).try_into().unwrap();
     let headers = &shown["headers"];
     assert_eq!((&shown["method"], &shown["path"], &shown["signature"]), (&json!("POST"), &json!("/"), &json!("ok")));
     assert_eq!((&shown["again"], &headers["x-webhook-event"]), (&json!(false), &json!("brand.created")));
@@ -123,7 +123,7 @@ async fn real_deliveries_are_shown_and_their_signatures_checked() {
     assert_eq!(headers["x-webhook-signature"], sign(&SecretString::from(secret), at, body.as_bytes()));
 
     let output = wrong.end();
-    let out = output.done();
+    let out = output.expect_stdout();
     assert!(out.contains("  brand.created  delivery ") && out.contains("POST /\nSIGNATURE WRONG: "), "{out}");
     assert!(out.contains("does not match the body; is --secret this endpoint's") && out.contains("\"brand_id\": "));
 
@@ -136,7 +136,7 @@ async fn real_deliveries_are_shown_and_their_signatures_checked() {
     .await;
     crier.write(&format!("{path}/{}/retry", delivery["id"]), json!({})).await;
     let output = again.end();
-    let shown = objects(output.done());
+    let shown = objects(output.expect_stdout());
     let what: Vec<_> = shown.iter().map(|one| (&one["headers"]["x-webhook-delivery-id"], &one["again"])).collect();
     let id = json!(delivery["id"].to_string());
     assert_eq!(what, [(&id, &json!(false)), (&id, &json!(true))]);
@@ -144,7 +144,7 @@ async fn real_deliveries_are_shown_and_their_signatures_checked() {
 }
 
 #[test]
-fn whatever_comes_is_shown_or_refused_and_breaks_nothing() {
+fn arbitrary_requests_are_shown_or_refused() {
     let listening = ListenProcess::start(&["--port", "0", "--secret", SECRET, "--count", "5"]);
     assert!(listening.send(b"\x16\x03\x01 this is no HTTP\r\n\r\n").starts_with("HTTP/1.1 400 "));
     drop(TcpStream::connect(listening.addr).unwrap());
@@ -165,7 +165,7 @@ fn whatever_comes_is_shown_or_refused_and_breaks_nothing() {
     assert!(listening.post("", &whole).starts_with("HTTP/1.1 204 "));
 
     let output = listening.end();
-    let out = output.done();
+    let out = output.expect_stdout();
     for expected in [
         "  (none)  delivery (none)  event (none)  POST /hook?a=b\nSIGNATURE MISSING: ",
         "SIGNATURE WRONG: the signature header has no valid t and v1; ",
@@ -187,12 +187,12 @@ fn whatever_comes_is_shown_or_refused_and_breaks_nothing() {
 }
 
 #[test]
-fn at_the_start_it_says_how_to_register_it() {
+fn startup_prints_how_to_register_the_endpoint() {
     let listening = ListenProcess::start(&["--port", "0"]);
     let url = format!("http://{}/", listening.addr);
     signal(&listening.child, "INT");
     let output = listening.end();
-    assert_eq!((output.done(), output.err.contains("CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8")), ("", true));
+    assert_eq!((output.expect_stdout(), output.err.contains("CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8")), ("", true));
     let curl = output.err.lines().find(|line| line.starts_with("  curl -X POST \"$API/webhooks\" ")).unwrap();
     let (_, body) = curl.rsplit_once("-d '").unwrap();
     let body: Value = serde_json::from_str(body.trim_end_matches('\'')).unwrap();
@@ -201,7 +201,7 @@ fn at_the_start_it_says_how_to_register_it() {
 }
 
 #[test]
-fn who_is_slow_is_sent_away_and_holds_up_nobody() {
+fn slow_clients_are_disconnected_without_blocking_others() {
     let listening = ListenProcess::start(&["--port", "0", "--json"]);
     let half = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(listening.addr).unwrap();
@@ -217,7 +217,7 @@ fn who_is_slow_is_sent_away_and_holds_up_nobody() {
     // The other connection is still open; the command does not wait for it.
     signal(&listening.child, "TERM");
     let output = listening.end();
-    assert_eq!(objects(output.done()).len(), 1);
+    assert_eq!(objects(output.expect_stdout()).len(), 1);
     drop(body);
 }
 

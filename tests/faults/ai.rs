@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::import::every_file_has_its_row;
-use crate::support::ai_server::{AiServer, Hold, captions, picture};
+use crate::support::ai_server::{AiServer, ResponseGate, captions, picture};
 use crate::support::client::until;
 use crate::support::picture::png;
 use crate::support::process::Installation;
@@ -14,10 +14,10 @@ use crate::support::process::Installation;
 const HELD: &str = "SELECT count(*) FROM ai_reservations";
 const USED: &str = "SELECT cast(coalesce(sum(used), 0) AS bigint) FROM ai_usage";
 
-async fn credits_outlive_a_kill(ai: AiServer, mut crier: Installation) {
+async fn assert_credits_survive_a_kill(ai: AiServer, mut crier: Installation) {
     let path = format!("/brands/{}/ai/captions", crier.brand().await);
     let body = json!({ "prompt": "bread" });
-    let hold = Hold::new();
+    let hold = ResponseGate::new();
     ai.queue_held_response(&hold, captions(&["A", "B", "C"]));
     let asking = tokio::spawn({
         let (client, path, body) = ((*crier).clone(), path.clone(), body.clone());
@@ -51,14 +51,14 @@ const ALL_DEAD: [&str; 2] = [
 /// and the response.
 const MOMENTS: [u64; 6] = [0, 5, 20, 40, 80, 160];
 
-async fn pictures_outlive_kills(ai: AiServer, mut crier: Installation) {
+async fn assert_pictures_survive_kills(ai: AiServer, mut crier: Installation) {
     let path = format!("/brands/{}/ai/images", crier.brand().await);
     let body = json!({ "prompt": "bread" });
     let api = crier.of("api");
     let mut killed_before_the_answer = 0;
     for (round, moment) in (1..).zip(MOMENTS) {
         let bytes = png(300 + round as u32, 200);
-        let (key, hold) = (format!("picture{round}"), Hold::new());
+        let (key, hold) = (format!("picture{round}"), ResponseGate::new());
         ai.queue_held_response(&hold, picture(&bytes));
         let asking = tokio::spawn({
             let (client, path, body, key) = ((*crier).clone(), path.clone(), body.clone(), key.clone());
@@ -78,7 +78,7 @@ async fn pictures_outlive_kills(ai: AiServer, mut crier: Installation) {
         let answered = crier.number("SELECT count(*) FROM media").await == round;
         killed_before_the_answer += usize::from(!answered);
         assert_eq!(crier.number(USED).await, 240 * (round - i64::from(!answered)), "{moment} ms");
-        every_file_has_its_row_or_none(&crier).await;
+        assert_stored_files_have_rows(&crier).await;
         ai.clear_responses();
         ai.queue_responses([picture(&bytes)]);
         let asked = ai.request_bodies().await.len();
@@ -98,7 +98,7 @@ async fn pictures_outlive_kills(ai: AiServer, mut crier: Installation) {
     crier.assert_all_run();
 }
 
-async fn every_file_has_its_row_or_none(crier: &Installation) {
+async fn assert_stored_files_have_rows(crier: &Installation) {
     if crier.number("SELECT count(*) FROM files WHERE state = 'stored'").await > 0 {
         every_file_has_its_row(crier).await;
     }
@@ -122,29 +122,29 @@ async fn split(ai: &AiServer) -> Installation {
 }
 
 #[tokio::test]
-async fn credits_embedded() {
+async fn ai_credits_survive_a_kill_embedded() {
     let ai = AiServer::start().await;
     let crier = embedded(&ai).await;
-    credits_outlive_a_kill(ai, crier).await;
+    assert_credits_survive_a_kill(ai, crier).await;
 }
 
 #[tokio::test]
-async fn credits_split() {
+async fn ai_credits_survive_a_kill_split() {
     let ai = AiServer::start().await;
     let crier = split(&ai).await;
-    credits_outlive_a_kill(ai, crier).await;
+    assert_credits_survive_a_kill(ai, crier).await;
 }
 
 #[tokio::test]
-async fn pictures_embedded() {
+async fn ai_pictures_survive_kills_embedded() {
     let ai = AiServer::start().await;
     let crier = embedded(&ai).await;
-    pictures_outlive_kills(ai, crier).await;
+    assert_pictures_survive_kills(ai, crier).await;
 }
 
 #[tokio::test]
-async fn pictures_split() {
+async fn ai_pictures_survive_kills_split() {
     let ai = AiServer::start().await;
     let crier = split(&ai).await;
-    pictures_outlive_kills(ai, crier).await;
+    assert_pictures_survive_kills(ai, crier).await;
 }

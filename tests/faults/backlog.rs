@@ -18,7 +18,12 @@ const NOT_DONE: &str = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state 
 const ONCE: &str = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state = 'done' AND attempt = 1 AND fence = 1";
 
 /// Asserts that the worker finishes `count` jobs, and finishes a post long before that.
-async fn is_worked_off(crier: &mut Installation, sites: &Sites, count: i64, mut sample: impl AsyncFnMut()) {
+async fn assert_backlog_is_processed(
+    crier: &mut Installation,
+    sites: &Sites,
+    count: i64,
+    mut sample: impl AsyncFnMut(),
+) {
     let brand = crier.brand().await;
     let account = crier.connect(brand, sites, 1).await[0];
     until("a part of them", || async { (crier.number(NOT_DONE).await < count).then_some(()) }).await;
@@ -41,7 +46,7 @@ async fn is_worked_off(crier: &mut Installation, sites: &Sites, count: i64, mut 
 }
 
 #[tokio::test]
-async fn embedded() {
+async fn a_backlog_is_processed_embedded() {
     let mut crier = Installation::embedded().await;
     crier
         .execute(
@@ -51,7 +56,7 @@ async fn embedded() {
              FROM ids, (SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now', '+2 seconds') AS t)",
         )
         .await;
-    is_worked_off(&mut crier, &Sites::start(), 10_000, async || {}).await;
+    assert_backlog_is_processed(&mut crier, &Sites::start(), 10_000, async || {}).await;
 }
 
 /// More jobs than the capacity of the notifier, which fills while the worker is down.
@@ -77,7 +82,7 @@ async fn split() {
     assert_eq!(crier.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, over, "they wait for room");
     crier.start_all().await;
     let count = i64::try_from(room).expect("few") + over;
-    is_worked_off(&mut crier, &Sites::start(), count, async || {
+    assert_backlog_is_processed(&mut crier, &Sites::start(), count, async || {
         is_within_bounds().await;
     })
     .await;

@@ -9,22 +9,22 @@ use serde_json::json;
 
 use crate::support::app::{TestApp, on_both_apps};
 use crate::support::fake_platform::{Gate, PublishStep, rate_limited, transient};
-use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 use crate::support::scripted::start;
 
 worker_on_both!(
-    missed_ticks_are_made_up_for,
-    posts_go_out_at_their_time_by_the_clock,
-    what_runs_when_the_clock_is_set_forward_runs_once,
-    what_runs_when_the_clock_is_set_back_runs_once,
-    who_died_is_rescued_however_the_clock_was_set,
-    pauses_end_by_the_clock,
+    missed_ticks_are_caught_up,
+    posts_are_published_at_their_wall_clock_time,
+    a_run_during_a_forward_clock_jump_completes_once,
+    a_run_during_a_backward_clock_jump_completes_once,
+    a_dead_worker_s_job_is_rescued_after_clock_jumps,
+    lane_pauses_end_by_the_clock,
 );
-on_both_apps!(answers_are_kept_however_the_clock_is_set);
+on_both_apps!(idempotent_responses_survive_clock_jumps);
 
 const HOUR: TimeDelta = TimeDelta::hours(1);
 
-async fn missed_ticks_are_made_up_for(w: TestWorker) {
+async fn missed_ticks_are_caught_up(w: TestWorker) {
     let mut targets = Vec::new();
     for minutes in 1..=20 {
         targets.push(w.schedule(w.later(minutes * 60)).await.1);
@@ -40,7 +40,7 @@ async fn missed_ticks_are_made_up_for(w: TestWorker) {
 }
 
 /// Invariant: each post is called once, and not before the clock has passed its time.
-async fn posts_go_out_at_their_time_by_the_clock(w: TestWorker) {
+async fn posts_are_published_at_their_wall_clock_time(w: TestWorker) {
     let mut posts: Vec<(DateTime<Utc>, i64)> = Vec::new();
     for minutes in [30, 50, 70, 90, 150] {
         let at = w.later(minutes * 60);
@@ -86,7 +86,7 @@ async fn in_call(w: TestWorker) -> InCall {
     let (_, target) = w.publish_one().await;
     w.scheduler.tick().await.unwrap();
     let run = start(&w.engine, w.notified_job());
-    gate.entered().await;
+    gate.wait_until_entered().await;
     InCall { w, gate, target, run }
 }
 
@@ -94,7 +94,7 @@ impl InCall {
     /// Simulates time: the scheduler ticks each second, a heartbeat comes every eight. Another process runs the
     /// notified jobs.
     async fn lives_on(&self, seconds: i64) {
-        let other = self.w.engine_for(self.w.another().await, JobKind::ALL);
+        let other = self.w.engine_for(self.w.open_second_store().await, JobKind::ALL);
         for second in 1..=seconds {
             self.w.scheduler.tick().await.unwrap();
             for id in self.w.s.notifier.take() {
@@ -102,7 +102,7 @@ impl InCall {
             }
             self.w.advance(1);
             if second % 8 == 0 {
-                heartbeat::beat(&self.w.engine, &self.w.store).await.unwrap();
+                heartbeat::renew_leases(&self.w.engine, &self.w.store).await.unwrap();
             }
         }
     }
@@ -119,14 +119,14 @@ impl InCall {
 }
 
 /// All leases seem expired at once, but their holders are alive.
-async fn what_runs_when_the_clock_is_set_forward_runs_once(w: TestWorker) {
+async fn a_run_during_a_forward_clock_jump_completes_once(w: TestWorker) {
     let running = in_call(w).await;
     running.w.clock.set(HOUR);
     running.lives_on(100).await;
     running.ends_once().await;
 }
 
-async fn what_runs_when_the_clock_is_set_back_runs_once(w: TestWorker) {
+async fn a_run_during_a_backward_clock_jump_completes_once(w: TestWorker) {
     let running = in_call(w).await;
     running.w.clock.set(-HOUR);
     running.lives_on(100).await;
@@ -137,14 +137,14 @@ async fn what_runs_when_the_clock_is_set_back_runs_once(w: TestWorker) {
 
 /// Invariant: another worker runs the job of a dead one: after a step forward at most a lease later, after a step back
 /// once the clock has caught up.
-async fn who_died_is_rescued_however_the_clock_was_set(w: TestWorker) {
+async fn a_dead_worker_s_job_is_rescued_after_clock_jumps(w: TestWorker) {
     for step in [HOUR, -HOUR] {
         let (_, target) = w.publish_one().await;
         w.scheduler.tick().await.unwrap();
         w.claim(&[w.notified_job()], "gone").await;
         w.clock.set(step);
         w.scheduler.tick().await.unwrap();
-        w.advance(LEASE_OVER);
+        w.advance(LEASE_EXPIRY_SECONDS);
         if step < TimeDelta::zero() {
             w.clock.advance(HOUR);
         }
@@ -156,7 +156,7 @@ async fn who_died_is_rescued_however_the_clock_was_set(w: TestWorker) {
 
 /// Invariant: after a retry pause or a rate limit the platform is called once, when the clock is past the time, and not
 /// before.
-async fn pauses_end_by_the_clock(w: TestWorker) {
+async fn lane_pauses_end_by_the_clock(w: TestWorker) {
     let until = w.later(1_800);
     w.fake.script_publishes([PublishStep::Refuse(rate_limited(until)), PublishStep::Refuse(transient())]);
     let (_, limited) = w.publish_one().await;
@@ -184,11 +184,11 @@ async fn pauses_end_by_the_clock(w: TestWorker) {
 }
 
 /// Invariant: a request that is repeated within a day gets the first response, and is executed once.
-async fn answers_are_kept_however_the_clock_is_set(app: TestApp) {
+async fn idempotent_responses_survive_clock_jumps(app: TestApp) {
     let t = app.tenant("pro").await;
     let body = json!({ "name": "Bakery Two" });
     let key = app.fresh_key();
-    let send = async || t.request("POST", "/brands").idem(&key).json(&body).send().await;
+    let send = async || t.request("POST", "/brands").idempotency_key(&key).json(&body).send().await;
     let first = send().await.expect(201);
     for step in [HOUR, -HOUR, -HOUR, HOUR] {
         app.clock.set(step);

@@ -13,7 +13,7 @@ const IDLE: usize = 600;
 const POSTS: usize = 20;
 
 #[tokio::test]
-async fn idle_connections_hold_up_nothing() {
+async fn idle_connections_block_no_requests() {
     let crier = Installation::embedded_with_descriptors(DESCRIPTORS).await;
     let handle = "idle";
     let (brand, account) = crier.sandbox(handle).await;

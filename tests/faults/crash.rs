@@ -12,19 +12,19 @@ use crier_worker::engine::Run;
 use futures::FutureExt;
 
 use crate::support::fake_platform::{Gate, PublishStep};
-use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
-    between_commit_and_ring,
-    before_the_call_is_marked,
-    before_the_call_arrives,
-    after_the_platform_took_it,
-    before_the_end_is_stored,
-    before_the_end_is_stored_where_the_platform_cannot_tell,
-    in_the_call_where_the_platform_cannot_tell,
-    before_the_call_is_marked_where_the_platform_cannot_tell,
-    a_scheduler_in_the_middle_of_ringing,
-    a_scheduler_in_the_middle_of_a_rescue,
+    a_crash_between_commit_and_notify_is_recovered,
+    a_crash_before_the_marker_publishes_once,
+    a_crash_before_the_call_arrives_publishes_once,
+    a_crash_after_acceptance_publishes_once,
+    a_crash_before_the_result_is_stored_publishes_once,
+    a_crash_before_storing_ends_unknown_without_reconcile,
+    a_crash_in_the_call_ends_unknown_without_reconcile,
+    a_crash_before_the_marker_needs_no_reconcile,
+    a_scheduler_crash_while_notifying_is_recovered,
+    a_scheduler_crash_during_a_rescue_is_recovered,
 );
 
 /// Asserts that a post was published once.
@@ -52,13 +52,13 @@ pub(super) async fn publish_to(w: &TestWorker, say: impl FnOnce(std::sync::Arc<G
     let (post, target) = w.publish_one().await;
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job());
-    gate.entered().await;
+    gate.wait_until_entered().await;
     doomed.kill().await;
     assert_eq!(w.job_of(target).await.state, JobState::Running);
     (post, target)
 }
 
-async fn between_commit_and_ring(w: TestWorker) {
+async fn a_crash_between_commit_and_notify_is_recovered(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = w.publish_one().await;
     w.s.notifier.take();
@@ -69,7 +69,7 @@ async fn between_commit_and_ring(w: TestWorker) {
     is_out_once(&w, post, target).await;
 }
 
-async fn before_the_call_is_marked(w: TestWorker) {
+async fn a_crash_before_the_marker_publishes_once(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.panic_at_marker();
     let (post, target) = w.publish_one().await;
@@ -79,13 +79,13 @@ async fn before_the_call_is_marked(w: TestWorker) {
     assert!(died.is_err() && w.job_of(target).await.state == JobState::Running);
     let found = w.target(target).await;
     assert_eq!((found.status, found.call_started_at, found.marker), (TargetStatus::Pending, None, None));
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.run_until_idle().await;
     assert_eq!(w.fake.count("reconcile"), 0, "no call was ever begun");
     is_out_once(&w, post, target).await;
 }
 
-async fn before_the_call_arrives(w: TestWorker) {
+async fn a_crash_before_the_call_arrives_publishes_once(w: TestWorker) {
     let (post, target) = publish_to(&w, PublishStep::Hang).await;
     w.run_jobs().await;
     assert_eq!(w.job_of(target).await.state, JobState::Running, "its lease still holds");
@@ -94,7 +94,7 @@ async fn before_the_call_arrives(w: TestWorker) {
     is_out_once(&w, post, target).await;
 }
 
-async fn after_the_platform_took_it(w: TestWorker) {
+async fn a_crash_after_acceptance_publishes_once(w: TestWorker) {
     let (post, target) = publish_to(&w, PublishStep::AcceptAndHang).await;
     w.run_until_idle().await;
     assert_eq!(w.fake.count("publish"), 1);
@@ -102,40 +102,40 @@ async fn after_the_platform_took_it(w: TestWorker) {
 }
 
 /// The platform has responded, and the worker dies before the result is stored.
-async fn answered_and_died(w: &TestWorker) -> (i64, i64) {
+async fn kill_before_result_is_stored(w: &TestWorker) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (post, target) = w.publish_one().await;
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job());
-    gate.entered().await;
+    gate.wait_until_entered().await;
     // Blocks the write: on SQLite all writes, on Postgres those of this post.
     let mut tx = w.begin().await.unwrap();
     posts::lock(&mut tx, post).await.unwrap();
     gate.let_through();
-    w.fake.published(1).await;
+    w.fake.wait_until_published(1).await;
     doomed.kill().await;
     tx.rollback().await.unwrap();
     assert_eq!((w.job_of(target).await.state, w.fake.posts().len()), (JobState::Running, 1));
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     (post, target)
 }
 
-async fn before_the_end_is_stored(w: TestWorker) {
-    let (post, target) = answered_and_died(&w).await;
+async fn a_crash_before_the_result_is_stored_publishes_once(w: TestWorker) {
+    let (post, target) = kill_before_result_is_stored(&w).await;
     w.run_until_idle().await;
     is_out_once(&w, post, target).await;
 }
 
-async fn before_the_end_is_stored_where_the_platform_cannot_tell(w: TestWorker) {
+async fn a_crash_before_storing_ends_unknown_without_reconcile(w: TestWorker) {
     w.fake.disable_reconcile();
-    let (post, target) = answered_and_died(&w).await;
+    let (post, target) = kill_before_result_is_stored(&w).await;
     w.run_until_idle().await;
     is_unknown(&w, post, target, 1).await;
 }
 
-async fn in_the_call_where_the_platform_cannot_tell(w: TestWorker) {
+async fn a_crash_in_the_call_ends_unknown_without_reconcile(w: TestWorker) {
     w.fake.disable_reconcile();
     let (post, target) = publish_to(&w, PublishStep::Hang).await;
     w.run_until_idle().await;
@@ -146,13 +146,13 @@ async fn in_the_call_where_the_platform_cannot_tell(w: TestWorker) {
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
-async fn before_the_call_is_marked_where_the_platform_cannot_tell(w: TestWorker) {
+async fn a_crash_before_the_marker_needs_no_reconcile(w: TestWorker) {
     w.fake.disable_reconcile();
-    before_the_call_is_marked(w).await;
+    a_crash_before_the_marker_publishes_once(w).await;
 }
 
 /// Invariant: jobs that a dying scheduler promoted without committing are notified by another, once.
-async fn a_scheduler_in_the_middle_of_ringing(w: TestWorker) {
+async fn a_scheduler_crash_while_notifying_is_recovered(w: TestWorker) {
     let mut ids = Vec::new();
     for subject in 0..20 {
         ids.push(w.job_at(JobKind::Noop, subject, None, w.later(10)).await);
@@ -182,14 +182,14 @@ async fn a_scheduler_in_the_middle_of_ringing(w: TestWorker) {
 
 /// Invariant: a crash is counted once, and a dead job's subject is notified once, even if the first scheduler to do so
 /// dies.
-async fn a_scheduler_in_the_middle_of_a_rescue(w: TestWorker) {
+async fn a_scheduler_crash_during_a_rescue_is_recovered(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, poisoned) = w.publish_one().await;
     let (_, fine) = w.publish_one().await;
     let ids = w.s.notifier.take();
     w.claim(&ids, "gone").await;
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     // The rescue reaches the subject's row (on SQLite the write lock) and waits there.
     let mut tx = w.begin().await.unwrap();
     posts::lock(&mut tx, post).await.unwrap();
@@ -201,7 +201,7 @@ async fn a_scheduler_in_the_middle_of_a_rescue(w: TestWorker) {
     if w.is_postgres() {
         let waits =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        w.until(async || w.number(waits).await == 1).await;
+        w.poll_until(async || w.number(waits).await == 1).await;
     }
     doomed.kill().await;
     tx.rollback().await.unwrap();

@@ -9,21 +9,21 @@ use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 use crier_common::platforms::Reconciled;
 
 use crate::support::fake_platform::{PublishStep, rate_limited, transient, unknown};
-use crate::support::jobs::{CALL_OVER, TestWorker, worker_on_both};
+use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
-    what_was_taken_is_found_and_not_sent_again,
-    what_is_not_there_is_sent_again_with_the_same_marker,
-    not_there_counts_only_when_the_call_is_over,
-    a_second_call_of_unknown_end_is_waited_for_as_the_first,
-    a_question_that_fails_is_asked_again,
-    a_platform_that_cannot_tell_leaves_it_to_a_person,
-    a_platform_that_cannot_tell_this_time_leaves_it_to_a_person,
-    publishing_again_keeps_the_marker,
-    an_unknown_end_with_no_try_left_is_asked_about_when_published_again,
+    an_accepted_post_is_found_and_not_resent,
+    an_absent_post_is_resent_with_the_same_marker,
+    absence_counts_only_after_the_call_timeout,
+    a_second_call_of_unknown_outcome_is_awaited,
+    a_failed_reconcile_is_retried,
+    without_reconcile_the_outcome_is_unknown,
+    an_inconclusive_reconcile_leaves_the_outcome_unknown,
+    republishing_keeps_the_marker,
+    republishing_reconciles_an_unknown_outcome,
 );
 
-async fn what_was_taken_is_found_and_not_sent_again(w: TestWorker) {
+async fn an_accepted_post_is_found_and_not_resent(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
@@ -31,7 +31,7 @@ async fn what_was_taken_is_found_and_not_sent_again(w: TestWorker) {
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.call_started_at), (TargetStatus::Publishing, Some(begun)));
-    let over = begun + TimeDelta::seconds(CALL_OVER);
+    let over = begun + TimeDelta::seconds(MAX_CALL_SECONDS);
     assert_eq!(w.job_of(target).await.run_at, over, "asked only when the call must be over");
     w.run_until_idle().await;
     let ended = w.target(target).await;
@@ -42,18 +42,18 @@ async fn what_was_taken_is_found_and_not_sent_again(w: TestWorker) {
     assert_eq!(outcomes, [AttemptOutcome::Retried, AttemptOutcome::Published]);
 }
 
-async fn what_is_not_there_is_sent_again_with_the_same_marker(w: TestWorker) {
+async fn an_absent_post_is_resent_with_the_same_marker(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_until_idle().await;
     let calls = w.fake.calls();
     assert_eq!(calls.iter().map(|call| call.what).collect::<Vec<_>>(), ["publish", "reconcile", "publish"]);
     assert!(calls.iter().all(|call| call.marker == calls[0].marker && !call.marker.is_empty()));
-    assert!(calls[1].at >= calls[0].at + TimeDelta::seconds(CALL_OVER));
+    assert!(calls[1].at >= calls[0].at + TimeDelta::seconds(MAX_CALL_SECONDS));
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
-async fn not_there_counts_only_when_the_call_is_over(w: TestWorker) {
+async fn absence_counts_only_after_the_call_timeout(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -63,12 +63,12 @@ async fn not_there_counts_only_when_the_call_is_over(w: TestWorker) {
     assert_eq!((w.fake.count("reconcile"), w.fake.count("publish")), (1, 1));
     let waiting = w.target(target).await;
     assert!(waiting.status == TargetStatus::Publishing && waiting.call_started_at.is_some());
-    assert_eq!(waiting.next_attempt_at, Some(w.later(CALL_OVER)));
+    assert_eq!(waiting.next_attempt_at, Some(w.later(MAX_CALL_SECONDS)));
     w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.count("publish")), (TargetStatus::Published, 2));
 }
 
-async fn a_second_call_of_unknown_end_is_waited_for_as_the_first(w: TestWorker) {
+async fn a_second_call_of_unknown_outcome_is_awaited(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(unknown()), PublishStep::AcceptAnd(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -76,15 +76,15 @@ async fn a_second_call_of_unknown_end_is_waited_for_as_the_first(w: TestWorker) 
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!(waiting.call_started_at, Some(w.clock.now()), "the time is that of the second call");
-    assert!(w.job_of(target).await.run_at >= w.later(CALL_OVER));
+    assert!(w.job_of(target).await.run_at >= w.later(MAX_CALL_SECONDS));
     w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
-async fn a_question_that_fails_is_asked_again(w: TestWorker) {
+async fn a_failed_reconcile_is_retried(w: TestWorker) {
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let until = w.later(1_000);
-    w.fake.answers([Err(transient()), Err(unknown()), Err(rate_limited(until))]);
+    w.fake.script_reconciles([Err(transient()), Err(unknown()), Err(rate_limited(until))]);
     let (_, target) = w.publish_one().await;
     w.run_until_idle().await;
     assert_eq!((w.fake.count("reconcile"), w.fake.count("publish"), w.fake.posts().len()), (4, 1, 1));
@@ -93,7 +93,7 @@ async fn a_question_that_fails_is_asked_again(w: TestWorker) {
     assert!(ended.published_at.unwrap() >= until);
 }
 
-async fn ends_unknown(w: &TestWorker, post: i64, target: i64) {
+async fn assert_outcome_unknown(w: &TestWorker, post: i64, target: i64) {
     let ended = w.target(target).await;
     let error = ended.error.unwrap();
     assert_eq!((ended.status, error.category), (TargetStatus::Failed, Category::OutcomeUnknown));
@@ -103,36 +103,36 @@ async fn ends_unknown(w: &TestWorker, post: i64, target: i64) {
     assert_eq!((w.events().await, w.fake.count("publish")), (vec!["post.failed".to_owned()], 1));
 }
 
-async fn a_platform_that_cannot_tell_leaves_it_to_a_person(w: TestWorker) {
+async fn without_reconcile_the_outcome_is_unknown(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.disable_reconcile();
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
-    ends_unknown(&w, post, target).await;
+    assert_outcome_unknown(&w, post, target).await;
     assert_eq!(w.fake.count("reconcile"), 0);
 }
 
-async fn a_platform_that_cannot_tell_this_time_leaves_it_to_a_person(w: TestWorker) {
+async fn an_inconclusive_reconcile_leaves_the_outcome_unknown(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
-    w.fake.answers([Ok(Reconciled::Unsupported)]);
+    w.fake.script_reconciles([Ok(Reconciled::Unsupported)]);
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
-    ends_unknown(&w, post, target).await;
+    assert_outcome_unknown(&w, post, target).await;
     // Published again by a user, it is sent without asking again.
     w.publish_again(post).await;
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (2, 1));
 }
 
-async fn publishing_again_keeps_the_marker(w: TestWorker) {
+async fn republishing_keeps_the_marker(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.disable_reconcile();
     w.fake.script_publishes([PublishStep::Refuse(unknown())]);
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
-    ends_unknown(&w, post, target).await;
+    assert_outcome_unknown(&w, post, target).await;
     w.publish_again(post).await;
     w.run_jobs().await;
     let calls = w.fake.calls();
@@ -140,13 +140,13 @@ async fn publishing_again_keeps_the_marker(w: TestWorker) {
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
 }
 
-async fn an_unknown_end_with_no_try_left_is_asked_about_when_published_again(w: TestWorker) {
+async fn republishing_reconciles_an_unknown_outcome(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
     w.sql("UPDATE jobs SET attempt = 7").await;
     w.run_until_idle().await;
-    ends_unknown(&w, post, target).await;
+    assert_outcome_unknown(&w, post, target).await;
     w.publish_again(post).await;
     w.run_until_idle().await;
     assert_eq!(w.target(target).await.status, TargetStatus::Published);

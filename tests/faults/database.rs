@@ -16,14 +16,14 @@ use tokio::task::JoinHandle;
 use crate::support::app::TestApp;
 use crate::support::fake_platform::{Gate, PublishStep};
 use crate::support::jobs::{TestWorker, worker_on_both};
-use crate::support::scripted::{Act, noop, scripted, start};
+use crate::support::scripted::{JobBehavior, enqueue_noop, scripted_engine, start};
 use crate::support::store::{TestStore, lock_table};
 
 worker_on_both!(
-    an_end_is_stored_once_the_database_is_back,
-    a_claim_that_is_refused_is_made_later,
-    an_end_that_is_refused_is_stored_later,
-    a_beat_that_is_refused_is_made_later,
+    a_result_is_stored_after_database_recovery,
+    a_failed_claim_is_retried,
+    a_failed_settle_is_retried,
+    a_failed_heartbeat_is_retried,
 );
 
 /// Another process holds what all need: on SQLite the file, on Postgres the table. On SQLite, waiting times out
@@ -32,7 +32,7 @@ async fn locked(w: &TestWorker) -> Tx {
     if !w.is_postgres() {
         w.sql("PRAGMA busy_timeout = 10").await;
     }
-    let mut tx = w.another().await.begin().await.unwrap();
+    let mut tx = w.open_second_store().await.begin().await.unwrap();
     if w.is_postgres() {
         lock_table(&mut tx, "jobs").await;
     }
@@ -49,7 +49,7 @@ async fn cut(w: &TestWorker, count: i64) {
     }
 }
 
-async fn an_end_is_stored_once_the_database_is_back(w: TestWorker) {
+async fn a_result_is_stored_after_database_recovery(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.disable_reconcile();
     let gate = Gate::new();
@@ -57,11 +57,11 @@ async fn an_end_is_stored_once_the_database_is_back(w: TestWorker) {
     let (post, target) = w.publish_one().await;
     let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
-    gate.entered().await;
-    let mut tx = w.another().await.begin().await.unwrap();
+    gate.wait_until_entered().await;
+    let mut tx = w.open_second_store().await.begin().await.unwrap();
     posts::lock(&mut tx, post).await.unwrap();
     gate.let_through();
-    w.fake.published(1).await;
+    w.fake.wait_until_published(1).await;
     assert_eq!(w.events().await.len(), 0);
     tx.rollback().await.unwrap();
     run.await.unwrap();
@@ -70,9 +70,9 @@ async fn an_end_is_stored_once_the_database_is_back(w: TestWorker) {
 }
 
 /// Invariant: a failed claim uses up no attempt, and the id is notified again.
-async fn a_claim_that_is_refused_is_made_later(w: TestWorker) {
-    let engine = scripted(&w, []);
-    let ids = [noop(&w, 1).await, noop(&w, 2).await];
+async fn a_failed_claim_is_retried(w: TestWorker) {
+    let engine = scripted_engine(&w, []);
+    let ids = [enqueue_noop(&w, 1).await, enqueue_noop(&w, 2).await];
     let tx = locked(&w).await;
     let runs = ids.map(|id| start(&engine, id));
     cut(&w, 1).await;
@@ -99,17 +99,17 @@ async fn running(
     w: &TestWorker,
 ) -> (crier_worker::engine::Engine, Vec<i64>, Vec<JoinHandle<bool>>, std::sync::Arc<Gate>) {
     let gate = Gate::new();
-    let engine = scripted(w, (1..4).map(|subject| (subject, Act::Wait(gate.clone()))));
+    let engine = scripted_engine(w, (1..4).map(|subject| (subject, JobBehavior::Wait(gate.clone()))));
     let (mut ids, mut runs) = (Vec::new(), Vec::new());
     for subject in 1..4 {
-        ids.push(noop(w, subject).await);
+        ids.push(enqueue_noop(w, subject).await);
         runs.push(start(&engine, ids[ids.len() - 1]));
-        gate.entered().await;
+        gate.wait_until_entered().await;
     }
     (engine, ids, runs, gate)
 }
 
-async fn have_ended_once(w: &TestWorker, ids: &[i64], runs: Vec<JoinHandle<bool>>) {
+async fn assert_ended_once(w: &TestWorker, ids: &[i64], runs: Vec<JoinHandle<bool>>) {
     for run in runs {
         assert!(run.await.unwrap());
     }
@@ -119,7 +119,7 @@ async fn have_ended_once(w: &TestWorker, ids: &[i64], runs: Vec<JoinHandle<bool>
     }
 }
 
-async fn an_end_that_is_refused_is_stored_later(w: TestWorker) {
+async fn a_failed_settle_is_retried(w: TestWorker) {
     let (engine, ids, runs, gate) = running(&w).await;
     let tx = locked(&w).await;
     (0..3).for_each(|_| gate.let_through());
@@ -127,17 +127,17 @@ async fn an_end_that_is_refused_is_stored_later(w: TestWorker) {
     cut(&w, 5).await;
     assert_eq!(engine.held().len(), 3, "they are still held");
     tx.rollback().await.unwrap();
-    have_ended_once(&w, &ids, runs).await;
+    assert_ended_once(&w, &ids, runs).await;
     assert!(engine.held().is_empty());
 }
 
 /// Invariant: a failed heartbeat loses nothing as long as one succeeds before the lease expires.
-async fn a_beat_that_is_refused_is_made_later(w: TestWorker) {
+async fn a_failed_heartbeat_is_retried(w: TestWorker) {
     let (engine, ids, runs, gate) = running(&w).await;
     w.advance(20);
     let tx = locked(&w).await;
     for _ in 0..2 {
-        let (beaten, ()) = tokio::join!(heartbeat::beat(&engine, &w.store), cut(&w, 1));
+        let (beaten, ()) = tokio::join!(heartbeat::renew_leases(&engine, &w.store), cut(&w, 1));
         assert!(beaten.unwrap_err().is_transient());
     }
     tx.rollback().await.unwrap();
@@ -145,13 +145,13 @@ async fn a_beat_that_is_refused_is_made_later(w: TestWorker) {
     w.advance(20);
     w.scheduler.tick().await.unwrap();
     (0..3).for_each(|_| gate.let_through());
-    have_ended_once(&w, &ids, runs).await;
+    assert_ended_once(&w, &ids, runs).await;
 }
 
 /// Other pooled connections may have been cut as well.
 async fn beat_again(w: &TestWorker, engine: &crier_worker::engine::Engine) -> u64 {
     for _ in 0..12 {
-        match heartbeat::beat(engine, &w.store).await {
+        match heartbeat::renew_leases(engine, &w.store).await {
             Ok(renewed) => return renewed,
             Err(error) => assert!(error.is_transient(), "{error}"),
         }
@@ -182,7 +182,7 @@ async fn large_write(s: &TestStore, workspace: i64) -> Result<()> {
 
 /// Invariant: with a full disk a write fails completely, with a retryable error; reads continue.
 #[tokio::test]
-async fn a_full_disk_refuses_whole_units_of_work() {
+async fn a_full_disk_rolls_back_whole_transactions() {
     let s = TestStore::sqlite().await;
     let workspace = s.workspace().await;
     fill(&s).await;
@@ -200,7 +200,7 @@ async fn a_full_disk_refuses_whole_units_of_work() {
 
 /// Invariant: the worker keeps a result that finds no space, and stores it once when there is some.
 #[tokio::test]
-async fn an_end_that_finds_no_room_is_stored_later() {
+async fn a_result_is_stored_once_the_disk_has_space() {
     let w = TestWorker::over(TestStore::sqlite().await).await;
     // So many endpoints that the result does not fit into the free space of the last pages.
     for _ in 0..ENDPOINTS {
@@ -211,7 +211,7 @@ async fn an_end_that_finds_no_room_is_stored_later() {
     w.fake.script_publishes([PublishStep::WaitAndRefuse(gate.clone(), refusal)]);
     let (post, target) = w.publish_one().await;
     let run = start(&w.engine, w.notified_job());
-    gate.entered().await;
+    gate.wait_until_entered().await;
     fill(&w).await;
     gate.let_through();
     // One runtime, one thread: the write has reached the database before this continues.
@@ -229,7 +229,7 @@ async fn an_end_that_finds_no_room_is_stored_later() {
 
 /// Invariant: a client learns that nothing was done, but not the cause; the same request succeeds later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_finds_no_room_is_refused_whole() {
+async fn a_request_on_a_full_disk_is_rejected_completely() {
     let app = TestApp::start(TestStore::sqlite().await).await;
     let t = app.tenant("pro").await;
     let account = t.account("demo").await;
@@ -238,8 +238,8 @@ async fn a_request_that_finds_no_room_is_refused_whole() {
     let body = json!({ "content": "y".repeat(20_000), "schedule_type": "draft", "accounts": [account] });
     let key = app.fresh_key();
     let path = t.path("/posts");
-    let send = async || t.request("POST", &path).idem(&key).json(&body).send().await;
-    send().await.refused(503, "service_unavailable");
+    let send = async || t.request("POST", &path).idempotency_key(&key).json(&body).send().await;
+    send().await.expect_error(503, "service_unavailable");
     assert_eq!(t.get(&path).await.expect(200)["data"], before["data"]);
     make_room(&app).await;
     let made = send().await.expect(201);

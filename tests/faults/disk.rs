@@ -44,7 +44,7 @@ async fn holds(crier: &Installation, pictures: i64) {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_uploads_and_puts_imports_off() {
+async fn a_full_disk_rejects_uploads_and_delays_imports() {
     let crier = Installation::split().await;
     let brand = crier.brand().await;
     for process in ["crier-api", "crier-worker"] {
@@ -59,7 +59,7 @@ async fn a_full_disk_refuses_uploads_and_puts_imports_off() {
     holds(&crier, 1).await;
 
     let source = Source::start().await;
-    source.rule(|path| SourceResponse::This(ok(&if path == "/large.png" { large() } else { larger() })));
+    source.rule(|path| SourceResponse::Send(ok(&if path == "/large.png" { large() } else { larger() })));
     let mut imports = Vec::new();
     for name in ["large", "larger"] {
         imports.push(crier.import(brand, &source.url(&format!("/{name}.png"))).await);

@@ -106,11 +106,11 @@ impl TestDirectory {
     }
 
     /// Asserts that a start without faults shows a key and that everything exists once.
-    async fn starts_in_the_end(&self) {
+    async fn assert_start_succeeds(&self) {
         let mut start = self.start_now();
         let key = start.end_or_key().await.unwrap_or_else(|status| panic!("it ended ({status:?}): {}", self.log()));
         assert_eq!(self.brands(&key).await["data"].as_array().map(Vec::len), Some(1));
-        until_counts(self, &[1, 1, 1, 1]).await;
+        wait_for_counts(self, &[1, 1, 1, 1]).await;
         drop(start);
         self.is_whole();
     }
@@ -121,11 +121,11 @@ impl TestDirectory {
         let names: Vec<_> =
             entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
         assert!(names.iter().all(|name| !name.starts_with("secret.key.")), "{names:?}");
-        assert_eq!(open_to_others(&self.data()), Vec::<String>::new());
+        assert_eq!(list_accessible_to_others(&self.data()), Vec::<String>::new());
     }
 }
 
-async fn until_counts(place: &TestDirectory, counts: &[i64]) {
+async fn wait_for_counts(place: &TestDirectory, counts: &[i64]) {
     until("each thing once", || async { (place.counts().await == counts).then_some(()) }).await;
 }
 
@@ -154,7 +154,7 @@ impl Start {
 }
 
 /// Returns what other users can access in a directory, with its mode.
-fn open_to_others(dir: &Path) -> Vec<String> {
+fn list_accessible_to_others(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -163,7 +163,7 @@ fn open_to_others(dir: &Path) -> Vec<String> {
             found.push(format!("{} {:o}", path.display(), metadata.mode() & 0o777));
         }
         if metadata.is_dir() {
-            found.extend(open_to_others(&path));
+            found.extend(list_accessible_to_others(&path));
         }
     }
     found
@@ -175,7 +175,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 /// Limits the file size, as if the disk were full at that byte: in the key, the database, or its log.
 #[tokio::test]
-async fn a_disk_that_is_full_at_any_byte_is_made_up_for() {
+async fn first_start_recovers_from_a_full_disk_at_any_byte() {
     let place = TestDirectory::new();
     for bytes in [0, 1, 20, 45, 100, 4_096, 20_000, 70_000, 200_000] {
         let how = format!("trap '' XFSZ; exec prlimit --fsize={bytes}:unlimited setpriv --pdeathsig KILL \"$0\"");
@@ -191,11 +191,11 @@ async fn a_disk_that_is_full_at_any_byte_is_made_up_for() {
         });
         assert_eq!(drafts, 0, "a draft is left after {bytes} bytes");
     }
-    place.starts_in_the_end().await;
+    place.assert_start_succeeds().await;
 }
 
 #[tokio::test]
-async fn a_start_that_is_killed_at_any_step_is_made_up_for() {
+async fn first_start_recovers_from_a_kill_at_any_step() {
     let place = TestDirectory::new();
     for step in ["data", "data/secret.key", "data/crier.db", "data/crier.db-wal", "data/files"] {
         let start = place.start_now();
@@ -221,7 +221,7 @@ async fn a_start_that_is_killed_at_any_step_is_made_up_for() {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_can_be_taken_away() {
+async fn obstacles_in_the_data_directory_are_reported() {
     let place = TestDirectory::new();
     std::fs::write(place.data(), b"no directory").unwrap();
     assert_eq!(place.start_now().end_or_key().await, Err(Some(1)));
@@ -234,12 +234,12 @@ async fn what_stands_in_the_way_can_be_taken_away() {
         std::fs::remove_dir(&in_the_way).unwrap();
     }
     set_mode(&place.data(), 0o700);
-    place.starts_in_the_end().await;
+    place.assert_start_succeeds().await;
 }
 
 /// The key was created in the start that never listened, and not shown.
 #[tokio::test]
-async fn the_key_is_shown_by_the_first_start_that_can_show_it() {
+async fn the_api_key_is_shown_by_the_first_successful_start() {
     let place = TestDirectory::new();
     let taken = TcpListener::bind(("127.0.0.1", place.port)).unwrap();
     assert_eq!(place.start_now().end_or_key().await, Err(Some(1)));
@@ -248,7 +248,7 @@ async fn the_key_is_shown_by_the_first_start_that_can_show_it() {
     let start = place.start("exec setpriv --pdeathsig KILL \"$0\" >/dev/full");
     until_true("it said so", || place.log().contains("the first key could not be shown")).await;
     drop(start);
-    place.starts_in_the_end().await;
+    place.assert_start_succeeds().await;
     let mut start = place.start_now();
     until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", place.port)).is_ok()).await;
     servers::signal(&start.child, "TERM");
@@ -256,11 +256,11 @@ async fn the_key_is_shown_by_the_first_start_that_can_show_it() {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_closed_to_other_users() {
+async fn stored_data_is_private_to_its_owner() {
     let place = TestDirectory::new();
     std::fs::create_dir(place.data()).unwrap();
     set_mode(&place.data(), 0o755);
-    place.starts_in_the_end().await;
+    place.assert_start_succeeds().await;
     assert!(place.log().contains("is open to other users of this machine (mode 0755)"), "{}", place.log());
     assert_eq!(std::fs::metadata(place.data()).unwrap().mode() & 0o777, 0o755, "the operator made it");
     // As an earlier version created them.
@@ -271,25 +271,25 @@ async fn what_is_kept_is_closed_to_other_users() {
     set_mode(&place.data(), 0o700);
     let start = place.start_now();
     until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", place.port)).is_ok()).await;
-    assert_eq!(open_to_others(&place.data()), Vec::<String>::new());
+    assert_eq!(list_accessible_to_others(&place.data()), Vec::<String>::new());
     assert!(place.log().contains("secret.key was open to other users"), "{}", place.log());
     drop(start);
 }
 
-async fn uploads_are_closed_to_other_users(crier: Installation) {
+async fn assert_uploads_are_private(crier: Installation) {
     let brand = crier.brand().await;
     crier.upload(brand, &picture::png(9, 9)).await.expect("it is taken");
     let data = crier.files().parent().expect("the data directory").to_owned();
     assert!(crier.files().join("media").read_dir().unwrap().next().is_some(), "there is a picture");
-    assert_eq!(open_to_others(&data), Vec::<String>::new());
+    assert_eq!(list_accessible_to_others(&data), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn uploads_are_closed_to_other_users_embedded() {
-    uploads_are_closed_to_other_users(Installation::embedded().await).await;
+async fn uploads_are_private_to_their_owner_embedded() {
+    assert_uploads_are_private(Installation::embedded().await).await;
 }
 
 #[tokio::test]
-async fn uploads_are_closed_to_other_users_split() {
-    uploads_are_closed_to_other_users(Installation::split().await).await;
+async fn uploads_are_private_to_their_owner_split() {
+    assert_uploads_are_private(Installation::split().await).await;
 }

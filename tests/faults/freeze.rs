@@ -9,7 +9,7 @@ use crate::support::sites::{PostBehavior, Sites};
 const LOST: &str = "crier_jobs_finished_total{kind=\"publish_target\",outcome=\"lost_lease\"}";
 
 #[tokio::test]
-async fn a_worker_sleeps_past_its_lease() {
+async fn a_worker_frozen_past_its_lease_publishes_once() {
     let mut crier = Installation::split_with(&[("CRIER_PLATFORM_TIMEOUT", "18s")]).await;
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
     let brand = crier.brand().await;
@@ -18,10 +18,10 @@ async fn a_worker_sleeps_past_its_lease() {
     // Accepted before the freeze; accepted during the freeze; never accepted, so that another worker has to send it
     // again.
     sites.set_behavior(|text, times| match times {
-        1 if text.contains("number 000") || text.contains("number 001") => PostBehavior::TakeAndHold,
+        1 if text.contains("number 000") || text.contains("number 001") => PostBehavior::AcceptAndHold,
         1 if text.contains("number 002") || text.contains("number 003") => PostBehavior::Hold,
         1 => PostBehavior::Lose,
-        _ => PostBehavior::Take,
+        _ => PostBehavior::Accept,
     });
     let texts = texts("post", 6);
     let posts = crier.post_all(brand, &accounts, &texts).await;

@@ -20,7 +20,7 @@ fn answer(path: &str) -> Vec<u8> {
     ok(&picture::png(300 + number, 200))
 }
 
-async fn every_import_ends_once(mut crier: Installation) {
+async fn assert_every_import_ends_once(mut crier: Installation) {
     let source = crate::support::source::Source::start().await;
     crier.listen_for("http://127.0.0.1:1/", &["media.completed", "media.failed"]).await;
     let mut brands = Vec::new();
@@ -30,7 +30,7 @@ async fn every_import_ends_once(mut crier: Installation) {
     // Every second import is in the middle of its download, the others are finished or nearly so.
     source.rule(|path| match path.len() % 2 {
         0 => SourceResponse::Stall(cut_off(&answer(path))),
-        _ => SourceResponse::This(answer(path)),
+        _ => SourceResponse::Send(answer(path)),
     });
     let mut imports = Vec::new();
     for number in 0..BRANDS * IMPORTS {
@@ -41,7 +41,7 @@ async fn every_import_ends_once(mut crier: Installation) {
     until_true("every import under way", || source.paths().len() == BRANDS * IMPORTS).await;
     let worker = crier.of("worker");
     crier.kill(&worker);
-    source.rule(|path| SourceResponse::This(answer(path)));
+    source.rule(|path| SourceResponse::Send(answer(path)));
     crier.start_all().await;
     // The moment of the second kill is the fault itself: it hits whatever step each of these has reached.
     for number in BRANDS * IMPORTS..2 * BRANDS * IMPORTS {
@@ -92,11 +92,11 @@ fn names(folder: &Path) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn embedded() {
-    every_import_ends_once(Installation::embedded().await).await;
+async fn every_import_ends_once_embedded() {
+    assert_every_import_ends_once(Installation::embedded().await).await;
 }
 
 #[tokio::test]
 async fn split() {
-    every_import_ends_once(Installation::split().await).await;
+    assert_every_import_ends_once(Installation::split().await).await;
 }

@@ -10,7 +10,7 @@ use crate::support::sites::{PostBehavior, Sites};
 const POSTS: usize = 60;
 
 /// Creates posts while one process after another is killed, at moments that differ from round to round.
-async fn every_post_goes_out_once(mut crier: Installation, rounds: usize) {
+async fn assert_every_post_is_published_once(mut crier: Installation, rounds: usize) {
     let handle = "kill9";
     let (brand, account) = crier.sandbox(handle).await;
     let texts = texts("post", POSTS);
@@ -39,15 +39,15 @@ async fn every_post_goes_out_once(mut crier: Installation, rounds: usize) {
 
 /// A worker dies in the middle of a hundred calls: half of the posts had been accepted by their sites, half had not.
 /// Every post is published, exists on its site once, and is reported by one event.
-async fn a_hundred_calls(mut crier: Installation) {
+async fn kill_during_a_hundred_calls(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
     let brand = crier.brand().await;
     // An account runs at most four jobs at once.
     let accounts = crier.connect(brand, &sites, 26).await;
     crier.listen(&receiver.url()).await;
     sites.set_behavior(|text, _| match ["0 ends", "2 ends", "4 ends", "6 ends", "8 ends"] {
-        _ if text.contains("sibling") => PostBehavior::Take,
-        even if even.iter().any(|end| text.contains(end)) => PostBehavior::TakeAndHold,
+        _ if text.contains("sibling") => PostBehavior::Accept,
+        even if even.iter().any(|end| text.contains(end)) => PostBehavior::AcceptAndHold,
         _ => PostBehavior::Lose,
     });
     // Released all at once, however slowly the machine accepts them.
@@ -84,21 +84,21 @@ async fn a_hundred_calls(mut crier: Installation) {
 const HUNDRED: [(&str, &str); 2] = [("CRIER_WORKER_CONCURRENCY", "128"), ("CRIER_PLATFORM_TIMEOUT", "18s")];
 
 #[tokio::test]
-async fn a_hundred_calls_embedded() {
-    a_hundred_calls(Installation::embedded_with(&HUNDRED).await).await;
+async fn a_kill_during_a_hundred_calls_publishes_once_embedded() {
+    kill_during_a_hundred_calls(Installation::embedded_with(&HUNDRED).await).await;
 }
 
 #[tokio::test]
-async fn a_hundred_calls_split() {
-    a_hundred_calls(Installation::split_with(&HUNDRED).await).await;
+async fn a_kill_during_a_hundred_calls_publishes_once_split() {
+    kill_during_a_hundred_calls(Installation::split_with(&HUNDRED).await).await;
 }
 
 #[tokio::test]
-async fn embedded() {
-    every_post_goes_out_once(Installation::embedded().await, 3).await;
+async fn repeated_kills_publish_every_post_once_embedded() {
+    assert_every_post_is_published_once(Installation::embedded().await, 3).await;
 }
 
 #[tokio::test]
 async fn split() {
-    every_post_goes_out_once(Installation::split().await, 6).await;
+    assert_every_post_is_published_once(Installation::split().await, 6).await;
 }

@@ -13,15 +13,15 @@ use crate::support::sites::{PostBehavior, Sites};
 const KILLER: &str = "the killer";
 const LEFT: &str = "SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready', 'running')";
 
-async fn kills_three_times(mut crier: Installation) {
+async fn assert_three_kills_are_poison(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 5).await;
     crier.listen(&receiver.url()).await;
     sites.set_behavior(|text, times| match times {
         _ if text.contains(KILLER) => PostBehavior::Lose,
-        1 if !text.contains("round 3") => PostBehavior::TakeAndHold,
-        _ => PostBehavior::Take,
+        1 if !text.contains("round 3") => PostBehavior::AcceptAndHold,
+        _ => PostBehavior::Accept,
     });
     let killer = crier.post(brand, accounts[0], KILLER).await;
     let (mut siblings, mut posts) = (Vec::new(), Vec::new());
@@ -43,7 +43,7 @@ async fn kills_three_times(mut crier: Installation) {
         crier.kill(&worker);
         crier.start_all().await;
     }
-    let target = crier.end_of(brand, killer).await;
+    let target = crier.wait_for_post(brand, killer).await;
     assert_eq!((&target["status"], &target["error"]["category"]), (&"failed".into(), &"internal".into()), "{target}");
     crier.all_published(brand, &posts).await;
     sites.assert_each_once(&siblings);
@@ -65,11 +65,11 @@ async fn kills_three_times(mut crier: Installation) {
 const TIMEOUT: [(&str, &str); 1] = [("CRIER_PLATFORM_TIMEOUT", "14s")];
 
 #[tokio::test]
-async fn embedded() {
-    kills_three_times(Installation::embedded_with(&TIMEOUT).await).await;
+async fn a_job_that_kills_three_workers_is_poison_embedded() {
+    assert_three_kills_are_poison(Installation::embedded_with(&TIMEOUT).await).await;
 }
 
 #[tokio::test]
 async fn split() {
-    kills_three_times(Installation::split_with(&TIMEOUT).await).await;
+    assert_three_kills_are_poison(Installation::split_with(&TIMEOUT).await).await;
 }

@@ -7,7 +7,7 @@ use crate::support::receiver::Receiver;
 use crate::support::sites::Sites;
 
 #[tokio::test]
-async fn webhooks_wait_for_their_worker_and_posts_do_not() {
+async fn posts_do_not_wait_for_the_webhook_worker() {
     let mut crier = Installation::split_with(&[("CRIER_WORKER_KINDS", "publish_target")]).await;
     let webhooks = [("CRIER_WORKER_KINDS", "deliver_webhook")];
     crier.start_one_with("crier-worker#2", &webhooks).await;

@@ -25,11 +25,11 @@ use crate::support::servers;
 use crate::support::store::{TestStore, cipher, on_both};
 
 on_both!(
-    the_bell_in_memory_carries_nonsense,
-    the_bell_of_redis_carries_nonsense,
-    rubbish_in_redis_is_dropped,
+    invalid_memory_notifications_are_harmless,
+    invalid_redis_notifications_are_harmless,
+    invalid_redis_entries_are_dropped,
     a_key_of_another_type_in_redis_is_replaced,
-    what_redis_has_no_room_for_is_rung_for_again,
+    notifications_over_redis_capacity_are_repeated,
 );
 
 /// Records which jobs ran.
@@ -72,16 +72,16 @@ impl Listening {
         Self { s, notifier, tally, stop, worker }
     }
 
-    fn notification(&self, ids: impl IntoIterator<Item = i64>) {
+    fn notify_ids(&self, ids: impl IntoIterator<Item = i64>) {
         self.notifier
             .notify(&ids.into_iter().map(|id| JobNotification { kind: JobKind::Noop, id }).collect::<Vec<_>>());
     }
 
     /// Notifies until a new job, and therefore everything notified before, has been processed.
     async fn settled(&self, subject: i64) -> i64 {
-        let last = self.s.job(JobKind::Noop, subject, None).await;
+        let last = self.s.enqueue_job(JobKind::Noop, subject, None).await;
         until("the worker goes on", async || {
-            self.notification([last]);
+            self.notify_ids([last]);
             self.s.state(last).await == JobState::Done
         })
         .await;
@@ -107,7 +107,7 @@ async fn until(what: &str, so: impl AsyncFn() -> bool) {
     }
 }
 
-async fn carries_nonsense(s: TestStore, notifier: Arc<dyn Transport>) {
+async fn send_invalid_notifications(s: TestStore, notifier: Arc<dyn Transport>) {
     // One in each state that must not run.
     let mut idle = Vec::new();
     for (subject, set) in (0..).zip([
@@ -117,19 +117,19 @@ async fn carries_nonsense(s: TestStore, notifier: Arc<dyn Transport>) {
         "waiting = TRUE, lane = 'full'",
         "state = 'running', lease_until = created_at, worker = 'another'",
     ]) {
-        let id = s.job(JobKind::Noop, subject, None).await;
+        let id = s.enqueue_job(JobKind::Noop, subject, None).await;
         s.sql(format!("UPDATE jobs SET {set} WHERE id = {id}")).await;
         idle.push(id);
     }
     idle.push(s.job_at(JobKind::Noop, 50, None, s.later(60)).await);
-    let paused = s.job(JobKind::PublishTarget, 1, None).await;
+    let paused = s.enqueue_job(JobKind::PublishTarget, 1, None).await;
     s.write(async |tx| operate::pause_kind(tx, JobKind::PublishTarget).await).await;
     idle.push(paused);
     // Of a kind that this worker does not handle, on the list of one that it does.
-    let foreign = s.job(JobKind::DeliverWebhook, 1, None).await;
+    let foreign = s.enqueue_job(JobKind::DeliverWebhook, 1, None).await;
     let mut good = Vec::new();
     for subject in 100..110 {
-        good.push(s.job(JobKind::Noop, subject, None).await);
+        good.push(s.enqueue_job(JobKind::Noop, subject, None).await);
     }
     let facts = async |s: &TestStore| {
         let mut all = Vec::new();
@@ -142,11 +142,11 @@ async fn carries_nonsense(s: TestStore, notifier: Arc<dyn Transport>) {
     let before = facts(&s).await;
     let l = Listening::start(s, notifier);
     until("it listens", async || {
-        l.notifier.room().await.is_some_and(|room| room.iter().any(|r| r == &(JobKind::Noop, CAPACITY)))
+        l.notifier.free_capacity().await.is_some_and(|room| room.iter().any(|r| r == &(JobKind::Noop, CAPACITY)))
     })
     .await;
     for _ in 0..50 {
-        l.notification(good.iter().chain(&idle).copied().chain([foreign, 0, -1, i64::MIN, i64::MAX, 987_654_321]));
+        l.notify_ids(good.iter().chain(&idle).copied().chain([foreign, 0, -1, i64::MIN, i64::MAX, 987_654_321]));
     }
     good.push(l.settled(999).await);
     let (s, ran) = l.ran().await;
@@ -156,8 +156,8 @@ async fn carries_nonsense(s: TestStore, notifier: Arc<dyn Transport>) {
     assert_eq!((job.state, job.attempt, job.crashes), (JobState::Ready, 0, 0), "it was handed back");
 }
 
-async fn the_bell_in_memory_carries_nonsense(s: TestStore) {
-    carries_nonsense(s, Arc::new(MemoryNotifier::default())).await;
+async fn invalid_memory_notifications_are_harmless(s: TestStore) {
+    send_invalid_notifications(s, Arc::new(MemoryNotifier::default())).await;
 }
 
 /// A notifier on its own Redis database, and a connection to tamper with it.
@@ -172,13 +172,13 @@ async fn redis_bell() -> (Arc<RedisNotifier>, MultiplexedConnection) {
 
 const LIST: &str = "test:bell:noop";
 
-async fn the_bell_of_redis_carries_nonsense(s: TestStore) {
-    carries_nonsense(s, redis_bell().await.0).await;
+async fn invalid_redis_notifications_are_harmless(s: TestStore) {
+    send_invalid_notifications(s, redis_bell().await.0).await;
 }
 
-async fn rubbish_in_redis_is_dropped(s: TestStore) {
+async fn invalid_redis_entries_are_dropped(s: TestStore) {
     let (notifier, mut redis) = redis_bell().await;
-    let id = s.job(JobKind::Noop, 1, None).await;
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     for rubbish in ["", "rubbish", "12abc", "1.5", "99999999999999999999", "\u{0}\u{1}"] {
         let _: () = redis.rpush(LIST, rubbish).await.unwrap();
     }
@@ -193,13 +193,13 @@ async fn rubbish_in_redis_is_dropped(s: TestStore) {
 async fn a_key_of_another_type_in_redis_is_replaced(s: TestStore) {
     let (notifier, mut redis) = redis_bell().await;
     let _: () = redis.set(LIST, "no list").await.unwrap();
-    let id = s.job(JobKind::Noop, 1, None).await;
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     let l = Listening::start(s, notifier.clone());
     let last = l.settled(2).await;
     let kind: String = redis::cmd("TYPE").arg(LIST).query_async(&mut redis).await.unwrap();
     assert_ne!(kind, "string");
-    assert!(notifier.room().await.is_some(), "the other kinds are notified again, too");
-    l.notification([id]);
+    assert!(notifier.free_capacity().await.is_some(), "the other kinds are notified again, too");
+    l.notify_ids([id]);
     until("it is received", async || l.s.state(id).await == JobState::Done).await;
     let (_, ran) = l.ran().await;
     assert_eq!(ran, [id, last]);
@@ -214,9 +214,9 @@ impl JobNotifier for ReceivedNotifications {
     }
 }
 
-async fn what_redis_has_no_room_for_is_rung_for_again(s: TestStore) {
+async fn notifications_over_redis_capacity_are_repeated(s: TestStore) {
     let (notifier, mut redis) = redis_bell().await;
-    let id = s.job(JobKind::Noop, 1, None).await;
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     let full = i64::try_from(CAPACITY).unwrap();
     let _: () = redis.rpush(LIST, (0..full).map(|n| -1 - n).collect::<Vec<_>>()).await.unwrap();
     notifier.notify(&[

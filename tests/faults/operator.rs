@@ -15,12 +15,12 @@ fn jobs(crier: &Installation, state: &str) -> Vec<Value> {
     serde_json::from_str(&list).expect("a list")
 }
 
-async fn commands_under_load(mut crier: Installation) {
+async fn assert_commands_work_under_load(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 8).await;
     crier.listen(&receiver.url()).await;
-    sites.set_behavior(|_, _| PostBehavior::Slowly);
+    sites.set_behavior(|_, _| PostBehavior::AcceptSlowly);
     let (early, paused, late) = (texts("early", 30), texts("paused", 10), texts("late", 10));
     let mut posts = crier.post_all(brand, &accounts, &early).await;
     crier.command(&["jobs", "pause", "publish_target"]);
@@ -34,7 +34,7 @@ async fn commands_under_load(mut crier: Installation) {
         let target = id(&detail["data"]["targets"][0]);
         let job = jobs(&crier, "ready").iter().find(|job| job["subject_id"] == target).map(id).expect("its job");
         crier.command(&["jobs", "cancel", &job.to_string()]);
-        let target = crier.end_of(brand, *post).await;
+        let target = crier.wait_for_post(brand, *post).await;
         assert_eq!((&target["status"], &target["error"]["code"]), (&"failed".into(), &"cancelled".into()), "{target}");
         cancelled.push(job);
     }
@@ -50,7 +50,7 @@ async fn commands_under_load(mut crier: Installation) {
     crier.all_published(brand, &posts).await;
     crier.all_published(brand, &waiting[..1]).await;
     receiver.assert_received_once("post.published", &posts).await;
-    assert_eq!(crier.end_of(brand, waiting[1]).await["status"], "failed");
+    assert_eq!(crier.wait_for_post(brand, waiting[1]).await["status"], "failed");
     sites.assert_each_once(&[&early, &paused[..1], &paused[2..], &late].concat());
     assert_eq!(sites.calls(&paused[1]).len(), 0);
     assert_eq!(sites.posts().len(), 49);
@@ -58,11 +58,11 @@ async fn commands_under_load(mut crier: Installation) {
 }
 
 #[tokio::test]
-async fn embedded() {
-    commands_under_load(Installation::embedded().await).await;
+async fn operator_commands_work_under_load_embedded() {
+    assert_commands_work_under_load(Installation::embedded().await).await;
 }
 
 #[tokio::test]
 async fn split() {
-    commands_under_load(Installation::split().await).await;
+    assert_commands_work_under_load(Installation::split().await).await;
 }

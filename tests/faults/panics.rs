@@ -16,15 +16,15 @@ use crier_worker::jobs::{Job, Registry, RunResult};
 
 use crate::support::fake_platform::PublishStep;
 use crate::support::jobs::{TestWorker, worker_on_both};
-use crate::support::scripted::{Refusal, run_three_with_failing_middle};
+use crate::support::scripted::{StoreFailure, run_three_with_failing_middle};
 
 worker_on_both!(
-    a_panic_is_tried_again_and_told_when_no_try_is_left,
-    an_end_that_panics_stops_nothing,
-    in_the_run,
-    in_the_end,
-    in_what_counts_the_end,
-    in_what_says_when_to_try_again,
+    a_panic_is_retried_and_reported_after_the_last_attempt,
+    a_panic_while_storing_does_not_affect_other_jobs,
+    a_panic_in_the_run_fails_only_its_target,
+    a_panic_while_storing_fails_only_its_target,
+    a_panic_in_observe_changes_no_result,
+    a_panic_in_the_retry_delay_fails_only_its_target,
 );
 
 #[derive(Clone, Copy, PartialEq)]
@@ -58,9 +58,9 @@ impl Job for Panics {
         })
     }
 
-    fn pause(&self, attempt: i32) -> TimeDelta {
+    fn backoff(&self, attempt: i32) -> TimeDelta {
         assert!(self.at != Where::Pause, "the pause panics, as the test wants");
-        self.kind.pause(attempt)
+        self.kind.backoff(attempt)
     }
 }
 
@@ -130,7 +130,7 @@ async fn story(mut w: TestWorker, at: Where) -> (TestWorker, i64, Vec<i64>) {
     (w, post, targets)
 }
 
-async fn is_told_as_failed(w: &TestWorker, post: i64, target: i64, why: &str) {
+async fn assert_reported_as_failed(w: &TestWorker, post: i64, target: i64, why: &str) {
     let (ended, job) = (w.target(target).await, w.job_of(target).await);
     assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
     assert_eq!((job.state, job.last_error.as_deref()), (JobState::Dead, Some(why)));
@@ -140,21 +140,21 @@ async fn is_told_as_failed(w: &TestWorker, post: i64, target: i64, why: &str) {
     assert_eq!(events, ["post.failed", "post.published", "post.published"]);
 }
 
-async fn in_the_run(w: TestWorker) {
+async fn a_panic_in_the_run_fails_only_its_target(w: TestWorker) {
     let (w, post, targets) = story(w, Where::Run).await;
-    is_told_as_failed(&w, post, targets[1], "panicked").await;
+    assert_reported_as_failed(&w, post, targets[1], "panicked").await;
     assert_eq!((w.job_of(targets[1]).await.attempt, w.fake.posts().len()), (8, 2));
 }
 
 /// Its call was made, so the platform has the post, but its result cannot be stored. It is dead, without a crash.
-async fn in_the_end(w: TestWorker) {
+async fn a_panic_while_storing_fails_only_its_target(w: TestWorker) {
     let (w, post, targets) = story(w, Where::End).await;
-    is_told_as_failed(&w, post, targets[1], "the end of its run could not be stored").await;
+    assert_reported_as_failed(&w, post, targets[1], "the end of its run could not be stored").await;
     assert_eq!(w.job_of(targets[1]).await.crashes, 0);
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (3, 3), "it was not sent again");
 }
 
-async fn in_what_counts_the_end(w: TestWorker) {
+async fn a_panic_in_observe_changes_no_result(w: TestWorker) {
     let (w, post, targets) = story(w, Where::Observe).await;
     let job = w.job_of(targets[1]).await;
     assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, 1, 0));
@@ -162,17 +162,17 @@ async fn in_what_counts_the_end(w: TestWorker) {
     assert_eq!(w.events().await, ["post.published", "post.published", "post.published"]);
 }
 
-async fn in_what_says_when_to_try_again(w: TestWorker) {
+async fn a_panic_in_the_retry_delay_fails_only_its_target(w: TestWorker) {
     let (w, post, targets) = story(w, Where::Pause).await;
-    is_told_as_failed(&w, post, targets[1], "poison").await;
+    assert_reported_as_failed(&w, post, targets[1], "poison").await;
     assert_eq!(w.fake.posts().len(), 2);
 }
 
-async fn an_end_that_panics_stops_nothing(w: TestWorker) {
-    assert_eq!(run_three_with_failing_middle(&w, 2, Refusal::Panic).await, [JobState::Done; 3]);
+async fn a_panic_while_storing_does_not_affect_other_jobs(w: TestWorker) {
+    assert_eq!(run_three_with_failing_middle(&w, 2, StoreFailure::Panic).await, [JobState::Done; 3]);
 }
 
-async fn a_panic_is_tried_again_and_told_when_no_try_is_left(w: TestWorker) {
+async fn a_panic_is_retried_and_reported_after_the_last_attempt(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes((0..8).map(|_| PublishStep::Panic));
     let (post, target) = w.publish_one().await;

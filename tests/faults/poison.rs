@@ -7,15 +7,15 @@ use crier_common::domain::post::{PostStatus, TargetStatus};
 
 use super::crash::publish_to;
 use crate::support::fake_platform::{Gate, PublishStep};
-use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
-use crate::support::scripted::{Act, noop, scripted, start};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker, worker_on_both};
+use crate::support::scripted::{JobBehavior, enqueue_noop, scripted_engine, start};
 
 worker_on_both!(
-    again_and_again_is_poison,
-    poison_that_went_out_is_found_when_published_again,
+    repeated_crashes_are_poison,
+    republishing_a_poisoned_post_finds_the_published_one,
     jobs_next_to_a_crashing_job_are_unaffected,
     a_suspect_runs_alone,
-    a_suspect_that_is_rung_often_waits_once,
+    a_suspect_notified_repeatedly_waits_once,
 );
 
 /// Kills a worker in the middle of a call, three times.
@@ -31,23 +31,23 @@ async fn poisoned(w: &TestWorker, accepted: bool) -> (i64, i64) {
             PublishStep::Hang(gate.clone())
         }]);
         if crash > 1 {
-            w.fake.answers([Ok(crier_common::platforms::Reconciled::Absent)]);
+            w.fake.script_reconciles([Ok(crier_common::platforms::Reconciled::Absent)]);
         }
         let doomed = w.killable_worker().await;
         let id = w.job_of(target).await.id;
         w.s.notifier.take();
         doomed.start(id);
-        gate.entered().await;
+        gate.wait_until_entered().await;
         doomed.kill().await;
         assert_eq!(w.state(id).await, JobState::Running);
-        w.advance(CALL_OVER + LEASE_OVER);
+        w.advance(MAX_CALL_SECONDS + LEASE_EXPIRY_SECONDS);
         w.scheduler.tick().await.unwrap();
         assert_eq!(w.show(id).await.crashes, crash);
     }
     (post, target)
 }
 
-async fn again_and_again_is_poison(w: TestWorker) {
+async fn repeated_crashes_are_poison(w: TestWorker) {
     let (post, target) = poisoned(&w, false).await;
     let job = w.job_of(target).await;
     assert_eq!((job.state, job.last_error.as_deref(), job.attempt), (JobState::Dead, Some("poison"), 3));
@@ -62,11 +62,11 @@ async fn again_and_again_is_poison(w: TestWorker) {
     assert_eq!(w.fake.count("publish"), 3, "it is not run again");
 }
 
-async fn poison_that_went_out_is_found_when_published_again(w: TestWorker) {
+async fn republishing_a_poisoned_post_finds_the_published_one(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = publish_to(&w, PublishStep::AcceptAndHang).await;
     w.sql("UPDATE jobs SET crashes = 2 WHERE kind = 'publish_target'").await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.scheduler.tick().await.unwrap();
     assert_eq!(w.target(target).await.error.unwrap().code, "internal");
     w.publish_again(post).await;
@@ -90,17 +90,17 @@ async fn jobs_next_to_a_crashing_job_are_unaffected(w: TestWorker) {
         ]);
         let doomed = w.killable_worker().await;
         doomed.start(ids[0]);
-        gate.entered().await;
+        gate.wait_until_entered().await;
         doomed.start(ids[1]);
         doomed.start(ids[2]);
         if crash < 3 {
             // A job with two crashes runs alone: no job runs next to it the third time.
-            gate.entered().await;
-            gate.entered().await;
+            gate.wait_until_entered().await;
+            gate.wait_until_entered().await;
         }
         doomed.kill().await;
         w.fake.clear_script();
-        w.advance(CALL_OVER + LEASE_OVER);
+        w.advance(MAX_CALL_SECONDS + LEASE_EXPIRY_SECONDS);
         w.scheduler.tick().await.unwrap();
         w.s.notifier.take();
         for (i, id) in ids.iter().enumerate() {
@@ -124,45 +124,49 @@ async fn jobs_next_to_a_crashing_job_are_unaffected(w: TestWorker) {
 
 async fn a_suspect_runs_alone(w: TestWorker) {
     let (first, alone, after) = (Gate::new(), Gate::new(), Gate::new());
-    let acts = [(1, Act::Wait(first.clone())), (2, Act::Wait(alone.clone())), (3, Act::Wait(after.clone()))];
-    let engine = scripted(&w, acts);
-    let ids = [noop(&w, 1).await, noop(&w, 2).await, noop(&w, 3).await];
+    let acts = [
+        (1, JobBehavior::Wait(first.clone())),
+        (2, JobBehavior::Wait(alone.clone())),
+        (3, JobBehavior::Wait(after.clone())),
+    ];
+    let engine = scripted_engine(&w, acts);
+    let ids = [enqueue_noop(&w, 1).await, enqueue_noop(&w, 2).await, enqueue_noop(&w, 3).await];
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
     let mut runs = vec![start(&engine, ids[0])];
-    first.entered().await;
+    first.wait_until_entered().await;
     runs.push(start(&engine, ids[1]));
     // It was claimed, recognized as a suspect, and released: a crash of the first job would not count against it.
-    w.until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
-    w.until(async || w.state(ids[1]).await == JobState::Ready).await;
+    w.poll_until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
+    w.poll_until(async || w.state(ids[1]).await == JobState::Ready).await;
     assert_eq!(w.show(ids[1]).await.attempt, 0);
     first.let_through();
-    alone.entered().await;
+    alone.wait_until_entered().await;
     assert_eq!(engine.held(), [ids[1]]);
     runs.push(start(&engine, ids[2]));
     tokio::task::yield_now().await;
     assert_eq!(w.state(ids[2]).await, JobState::Ready, "no job is claimed next to it");
     alone.let_through();
-    after.entered().await;
+    after.wait_until_entered().await;
     after.let_through();
     for run in runs {
         assert!(run.await.unwrap());
     }
 }
 
-async fn a_suspect_that_is_rung_often_waits_once(w: TestWorker) {
+async fn a_suspect_notified_repeatedly_waits_once(w: TestWorker) {
     let (first, alone) = (Gate::new(), Gate::new());
-    let engine = scripted(&w, [(1, Act::Wait(first.clone())), (2, Act::Wait(alone.clone()))]);
-    let ids = [noop(&w, 1).await, noop(&w, 2).await];
+    let engine = scripted_engine(&w, [(1, JobBehavior::Wait(first.clone())), (2, JobBehavior::Wait(alone.clone()))]);
+    let ids = [enqueue_noop(&w, 1).await, enqueue_noop(&w, 2).await];
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
     let run = start(&engine, ids[0]);
-    first.entered().await;
+    first.wait_until_entered().await;
     let waits = start(&engine, ids[1]);
-    w.until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
-    w.until(async || w.state(ids[1]).await == JobState::Ready).await;
+    w.poll_until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
+    w.poll_until(async || w.state(ids[1]).await == JobState::Ready).await;
     let again = [start(&engine, ids[1]), start(&engine, ids[1])];
     first.let_through();
     run.await.unwrap();
-    alone.entered().await;
+    alone.wait_until_entered().await;
     alone.let_through();
     assert!(waits.await.unwrap());
     for again in again {

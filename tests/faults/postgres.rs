@@ -133,11 +133,11 @@ async fn restarted(stop: fn(&mut PostgresServer)) {
 }
 
 #[tokio::test]
-async fn in_order() {
+async fn a_clean_postgres_restart_loses_nothing() {
     restarted(PostgresServer::stop_fast).await;
 }
 
 #[tokio::test]
-async fn by_a_crash() {
+async fn a_postgres_crash_loses_nothing() {
     restarted(PostgresServer::stop_at_once).await;
 }

@@ -47,7 +47,7 @@ async fn emptied() {
 }
 
 /// Waits for this readiness of the worker and the scheduler; the API needs no queue.
-async fn readiness_is(crier: &Installation, status: u16) {
+async fn wait_for_readiness(crier: &Installation, status: u16) {
     for name in ["crier-worker", "crier-scheduler"] {
         until(&format!("{name} says {status}"), || async {
             let (now, body) = crier.readiness(name).await?;
@@ -69,7 +69,7 @@ async fn accepted(crier: &Installation, brand: i64, accounts: &[i64], texts: &[S
 }
 
 #[tokio::test]
-async fn frozen_and_gone() {
+async fn a_frozen_or_stopped_redis_loses_no_jobs() {
     let mut redis = RedisServer::start();
     let mut crier = Installation::split_with(&[("CRIER_REDIS_URL", &redis.url())]).await;
     let sites = Sites::start();
@@ -79,16 +79,16 @@ async fn frozen_and_gone() {
 
     redis.freeze();
     accepted(&crier, brand, accounts, &texts[..10], &mut posts).await;
-    readiness_is(&crier, 503).await;
+    wait_for_readiness(&crier, 503).await;
     accepted(&crier, brand, accounts, &texts[10..20], &mut posts).await;
     redis.thaw();
-    readiness_is(&crier, 200).await;
+    wait_for_readiness(&crier, 200).await;
     crier.all_published(brand, &posts).await;
 
     redis.stop();
     let gone = Instant::now();
     accepted(&crier, brand, accounts, &texts[20..30], &mut posts).await;
-    readiness_is(&crier, 503).await;
+    wait_for_readiness(&crier, 503).await;
     for text in &texts[30..] {
         accepted(&crier, brand, accounts, std::slice::from_ref(text), &mut posts).await;
         // The outage must last longer than any pause between reconnects.
@@ -97,7 +97,7 @@ async fn frozen_and_gone() {
     assert!(gone.elapsed() >= Duration::from_secs(30));
     crier.assert_all_run();
     redis.restart();
-    readiness_is(&crier, 200).await;
+    wait_for_readiness(&crier, 200).await;
     crier.all_published(brand, &posts).await;
     sites.assert_each_once(&texts);
     crier.assert_all_run();

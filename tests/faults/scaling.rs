@@ -6,12 +6,12 @@ use crate::support::process::Installation;
 use crate::support::sites::{PostBehavior, Sites};
 
 #[tokio::test]
-async fn workers_and_schedulers_come_and_go() {
+async fn posts_are_published_once_while_processes_scale() {
     let mut crier = Installation::split().await;
     let sites = Sites::start();
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 8).await;
-    sites.set_behavior(|_, _| PostBehavior::Slowly);
+    sites.set_behavior(|_, _| PostBehavior::AcceptSlowly);
     let (orderly, killed) = (texts("orderly", 200), texts("killed", 60));
     let client = crier.clone();
 

@@ -44,7 +44,7 @@ fn lateness(sites: &Sites, texts: &[String], posts: &[(i64, DateTime<Utc>)]) -> 
 }
 
 #[tokio::test]
-async fn three_at_once() {
+async fn three_schedulers_publish_each_post_once() {
     let mut crier = Installation::split().await;
     for name in ["crier-scheduler#2", "crier-scheduler#3"] {
         crier.start_one(name).await;
@@ -54,8 +54,8 @@ async fn three_at_once() {
     let accounts = crier.connect(brand, &sites, 6).await;
     // One account gets a retry request, which the schedulers have to handle as well.
     sites.set_behavior(|text, times| match times {
-        1 if text.contains("again") => PostBehavior::Later(2),
-        _ => PostBehavior::Take,
+        1 if text.contains("again") => PostBehavior::RejectWithRetryAfter(2),
+        _ => PostBehavior::Accept,
     });
     let (texts, again) = (texts("post", 36), texts("again", 4));
     let first = now().trunc_subsecs(0) + TimeDelta::seconds(12);
@@ -107,11 +107,11 @@ async fn away(mut crier: Installation) {
 }
 
 #[tokio::test]
-async fn away_embedded() {
+async fn posts_due_while_stopped_are_published_later_embedded() {
     away(Installation::embedded().await).await;
 }
 
 #[tokio::test]
-async fn away_split() {
+async fn posts_due_while_stopped_are_published_later_split() {
     away(Installation::split().await).await;
 }

@@ -9,7 +9,7 @@ use crate::support::picture;
 use crate::support::process::Installation;
 use crate::support::sites::{PICTURE, PostBehavior, Sites};
 
-async fn stops_in_order(mut crier: Installation) {
+async fn assert_graceful_stop(mut crier: Installation) {
     let handle = "sigterm";
     let (brand, account) = crier.sandbox(handle).await;
     let texts = texts("post", 30);
@@ -32,7 +32,7 @@ async fn stops_in_order(mut crier: Installation) {
 
 /// The grace period is longer than a lease: the worker waits for the running call and keeps its job, and no other
 /// worker takes it.
-async fn drains_for_longer_than_a_lease(mut crier: Installation) {
+async fn assert_drain_outlasts_lease(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let account = crier.connect(brand, &sites, 1).await[0];
@@ -48,7 +48,7 @@ async fn drains_for_longer_than_a_lease(mut crier: Installation) {
     tokio::time::sleep(Duration::from_secs(36)).await;
     assert_eq!((sites.held("a long call"), sites.calls("a long call").len()), (1, 1));
     sites.release();
-    assert_eq!(crier.ended(&worker).await, Some(0));
+    assert_eq!(crier.wait_for_exit(&worker).await, Some(0));
     crier.start_all().await;
     let target = &crier.all_published(brand, &[post]).await[0];
     assert_eq!(target["attempts"], 1, "{target}");
@@ -58,7 +58,7 @@ async fn drains_for_longer_than_a_lease(mut crier: Installation) {
 
 /// The grace period ends in the middle of an upload: the outcome is known, so the job is handed back as if it had not
 /// started. Otherwise each of the stops would count as a crash, and the third as poison.
-async fn hands_back_what_uploads(mut crier: Installation) {
+async fn assert_stop_releases_uploads(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let account = crier.connect(brand, &sites, 1).await[0];
@@ -84,33 +84,33 @@ async fn hands_back_what_uploads(mut crier: Installation) {
 const NO_GRACE: [(&str, &str); 1] = [("CRIER_DRAIN", "0s")];
 
 #[tokio::test]
-async fn hands_back_what_uploads_embedded() {
-    hands_back_what_uploads(Installation::embedded_with(&NO_GRACE).await).await;
+async fn a_stop_releases_uploading_jobs_embedded() {
+    assert_stop_releases_uploads(Installation::embedded_with(&NO_GRACE).await).await;
 }
 
 #[tokio::test]
-async fn hands_back_what_uploads_split() {
-    hands_back_what_uploads(Installation::split_with(&NO_GRACE).await).await;
+async fn a_stop_releases_uploading_jobs_split() {
+    assert_stop_releases_uploads(Installation::split_with(&NO_GRACE).await).await;
 }
 
 const LONG_GRACE: [(&str, &str); 2] = [("CRIER_DRAIN", "50s"), ("CRIER_PLATFORM_TIMEOUT", "60s")];
 
 #[tokio::test]
-async fn drains_for_longer_than_a_lease_embedded() {
-    drains_for_longer_than_a_lease(Installation::embedded_with(&LONG_GRACE).await).await;
+async fn a_drain_may_outlast_the_lease_embedded() {
+    assert_drain_outlasts_lease(Installation::embedded_with(&LONG_GRACE).await).await;
 }
 
 #[tokio::test]
-async fn drains_for_longer_than_a_lease_split() {
-    drains_for_longer_than_a_lease(Installation::split_with(&LONG_GRACE).await).await;
+async fn a_drain_may_outlast_the_lease_split() {
+    assert_drain_outlasts_lease(Installation::split_with(&LONG_GRACE).await).await;
 }
 
 #[tokio::test]
-async fn embedded() {
-    stops_in_order(Installation::embedded().await).await;
+async fn a_stop_is_graceful_embedded() {
+    assert_graceful_stop(Installation::embedded().await).await;
 }
 
 #[tokio::test]
 async fn split() {
-    stops_in_order(Installation::split().await).await;
+    assert_graceful_stop(Installation::split().await).await;
 }

@@ -13,17 +13,17 @@ use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::{dispatch, rescue};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::support::jobs::{LEASE_OVER, PUBLIC_URL, TestWorker, worker_on_both};
-use crate::support::store::{at_once, cipher};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, PUBLIC_URL, TestWorker, worker_on_both};
+use crate::support::store::{cipher, run_concurrently};
 
 worker_on_both!(
-    ten_thousand_due_at_once_pass_through_a_small_bell,
-    schedulers_at_once_ring_for_a_job_once,
-    schedulers_at_once_rescue_a_job_once,
-    no_more_is_made_ready_than_the_bell_takes,
-    a_kind_that_nobody_hears_holds_up_no_other,
-    a_full_bell_is_not_looked_at_all_the_time,
-    a_bell_that_is_away_holds_nothing_up,
+    ten_thousand_due_jobs_pass_a_small_notifier,
+    concurrent_schedulers_notify_each_job_once,
+    concurrent_schedulers_rescue_each_job_once,
+    promotion_is_limited_by_the_notifier_capacity,
+    a_kind_without_capacity_does_not_block_others,
+    a_full_notifier_is_not_polled_continuously,
+    an_unavailable_notifier_does_not_block_promotion,
 );
 
 /// A notifier with this capacity per kind, which keeps the ids until the test takes them.
@@ -71,7 +71,7 @@ impl Transport for SmallBell {
         true
     }
 
-    async fn room(&self) -> Option<Vec<(JobKind, usize)>> {
+    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
         let inside = self.inside.lock().unwrap();
         let of = |kind| self.capacity - inside.get(kind).map_or(0, Vec::len);
         Some(JobKind::ALL.iter().map(|kind| (*kind, of(kind))).collect())
@@ -82,7 +82,7 @@ const SURGE: usize = 10_000;
 
 /// Invariant: each of 10,000 runs once, and jobs notified together are in priority order; a job of another kind that
 /// becomes due behind them is notified in the next tick.
-async fn ten_thousand_due_at_once_pass_through_a_small_bell(w: TestWorker) {
+async fn ten_thousand_due_jobs_pass_a_small_notifier(w: TestWorker) {
     let notifier = SmallBell::of(1_000);
     let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), notifier.clone());
     let (engine, scheduler) = (
@@ -137,7 +137,7 @@ async fn in_order(w: &TestWorker, ids: &[i64]) {
 async fn schedulers(w: &TestWorker, count: usize) -> Vec<Scheduler> {
     let mut all = Vec::new();
     for _ in 0..count {
-        let db = w.another().await.db().clone();
+        let db = w.open_second_store().await.db().clone();
         let store = Store::new(db, w.clock.clone(), cipher(), w.s.notifier.clone());
         all.push(Scheduler { store, transport: w.notifier.clone(), library: w.library(PUBLIC_URL) });
     }
@@ -145,14 +145,14 @@ async fn schedulers(w: &TestWorker, count: usize) -> Vec<Scheduler> {
 }
 
 async fn tick_at_once(schedulers: &[Scheduler], times: usize) {
-    at_once(times, |i| {
+    run_concurrently(times, |i| {
         let scheduler = schedulers[i % schedulers.len()].clone();
         async move { scheduler.tick().await.unwrap() }
     })
     .await;
 }
 
-async fn schedulers_at_once_ring_for_a_job_once(w: TestWorker) {
+async fn concurrent_schedulers_notify_each_job_once(w: TestWorker) {
     let mut ids = Vec::new();
     for subject in 0..300 {
         ids.push(w.job_at(JobKind::Noop, subject, None, w.later(10)).await);
@@ -165,14 +165,14 @@ async fn schedulers_at_once_ring_for_a_job_once(w: TestWorker) {
 }
 
 /// Invariant: one crash is counted once, whichever scheduler finds it.
-async fn schedulers_at_once_rescue_a_job_once(w: TestWorker) {
+async fn concurrent_schedulers_rescue_each_job_once(w: TestWorker) {
     let mut ids = Vec::new();
     for subject in 0..250 {
-        ids.push(w.job(JobKind::Noop, subject, None).await);
+        ids.push(w.enqueue_job(JobKind::Noop, subject, None).await);
     }
     w.s.notifier.take();
     w.claim(&ids, "gone").await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     tick_at_once(&schedulers(&w, 3).await, 12).await;
     let mut notified = w.s.notifier.take();
     notified.sort_unstable();
@@ -185,7 +185,7 @@ fn room(of: impl Fn(JobKind) -> usize) -> Option<Vec<(JobKind, usize)>> {
     Some(JobKind::ALL.iter().map(|kind| (*kind, of(*kind))).collect())
 }
 
-async fn no_more_is_made_ready_than_the_bell_takes(w: TestWorker) {
+async fn promotion_is_limited_by_the_notifier_capacity(w: TestWorker) {
     for subject in 0..50 {
         w.job_at(JobKind::Noop, subject, None, w.later(1)).await;
     }
@@ -209,10 +209,10 @@ async fn no_more_is_made_ready_than_the_bell_takes(w: TestWorker) {
     assert_eq!(w.s.notifier.take().len(), 7);
 }
 
-async fn a_kind_that_nobody_hears_holds_up_no_other(w: TestWorker) {
+async fn a_kind_without_capacity_does_not_block_others(w: TestWorker) {
     let lost = w.job_at(JobKind::DeliverWebhook, 1, None, w.later(1)).await;
-    let unheard = w.job(JobKind::DeliverWebhook, 2, None).await;
-    let received = w.job(JobKind::Noop, 1, None).await;
+    let unheard = w.enqueue_job(JobKind::DeliverWebhook, 2, None).await;
+    let received = w.enqueue_job(JobKind::Noop, 1, None).await;
     let due = w.job_at(JobKind::Noop, 2, None, w.later(2)).await;
     w.s.notifier.take();
     w.advance(10);
@@ -229,14 +229,14 @@ async fn a_kind_that_nobody_hears_holds_up_no_other(w: TestWorker) {
     assert_eq!(notified, [lost, unheard]);
 }
 
-async fn a_full_bell_is_not_looked_at_all_the_time(w: TestWorker) {
+async fn a_full_notifier_is_not_polled_continuously(w: TestWorker) {
     w.job_at(JobKind::Noop, 1, None, w.later(1)).await;
     w.advance(2);
     w.notifier.set(room(|_| 0));
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None);
 }
 
-async fn a_bell_that_is_away_holds_nothing_up(w: TestWorker) {
+async fn an_unavailable_notifier_does_not_block_promotion(w: TestWorker) {
     let id = w.job_at(JobKind::Noop, 1, None, w.later(1)).await;
     w.advance(1);
     w.notifier.set(None);

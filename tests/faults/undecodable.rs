@@ -6,27 +6,27 @@ use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::store::jobs::operate::{self, JobQuery};
 use crier_scheduler::tasks::{clean_up, dispatch, measure, rescue};
 
-use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
-    a_subject_that_is_gone,
+    jobs_of_deleted_subjects_are_cancelled,
     a_kind_of_a_newer_version_is_left_alone,
-    a_target_that_cannot_be_read_spoils_no_other,
-    a_target_that_cannot_be_read_is_told_when_its_worker_died,
-    one_job_that_cannot_be_rescued_holds_up_no_other,
-    secrets_that_do_not_open_spoil_no_other_account,
-    secrets_that_open_again_are_used,
-    an_error_of_the_database_is_told_when_no_try_is_left,
+    an_unreadable_target_does_not_affect_others,
+    an_unreadable_target_is_reported_after_a_crash,
+    an_unrescuable_job_does_not_block_others,
+    undecryptable_secrets_do_not_affect_other_accounts,
+    secrets_are_used_once_decryptable_again,
+    a_store_error_is_reported_after_the_last_attempt,
 );
 
 /// Invariant: the platform is not called for it, and no job of it remains.
-async fn a_subject_that_is_gone(w: TestWorker) {
+async fn jobs_of_deleted_subjects_are_cancelled(w: TestWorker) {
     let (_, gone) = w.publish_one().await;
     let (whole, _) = w.publish_one().await;
     let (_, fine) = w.publish_one().await;
     w.sql(format!("DELETE FROM post_targets WHERE id = {gone}")).await;
     w.sql(format!("DELETE FROM posts WHERE id = {whole}")).await;
-    let delivery = w.job(JobKind::DeliverWebhook, 999, None).await;
+    let delivery = w.enqueue_job(JobKind::DeliverWebhook, 999, None).await;
     let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
     assert_eq!((w.state(ids[0]).await, w.state(ids[1]).await), (JobState::Cancelled, JobState::Cancelled));
@@ -65,9 +65,9 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     for _ in 0..6 {
         targets.push(w.publish_one().await.1);
     }
-    let vanished = w.job(JobKind::Noop, 1, None).await;
+    let vanished = w.enqueue_job(JobKind::Noop, 1, None).await;
     w.claim(&[vanished], "gone").await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     // Claims that include them: ids of unknown kinds, next to others in one batch.
     let mut ids: Vec<i64> = vec![1, 2, 3, 4];
     ids.extend(w.s.notifier.take());
@@ -78,7 +78,7 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     clean_up::run(&w.scheduler).await.unwrap();
     let listed = operate::list(&mut w.conn().await, &JobQuery::default(), 100).await.unwrap();
     assert_eq!(listed.len(), 8, "known kinds are listed");
-    w.run_to_the_end_of_known_kinds().await;
+    w.run_until_known_kinds_end().await;
     for target in targets {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
     }
@@ -88,16 +88,16 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
 
 impl TestWorker {
     /// Like [`TestWorker::run_to_the_end`], with jobs that are never run.
-    async fn run_to_the_end_of_known_kinds(&self) {
+    async fn run_until_known_kinds_end(&self) {
         for _ in 0..5 {
             self.run_jobs().await;
-            self.advance(LEASE_OVER);
+            self.advance(LEASE_EXPIRY_SECONDS);
         }
     }
 }
 
 /// Creates three targets on three accounts; the middle one's options are invalid.
-async fn three_with_an_unreadable_one(w: &TestWorker) -> (i64, Vec<i64>) {
+async fn publish_three_with_one_unreadable(w: &TestWorker) -> (i64, Vec<i64>) {
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
     let (post, targets) = w.publish(&accounts).await;
@@ -106,7 +106,7 @@ async fn three_with_an_unreadable_one(w: &TestWorker) -> (i64, Vec<i64>) {
 }
 
 /// Asserts the end of its post: the others are published, once each, and this one is reported.
-async fn ends_without_it(w: &TestWorker, post: i64, targets: &[i64]) {
+async fn assert_others_are_published(w: &TestWorker, post: i64, targets: &[i64]) {
     w.run_until_idle().await;
     let stored = format!("SELECT status || ' ' || attempts FROM post_targets WHERE id = {}", targets[1]);
     assert_eq!(w.value::<String>(stored).await, "failed 0");
@@ -121,25 +121,25 @@ async fn ends_without_it(w: &TestWorker, post: i64, targets: &[i64]) {
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready', 'running')").await, 0);
 }
 
-async fn a_target_that_cannot_be_read_spoils_no_other(w: TestWorker) {
-    let (post, targets) = three_with_an_unreadable_one(&w).await;
+async fn an_unreadable_target_does_not_affect_others(w: TestWorker) {
+    let (post, targets) = publish_three_with_one_unreadable(&w).await;
     let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
-    ends_without_it(&w, post, &targets).await;
+    assert_others_are_published(&w, post, &targets).await;
     assert_eq!(w.job_of(targets[1]).await.attempt, 8, "it may become readable");
 }
 
-async fn a_target_that_cannot_be_read_is_told_when_its_worker_died(w: TestWorker) {
-    let (post, targets) = three_with_an_unreadable_one(&w).await;
+async fn an_unreadable_target_is_reported_after_a_crash(w: TestWorker) {
+    let (post, targets) = publish_three_with_one_unreadable(&w).await;
     let ids = w.s.notifier.take();
     w.claim(&ids[1..2], "gone").await;
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
     futures::future::join_all([ids[0], ids[2]].iter().map(|id| w.engine.run(*id))).await;
-    ends_without_it(&w, post, &targets).await;
+    assert_others_are_published(&w, post, &targets).await;
 }
 
 /// Publishes on two accounts, of which the first has the secrets of the second: they cannot be decrypted there.
-async fn sealed_for_another(w: &TestWorker) -> (i64, i64) {
+async fn publish_with_swapped_secrets(w: &TestWorker) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let other = w.another_account("b").await.id;
     let (_, targets) = w.publish(&[other, w.account.id]).await;
@@ -150,8 +150,8 @@ async fn sealed_for_another(w: &TestWorker) -> (i64, i64) {
     (targets[0], targets[1])
 }
 
-async fn secrets_that_do_not_open_spoil_no_other_account(w: TestWorker) {
-    let (closed, fine) = sealed_for_another(&w).await;
+async fn undecryptable_secrets_do_not_affect_other_accounts(w: TestWorker) {
+    let (closed, fine) = publish_with_swapped_secrets(&w).await;
     w.run_until_idle().await;
     assert_eq!((w.target(fine).await.status, w.job_of(fine).await.attempt), (TargetStatus::Published, 1));
     let (failed, job) = (w.target(closed).await, w.job_of(closed).await);
@@ -160,15 +160,15 @@ async fn secrets_that_do_not_open_spoil_no_other_account(w: TestWorker) {
     assert_eq!(w.events().await, ["post.published", "post.failed"]);
 }
 
-async fn secrets_that_open_again_are_used(w: TestWorker) {
-    let (closed, _) = sealed_for_another(&w).await;
+async fn secrets_are_used_once_decryptable_again(w: TestWorker) {
+    let (closed, _) = publish_with_swapped_secrets(&w).await;
     assert_eq!(w.job_of(closed).await.state, JobState::Scheduled);
     w.another_account("b").await;
     w.run_until_idle().await;
     assert_eq!((w.target(closed).await.status, w.fake.posts().len()), (TargetStatus::Published, 2));
 }
 
-async fn one_job_that_cannot_be_rescued_holds_up_no_other(w: TestWorker) {
+async fn an_unrescuable_job_does_not_block_others(w: TestWorker) {
     let (post, stuck) = w.publish_one().await;
     let (_, fine) = w.publish_one().await;
     let ids = w.s.notifier.take();
@@ -176,7 +176,7 @@ async fn one_job_that_cannot_be_rescued_holds_up_no_other(w: TestWorker) {
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
     // Its subject cannot be notified: the stored data of its post cannot be read.
     w.sql(format!("UPDATE posts SET media = '{{}}' WHERE id = {post}")).await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     rescue::run(&w.scheduler).await.unwrap_err();
     assert_eq!((w.state(ids[0]).await, w.state(ids[1]).await), (JobState::Running, JobState::Ready));
     w.engine.run(ids[1]).await;
@@ -186,7 +186,7 @@ async fn one_job_that_cannot_be_rescued_holds_up_no_other(w: TestWorker) {
     assert_eq!((w.state(ids[0]).await, w.target(stuck).await.status), (JobState::Dead, TargetStatus::Failed));
 }
 
-async fn an_error_of_the_database_is_told_when_no_try_is_left(w: TestWorker) {
+async fn a_store_error_is_reported_after_the_last_attempt(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (_, target) = w.publish_one().await;
     let id = w.notified_job();

@@ -35,7 +35,7 @@ fn both(times: i64) -> i64 {
     times * 1_001
 }
 
-async fn what_is_counted_is_written_at_the_stop(mut crier: Installation) {
+async fn assert_counts_are_flushed_at_shutdown(mut crier: Installation) {
     let (_, paths) = page(&crier).await;
     let api = crier.of("api");
     let mut all = vec![(api.clone(), crier.url.clone())];
@@ -52,7 +52,7 @@ async fn what_is_counted_is_written_at_the_stop(mut crier: Installation) {
     assert_eq!(crier.number(COUNTED).await, both(VISITS * i64::try_from(all.len()).unwrap()));
 }
 
-async fn a_crash_loses_seconds_and_doubles_nothing(mut crier: Installation) {
+async fn assert_crash_loses_seconds_only(mut crier: Installation) {
     let (record, paths) = page(&crier).await;
     visit(&crier, &crier.url, &paths, VISITS).await;
     let views = |page: &Value| page["data"]["views"].as_i64() == Some(VISITS);
@@ -69,21 +69,21 @@ async fn a_crash_loses_seconds_and_doubles_nothing(mut crier: Installation) {
 }
 
 #[tokio::test]
-async fn stop_embedded() {
-    what_is_counted_is_written_at_the_stop(Installation::embedded().await).await;
+async fn visit_counts_are_flushed_at_shutdown_embedded() {
+    assert_counts_are_flushed_at_shutdown(Installation::embedded().await).await;
 }
 
 #[tokio::test]
-async fn stop_split() {
-    what_is_counted_is_written_at_the_stop(Installation::split().await).await;
+async fn visit_counts_are_flushed_at_shutdown_split() {
+    assert_counts_are_flushed_at_shutdown(Installation::split().await).await;
 }
 
 #[tokio::test]
-async fn crash_embedded() {
-    a_crash_loses_seconds_and_doubles_nothing(Installation::embedded().await).await;
+async fn a_crash_loses_few_visits_and_doubles_none_embedded() {
+    assert_crash_loses_seconds_only(Installation::embedded().await).await;
 }
 
 #[tokio::test]
-async fn crash_split() {
-    a_crash_loses_seconds_and_doubles_nothing(Installation::split().await).await;
+async fn a_crash_loses_few_visits_and_doubles_none_split() {
+    assert_crash_loses_seconds_only(Installation::split().await).await;
 }

@@ -13,26 +13,26 @@ use crier_worker::heartbeat;
 
 use super::crash::{is_out_once, publish_to};
 use crate::support::fake_platform::{Gate, PublishStep};
-use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
-use crate::support::scripted::{Act, noop, scripted, start};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker, worker_on_both};
+use crate::support::scripted::{JobBehavior, enqueue_noop, scripted_engine, start};
 use crate::support::store::TestStore;
 
 worker_on_both!(
     a_frozen_worker_writes_nothing,
-    a_frozen_worker_calls_nobody_when_it_wakes,
-    a_frozen_worker_does_not_send_again_what_it_found_missing,
-    a_frozen_worker_stores_no_second_end,
-    a_frozen_run_that_ends_leaves_its_successor_held,
+    a_resumed_worker_makes_no_calls,
+    a_resumed_worker_does_not_resend_an_absent_post,
+    a_resumed_worker_stores_no_second_result,
+    a_resumed_run_does_not_release_its_successor,
     a_drain_longer_than_the_lease_loses_nothing,
 );
 
 /// Invariant: a process that is frozen in a transaction does not keep its row locks. On SQLite all are one process.
 #[tokio::test]
-async fn who_sleeps_in_a_transaction_gives_back_what_it_holds() {
+async fn a_frozen_transaction_releases_its_row_locks() {
     let w = TestWorker::over(TestStore::postgres().await).await;
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = w.publish_one().await;
-    let mut asleep = w.another().await.begin().await.unwrap();
+    let mut asleep = w.open_second_store().await.begin().await.unwrap();
     posts::lock(&mut asleep, post).await.unwrap();
     let timeout = Duration::from_secs(60);
     tokio::time::timeout(timeout, w.run_jobs()).await.expect("the row is free long before it wakes");
@@ -49,9 +49,9 @@ async fn a_frozen_worker_writes_nothing(w: TestWorker) {
     let (post, target) = w.publish_one().await;
     let (frozen, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { frozen.run(id).await });
-    gate.entered().await;
+    gate.wait_until_entered().await;
     // Its heartbeat stops; another worker takes the job, and finds that it must wait until the call is over.
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
     assert_eq!(w.job_of(target).await.state, JobState::Scheduled);
     let before = w.job_of(target).await;
@@ -65,11 +65,11 @@ async fn a_frozen_worker_writes_nothing(w: TestWorker) {
     is_out_once(&w, post, target).await;
 }
 
-async fn a_frozen_worker_calls_nobody_when_it_wakes(w: TestWorker) {
+async fn a_resumed_worker_makes_no_calls(w: TestWorker) {
     // It claimed, and was frozen before it prepared; another worker has done the job meanwhile.
     let (post, target) = w.publish_one().await;
     let frozen = w.claim(&[w.notified_job()], "frozen").await.remove(0);
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.run_until_idle().await;
     let handler = w.handler(JobKind::PublishTarget);
     let ending = handler.run(&Run::new(frozen.clone())).await.unwrap();
@@ -79,10 +79,10 @@ async fn a_frozen_worker_calls_nobody_when_it_wakes(w: TestWorker) {
     assert_eq!(w.post_status(post).await, PostStatus::Published);
 }
 
-async fn a_frozen_worker_does_not_send_again_what_it_found_missing(w: TestWorker) {
+async fn a_resumed_worker_does_not_resend_an_absent_post(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = publish_to(&w, PublishStep::Hang).await;
-    w.advance(CALL_OVER);
+    w.advance(MAX_CALL_SECONDS);
     w.scheduler.tick().await.unwrap();
     // It asks, gets "not found", and is frozen before it sends again; another worker asks as well, and sends.
     let gate = Gate::new();
@@ -90,31 +90,31 @@ async fn a_frozen_worker_does_not_send_again_what_it_found_missing(w: TestWorker
     let (frozen, id) = (w.engine.clone(), w.job_of(target).await.id);
     w.s.notifier.take();
     let run = tokio::spawn(async move { frozen.run(id).await });
-    gate.entered().await;
-    w.advance(LEASE_OVER);
-    let other = w.engine_for(w.another().await, JobKind::ALL);
+    gate.wait_until_entered().await;
+    w.advance(LEASE_EXPIRY_SECONDS);
+    let other = w.engine_for(w.open_second_store().await, JobKind::ALL);
     w.scheduler.tick().await.unwrap();
     assert!(other.run(id).await);
     gate.let_through();
     run.await.unwrap();
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (2, 1), "the frozen one sends nothing");
     w.advance(1);
-    is_out_once_but_for_deliveries(&w, post, target).await;
+    assert_published_once_except_deliveries(&w, post, target).await;
 }
 
-async fn is_out_once_but_for_deliveries(w: &TestWorker, post: i64, target: i64) {
+async fn assert_published_once_except_deliveries(w: &TestWorker, post: i64, target: i64) {
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
     assert_eq!((w.post_status(post).await, w.events().await.len()), (PostStatus::Published, 1));
 }
 
 /// Invariant: of two results of one job the later one has no effect on any row.
-async fn a_frozen_worker_stores_no_second_end(w: TestWorker) {
+async fn a_resumed_worker_stores_no_second_result(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = w.publish_one().await;
     let frozen = w.claim(&[w.notified_job()], "frozen").await.remove(0);
     // It called, and the platform accepted the post; it is frozen before it stores the response.
     let ending = w.handler(JobKind::PublishTarget).run(&Run::new(frozen.clone())).await.unwrap();
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.run_until_idle().await;
     is_out_once(&w, post, target).await;
     let facts = async || {
@@ -130,16 +130,16 @@ async fn a_frozen_worker_stores_no_second_end(w: TestWorker) {
     is_out_once(&w, post, target).await;
 }
 
-async fn a_frozen_run_that_ends_leaves_its_successor_held(w: TestWorker) {
+async fn a_resumed_run_does_not_release_its_successor(w: TestWorker) {
     let (frozen, second) = (Gate::new(), Gate::new());
-    let engine = scripted(&w, [(1, Act::WaitTwice(frozen.clone(), second.clone()))]);
-    let id = noop(&w, 1).await;
+    let engine = scripted_engine(&w, [(1, JobBehavior::WaitTwice(frozen.clone(), second.clone()))]);
+    let id = enqueue_noop(&w, 1).await;
     let run = start(&engine, id);
-    frozen.entered().await;
-    w.advance(LEASE_OVER + CALL_OVER);
+    frozen.wait_until_entered().await;
+    w.advance(LEASE_EXPIRY_SECONDS + MAX_CALL_SECONDS);
     w.scheduler.tick().await.unwrap();
     let again = start(&engine, id);
-    second.entered().await;
+    second.wait_until_entered().await;
     frozen.let_through();
     run.await.unwrap();
     assert_eq!(engine.held(), [id], "the run that was rescued goes on");
@@ -157,12 +157,12 @@ async fn a_drain_longer_than_the_lease_loses_nothing(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     let id = w.notified_job();
     let run = start(&w.engine, id);
-    gate.entered().await;
+    gate.wait_until_entered().await;
     w.engine.drain();
-    let other = w.engine_for(w.another().await, JobKind::ALL);
+    let other = w.engine_for(w.open_second_store().await, JobKind::ALL);
     for _ in 0..12 {
         w.advance(20);
-        assert_eq!(heartbeat::beat(&w.engine, &w.store).await.unwrap(), 1);
+        assert_eq!(heartbeat::renew_leases(&w.engine, &w.store).await.unwrap(), 1);
         w.scheduler.tick().await.unwrap();
         assert!(w.s.notifier.take().is_empty() && !other.run(id).await, "no other worker can take it");
     }

@@ -16,7 +16,7 @@ fn parse(bytes: &[u8]) -> Result<Parsed, FeedError> {
 }
 
 #[test]
-fn each_document_gives_what_it_gave() {
+fn every_document_matches_its_snapshot() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/feeds/corpus");
     let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -32,7 +32,7 @@ fn each_document_gives_what_it_gave() {
 
 /// No document yields executable content, or content of a file or of the network.
 #[test]
-fn no_document_gives_what_does_harm() {
+fn parsed_articles_contain_no_active_content() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/feeds/corpus");
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -53,7 +53,7 @@ fn no_document_gives_what_does_harm() {
 /// Parsing takes linear time: 100,000 articles, elements nested 100,000 deep, entities, tags with thousands of
 /// attributes, HTML that expands into huge trees.
 #[test]
-fn a_document_that_is_to_do_harm_does_none() {
+fn hostile_documents_are_parsed_in_linear_time() {
     let item = |n: usize| format!("<item><guid>{n}</guid><title>Title {n}</title></item>");
     let many: String = (0..100_000).map(item).collect();
     let deep = "<media:group>".repeat(100_000);
@@ -87,7 +87,7 @@ fn a_document_that_is_to_do_harm_does_none() {
 proptest::proptest! {
     /// Truncated, repeated and corrupted documents.
     #[test]
-    fn any_document_is_survived(
+    fn corrupted_documents_never_panic(
         which in proptest::prelude::any::<proptest::sample::Index>(),
         edits in proptest::collection::vec((0.0_f64..1.0, proptest::collection::vec(proptest::num::u8::ANY, 0..4)), 0..4),
         cut in 0.0_f64..1.0,

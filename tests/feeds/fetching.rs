@@ -10,7 +10,7 @@ use crier_common::http::Guard;
 use crier_worker::jobs::fetch_feed::{Document, FetchError, FetchResult, Fetcher};
 
 use super::server::{FeedResponse, Server, page, rss};
-use crate::support::store::start;
+use crate::support::store::start_time;
 
 fn guard() -> Guard {
     Guard::new(vec!["127.0.0.1/32".parse().unwrap()])
@@ -34,15 +34,15 @@ fn feed(url: impl Into<String>, kind: FeedType) -> Feed {
         failures: 0,
         last_error: None,
         last_fetched_at: None,
-        next_fetch_at: start(),
+        next_fetch_at: start_time(),
         articles_count: 0,
-        created_at: start(),
-        updated_at: start(),
+        created_at: start_time(),
+        updated_at: start_time(),
     }
 }
 
 async fn fetch(feed: &Feed) -> Result<FetchResult, FetchError> {
-    Fetcher::with_deadline(guard(), Duration::from_secs(20)).fetch(feed, start()).await
+    Fetcher::with_deadline(guard(), Duration::from_secs(20)).fetch(feed, start_time()).await
 }
 
 async fn document(feed: &Feed) -> Document {
@@ -57,7 +57,7 @@ async fn fails(feed: &Feed) -> FetchError {
 }
 
 #[tokio::test]
-async fn a_request_says_who_asks_and_for_what() {
+async fn requests_send_user_agent_and_accept_headers() {
     let server = Server::start().await;
     server.set_response("/feed", FeedResponse::ok(rss(&[("1", "One")])));
     let found = document(&feed(server.url("/feed"), FeedType::Rss)).await;
@@ -71,7 +71,7 @@ async fn a_request_says_who_asks_and_for_what() {
 }
 
 #[tokio::test]
-async fn conditions_go_to_the_address_that_gave_them_and_to_no_other() {
+async fn validators_are_sent_only_to_the_url_that_issued_them() {
     let server = Server::start().await;
     let good =
         FeedResponse::ok(rss(&[])).with("ETag", "W/\"a\"").with("Last-Modified", "Mon, 04 May 2026 10:00:00 GMT");
@@ -97,7 +97,7 @@ async fn conditions_go_to_the_address_that_gave_them_and_to_no_other() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_but_not_for_ever() {
+async fn redirects_are_followed_up_to_a_limit() {
     let server = Server::start().await;
     for (n, status) in [301, 302, 303, 307, 308].iter().enumerate() {
         server.set_response(&format!("/{n}"), FeedResponse::redirect(*status, format!("/{}", n + 1)));
@@ -116,7 +116,7 @@ async fn redirects_are_followed_but_not_for_ever() {
 }
 
 #[tokio::test]
-async fn no_redirect_leads_past_the_guard() {
+async fn redirects_cannot_bypass_the_guard() {
     let (server, inside) = (Server::start().await, Server::start().await);
     // A loopback address other than the allowed one.
     let port = inside.base.rsplit(':').next().unwrap().to_owned();
@@ -150,7 +150,7 @@ async fn no_redirect_leads_past_the_guard() {
 }
 
 #[tokio::test]
-async fn an_answer_has_a_size_before_and_after_it_is_unpacked() {
+async fn response_size_is_limited_before_and_after_decompression() {
     let server = Server::start().await;
     let padded = |size: usize| {
         let mut body = rss(&[("1", "One")]).into_bytes();
@@ -175,23 +175,23 @@ async fn an_answer_has_a_size_before_and_after_it_is_unpacked() {
 }
 
 #[tokio::test]
-async fn one_deadline_is_for_all_of_it() {
+async fn one_deadline_covers_the_whole_fetch() {
     let server = Server::start().await;
     server.set_response("/slow", FeedResponse::Never);
     server.set_response("/to-slow", FeedResponse::redirect(302, "/slow"));
     server.set_response("/page", FeedResponse::ok(page("/slow")));
     let fetcher = Fetcher::with_deadline(guard(), Duration::from_millis(200));
     for path in ["/slow", "/to-slow", "/page"] {
-        let failure = fetcher.fetch(&feed(server.url(path), FeedType::Rss), start()).await.unwrap_err();
+        let failure = fetcher.fetch(&feed(server.url(path), FeedType::Rss), start_time()).await.unwrap_err();
         assert!(failure.why.contains("in time"), "{path}: {failure:?}");
     }
 }
 
 #[tokio::test]
-async fn what_a_server_says_is_told_and_heeded() {
+async fn error_responses_are_reported_and_retry_after_is_parsed() {
     let server = Server::start().await;
     let f = feed(server.url("/feed"), FeedType::Rss);
-    let later = |seconds: i64| -> Option<DateTime<Utc>> { Some(start() + TimeDelta::seconds(seconds)) };
+    let later = |seconds: i64| -> Option<DateTime<Utc>> { Some(start_time() + TimeDelta::seconds(seconds)) };
     for (answer, why, nothing_there, retry_after) in [
         (FeedResponse::status(404), "The server answered 404.", true, None),
         (FeedResponse::status(410), "The server answered 410.", true, None),
@@ -224,7 +224,7 @@ async fn what_a_server_says_is_told_and_heeded() {
 }
 
 #[tokio::test]
-async fn a_page_leads_to_its_feed() {
+async fn a_feed_is_discovered_from_its_page() {
     let server = Server::start().await;
     server.set_response("/blog", FeedResponse::redirect(301, "/blog/"));
     server.set_response("/blog/", FeedResponse::ok(page("posts.xml")));
@@ -256,7 +256,7 @@ async fn a_page_leads_to_its_feed() {
 }
 
 #[tokio::test]
-async fn a_site_of_wordpress_has_its_feed_where_all_have() {
+async fn wordpress_feeds_are_found_at_their_default_urls() {
     let server = Server::start().await;
     let site = |path| feed(server.url(path), FeedType::Wordpress);
     server.set_response("/blog", FeedResponse::ok("<!doctype html><html><p>No link to be seen"));

@@ -15,24 +15,24 @@ use tokio::sync::Semaphore;
 use super::server::{FeedResponse, Server, page, rss};
 use crate::support::client::until_true;
 use crate::support::jobs::{TestWorker, worker_on_both};
-use crate::support::store::at_once;
+use crate::support::store::run_concurrently;
 
 worker_on_both!(
-    a_feed_is_read_and_then_asked_for_what_is_new,
-    what_changes_in_a_feed_changes_here,
-    the_newest_two_hundred_are_kept,
-    a_failing_feed_is_asked_less_and_less_often_until_it_is_well,
-    a_server_that_asks_for_patience_is_given_it,
-    a_type_is_corrected_and_a_given_name_stays,
-    a_feed_that_a_page_named_is_looked_for_again_when_it_is_lost,
-    a_url_that_changes_during_the_fetch_leaves_nothing_of_the_old_one,
-    a_feed_that_is_deleted_during_the_fetch_is_gone,
-    a_fetch_whose_worker_dies_is_made_again,
+    a_feed_is_fetched_and_then_polled_conditionally,
+    changed_articles_are_updated,
+    the_newest_200_articles_are_kept,
+    a_failing_feed_backs_off_until_it_recovers,
+    retry_after_delays_the_next_fetch,
+    the_type_is_corrected_and_a_given_name_is_kept,
+    a_lost_feed_is_rediscovered_from_its_page,
+    a_url_change_during_the_fetch_discards_its_result,
+    a_feed_deleted_during_the_fetch_stays_deleted,
+    a_fetch_is_retried_after_its_worker_dies,
     a_fetch_that_lost_its_lease_writes_nothing,
-    a_page_for_a_while_leads_to_no_other_feed,
-    what_is_due_is_enqueued_once_by_any_number_of_schedulers,
-    one_slow_host_holds_up_no_other,
-    a_dead_fetch_is_told_and_comes_again,
+    a_temporary_page_does_not_change_the_feed_url,
+    concurrent_schedulers_enqueue_due_feeds_once,
+    a_slow_host_does_not_block_others,
+    a_dead_fetch_marks_the_feed_failing_and_is_rescheduled,
 );
 
 async fn add(w: &TestWorker, url: &str, kind: FeedType, name: Option<&str>) -> i64 {
@@ -65,7 +65,7 @@ async fn wait(w: &TestWorker, id: i64) -> i64 {
     (feed(w, id).await.next_fetch_at - w.now()).num_minutes()
 }
 
-async fn a_feed_is_read_and_then_asked_for_what_is_new(w: TestWorker) {
+async fn a_feed_is_fetched_and_then_polled_conditionally(w: TestWorker) {
     let server = Server::start().await;
     let good = FeedResponse::ok(rss(&[("a", "First"), ("b", "Second")])).with("ETag", "\"1\"");
     server.set_response("/feed", good);
@@ -98,7 +98,7 @@ async fn a_feed_is_read_and_then_asked_for_what_is_new(w: TestWorker) {
     assert_eq!(traced.await, 1);
 }
 
-async fn what_changes_in_a_feed_changes_here(w: TestWorker) {
+async fn changed_articles_are_updated(w: TestWorker) {
     let server = Server::start().await;
     server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First"), ("b", "Second")])));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
@@ -117,7 +117,7 @@ async fn what_changes_in_a_feed_changes_here(w: TestWorker) {
     assert_eq!((feed(&w, id).await.articles_count, all(&w, id).await.len()), (3, 3));
 }
 
-async fn the_newest_two_hundred_are_kept(w: TestWorker) {
+async fn the_newest_200_articles_are_kept(w: TestWorker) {
     let server = Server::start().await;
     let dated = |from: i64, to: i64| {
         let item = |n: i64| {
@@ -140,7 +140,7 @@ async fn the_newest_two_hundred_are_kept(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM articles").await, 200);
 }
 
-async fn a_failing_feed_is_asked_less_and_less_often_until_it_is_well(w: TestWorker) {
+async fn a_failing_feed_backs_off_until_it_recovers(w: TestWorker) {
     let server = Server::start().await;
     server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First")])));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
@@ -163,7 +163,7 @@ async fn a_failing_feed_is_asked_less_and_less_often_until_it_is_well(w: TestWor
     assert_eq!(ended, 0, "a failed fetch does not fail the job");
 }
 
-async fn a_server_that_asks_for_patience_is_given_it(w: TestWorker) {
+async fn retry_after_delays_the_next_fetch(w: TestWorker) {
     let server = Server::start().await;
     server.set_response("/feed", FeedResponse::status(429).with("Retry-After", "10800"));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
@@ -177,7 +177,7 @@ async fn a_server_that_asks_for_patience_is_given_it(w: TestWorker) {
     assert_eq!(wait(&w, id).await, 1_440);
 }
 
-async fn a_type_is_corrected_and_a_given_name_stays(w: TestWorker) {
+async fn the_type_is_corrected_and_a_given_name_is_kept(w: TestWorker) {
     let server = Server::start().await;
     let json = r#"{"version":"https://jsonfeed.org/version/1.1","title":"J","items":[]}"#;
     let atom = r#"<feed xmlns="http://www.w3.org/2005/Atom"><title/><id>x</id></feed>"#;
@@ -198,7 +198,7 @@ async fn a_type_is_corrected_and_a_given_name_stays(w: TestWorker) {
     }
 }
 
-async fn a_feed_that_a_page_named_is_looked_for_again_when_it_is_lost(w: TestWorker) {
+async fn a_lost_feed_is_rediscovered_from_its_page(w: TestWorker) {
     let server = Server::start().await;
     server.set_response("/", FeedResponse::ok(page("/old.xml")));
     server.set_response("/old.xml", FeedResponse::ok(rss(&[("a", "First")])));
@@ -233,7 +233,7 @@ async fn in_flight(w: &TestWorker, server: &Server, id: i64) -> (Arc<Semaphore>,
     (gate, run)
 }
 
-async fn a_url_that_changes_during_the_fetch_leaves_nothing_of_the_old_one(w: TestWorker) {
+async fn a_url_change_during_the_fetch_discards_its_result(w: TestWorker) {
     let server = Server::start().await;
     server.set_response("/new", FeedResponse::ok(rss(&[("new", "Of the new URL")])));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
@@ -261,7 +261,7 @@ async fn a_url_that_changes_during_the_fetch_leaves_nothing_of_the_old_one(w: Te
     assert_eq!(feed(&w, id).await.status, FeedStatus::Failing);
 }
 
-async fn a_feed_that_is_deleted_during_the_fetch_is_gone(w: TestWorker) {
+async fn a_feed_deleted_during_the_fetch_stays_deleted(w: TestWorker) {
     let server = Server::start().await;
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     let (gate, run) = in_flight(&w, &server, id).await;
@@ -290,7 +290,7 @@ async fn rescued(w: &TestWorker, server: &Server, id: i64) {
     assert_eq!(w.value::<String>("SELECT state FROM jobs WHERE kind = 'fetch_feed'").await, "done");
 }
 
-async fn a_fetch_whose_worker_dies_is_made_again(w: TestWorker) {
+async fn a_fetch_is_retried_after_its_worker_dies(w: TestWorker) {
     let server = Server::start().await;
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     server.set_response(
@@ -316,7 +316,7 @@ async fn a_fetch_that_lost_its_lease_writes_nothing(w: TestWorker) {
     rescued(&w, &server, id).await;
 }
 
-async fn a_page_for_a_while_leads_to_no_other_feed(w: TestWorker) {
+async fn a_temporary_page_does_not_change_the_feed_url(w: TestWorker) {
     let server = Server::start().await;
     server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First")])));
     server.set_response("/all.xml", FeedResponse::ok(rss(&[("x", "Of another feed")])));
@@ -333,7 +333,7 @@ async fn a_page_for_a_while_leads_to_no_other_feed(w: TestWorker) {
     assert_eq!((titles(&w, id).await.len(), feed(&w, id).await.status), (2, FeedStatus::Active));
 }
 
-async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker) {
+async fn concurrent_schedulers_enqueue_due_feeds_once(w: TestWorker) {
     let server = Server::start().await;
     server.set_response("/feed", FeedResponse::ok(rss(&[])));
     let mut ids = Vec::new();
@@ -347,8 +347,8 @@ async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker)
     // Nine hours without a scheduler.
     w.clock.advance(TimeDelta::hours(9));
     let kept = ids[7];
-    w.job(JobKind::FetchFeed, kept, None).await;
-    at_once(4, |_| {
+    w.enqueue_job(JobKind::FetchFeed, kept, None).await;
+    run_concurrently(4, |_| {
         let scheduler = w.scheduler.clone();
         async move { tasks::feeds::run(&scheduler).await.unwrap() }
     })
@@ -362,7 +362,7 @@ async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker)
     assert_eq!(w.number(waiting).await, 250);
 }
 
-async fn one_slow_host_holds_up_no_other(w: TestWorker) {
+async fn a_slow_host_does_not_block_others(w: TestWorker) {
     let (slow, quick) = (Server::start().await, Server::start().await);
     let gate = Arc::new(Semaphore::new(0));
     slow.set_response("/feed", FeedResponse::Held(gate.clone(), Box::new(FeedResponse::ok(rss(&[("a", "Slow")])))));
@@ -378,10 +378,10 @@ async fn one_slow_host_holds_up_no_other(w: TestWorker) {
     w.s.notifier.take().into_iter().for_each(|id| drop(start(id)));
     let active = "SELECT count(*) FROM feeds WHERE status = 'active'";
     let waiting = "SELECT count(*) FROM jobs WHERE waiting";
-    w.until(async || (w.number(active).await, w.number(waiting).await) == (1, 2)).await;
+    w.poll_until(async || (w.number(active).await, w.number(waiting).await) == (1, 2)).await;
     until_true("four have asked", || slow.requests() == 4).await;
     gate.add_permits(6);
-    w.until(async || {
+    w.poll_until(async || {
         w.s.notifier.take().into_iter().for_each(|id| drop(start(id)));
         w.number(active).await == 7
     })
@@ -389,7 +389,7 @@ async fn one_slow_host_holds_up_no_other(w: TestWorker) {
     assert_eq!(slow.requests(), 6);
 }
 
-async fn a_dead_fetch_is_told_and_comes_again(w: TestWorker) {
+async fn a_dead_fetch_marks_the_feed_failing_and_is_rescheduled(w: TestWorker) {
     let server = Server::start().await;
     server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First")])));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;

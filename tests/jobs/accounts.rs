@@ -9,23 +9,23 @@ use crier_common::store::accounts;
 use secrecy::ExposeSecret;
 
 use crate::support::fake_platform::{Gate, PublishStep, auth_expired, reauth, secrets, transient, unknown};
-use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
-    an_expired_token_is_renewed_once_and_stored_sealed,
-    a_second_refusal_expires_the_account,
-    a_refresh_that_is_refused_expires_the_account,
-    a_passing_failure_of_a_refresh_expires_nothing,
-    credentials_found_good_are_tried_once_more,
-    a_refusal_of_the_credentials_expires_the_account,
-    two_posts_renew_the_token_once,
-    a_refresh_whose_worker_died_is_taken_over,
-    a_refusal_of_earlier_credentials_expires_nothing,
-    tokens_got_with_earlier_credentials_are_not_stored,
-    a_refusal_of_the_new_credentials_expires_the_account,
-    a_token_that_ran_out_is_renewed_before_asking_about_an_earlier_call,
-    a_refusal_while_asking_keeps_the_call_open,
-    a_crash_in_the_second_call_counts_from_its_own_beginning,
+    an_expired_token_is_refreshed_once_and_stored_encrypted,
+    a_second_auth_error_expires_the_account,
+    a_rejected_refresh_expires_the_account,
+    a_transient_refresh_failure_does_not_expire_the_account,
+    unchanged_valid_credentials_are_retried_once,
+    rejected_credentials_expire_the_account,
+    concurrent_posts_refresh_the_token_once,
+    a_refresh_of_a_dead_worker_is_taken_over,
+    rejected_old_credentials_do_not_expire_the_account,
+    tokens_from_old_credentials_are_not_stored,
+    rejected_new_credentials_expire_the_account,
+    an_expired_token_is_refreshed_before_reconciling,
+    an_auth_error_while_reconciling_keeps_the_call_open,
+    a_crash_in_the_second_call_uses_its_own_start_time,
 );
 
 async fn token(w: &TestWorker) -> String {
@@ -34,7 +34,7 @@ async fn token(w: &TestWorker) -> String {
     fields["token"].as_str().unwrap().to_owned()
 }
 
-async fn an_expired_token_is_renewed_once_and_stored_sealed(w: TestWorker) {
+async fn an_expired_token_is_refreshed_once_and_stored_encrypted(w: TestWorker) {
     w.fake.wants_token("token-1");
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -48,7 +48,7 @@ async fn an_expired_token_is_renewed_once_and_stored_sealed(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM social_accounts WHERE refreshing_until IS NOT NULL").await, 0);
 }
 
-async fn a_second_refusal_expires_the_account(w: TestWorker) {
+async fn a_second_auth_error_expires_the_account(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::Refuse(auth_expired()), PublishStep::Refuse(auth_expired())]);
     let (_, target) = w.publish_one().await;
@@ -69,21 +69,21 @@ async fn expired(w: &TestWorker, target: i64) {
     assert!(payload.contains("post.failed") && payload.contains("account_expired"), "{payload}");
 }
 
-async fn a_refresh_that_is_refused_expires_the_account(w: TestWorker) {
+async fn a_rejected_refresh_expires_the_account(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.wants_token("token-1");
-    w.fake.refreshes([Err(reauth())]);
+    w.fake.script_refreshes([Err(reauth())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (1, 1));
     expired(&w, target).await;
 }
 
-async fn a_passing_failure_of_a_refresh_expires_nothing(w: TestWorker) {
+async fn a_transient_refresh_failure_does_not_expire_the_account(w: TestWorker) {
     // Also one with unknown outcome: a refresh publishes nothing.
     w.fake.disable_reconcile();
     w.fake.wants_token("token-1");
-    w.fake.refreshes([Err(transient()), Err(unknown()), Err(CallError::network("No connection."))]);
+    w.fake.script_refreshes([Err(transient()), Err(unknown()), Err(CallError::network("No connection."))]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!(w.account_status().await, AccountStatus::Active);
@@ -96,15 +96,15 @@ async fn a_passing_failure_of_a_refresh_expires_nothing(w: TestWorker) {
     assert_eq!(outcomes, [Retried, Retried, Retried, Published]);
 }
 
-async fn credentials_found_good_are_tried_once_more(w: TestWorker) {
+async fn unchanged_valid_credentials_are_retried_once(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
-    w.fake.refreshes([Ok(Refreshed { secrets: None, token_expires_at: None })]);
+    w.fake.script_refreshes([Ok(Refreshed { secrets: None, token_expires_at: None })]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, token(&w).await), (TargetStatus::Published, "token-0".to_owned()));
 }
 
-async fn a_refusal_of_the_credentials_expires_the_account(w: TestWorker) {
+async fn rejected_credentials_expire_the_account(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::Refuse(reauth())]);
     let (post, target) = w.publish_one().await;
@@ -119,7 +119,7 @@ async fn a_refusal_of_the_credentials_expires_the_account(w: TestWorker) {
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
 }
 
-async fn two_posts_renew_the_token_once(w: TestWorker) {
+async fn concurrent_posts_refresh_the_token_once(w: TestWorker) {
     // All four posts of the account's lane find the token expired before the first of them has a new one.
     w.fake.wants_token("token-1");
     let mut made = Vec::new();
@@ -134,7 +134,7 @@ async fn two_posts_renew_the_token_once(w: TestWorker) {
     assert_eq!((w.fake.count("refresh"), w.account_status().await), (1, AccountStatus::Active));
 }
 
-async fn a_refresh_whose_worker_died_is_taken_over(w: TestWorker) {
+async fn a_refresh_of_a_dead_worker_is_taken_over(w: TestWorker) {
     w.fake.wants_token("token-1");
     w.write(async |tx| accounts::begin_refresh(tx, w.account.id, TimeDelta::seconds(-1)).await).await;
     let (_, target) = w.publish_one().await;
@@ -154,22 +154,22 @@ async fn a_refresh_whose_worker_died_is_taken_over(w: TestWorker) {
 }
 
 /// Reconnects the account during a publish call; then the platform rejects the old token. Returns the target.
-async fn connected_again_in_the_call(w: &TestWorker) -> i64 {
+async fn reconnect_during_the_call(w: &TestWorker) -> i64 {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::WaitAndRefuse(gate.clone(), reauth())]);
     let (_, target) = w.publish_one().await;
     let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
-    gate.entered().await;
+    gate.wait_until_entered().await;
     w.s.account(w.world, "demo", "token-9").await;
     gate.let_through();
     run.await.unwrap();
     target
 }
 
-async fn a_refusal_of_earlier_credentials_expires_nothing(w: TestWorker) {
-    let target = connected_again_in_the_call(&w).await;
+async fn rejected_old_credentials_do_not_expire_the_account(w: TestWorker) {
+    let target = reconnect_during_the_call(&w).await;
     assert_eq!((w.account_status().await, token(&w).await), (AccountStatus::Active, "token-9".to_owned()));
     let waiting = w.target(target).await;
     assert_eq!(
@@ -183,22 +183,22 @@ async fn a_refusal_of_earlier_credentials_expires_nothing(w: TestWorker) {
     assert_eq!((w.fake.count("refresh"), w.events().await), (0, vec!["post.published".to_owned()]));
 }
 
-async fn a_refusal_of_the_new_credentials_expires_the_account(w: TestWorker) {
-    let target = connected_again_in_the_call(&w).await;
+async fn rejected_new_credentials_expire_the_account(w: TestWorker) {
+    let target = reconnect_during_the_call(&w).await;
     w.fake.script_publishes([PublishStep::Refuse(reauth())]);
     w.run_jobs().await;
     expired(&w, target).await;
 }
 
-async fn tokens_got_with_earlier_credentials_are_not_stored(w: TestWorker) {
+async fn tokens_from_old_credentials_are_not_stored(w: TestWorker) {
     let gate = Gate::new();
     w.fake.hold_refresh(gate.clone());
-    w.fake.refreshes([Ok(Refreshed { secrets: Some(secrets("token-1")), token_expires_at: None })]);
+    w.fake.script_refreshes([Ok(Refreshed { secrets: Some(secrets("token-1")), token_expires_at: None })]);
     w.fake.wants_token("token-9");
     let (post, target) = w.publish_one().await;
     let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
-    gate.entered().await;
+    gate.wait_until_entered().await;
     w.s.account(w.world, "demo", "token-9").await;
     gate.let_through();
     run.await.unwrap();
@@ -210,20 +210,20 @@ async fn tokens_got_with_earlier_credentials_are_not_stored(w: TestWorker) {
 }
 
 /// Publishes with a worker that dies after the platform accepted the post.
-async fn accepted_and_died(w: &TestWorker) -> i64 {
+async fn kill_after_acceptance(w: &TestWorker) -> i64 {
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::AcceptAndHang(gate.clone())]);
     let (_, target) = w.publish_one().await;
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job());
-    gate.entered().await;
+    gate.wait_until_entered().await;
     doomed.kill().await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     target
 }
 
-async fn a_token_that_ran_out_is_renewed_before_asking_about_an_earlier_call(w: TestWorker) {
-    let target = accepted_and_died(&w).await;
+async fn an_expired_token_is_refreshed_before_reconciling(w: TestWorker) {
+    let target = kill_after_acceptance(&w).await;
     w.fake.wants_token("token-1");
     w.run_jobs().await;
     let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
@@ -232,9 +232,9 @@ async fn a_token_that_ran_out_is_renewed_before_asking_about_an_earlier_call(w: 
     assert_eq!(w.account_status().await, AccountStatus::Active);
 }
 
-async fn a_refusal_while_asking_keeps_the_call_open(w: TestWorker) {
-    let target = accepted_and_died(&w).await;
-    w.fake.answers([Err(reauth())]);
+async fn an_auth_error_while_reconciling_keeps_the_call_open(w: TestWorker) {
+    let target = kill_after_acceptance(&w).await;
+    w.fake.script_reconciles([Err(reauth())]);
     w.run_jobs().await;
     assert_eq!(w.account_status().await, AccountStatus::Expired);
     let failed = w.target(target).await;
@@ -247,7 +247,7 @@ async fn a_refusal_while_asking_keeps_the_call_open(w: TestWorker) {
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
-async fn a_crash_in_the_second_call_counts_from_its_own_beginning(w: TestWorker) {
+async fn a_crash_in_the_second_call_uses_its_own_start_time(w: TestWorker) {
     // The first call takes long before the token is rejected; the worker dies in the second.
     let (first, second) = (Gate::new(), Gate::new());
     w.fake.script_publishes([
@@ -258,15 +258,15 @@ async fn a_crash_in_the_second_call_counts_from_its_own_beginning(w: TestWorker)
     let doomed = w.killable_worker().await;
     let begun = w.clock.now();
     doomed.start(w.notified_job());
-    first.entered().await;
+    first.wait_until_entered().await;
     w.advance(20);
     first.let_through();
-    second.entered().await;
+    second.wait_until_entered().await;
     assert_eq!(w.target(target).await.call_started_at, Some(begun + TimeDelta::seconds(20)));
     doomed.kill().await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
-    w.clock.advance(begun + TimeDelta::seconds(CALL_OVER + 19) - w.clock.now());
+    w.clock.advance(begun + TimeDelta::seconds(MAX_CALL_SECONDS + 19) - w.clock.now());
     w.run_jobs().await;
     assert_eq!(w.fake.count("publish"), 2, "the second call may still be under way");
     w.run_until_idle().await;

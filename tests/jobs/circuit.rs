@@ -21,11 +21,11 @@ use crate::support::store::cipher;
 
 worker_on_both!(
     failures_open_the_circuit_and_a_success_closes_it,
-    one_delivery_alone_keeps_its_times,
-    what_a_person_asks_for_passes_an_open_circuit,
-    an_endpoint_switched_off_and_on_starts_with_a_closed_circuit,
-    a_disabled_endpoint_s_backlog_is_given_up_at_once,
-    hanging_endpoints_give_their_places_back,
+    a_single_delivery_keeps_its_retry_schedule,
+    a_manual_replay_bypasses_an_open_circuit,
+    reenabling_an_endpoint_closes_its_circuit,
+    a_disabled_endpoint_s_backlog_fails_at_once,
+    hanging_endpoints_release_their_slots,
 );
 
 /// Returns the number of slots of the endpoint's lane, while it is narrowed.
@@ -92,7 +92,7 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
 
 /// Invariant: the documented retry times hold for an endpoint with few deliveries: eight failures do not open the
 /// circuit.
-async fn one_delivery_alone_keeps_its_times(w: TestWorker) {
+async fn a_single_delivery_keeps_its_retry_schedule(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     receiver.answers([500; 8]);
     for _ in 0..7 {
@@ -103,7 +103,7 @@ async fn one_delivery_alone_keeps_its_times(w: TestWorker) {
     assert_eq!((w.delivery(id).await.status, places(&w, &webhook).await), (DeliveryStatus::Failed, None));
 }
 
-async fn what_a_person_asks_for_passes_an_open_circuit(w: TestWorker) {
+async fn a_manual_replay_bypasses_an_open_circuit(w: TestWorker) {
     let (receiver, webhook) = opened(&w).await;
     let last = w.number("SELECT max(id) FROM webhook_deliveries").await;
     replay(&w, &webhook, last).await;
@@ -113,7 +113,7 @@ async fn what_a_person_asks_for_passes_an_open_circuit(w: TestWorker) {
     assert_eq!(places(&w, &webhook).await, None, "and its success closes the circuit");
 }
 
-async fn an_endpoint_switched_off_and_on_starts_with_a_closed_circuit(w: TestWorker) {
+async fn reenabling_an_endpoint_closes_its_circuit(w: TestWorker) {
     let (_receiver, webhook) = opened(&w).await;
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     assert_eq!(places(&w, &webhook).await, None);
@@ -125,7 +125,7 @@ async fn an_endpoint_switched_off_and_on_starts_with_a_closed_circuit(w: TestWor
     assert_eq!(w.delivery(id).await.status, DeliveryStatus::Succeeded);
 }
 
-async fn a_disabled_endpoint_s_backlog_is_given_up_at_once(w: TestWorker) {
+async fn a_disabled_endpoint_s_backlog_fails_at_once(w: TestWorker) {
     let (receiver, webhook) = opened(&w).await;
     receiver.answers([410]);
     w.advance(1);
@@ -138,7 +138,7 @@ async fn a_disabled_endpoint_s_backlog_is_given_up_at_once(w: TestWorker) {
 
 /// Two endpoints accept connections and never respond, with more deliveries each than this worker has slots: a third
 /// endpoint still receives its events.
-async fn hanging_endpoints_give_their_places_back(w: TestWorker) {
+async fn hanging_endpoints_release_their_slots(w: TestWorker) {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     for _ in 0..2 {

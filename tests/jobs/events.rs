@@ -3,15 +3,15 @@
 
 use crier_common::domain::access::Role;
 use crier_common::domain::event::EventName;
-use crier_common::store::{PageOf, brands, deliveries, webhooks};
+use crier_common::store::{PageRequest, brands, deliveries, webhooks};
 
 use crate::support::fake_platform::{PublishStep, permanent};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
-    how_a_post_ended_is_told_to_the_members_and_to_nobody_else,
-    each_time_a_target_ends_is_told,
-    a_sample_is_sent_and_tried_again_like_any_event,
+    post_events_are_sent_only_to_brand_members,
+    every_end_of_a_target_emits_an_event,
+    samples_are_delivered_and_retried_like_events,
 );
 
 const POSTS: [EventName; 2] = [EventName::PostPublished, EventName::PostFailed];
@@ -23,7 +23,7 @@ async fn listening(w: &TestWorker, user: i64, events: &[EventName]) -> i64 {
 
 /// Returns the payloads of an endpoint's deliveries, exactly as sent, oldest first.
 async fn received(w: &TestWorker, webhook: i64) -> Vec<String> {
-    let page = PageOf { page: 1, per_page: 100 };
+    let page = PageRequest { page: 1, per_page: 100 };
     let found = deliveries::list(&mut w.conn().await, webhook, Default::default(), page).await.unwrap();
     found.rows.into_iter().rev().map(|delivery| delivery.payload).collect()
 }
@@ -49,7 +49,7 @@ fn failed(w: &TestWorker, post: i64, account: i64) -> String {
     )
 }
 
-async fn how_a_post_ended_is_told_to_the_members_and_to_nobody_else(w: TestWorker) {
+async fn post_events_are_sent_only_to_brand_members(w: TestWorker) {
     let (workspace, brand) = (w.world.workspace, w.world.brand);
     let stranger = w.world_of("eve@example.com").await;
     let [editor, outsider, left] = ["bob@example.com", "carl@example.com", "dora@example.com"];
@@ -90,7 +90,7 @@ async fn how_a_post_ended_is_told_to_the_members_and_to_nobody_else(w: TestWorke
     assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");
 }
 
-async fn each_time_a_target_ends_is_told(w: TestWorker) {
+async fn every_end_of_a_target_emits_an_event(w: TestWorker) {
     let hook = listening(&w, w.world.user, &POSTS).await;
     w.fake.script_publishes([PublishStep::Refuse(permanent()), PublishStep::Refuse(permanent()), PublishStep::Publish]);
     let (post, target) = w.publish_one().await;
@@ -104,7 +104,7 @@ async fn each_time_a_target_ends_is_told(w: TestWorker) {
     assert_eq!(received(&w, hook).await, [refused.clone(), refused, published(&w, post, account, "post-1")]);
 }
 
-async fn a_sample_is_sent_and_tried_again_like_any_event(w: TestWorker) {
+async fn samples_are_delivered_and_retried_like_events(w: TestWorker) {
     use crier_common::domain::webhook::DeliveryStatus;
     use crier_common::store::events;
     use wiremock::{Mock, MockServer, ResponseTemplate, matchers::any};

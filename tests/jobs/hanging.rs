@@ -18,11 +18,11 @@ use crate::support::fake_platform::{Gate, PublishStep};
 use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::store::cipher;
 
-worker_on_both!(hanging_sites_give_their_places_back, a_run_that_fails_after_a_refusal_leaves_no_call_open);
+worker_on_both!(hanging_sites_release_their_slots, a_run_failing_after_a_rejection_leaves_no_open_call);
 
 /// The sites of two accounts hang, with more posts than this worker has slots: the post of a third account is still
 /// published.
-async fn hanging_sites_give_their_places_back(w: TestWorker) {
+async fn hanging_sites_release_their_slots(w: TestWorker) {
     let gate = Gate::new();
     w.fake.script_publishes((0..8).map(|_| PublishStep::Hang(gate.clone())));
     let notifier = Arc::new(MemoryNotifier::default());
@@ -58,12 +58,12 @@ async fn hanging_sites_give_their_places_back(w: TestWorker) {
 
 /// The platform rejected the call, and the database fails before the run has refreshed the token. The outcome is known,
 /// so the next run calls again, although this platform cannot be reconciled.
-async fn a_run_that_fails_after_a_refusal_leaves_no_call_open(w: TestWorker) {
+async fn a_run_failing_after_a_rejection_leaves_no_open_call(w: TestWorker) {
     w.fake.disable_reconcile();
     let refused = Failure::of(Category::AuthExpired, "The token is not valid.");
     w.fake.script_publishes([PublishStep::Refuse(CallError::AuthExpired(refused))]);
     let (_, target) = w.publish_one().await;
-    refuse_updates_of_accounts(&w).await;
+    reject_account_updates(&w).await;
     assert!(w.engine.run(w.notified_job()).await);
     let after = w.target(target).await;
     assert_eq!((after.status, after.call_started_at, after.attempts), (TargetStatus::Publishing, None, 1));
@@ -72,7 +72,7 @@ async fn a_run_that_fails_after_a_refusal_leaves_no_call_open(w: TestWorker) {
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
-async fn refuse_updates_of_accounts(w: &TestWorker) {
+async fn reject_account_updates(w: &TestWorker) {
     w.sql(match w.is_postgres() {
         true => {
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$;

@@ -11,14 +11,14 @@ use crate::support::fake_platform::{PublishStep, rate_limited};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
-    a_wait_for_a_long_rate_limit_never_ends_in_missed,
-    a_pause_that_ends_while_nothing_runs_counts_to_its_end,
-    what_is_late_after_a_pause_is_missed,
-    what_is_late_before_a_pause_stays_so,
-    a_wait_in_a_full_lane_is_no_lateness,
-    a_full_lane_is_no_excuse_while_nothing_runs,
-    no_moment_counts_twice,
-    old_times_are_forgotten,
+    waiting_for_a_long_rate_limit_is_never_missed,
+    a_pause_counts_to_its_end_during_downtime,
+    a_post_late_after_a_pause_is_missed,
+    a_post_late_before_a_pause_is_missed,
+    waiting_in_a_full_lane_does_not_count_as_late,
+    downtime_counts_as_late_despite_a_full_lane,
+    overlapping_holds_are_counted_once,
+    old_lane_holds_are_deleted,
 );
 
 const HOUR: i64 = 3_600;
@@ -28,7 +28,7 @@ async fn missed(w: &TestWorker, target: i64) -> bool {
 }
 
 /// Creates a post whose platform requests a pause of `hours` hours, and one that waits behind it.
-async fn behind_a_rate_limit(w: &TestWorker, hours: i64) -> [i64; 2] {
+async fn publish_behind_rate_limit(w: &TestWorker, hours: i64) -> [i64; 2] {
     w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(hours * HOUR)))]);
     let first = w.publish_one().await.1;
     let second = w.publish_one().await.1;
@@ -37,8 +37,8 @@ async fn behind_a_rate_limit(w: &TestWorker, hours: i64) -> [i64; 2] {
     [first, second]
 }
 
-async fn a_wait_for_a_long_rate_limit_never_ends_in_missed(w: TestWorker) {
-    let mut made = behind_a_rate_limit(&w, 30).await.to_vec();
+async fn waiting_for_a_long_rate_limit_is_never_missed(w: TestWorker) {
+    let mut made = publish_behind_rate_limit(&w, 30).await.to_vec();
     // One becomes due while they wait, and a second pause begins before all of them are published.
     w.advance(20 * HOUR);
     made.push(w.publish_one().await.1);
@@ -48,25 +48,25 @@ async fn a_wait_for_a_long_rate_limit_never_ends_in_missed(w: TestWorker) {
     for target in made {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
     }
-    assert!(w.now() - crate::support::store::start() >= TimeDelta::hours(78));
+    assert!(w.now() - crate::support::store::start_time() >= TimeDelta::hours(78));
 }
 
-async fn a_pause_that_ends_while_nothing_runs_counts_to_its_end(w: TestWorker) {
-    let [_, second] = behind_a_rate_limit(&w, 30).await;
+async fn a_pause_counts_to_its_end_during_downtime(w: TestWorker) {
+    let [_, second] = publish_behind_rate_limit(&w, 30).await;
     w.advance(53 * HOUR);
     w.run_until_idle().await;
     assert_eq!(w.target(second).await.status, TargetStatus::Published);
 }
 
-async fn what_is_late_after_a_pause_is_missed(w: TestWorker) {
-    let [first, second] = behind_a_rate_limit(&w, 30).await;
+async fn a_post_late_after_a_pause_is_missed(w: TestWorker) {
+    let [first, second] = publish_behind_rate_limit(&w, 30).await;
     w.advance(54 * HOUR + 1);
     w.run_until_idle().await;
     assert!(missed(&w, first).await && missed(&w, second).await);
     assert_eq!(w.fake.count("publish"), 1);
 }
 
-async fn what_is_late_before_a_pause_stays_so(w: TestWorker) {
+async fn a_post_late_before_a_pause_is_missed(w: TestWorker) {
     let late = w.publish_one().await.1;
     w.s.notifier.take();
     // Nothing runs for a day; then another post of the account is rate limited.
@@ -79,7 +79,7 @@ async fn what_is_late_before_a_pause_stays_so(w: TestWorker) {
 }
 
 /// Creates jobs that fill the account's lane, and a post behind them. Returns the jobs and the post's target.
-async fn behind_a_full_lane(w: &TestWorker) -> (Vec<i64>, i64) {
+async fn publish_behind_full_lane(w: &TestWorker) -> (Vec<i64>, i64) {
     let mut queue = Vec::new();
     for subject in 0..130 {
         let job =
@@ -92,13 +92,13 @@ async fn behind_a_full_lane(w: &TestWorker) -> (Vec<i64>, i64) {
     (queue, last)
 }
 
-async fn a_wait_in_a_full_lane_is_no_lateness(w: TestWorker) {
-    let (queue, last) = behind_a_full_lane(&w).await;
+async fn waiting_in_a_full_lane_does_not_count_as_late(w: TestWorker) {
+    let (queue, last) = publish_behind_full_lane(&w).await;
     let mut ready = queue;
     ready.push(w.job_of(last).await.id);
     let mut running = w.claim(&ready, "w").await;
     // One ends every 14 minutes, and wakes the next.
-    while w.now() - crate::support::store::start() < TimeDelta::hours(26) {
+    while w.now() - crate::support::store::start_time() < TimeDelta::hours(26) {
         w.advance(14 * 60);
         let job = running.remove(0);
         assert!(w.settle(&job, Outcome::Done).await);
@@ -114,8 +114,8 @@ async fn a_wait_in_a_full_lane_is_no_lateness(w: TestWorker) {
     assert_eq!(w.target(last).await.status, TargetStatus::Published);
 }
 
-async fn a_full_lane_is_no_excuse_while_nothing_runs(w: TestWorker) {
-    let (queue, last) = behind_a_full_lane(&w).await;
+async fn downtime_counts_as_late_despite_a_full_lane(w: TestWorker) {
+    let (queue, last) = publish_behind_full_lane(&w).await;
     let mut ready = queue;
     ready.push(w.job_of(last).await.id);
     let running = w.claim(&ready, "gone").await;
@@ -128,9 +128,9 @@ async fn a_full_lane_is_no_excuse_while_nothing_runs(w: TestWorker) {
     assert_eq!((w.job_of(last).await.state, w.fake.count("publish")), (JobState::Done, 0));
 }
 
-async fn no_moment_counts_twice(w: TestWorker) {
+async fn overlapping_holds_are_counted_once(w: TestWorker) {
     let at = |hours: i64| -> DateTime<Utc> { w.later(hours * HOUR) };
-    let id = w.job(JobKind::PublishTarget, 1, Some("account:1")).await;
+    let id = w.enqueue_job(JobKind::PublishTarget, 1, Some("account:1")).await;
     let job = w.claim(&[id], "w").await.remove(0);
     for (since, until) in [(-9, -5), (-2, 3), (1, 4), (2, 3), (10, 12), (19, 30)] {
         let (since, until) = (at(since).to_rfc3339(), at(until).to_rfc3339());
@@ -147,7 +147,7 @@ async fn no_moment_counts_twice(w: TestWorker) {
     }
 }
 
-async fn old_times_are_forgotten(w: TestWorker) {
+async fn old_lane_holds_are_deleted(w: TestWorker) {
     let ago = |days: i64| w.later(-days * 24 * HOUR).to_rfc3339();
     for (since, until) in [(40, 31), (40, 29)] {
         let lane = format!("account:{until}");

@@ -15,13 +15,13 @@ use crate::support::mail_server::MailServer;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
-    an_endpoint_that_answers_410_is_told_of_once,
-    an_endpoint_without_a_success_for_five_days_is_told_of_once,
-    two_attempts_that_end_together_tell_once,
-    an_endpoint_that_is_off_already_is_not_told_of,
-    where_no_mail_server_is_configured_nothing_is_kept,
-    an_endpoint_s_own_words_stay_in_their_line,
-    an_endpoint_that_is_switched_on_and_fails_again_is_told_of_again,
+    a_410_response_sends_one_notice,
+    five_days_without_success_send_one_notice,
+    concurrent_attempts_send_one_notice,
+    an_inactive_endpoint_sends_no_notice,
+    without_a_mail_server_no_notice_is_stored,
+    untrusted_response_text_stays_on_one_line,
+    a_reenabled_endpoint_that_fails_sends_a_new_notice,
 );
 
 /// Starts an endpoint that responds to everything with this status.
@@ -60,7 +60,7 @@ fn shown(time: chrono::DateTime<chrono::Utc>) -> String {
     time.format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-async fn an_endpoint_that_answers_410_is_told_of_once(s: TestStore) {
+async fn a_410_response_sends_one_notice(s: TestStore) {
     let (w, server, receiver, webhook) = failing(s, 410).await;
     emit_event(&w).await;
     w.run_jobs().await;
@@ -90,7 +90,7 @@ async fn an_endpoint_that_answers_410_is_told_of_once(s: TestStore) {
     assert_eq!((server.mails().len(), w.number("SELECT count(*) FROM mails").await), (1, 1));
 }
 
-async fn an_endpoint_without_a_success_for_five_days_is_told_of_once(s: TestStore) {
+async fn five_days_without_success_send_one_notice(s: TestStore) {
     let (w, server, _receiver, webhook) = failing(s, 500).await;
     let made = w.now();
     // The first attempt is late: recovery starts at the delivery, not at its failure.
@@ -122,7 +122,7 @@ async fn an_endpoint_without_a_success_for_five_days_is_told_of_once(s: TestStor
     assert_eq!(server.mails().len(), 1);
 }
 
-async fn two_attempts_that_end_together_tell_once(s: TestStore) {
+async fn concurrent_attempts_send_one_notice(s: TestStore) {
     let (w, server, _receiver, webhook) = failing(s, 410).await;
     emit_event(&w).await;
     let claimed = w.claim(&w.s.notifier.take(), "w").await;
@@ -143,7 +143,7 @@ async fn two_attempts_that_end_together_tell_once(s: TestStore) {
     assert_eq!((server.mails().len(), is_active(&w, &webhook).await), (1, false));
 }
 
-async fn an_endpoint_that_is_off_already_is_not_told_of(s: TestStore) {
+async fn an_inactive_endpoint_sends_no_notice(s: TestStore) {
     let (w, server, _receiver, webhook) = failing(s, 410).await;
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
     let ending = w.handler(JobKind::DeliverWebhook).run(&Run::new(claimed.clone())).await.unwrap();
@@ -157,7 +157,7 @@ async fn an_endpoint_that_is_off_already_is_not_told_of(s: TestStore) {
     assert_eq!((server.mails().len(), w.number("SELECT count(*) FROM mails").await), (0, 0));
 }
 
-async fn where_no_mail_server_is_configured_nothing_is_kept(s: TestStore) {
+async fn without_a_mail_server_no_notice_is_stored(s: TestStore) {
     let w = TestWorker::over(s).await;
     let receiver = receiver(410).await;
     let webhook = w.listen_at(&receiver.uri()).await;
@@ -168,7 +168,7 @@ async fn where_no_mail_server_is_configured_nothing_is_kept(s: TestStore) {
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'send_mail'").await, 0);
 }
 
-async fn an_endpoint_s_own_words_stay_in_their_line(s: TestStore) {
+async fn untrusted_response_text_stays_on_one_line(s: TestStore) {
     let (w, server, _receiver, webhook) = failing(s, 410).await;
     let description = Some("orders\r\nBcc: eve@example.com\r\n\r\n{{ name }} <b>".to_owned());
     w.write(async |tx| webhooks::update(tx, &Webhook { description, ..webhook.clone() }).await).await;
@@ -178,7 +178,7 @@ async fn an_endpoint_s_own_words_stay_in_their_line(s: TestStore) {
     assert!(server.received_lines().iter().all(|received| !received.line.contains("eve")));
 }
 
-async fn an_endpoint_that_is_switched_on_and_fails_again_is_told_of_again(s: TestStore) {
+async fn a_reenabled_endpoint_that_fails_sends_a_new_notice(s: TestStore) {
     let (w, server, _receiver, webhook) = failing(s, 410).await;
     w.run_jobs().await;
     w.write(async |tx| webhooks::update(tx, &Webhook { disabled_reason: None, ..webhook.clone() }).await).await;

@@ -15,11 +15,11 @@ use crate::support::fake_platform::{PublishStep, rate_limited, reauth, unknown};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
-    an_odd_answer_to_a_publish_is_stored_as_far_as_it_can_be,
-    an_odd_answer_to_a_question_is_stored_as_far_as_it_can_be,
-    an_odd_failure_is_stored_as_far_as_it_can_be,
-    an_end_that_the_database_refuses_is_stored_in_part,
-    every_end_can_be_stored_in_part,
+    an_invalid_publish_response_is_stored_sanitised,
+    an_invalid_reconcile_response_is_stored_sanitised,
+    an_invalid_failure_is_stored_sanitised,
+    an_unstorable_result_is_stored_reduced,
+    every_result_has_a_storable_reduced_form,
 );
 
 fn odd() -> Published {
@@ -43,7 +43,7 @@ async fn is_out(w: &TestWorker, target: i64, attempts: i32) {
     );
 }
 
-async fn an_odd_answer_to_a_publish_is_stored_as_far_as_it_can_be(w: TestWorker) {
+async fn an_invalid_publish_response_is_stored_sanitised(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::PublishAs(odd())]);
     let (_, target) = w.publish_one().await;
@@ -51,16 +51,16 @@ async fn an_odd_answer_to_a_publish_is_stored_as_far_as_it_can_be(w: TestWorker)
     is_out(&w, target, 1).await;
 }
 
-async fn an_odd_answer_to_a_question_is_stored_as_far_as_it_can_be(w: TestWorker) {
+async fn an_invalid_reconcile_response_is_stored_sanitised(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
-    w.fake.answers([Ok(Reconciled::Found(odd()))]);
+    w.fake.script_reconciles([Ok(Reconciled::Found(odd()))]);
     let (_, target) = w.publish_one().await;
     w.run_until_idle().await;
     is_out(&w, target, 2).await;
 }
 
-async fn an_odd_failure_is_stored_as_far_as_it_can_be(w: TestWorker) {
+async fn an_invalid_failure_is_stored_sanitised(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let failure = |category| Failure {
         code: "n\0".into(),
@@ -130,7 +130,7 @@ async fn unstorable(mut w: TestWorker) -> TestWorker {
     w
 }
 
-async fn an_end_that_the_database_refuses_is_stored_in_part(w: TestWorker) {
+async fn an_unstorable_result_is_stored_reduced(w: TestWorker) {
     let w = unstorable(w).await;
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -141,7 +141,7 @@ async fn an_end_that_the_database_refuses_is_stored_in_part(w: TestWorker) {
     assert_eq!((w.fake.count("publish"), w.events().await), (1, vec!["post.published".to_owned()]));
 }
 
-async fn every_end_can_be_stored_in_part(w: TestWorker) {
+async fn every_result_has_a_storable_reduced_form(w: TestWorker) {
     let w = unstorable(w).await;
     let permanent = CallError::Permanent(Failure::of(Category::PlatformRejected, "It says: no.").from_platform("422"));
     w.fake.script_publishes([

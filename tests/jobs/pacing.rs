@@ -8,19 +8,19 @@ use crier_common::platforms::{ImageTransfer, Reconciled};
 use crier_common::store::calls;
 
 use crate::support::fake_platform::{PublishStep, auth_expired, secrets, transient, unknown};
-use crate::support::jobs::{CALL_OVER, TestWorker};
+use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker};
 use crate::support::picture;
-use crate::support::store::{TestStore, at_once, on_both};
+use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both![
-    what_is_over_the_cap_waits_until_there_is_room,
-    a_wait_for_the_cap_never_ends_in_missed,
-    what_is_late_by_itself_is_missed_all_the_same,
-    every_try_counts_and_a_renewed_token_does_not,
-    a_call_after_an_open_one_counts_too,
-    another_account_is_not_held_up,
-    the_cap_0_is_none,
-    workers_at_once_never_exceed_it,
+    posts_over_the_cap_wait_for_capacity,
+    waiting_for_the_cap_is_never_missed,
+    a_post_late_without_the_cap_is_missed,
+    attempts_count_and_token_refreshes_do_not,
+    a_call_after_an_open_call_counts,
+    other_accounts_are_not_delayed,
+    a_cap_of_zero_means_unlimited,
+    concurrent_workers_never_exceed_the_cap,
     the_pictures_of_a_post_over_the_cap_are_not_uploaded,
 ];
 
@@ -43,7 +43,7 @@ async fn publish(w: &TestWorker, count: usize) -> Vec<(i64, i64)> {
     made
 }
 
-async fn what_is_over_the_cap_waits_until_there_is_room(s: TestStore) {
+async fn posts_over_the_cap_wait_for_capacity(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 3).await;
     let began = w.now();
     let made = publish(&w, 5).await;
@@ -74,7 +74,7 @@ async fn what_is_over_the_cap_waits_until_there_is_room(s: TestStore) {
 }
 
 /// The tests' workers treat a post as missed when it is a day late; the cap makes these wait for three days.
-async fn a_wait_for_the_cap_never_ends_in_missed(s: TestStore) {
+async fn waiting_for_the_cap_is_never_missed(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 2).await;
     let made = publish(&w, 5).await;
     // More posts become due while the others wait.
@@ -83,10 +83,10 @@ async fn a_wait_for_the_cap_never_ends_in_missed(s: TestStore) {
     let late = publish(&w, 2).await;
     w.run_until_idle().await;
     assert_eq!(out(&w, &[made, late].concat()).await, 7);
-    assert!(w.now() - crate::support::store::start() > TimeDelta::days(3));
+    assert!(w.now() - crate::support::store::start_time() > TimeDelta::days(3));
 }
 
-async fn what_is_late_by_itself_is_missed_all_the_same(s: TestStore) {
+async fn a_post_late_without_the_cap_is_missed(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
     let made = publish(&w, 2).await;
     w.run_jobs().await;
@@ -97,11 +97,11 @@ async fn what_is_late_by_itself_is_missed_all_the_same(s: TestStore) {
     assert_eq!((target.status, target.error.unwrap().category), (TargetStatus::Failed, Category::Missed));
 }
 
-async fn every_try_counts_and_a_renewed_token_does_not(s: TestStore) {
+async fn attempts_count_and_token_refreshes_do_not(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 2).await;
     // The first call is rejected for its token and repeated at once: it counts once.
     w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
-    w.fake.refreshes([Ok(crier_common::platforms::Refreshed {
+    w.fake.script_refreshes([Ok(crier_common::platforms::Refreshed {
         secrets: Some(secrets("token-1")),
         token_expires_at: None,
     })]);
@@ -122,13 +122,13 @@ async fn every_try_counts_and_a_renewed_token_does_not(s: TestStore) {
     assert_eq!((w.post_status(second).await, w.target(target).await.attempts), (PostStatus::Published, 2));
 }
 
-async fn a_call_after_an_open_one_counts_too(s: TestStore) {
+async fn a_call_after_an_open_call_counts(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
     w.fake.script_publishes([PublishStep::Refuse(unknown())]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
-    w.advance(CALL_OVER + 1);
-    w.fake.answers([Ok(Reconciled::Absent)]);
+    w.advance(MAX_CALL_SECONDS + 1);
+    w.fake.script_reconciles([Ok(Reconciled::Absent)]);
     w.run_jobs().await;
     let held = w.target(target).await;
     assert_eq!((held.status, held.attempts, held.call_started_at), (TargetStatus::Publishing, 1, None));
@@ -137,7 +137,7 @@ async fn a_call_after_an_open_one_counts_too(s: TestStore) {
     assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 1));
 }
 
-async fn another_account_is_not_held_up(s: TestStore) {
+async fn other_accounts_are_not_delayed(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
     publish(&w, 2).await;
     let other = w.another_account("other").await.id;
@@ -149,7 +149,7 @@ async fn another_account_is_not_held_up(s: TestStore) {
     assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0);
 }
 
-async fn the_cap_0_is_none(s: TestStore) {
+async fn a_cap_of_zero_means_unlimited(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 0).await;
     let made = publish(&w, 9).await;
     w.run_jobs().await;
@@ -157,19 +157,19 @@ async fn the_cap_0_is_none(s: TestStore) {
     assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 0);
 }
 
-async fn workers_at_once_never_exceed_it(s: TestStore) {
+async fn concurrent_workers_never_exceed_the_cap(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 7).await;
     let made = publish(&w, 30).await;
     let mut engines = Vec::new();
     for _ in 0..3 {
-        engines.push(w.engine_for(w.another().await, &[JobKind::PublishTarget]));
+        engines.push(w.engine_for(w.open_second_store().await, &[JobKind::PublishTarget]));
     }
     let ids = w.s.notifier.take();
     // A lane runs four jobs at once: those that wait are notified again.
     let mut notified = ids;
     while !notified.is_empty() {
         let (engines, ids) = (engines.clone(), notified.clone());
-        at_once(notified.len(), |n| {
+        run_concurrently(notified.len(), |n| {
             let (engine, id) = (engines[n % engines.len()].clone(), ids[n]);
             async move { engine.run(id).await }
         })
@@ -182,7 +182,7 @@ async fn workers_at_once_never_exceed_it(s: TestStore) {
     assert_eq!((out(&w, &made).await, w.fake.count("publish")), (7, 7));
     // The same, with the counter alone.
     let other = w.another_account("other").await.id;
-    let begun = at_once(40, |_| {
+    let begun = run_concurrently(40, |_| {
         let store = w.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -197,7 +197,7 @@ async fn workers_at_once_never_exceed_it(s: TestStore) {
 
 async fn the_pictures_of_a_post_over_the_cap_are_not_uploaded(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let picture = w.picture("one.png", picture::png(20, 20), None).await;
     let made = [w.publish_pictures(w.account.id, &[picture]).await, w.publish_pictures(w.account.id, &[picture]).await];
     w.run_jobs().await;

@@ -16,15 +16,15 @@ use crate::support::picture;
 use crate::support::store::{TestStore, new_account, on_both};
 
 on_both!(
-    bluesky_gets_each_blob_once,
-    bluesky_s_token_is_renewed_in_the_middle_of_the_uploads,
-    a_blob_that_bluesky_dropped_is_uploaded_again,
-    wordpress_gets_twenty_pictures_once,
-    an_upload_that_wordpress_has_is_found_by_its_name,
-    a_picture_that_was_deleted_at_wordpress_is_uploaded_again,
-    an_album_goes_to_telegram_in_one_call,
-    woocommerce_is_told_where_the_pictures_are,
-    what_bluesky_does_not_take_is_converted_and_shrunk,
+    bluesky_blobs_are_uploaded_once,
+    bluesky_token_is_refreshed_during_uploads,
+    a_blob_dropped_by_bluesky_is_uploaded_again,
+    wordpress_pictures_are_uploaded_once,
+    an_existing_wordpress_upload_is_found_by_name,
+    a_picture_deleted_in_wordpress_is_uploaded_again,
+    a_telegram_album_is_sent_in_one_call,
+    woocommerce_receives_picture_urls,
+    unsupported_bluesky_pictures_are_converted_and_shrunk,
 );
 
 /// A server that records its requests. It selects responses by the method and the last part of the path.
@@ -88,7 +88,7 @@ async fn connected(w: &TestWorker, platform: Platform, secrets: Value) -> i64 {
 }
 
 async fn bluesky(s: TestStore, server: &Server) -> (TestWorker, i64) {
-    let w = TestWorker::calling(s, Platform::Bluesky, &server.mock.uri()).await;
+    let w = TestWorker::with_base_url(s, Platform::Bluesky, &server.mock.uri()).await;
     let secrets = json!({ "identifier": "a", "app_password": "p", "access_jwt": "old", "refresh_jwt": "refresh" });
     let account = connected(&w, Platform::Bluesky, secrets).await;
     (w, account)
@@ -121,7 +121,7 @@ fn written() -> ResponseTemplate {
     ok(json!({ "uri": "at://did:plc:alice/app.bsky.feed.post/x", "cid": "bafy" }))
 }
 
-async fn bluesky_gets_each_blob_once(s: TestStore) {
+async fn bluesky_blobs_are_uploaded_once(s: TestStore) {
     let server = Server::start(|asked, before, _| match (asked, before) {
         (UPLOAD, n) => ok(json!({ "blob": blob(n) })),
         // A failure; nothing was accepted.
@@ -150,7 +150,7 @@ async fn bluesky_gets_each_blob_once(s: TestStore) {
     assert_eq!(records[0]["record"]["embed"], json!({ "$type": "app.bsky.embed.images", "images": images }));
 }
 
-async fn bluesky_s_token_is_renewed_in_the_middle_of_the_uploads(s: TestStore) {
+async fn bluesky_token_is_refreshed_during_uploads(s: TestStore) {
     let server = Server::start(|asked, before, request| match asked {
         // The old token expires after the first upload.
         UPLOAD if before > 0 && request.headers["authorization"] == "Bearer old" => {
@@ -173,7 +173,7 @@ async fn bluesky_s_token_is_renewed_in_the_middle_of_the_uploads(s: TestStore) {
     assert_eq!(server.asked(PUT)[0].headers["authorization"], "Bearer new");
 }
 
-async fn a_blob_that_bluesky_dropped_is_uploaded_again(s: TestStore) {
+async fn a_blob_dropped_by_bluesky_is_uploaded_again(s: TestStore) {
     let server = Server::start(|asked, before, _| match (asked, before) {
         (UPLOAD, n) => ok(json!({ "blob": blob(n) })),
         (PUT, 0) => refused(429, json!({ "error": "RateLimitExceeded" })).insert_header("retry-after", "20000"),
@@ -216,7 +216,7 @@ fn site(asked: &str, before: usize, request: &Request, has: impl Fn(i64) -> bool
     }
 }
 
-async fn wordpress_gets_twenty_pictures_once(s: TestStore) {
+async fn wordpress_pictures_are_uploaded_once(s: TestStore) {
     let server = Server::start(|asked, before, request| site(asked, before, request, |_| true)).await;
     let (w, account) = wordpress(s, &server).await;
     let ids = pictures(&w, 20).await;
@@ -241,7 +241,7 @@ async fn wordpress_gets_twenty_pictures_once(s: TestStore) {
     assert!(places.is_sorted() && !content.contains("101.png"), "{content}");
 }
 
-async fn an_upload_that_wordpress_has_is_found_by_its_name(s: TestStore) {
+async fn an_existing_wordpress_upload_is_found_by_name(s: TestStore) {
     let server = Server::start(|asked, before, request| {
         let slug = request.url.query_pairs().find(|(key, _)| key == "slug").map(|(_, value)| value.into_owned());
         match (asked, slug) {
@@ -266,7 +266,7 @@ async fn an_upload_that_wordpress_has_is_found_by_its_name(s: TestStore) {
     assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(55));
 }
 
-async fn a_picture_that_was_deleted_at_wordpress_is_uploaded_again(s: TestStore) {
+async fn a_picture_deleted_in_wordpress_is_uploaded_again(s: TestStore) {
     let server = Server::start(|asked, before, request| site(asked, before, request, |id| id != 102)).await;
     let (w, account) = wordpress(s, &server).await;
     let ids = pictures(&w, 2).await;
@@ -277,7 +277,7 @@ async fn a_picture_that_was_deleted_at_wordpress_is_uploaded_again(s: TestStore)
     assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(103));
 }
 
-async fn an_album_goes_to_telegram_in_one_call(s: TestStore) {
+async fn a_telegram_album_is_sent_in_one_call(s: TestStore) {
     let server = Server::start(|_, before, _| match before {
         0 => refused(429, json!({ "ok": false, "error_code": 429, "parameters": { "retry_after": 7 } })),
         _ => {
@@ -287,7 +287,7 @@ async fn an_album_goes_to_telegram_in_one_call(s: TestStore) {
         }
     })
     .await;
-    let w = TestWorker::calling(s, Platform::Telegram, &server.mock.uri()).await;
+    let w = TestWorker::with_base_url(s, Platform::Telegram, &server.mock.uri()).await;
     let account = connected(&w, Platform::Telegram, json!({ "bot_token": "1:a", "chat_id": "-1001" })).await;
     let ids = pictures(&w, 10).await;
     let (post, target) = w.publish_pictures(account, &ids).await;
@@ -304,7 +304,7 @@ async fn an_album_goes_to_telegram_in_one_call(s: TestStore) {
     assert_eq!((&media[0]["caption"], &media[1]["caption"]), (&json!("Fresh bread"), &json!("")));
 }
 
-async fn woocommerce_is_told_where_the_pictures_are(s: TestStore) {
+async fn woocommerce_receives_picture_urls(s: TestStore) {
     let server = Server::start(|asked, before, _| match (asked, before) {
         ("GET products", _) => ok(json!([])),
         (_, 0) => refused(400, json!({ "code": "woocommerce_product_image_upload_error", "message": "Not Found" })),
@@ -327,7 +327,7 @@ async fn woocommerce_is_told_where_the_pictures_are(s: TestStore) {
     assert!(images[0]["src"].as_str().unwrap().starts_with("https://crier.example/media/"), "{images}");
 }
 
-async fn what_bluesky_does_not_take_is_converted_and_shrunk(s: TestStore) {
+async fn unsupported_bluesky_pictures_are_converted_and_shrunk(s: TestStore) {
     let server = Server::start(|asked, before, _| match asked {
         UPLOAD => ok(json!({ "blob": blob(before) })),
         _ => written(),

@@ -7,34 +7,34 @@ use crier_common::platforms::{CallError, Image, ImageTransfer};
 use crier_common::store::{media, post_media};
 
 use crate::support::fake_platform::{
-    Gate, PublishStep, Upload, auth_expired, permanent, rate_limited, reauth, transient, unknown,
+    Gate, PublishStep, UploadStep, auth_expired, permanent, rate_limited, reauth, transient, unknown,
 };
-use crate::support::jobs::{CALL_OVER, TestWorker, worker_on_both};
+use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
 use crate::support::picture;
 use crate::support::store::lock_table;
 
 worker_on_both!(
     pictures_are_uploaded_in_order_and_then_published,
-    pictures_that_are_fetched_are_not_loaded,
-    pictures_that_go_along_are_loaded_for_the_call,
-    a_further_try_uploads_nothing_again,
-    uploads_that_were_stored_before_a_rate_limit_are_kept,
-    an_upload_that_dies_before_it_is_stored_is_made_again,
-    a_token_that_runs_out_in_the_middle_is_renewed_once,
-    an_upload_that_is_refused_ends_the_target,
-    an_upload_of_unknown_end_is_tried_again,
-    a_post_of_unknown_end_is_asked_for_before_anything_is_uploaded,
-    uploads_that_are_gone_are_made_anew_once_in_a_run,
-    a_picture_that_was_deleted_is_final,
-    a_file_that_is_gone_is_final,
-    a_storage_that_is_away_is_tried_again,
-    a_target_s_own_pictures_go_out,
-    other_pictures_on_a_failed_post_are_uploaded_beside_those_that_are_there,
-    a_lost_lease_stores_no_upload,
-    a_stop_in_the_middle_of_an_upload_counts_for_nothing,
-    a_stop_in_the_middle_of_a_question_counts_for_nothing,
-    a_stop_after_the_lease_was_lost_takes_nothing_back,
-    a_stop_before_the_run_was_counted_takes_nothing_back,
+    pictures_sent_by_url_are_not_loaded,
+    pictures_sent_inline_are_loaded,
+    a_retry_does_not_repeat_uploads,
+    uploads_stored_before_a_rate_limit_are_kept,
+    an_upload_lost_in_a_crash_is_repeated,
+    a_token_expiring_during_uploads_is_refreshed_once,
+    a_rejected_upload_fails_the_target,
+    an_upload_of_unknown_outcome_is_retried,
+    an_unknown_outcome_is_reconciled_before_uploading,
+    missing_uploads_are_repeated_once_per_run,
+    a_deleted_picture_fails_the_target,
+    a_missing_file_fails_the_target,
+    an_unavailable_storage_is_retried,
+    a_target_s_own_pictures_are_published,
+    new_pictures_on_a_failed_post_are_uploaded,
+    a_run_with_a_lost_lease_stores_no_upload,
+    a_stop_during_an_upload_refunds_the_attempt,
+    a_stop_during_a_reconcile_refunds_the_attempt,
+    a_stop_after_a_lost_lease_refunds_nothing,
+    a_stop_before_counting_refunds_nothing,
 );
 
 fn ids(images: &[Image]) -> Vec<i64> {
@@ -60,7 +60,7 @@ async fn uploads(w: &TestWorker, target: i64) -> serde_json::Value {
 
 async fn pictures_are_uploaded_in_order_and_then_published(w: TestWorker) {
     let [one, two, three] = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let (post, target) = w.publish_pictures(w.account.id, &[two, one, three]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -72,56 +72,56 @@ async fn pictures_are_uploaded_in_order_and_then_published(w: TestWorker) {
     assert_eq!((sent[1].alt_text.as_deref(), sent[0].alt_text.as_deref()), (Some("The first"), None));
     assert_eq!((sent[1].width, sent[1].height), (40, 30));
     assert!(sent.iter().all(|image| !image.bytes.is_empty()));
-    let shown = &w.fake.shown()[0];
+    let shown = &w.fake.published_images()[0];
     assert_eq!((ids(shown), names(shown)), (vec![two, one, three], vec!["upload-1", "upload-2", "upload-3"]));
     assert!(shown.iter().all(|image| image.bytes.is_empty()), "the bytes are held no longer than the upload");
     assert_eq!(uploads(&w, target).await[one.to_string()], "upload-2");
     assert_eq!(w.target(target).await.attempts, 1);
 }
 
-async fn pictures_that_are_fetched_are_not_loaded(w: TestWorker) {
+async fn pictures_sent_by_url_are_not_loaded(w: TestWorker) {
     let picture = w.picture("one.png", picture::png(40, 30), Some("The first")).await;
     // Loading it would fail.
     std::fs::remove_dir_all(w.files().join("media")).unwrap();
     let (post, _) = w.publish_pictures(w.account.id, &[picture]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    let shown = &w.fake.shown()[0][0];
+    let shown = &w.fake.published_images()[0][0];
     assert!(shown.url.starts_with("https://crier.example/media/") && shown.url.ends_with(".png"), "{}", shown.url);
     assert!(shown.bytes.is_empty() && shown.uploaded.is_none());
 }
 
-async fn pictures_that_go_along_are_loaded_for_the_call(w: TestWorker) {
+async fn pictures_sent_inline_are_loaded(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Inline);
+    w.fake.set_image_transfer(ImageTransfer::Inline);
     w.fake.script_publishes([PublishStep::Refuse(transient())]);
     let (post, _) = w.publish_pictures(w.account.id, &all).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("upload"), w.fake.count("publish")), (0, 2));
-    for shown in w.fake.shown() {
+    for shown in w.fake.published_images() {
         assert_eq!(ids(&shown), all);
         assert!(shown.iter().all(|image| !image.bytes.is_empty()));
     }
 }
 
-async fn a_further_try_uploads_nothing_again(w: TestWorker) {
+async fn a_retry_does_not_repeat_uploads(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_publishes([PublishStep::Refuse(transient()), PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("upload"), w.fake.count("publish"), w.fake.posts().len()), (3, 2, 1));
-    assert_eq!(names(&w.fake.shown()[1]), ["upload-1", "upload-2", "upload-3"]);
+    assert_eq!(names(&w.fake.published_images()[1]), ["upload-1", "upload-2", "upload-3"]);
     assert_eq!(w.target(target).await.attempts, 3, "the third attempt reconciled the second");
 }
 
-async fn uploads_that_were_stored_before_a_rate_limit_are_kept(w: TestWorker) {
+async fn uploads_stored_before_a_rate_limit_are_kept(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let until = w.later(3_600);
-    w.fake.script_uploads([Upload::Take, Upload::Refuse(rate_limited(until))]);
+    w.fake.script_uploads([UploadStep::Accept, UploadStep::Refuse(rate_limited(until))]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -134,19 +134,21 @@ async fn uploads_that_were_stored_before_a_rate_limit_are_kept(w: TestWorker) {
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(ids(&w.fake.uploads()), all, "each once");
-    let first = w.fake.shown()[0][0].uploaded.clone().unwrap();
-    assert!(!first.uploaded_in_this_run && w.fake.shown()[0][2].uploaded.clone().unwrap().uploaded_in_this_run);
+    let first = w.fake.published_images()[0][0].uploaded.clone().unwrap();
+    assert!(
+        !first.uploaded_in_this_run && w.fake.published_images()[0][2].uploaded.clone().unwrap().uploaded_in_this_run
+    );
 }
 
-async fn an_upload_that_dies_before_it_is_stored_is_made_again(w: TestWorker) {
+async fn an_upload_lost_in_a_crash_is_repeated(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gate = Gate::new();
-    w.fake.script_uploads([Upload::Take, Upload::TakeAndHang(gate.clone())]);
+    w.fake.script_uploads([UploadStep::Accept, UploadStep::AcceptAndHang(gate.clone())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job_of_target(target).await);
-    gate.entered().await;
+    gate.wait_until_entered().await;
     doomed.kill().await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -154,10 +156,10 @@ async fn an_upload_that_dies_before_it_is_stored_is_made_again(w: TestWorker) {
     assert_eq!((w.fake.count("reconcile"), w.fake.posts().len()), (0, 1), "no call has an unknown outcome");
 }
 
-async fn a_token_that_runs_out_in_the_middle_is_renewed_once(w: TestWorker) {
+async fn a_token_expiring_during_uploads_is_refreshed_once(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
-    w.fake.script_uploads([Upload::Take, Upload::Refuse(auth_expired())]);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    w.fake.script_uploads([UploadStep::Accept, UploadStep::Refuse(auth_expired())]);
     let (post, _) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -165,7 +167,7 @@ async fn a_token_that_runs_out_in_the_middle_is_renewed_once(w: TestWorker) {
     assert_eq!(w.attempts(post).await.len(), 1);
 
     // A second expiry in one run counts as rejected credentials.
-    w.fake.script_uploads([Upload::Refuse(auth_expired()), Upload::Refuse(auth_expired())]);
+    w.fake.script_uploads([UploadStep::Refuse(auth_expired()), UploadStep::Refuse(auth_expired())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
@@ -173,12 +175,12 @@ async fn a_token_that_runs_out_in_the_middle_is_renewed_once(w: TestWorker) {
     assert_eq!(w.account_status().await.as_str(), "expired");
 }
 
-async fn an_upload_that_is_refused_ends_the_target(w: TestWorker) {
+async fn a_rejected_upload_fails_the_target(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     for (error, category) in [(permanent(), Category::PlatformRejected), (reauth(), Category::AuthExpired)] {
-        w.fake.script_uploads([Upload::Refuse(error)]);
+        w.fake.script_uploads([UploadStep::Refuse(error)]);
         let (post, target) = w.publish_pictures(w.account.id, &all).await;
         w.engine.run(w.notified_job_of_target(target).await).await;
         assert_eq!(w.post_status(post).await, PostStatus::Failed);
@@ -188,11 +190,11 @@ async fn an_upload_that_is_refused_ends_the_target(w: TestWorker) {
     assert_eq!((w.fake.count("publish"), w.events().await.len()), (0, 2));
 }
 
-async fn an_upload_of_unknown_end_is_tried_again(w: TestWorker) {
+async fn an_upload_of_unknown_outcome_is_retried(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.disable_reconcile();
-    w.fake.script_uploads([Upload::Refuse(unknown())]);
+    w.fake.script_uploads([UploadStep::Refuse(unknown())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -201,9 +203,9 @@ async fn an_upload_of_unknown_end_is_tried_again(w: TestWorker) {
     assert_eq!(w.post_status(post).await, PostStatus::Published);
 }
 
-async fn a_post_of_unknown_end_is_asked_for_before_anything_is_uploaded(w: TestWorker) {
+async fn an_unknown_outcome_is_reconciled_before_uploading(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
@@ -213,16 +215,16 @@ async fn a_post_of_unknown_end_is_asked_for_before_anything_is_uploaded(w: TestW
     assert_eq!((w.fake.count("upload"), w.fake.posts().len()), (3, 1));
 }
 
-async fn uploads_that_are_gone_are_made_anew_once_in_a_run(w: TestWorker) {
+async fn missing_uploads_are_repeated_once_per_run(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gone = || PublishStep::Refuse(CallError::UploadsMissing(transient().failure().clone()));
     w.fake.script_publishes([PublishStep::Refuse(transient()), gone()]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(ids(&w.fake.uploads()), [all, all].concat());
-    assert_eq!(names(&w.fake.shown()[2]), ["upload-4", "upload-5", "upload-6"]);
+    assert_eq!(names(&w.fake.published_images()[2]), ["upload-4", "upload-5", "upload-6"]);
     assert_eq!(uploads(&w, target).await[all[2].to_string()], "upload-6");
     assert_eq!(w.target(target).await.attempts, 2);
 
@@ -239,10 +241,10 @@ async fn delete_asset(w: &TestWorker, id: i64) {
     w.write(async |tx| media::delete(tx, w.world.brand, id).await).await;
 }
 
-async fn a_picture_that_was_deleted_is_final(w: TestWorker) {
+async fn a_deleted_picture_fails_the_target(w: TestWorker) {
     for wanted in [ImageTransfer::Uploaded, ImageTransfer::Inline, ImageTransfer::Fetched] {
         let all = three(&w).await;
-        w.fake.wants(wanted);
+        w.fake.set_image_transfer(wanted);
         let (post, target) = w.publish_pictures(w.account.id, &all).await;
         delete_asset(&w, all[1]).await;
         w.run_jobs().await;
@@ -254,10 +256,10 @@ async fn a_picture_that_was_deleted_is_final(w: TestWorker) {
     assert!(w.fake.calls().is_empty());
 }
 
-async fn a_file_that_is_gone_is_final(w: TestWorker) {
+async fn a_missing_file_fails_the_target(w: TestWorker) {
     for wanted in [ImageTransfer::Uploaded, ImageTransfer::Inline] {
         let picture = w.picture("one.png", picture::png(40, 30), None).await;
-        w.fake.wants(wanted);
+        w.fake.set_image_transfer(wanted);
         let (post, target) = w.publish_pictures(w.account.id, &[picture]).await;
         let asset = media::find(&mut w.conn().await, w.world.brand, picture).await.unwrap().unwrap();
         w.media().storage().delete(&asset.key).await.unwrap();
@@ -269,9 +271,9 @@ async fn a_file_that_is_gone_is_final(w: TestWorker) {
     assert!(w.fake.calls().is_empty());
 }
 
-async fn a_storage_that_is_away_is_tried_again(w: TestWorker) {
+async fn an_unavailable_storage_is_retried(w: TestWorker) {
     let picture = w.picture("one.png", picture::png(40, 30), None).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let (post, target) = w.publish_pictures(w.account.id, &[picture]).await;
     let (files, aside) = (w.files().join("media"), w.files().join("aside"));
     std::fs::rename(&files, &aside).unwrap();
@@ -291,17 +293,17 @@ async fn a_storage_that_is_away_is_tried_again(w: TestWorker) {
     assert_eq!(w.post_status(post).await, PostStatus::Published);
 }
 
-async fn a_target_s_own_pictures_go_out(w: TestWorker) {
+async fn a_target_s_own_pictures_are_published(w: TestWorker) {
     let [one, two, _] = three(&w).await;
     let (_, target) = w.publish_pictures(w.account.id, &[one]).await;
     w.sql(format!("UPDATE post_targets SET media = '[{two}]' WHERE id = {target}")).await;
     w.run_jobs().await;
-    assert_eq!(ids(&w.fake.shown()[0]), [two]);
+    assert_eq!(ids(&w.fake.published_images()[0]), [two]);
 }
 
-async fn other_pictures_on_a_failed_post_are_uploaded_beside_those_that_are_there(w: TestWorker) {
+async fn new_pictures_on_a_failed_post_are_uploaded(w: TestWorker) {
     let [one, two, three] = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_publishes([PublishStep::Refuse(permanent())]);
     let (post, target) = w.publish_pictures(w.account.id, &[one, two]).await;
     w.run_jobs().await;
@@ -310,23 +312,23 @@ async fn other_pictures_on_a_failed_post_are_uploaded_beside_those_that_are_ther
     w.publish_again(post).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    assert_eq!(names(&w.fake.shown()[1]), ["upload-3", "upload-1"]);
+    assert_eq!(names(&w.fake.published_images()[1]), ["upload-3", "upload-1"]);
     assert_eq!(w.state(w.job_of(target).await.id).await, JobState::Done);
 }
 
-async fn a_lost_lease_stores_no_upload(w: TestWorker) {
+async fn a_run_with_a_lost_lease_stores_no_upload(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let (_, target) = w.publish_pictures(w.account.id, &all).await;
     let id = w.notified_job_of_target(target).await;
     let handler = w.handler(JobKind::PublishTarget);
     let job = w.claim(&[id], "frozen").await.remove(0);
     let run = crier_worker::engine::Run::new(job);
     let gate = Gate::new();
-    w.fake.script_uploads([Upload::Wait(gate.clone())]);
+    w.fake.script_uploads([UploadStep::Wait(gate.clone())]);
     // Another worker has the job by the time the first upload is to be stored.
     let meanwhile = async {
-        gate.entered().await;
+        gate.wait_until_entered().await;
         w.sql(format!("UPDATE jobs SET fence = fence + 1 WHERE id = {id}")).await;
         gate.let_through();
     };
@@ -341,18 +343,18 @@ async fn stopped_at(w: &TestWorker, target: i64, gate: &Gate, meanwhile: impl As
     let stopping = w.engine_for(w.store.clone(), JobKind::ALL);
     let (engine, id) = (stopping.clone(), w.notified_job_of_target(target).await);
     let running = tokio::spawn(async move { engine.run(id).await });
-    gate.entered().await;
+    gate.wait_until_entered().await;
     meanwhile().await;
     stopping.drain();
     stopping.abort();
     running.await.unwrap();
 }
 
-async fn a_stop_in_the_middle_of_an_upload_counts_for_nothing(w: TestWorker) {
+async fn a_stop_during_an_upload_refunds_the_attempt(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gate = Gate::new();
-    w.fake.script_uploads([Upload::Take, Upload::TakeAndHang(gate.clone())]);
+    w.fake.script_uploads([UploadStep::Accept, UploadStep::AcceptAndHang(gate.clone())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     stopped_at(&w, target, &gate, async || {}).await;
     let job = w.job_of(target).await;
@@ -365,12 +367,12 @@ async fn a_stop_in_the_middle_of_an_upload_counts_for_nothing(w: TestWorker) {
 }
 
 /// The earlier call stays open, whatever the outcome of the reconciliation.
-async fn a_stop_in_the_middle_of_a_question_counts_for_nothing(w: TestWorker) {
+async fn a_stop_during_a_reconcile_refunds_the_attempt(w: TestWorker) {
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
-    w.advance(CALL_OVER);
+    w.advance(MAX_CALL_SECONDS);
     w.scheduler.tick().await.unwrap();
     w.fake.hold_answer(gate.clone());
     stopped_at(&w, target, &gate, async || {}).await;
@@ -380,11 +382,11 @@ async fn a_stop_in_the_middle_of_a_question_counts_for_nothing(w: TestWorker) {
     assert_eq!((w.fake.count("reconcile"), w.fake.posts().len()), (2, 1));
 }
 
-async fn a_stop_after_the_lease_was_lost_takes_nothing_back(w: TestWorker) {
+async fn a_stop_after_a_lost_lease_refunds_nothing(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gate = Gate::new();
-    w.fake.script_uploads([Upload::TakeAndHang(gate.clone())]);
+    w.fake.script_uploads([UploadStep::AcceptAndHang(gate.clone())]);
     let (_, target) = w.publish_pictures(w.account.id, &all).await;
     let other = format!("UPDATE jobs SET fence = fence + 1 WHERE subject_id = {target} AND kind = 'publish_target'");
     stopped_at(&w, target, &gate, async || w.sql(other).await).await;
@@ -392,7 +394,7 @@ async fn a_stop_after_the_lease_was_lost_takes_nothing_back(w: TestWorker) {
 }
 
 /// The grace period ends while the run still waits for the database.
-async fn a_stop_before_the_run_was_counted_takes_nothing_back(w: TestWorker) {
+async fn a_stop_before_counting_refunds_nothing(w: TestWorker) {
     if !w.is_postgres() {
         // On SQLite the claim itself would wait.
         return;
@@ -403,7 +405,7 @@ async fn a_stop_before_the_run_was_counted_takes_nothing_back(w: TestWorker) {
     let stopping = w.engine_for(w.store.clone(), JobKind::ALL);
     let (engine, id) = (stopping.clone(), w.notified_job_of_target(target).await);
     let running = tokio::spawn(async move { engine.run(id).await });
-    w.until(async || w.job_of(target).await.state == JobState::Running).await;
+    w.poll_until(async || w.job_of(target).await.state == JobState::Running).await;
     stopping.drain();
     stopping.abort();
     running.await.unwrap();

@@ -9,12 +9,12 @@ use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
     a_post_is_published,
-    one_of_two_targets_is_refused,
-    a_refusal_is_final,
-    a_target_s_own_text_goes_out,
-    an_edited_post_on_two_accounts_ends_once_both_have_ended,
-    the_events_of_a_post_go_to_each_endpoint,
-    a_job_that_is_rung_twice_runs_once,
+    one_of_two_targets_is_rejected,
+    a_permanent_error_is_not_retried,
+    a_target_s_own_text_is_published,
+    an_edited_post_ends_once_both_targets_end,
+    post_events_are_sent_to_every_endpoint,
+    a_job_notified_twice_runs_once,
 );
 
 async fn a_post_is_published(w: TestWorker) {
@@ -58,7 +58,7 @@ async fn a_post_is_published(w: TestWorker) {
     );
 }
 
-async fn one_of_two_targets_is_refused(w: TestWorker) {
+async fn one_of_two_targets_is_rejected(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let other = w.another_account("other").await;
     w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
@@ -74,7 +74,7 @@ async fn one_of_two_targets_is_refused(w: TestWorker) {
     assert_eq!(w.events().await, ["post.published", "post.failed"]);
 }
 
-async fn a_refusal_is_final(w: TestWorker) {
+async fn a_permanent_error_is_not_retried(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::Refuse(permanent())]);
     let (post, target) = w.publish_one().await;
@@ -97,14 +97,14 @@ async fn a_refusal_is_final(w: TestWorker) {
     assert_eq!(w.post_status(post).await, PostStatus::Published);
 }
 
-async fn a_target_s_own_text_goes_out(w: TestWorker) {
+async fn a_target_s_own_text_is_published(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     w.sql(format!("UPDATE post_targets SET content = 'For this one alone' WHERE id = {target}")).await;
     w.run_jobs().await;
     assert_eq!(w.fake.posts()[0].text, "For this one alone");
 }
 
-async fn an_edited_post_on_two_accounts_ends_once_both_have_ended(w: TestWorker) {
+async fn an_edited_post_ends_once_both_targets_end(w: TestWorker) {
     let other = w.another_account("other").await;
     w.fake.script_publishes([PublishStep::Refuse(permanent()), PublishStep::Refuse(permanent())]);
     let (post, made) = w.publish(&[w.account.id, other.id]).await;
@@ -123,7 +123,7 @@ async fn an_edited_post_on_two_accounts_ends_once_both_have_ended(w: TestWorker)
     assert!(w.fake.posts().iter().all(|posted| posted.text == "Better bread"));
 }
 
-async fn the_events_of_a_post_go_to_each_endpoint(w: TestWorker) {
+async fn post_events_are_sent_to_every_endpoint(w: TestWorker) {
     for _ in 0..3 {
         w.listen_at("http://127.0.0.1:1/").await;
     }
@@ -137,7 +137,7 @@ async fn the_events_of_a_post_go_to_each_endpoint(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'deliver_webhook'").await, 6);
 }
 
-async fn a_job_that_is_rung_twice_runs_once(w: TestWorker) {
+async fn a_job_notified_twice_runs_once(w: TestWorker) {
     w.publish_one().await;
     let id = w.notified_job();
     let runs = futures::future::join_all((0..20).map(|_| w.engine.run(id))).await;

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::support::fake_platform::{Gate, PublishStep, auth_expired, permanent, rate_limited, transient, unknown};
-use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker};
 use crate::support::store::TestStore;
 
 /// What happens to one of the notified jobs, or to all.
@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Panic),
         2 => Just(Step::DiesBefore),
         4 => any::<bool>().prop_map(Step::DiesIn),
-        3 => (1_i64..CALL_OVER).prop_map(Step::DiesInAndIsTaken),
+        3 => (1_i64..MAX_CALL_SECONDS).prop_map(Step::DiesInAndIsTaken),
         2 => Just(Step::DiesAfter),
         2 => Just(Step::Freezes),
         4 => (1_i64..120).prop_map(Step::Waits),
@@ -76,12 +76,12 @@ fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
 }
 
 #[test]
-fn no_story_publishes_twice_on_sqlite() {
+fn no_scenario_publishes_twice_on_sqlite() {
     explore(60, TestStore::sqlite);
 }
 
 #[test]
-fn no_story_publishes_twice_on_postgres() {
+fn no_scenario_publishes_twice_on_postgres() {
     explore(25, TestStore::postgres);
 }
 
@@ -115,7 +115,7 @@ async fn run_scenario(w: TestWorker, can_tell: bool, steps: &[(usize, Step)]) {
     w.s.notifier.take();
     w.run_until_idle().await;
     // Posts that the platform accepts late exist by now.
-    w.advance(CALL_OVER);
+    w.advance(MAX_CALL_SECONDS);
     agrees(&w, post, &targets, can_tell).await;
 }
 
@@ -147,10 +147,10 @@ async fn happens(w: &TestWorker, id: i64, step: Step) {
     let ended = tokio::select! {
         ended = AssertUnwindSafe(handler.run(&run)).catch_unwind() => ended.ok(),
         // The run is dropped here: its transaction is rolled back, and its call is cut.
-        () = gate.entered() => None,
+        () = gate.wait_until_entered() => None,
     };
     let (Step::Freezes, Some(Ok(ending))) = (step, ended) else { return };
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.scheduler.tick().await.unwrap();
     let mut tx = w.begin().await.unwrap();
     let outcome = ending.write(&mut tx, &claimed).await.unwrap();

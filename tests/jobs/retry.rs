@@ -10,16 +10,16 @@ use crate::support::fake_platform::{PublishStep, rate_limited, transient};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
-    eight_tries_with_the_promised_pauses,
+    eight_attempts_are_made_with_documented_delays,
     a_success_clears_the_error,
     a_rate_limit_time_is_respected,
-    a_rate_limit_pauses_the_account_and_no_other,
-    a_rate_limit_on_the_last_try_pauses_the_account,
+    a_rate_limit_pauses_only_its_account,
+    a_rate_limit_on_the_last_attempt_pauses_the_account,
 );
 
 const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
 
-async fn eight_tries_with_the_promised_pauses(w: TestWorker) {
+async fn eight_attempts_are_made_with_documented_delays(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes((0..8).map(|_| PublishStep::Refuse(transient())));
     let (post, target) = w.publish_one().await;
@@ -77,7 +77,7 @@ async fn a_rate_limit_time_is_respected(w: TestWorker) {
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
 }
 
-async fn a_rate_limit_pauses_the_account_and_no_other(w: TestWorker) {
+async fn a_rate_limit_pauses_only_its_account(w: TestWorker) {
     let other = w.another_account("other").await;
     w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(300)))]);
     let (_, limited) = w.publish_one().await;
@@ -110,7 +110,7 @@ async fn a_rate_limit_pauses_the_account_and_no_other(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0);
 }
 
-async fn a_rate_limit_on_the_last_try_pauses_the_account(w: TestWorker) {
+async fn a_rate_limit_on_the_last_attempt_pauses_the_account(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     w.sql(format!("UPDATE jobs SET attempt = 7 WHERE subject_id = {target}")).await;
     w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(300)))]);

@@ -7,7 +7,9 @@ use crier_common::domain::account::AccountStatus;
 use crier_common::domain::failure::Category;
 use crier_common::domain::post::TargetStatus;
 use crier_common::platforms::sandbox::Sandbox;
-use crier_common::platforms::{Account, ConnectError, Connected, Connector, Marker, Outgoing, Reconciled, Secrets};
+use crier_common::platforms::{
+    ConnectError, Connected, Connector, ConnectorAccount, Marker, OutgoingPost, Reconciled, Secrets,
+};
 use crier_common::store::accounts::{self, NewAccount};
 use crier_common::store::sandbox;
 use secrecy::SecretString;
@@ -18,17 +20,17 @@ use crate::support::picture;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
-    a_post_is_on_the_timeline,
-    fail_is_final,
-    flaky_fails_twice_a_second_apart,
-    slow_takes_its_time,
-    expire_expires_until_it_is_connected_again,
-    limit_pauses_the_account_for_five_seconds,
-    a_handle_is_of_the_workspace_that_came_first,
-    a_handle_has_a_shape,
-    the_same_key_is_one_post,
+    a_published_post_is_on_the_timeline,
+    the_fail_keyword_is_final,
+    the_flaky_keyword_fails_twice_a_second_apart,
+    the_slow_keyword_delays_the_response,
+    the_expire_keyword_expires_until_reconnect,
+    the_limit_keyword_pauses_the_account_for_five_seconds,
+    a_handle_belongs_to_its_first_workspace,
+    invalid_handles_are_rejected,
+    publishing_the_same_key_twice_creates_one_post,
     a_post_is_found_by_its_key,
-    pictures_are_shown_by_their_paths,
+    pictures_are_referenced_by_path,
 );
 
 const HANDLE: &str = "demo";
@@ -91,7 +93,7 @@ async fn timeline(w: &TestWorker) -> Vec<String> {
     posts.into_iter().map(|post| post.content).collect()
 }
 
-async fn a_post_is_on_the_timeline(s: TestStore) {
+async fn a_published_post_is_on_the_timeline(s: TestStore) {
     let (w, target) = posting(s, "hello").await;
     w.run_jobs().await;
     let ended = w.target(target).await;
@@ -100,7 +102,7 @@ async fn a_post_is_on_the_timeline(s: TestStore) {
     assert_eq!(timeline(&w).await, ["hello"]);
 }
 
-async fn fail_is_final(s: TestStore) {
+async fn the_fail_keyword_is_final(s: TestStore) {
     let (w, target) = posting(s, "this will [fail]").await;
     w.run_jobs().await;
     let ended = w.target(target).await;
@@ -109,7 +111,7 @@ async fn fail_is_final(s: TestStore) {
     assert_eq!(timeline(&w).await, Vec::<String>::new());
 }
 
-async fn flaky_fails_twice_a_second_apart(s: TestStore) {
+async fn the_flaky_keyword_fails_twice_a_second_apart(s: TestStore) {
     let (w, target) = posting(s, "[flaky]").await;
     let begun = w.clock.now();
     for failures in 1..=2 {
@@ -127,7 +129,7 @@ async fn flaky_fails_twice_a_second_apart(s: TestStore) {
     assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0, "it is no rate limit");
 }
 
-async fn slow_takes_its_time(s: TestStore) {
+async fn the_slow_keyword_delays_the_response(s: TestStore) {
     let (w, target) = posting(s, "[slow]").await;
     w.run_jobs().await;
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
@@ -140,7 +142,7 @@ async fn slow_takes_its_time(s: TestStore) {
     assert_eq!(timeline(&w).await.len(), 2);
 }
 
-async fn expire_expires_until_it_is_connected_again(s: TestStore) {
+async fn the_expire_keyword_expires_until_reconnect(s: TestStore) {
     let (w, target) = posting(s, "[expire]").await;
     w.run_jobs().await;
     let ended = w.target(target).await;
@@ -155,7 +157,7 @@ async fn expire_expires_until_it_is_connected_again(s: TestStore) {
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
 }
 
-async fn limit_pauses_the_account_for_five_seconds(s: TestStore) {
+async fn the_limit_keyword_pauses_the_account_for_five_seconds(s: TestStore) {
     let (w, target) = posting(s, "[limit]").await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -172,7 +174,7 @@ async fn limit_pauses_the_account_for_five_seconds(s: TestStore) {
     assert_eq!((ended.status, ended.attempts), (TargetStatus::Published, 2));
 }
 
-async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
+async fn a_handle_belongs_to_its_first_workspace(s: TestStore) {
     let (first, second) = (s.workspace().await, s.workspace().await);
     let sandbox = connector(&s);
     let learned = sandbox.connect(first, &handle("bakery")).await.unwrap();
@@ -186,7 +188,7 @@ async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
     assert!(matches!(refused, ConnectError::Refused(_)), "{refused}");
     sandbox.connect(first, &handle("bakery")).await.unwrap();
     // An account of another workspace cannot post under the handle either.
-    let intruder = Account {
+    let intruder = ConnectorAccount {
         id: 1,
         workspace_id: second,
         external_id: "bakery".to_owned(),
@@ -203,7 +205,7 @@ async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
     );
 }
 
-async fn a_handle_has_a_shape(s: TestStore) {
+async fn invalid_handles_are_rejected(s: TestStore) {
     let workspace = s.workspace().await;
     for bad in ["", "Demo", "a b", "ä", "a/b", &"a".repeat(33)] {
         let refused = connector(&s).connect(workspace, &handle(bad)).await.unwrap_err();
@@ -214,8 +216,8 @@ async fn a_handle_has_a_shape(s: TestStore) {
     }
 }
 
-fn account(w: &TestWorker) -> Account {
-    Account {
+fn account(w: &TestWorker) -> ConnectorAccount {
+    ConnectorAccount {
         id: w.account.id,
         workspace_id: w.world.workspace,
         external_id: HANDLE.to_owned(),
@@ -224,8 +226,8 @@ fn account(w: &TestWorker) -> Account {
     }
 }
 
-fn outgoing(text: &str, key: &str) -> Outgoing {
-    Outgoing {
+fn outgoing(text: &str, key: &str) -> OutgoingPost {
+    OutgoingPost {
         target_id: 1,
         text: text.to_owned(),
         images: Vec::new(),
@@ -236,7 +238,7 @@ fn outgoing(text: &str, key: &str) -> Outgoing {
     }
 }
 
-async fn the_same_key_is_one_post(s: TestStore) {
+async fn publishing_the_same_key_twice_creates_one_post(s: TestStore) {
     let w = TestWorker::with_sandbox(s).await;
     connect(&w).await;
     let sandbox = connector(&w.s);
@@ -256,7 +258,7 @@ async fn a_post_is_found_by_its_key(s: TestStore) {
     assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), Reconciled::Found(published));
 }
 
-async fn pictures_are_shown_by_their_paths(s: TestStore) {
+async fn pictures_are_referenced_by_path(s: TestStore) {
     let w = TestWorker::with_sandbox(s).await;
     let account = connect(&w).await;
     let (one, two) = (

@@ -6,18 +6,18 @@ use crier_common::domain::post::TargetStatus;
 use crier_common::store::{idempotency, posts};
 use crier_scheduler::tasks::{clean_up, dispatch, measure};
 
-use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
-    a_scheduled_post_goes_out_at_its_time,
-    the_next_due_job_is_looked_for_in_time,
-    a_crash_on_the_last_try_is_told,
-    what_is_over_is_cleared_up_and_nothing_else,
-    clearing_up_goes_on_while_there_is_more,
-    counting_reads_alone,
+    a_scheduled_post_is_published_at_its_time,
+    dispatch_returns_the_delay_until_the_next_due_job,
+    a_crash_on_the_last_attempt_is_reported,
+    clean_up_deletes_only_expired_rows,
+    clean_up_continues_until_nothing_is_left,
+    measuring_changes_no_job,
 );
 
-async fn a_scheduled_post_goes_out_at_its_time(w: TestWorker) {
+async fn a_scheduled_post_is_published_at_its_time(w: TestWorker) {
     let at = w.later(3_600);
     let (_, target) = w.schedule(at).await;
     w.clock.advance(TimeDelta::seconds(3_600) - TimeDelta::microseconds(1));
@@ -28,7 +28,7 @@ async fn a_scheduled_post_goes_out_at_its_time(w: TestWorker) {
     assert_eq!(w.target(target).await.published_at, Some(at));
 }
 
-async fn the_next_due_job_is_looked_for_in_time(w: TestWorker) {
+async fn dispatch_returns_the_delay_until_the_next_due_job(w: TestWorker) {
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None, "no job is due");
     w.job_at(JobKind::Noop, 1, None, w.later(60)).await;
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None, "a tick comes before it");
@@ -36,12 +36,12 @@ async fn the_next_due_job_is_looked_for_in_time(w: TestWorker) {
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), Some(std::time::Duration::from_millis(100)));
 }
 
-async fn a_crash_on_the_last_try_is_told(w: TestWorker) {
+async fn a_crash_on_the_last_attempt_is_reported(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (_, target) = w.publish_one().await;
     w.sql("UPDATE jobs SET attempt = 7").await;
     w.claim(&w.s.notifier.take(), "gone").await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.scheduler.tick().await.unwrap();
     let job = w.job_of(target).await;
     assert_eq!((job.state, job.last_error.as_deref()), (JobState::Dead, Some("attempts")));
@@ -49,7 +49,7 @@ async fn a_crash_on_the_last_try_is_told(w: TestWorker) {
     assert_eq!(w.events().await, ["post.failed"]);
 }
 
-async fn what_is_over_is_cleared_up_and_nothing_else(w: TestWorker) {
+async fn clean_up_deletes_only_expired_rows(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (kept, kept_target) = w.publish_one().await;
     let (deleted, _) = w.publish_one().await;
@@ -60,11 +60,11 @@ async fn what_is_over_is_cleared_up_and_nothing_else(w: TestWorker) {
     w.claim(&[ids[2]], "busy").await;
     w.write(async |tx| posts::delete(tx, deleted).await).await;
     w.write(async |tx| posts::delete(tx, in_flight.0).await).await;
-    let dead = w.job(JobKind::Noop, 1, None).await;
+    let dead = w.enqueue_job(JobKind::Noop, 1, None).await;
     w.sql(format!("UPDATE jobs SET state = 'dead', finished_at = created_at WHERE id = {dead}")).await;
     let key = w.key(w.world.user).await;
-    let slot = idempotency::Slot { api_key_id: key, key: "k".to_owned(), fingerprint: vec![1] };
-    w.write(async |tx| idempotency::hold(tx, &slot).await).await;
+    let slot = idempotency::IdempotencySlot { api_key_id: key, key: "k".to_owned(), fingerprint: vec![1] };
+    w.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
     let count = async |sql: &str| w.number(format!("SELECT count(*) FROM {sql}")).await;
 
     clean_up::run(&w.scheduler).await.unwrap();
@@ -88,7 +88,7 @@ async fn what_is_over_is_cleared_up_and_nothing_else(w: TestWorker) {
 }
 
 /// A worker can end thousands of jobs a second: the cleanup must keep up, not delete a fixed number per tick.
-async fn clearing_up_goes_on_while_there_is_more(w: TestWorker) {
+async fn clean_up_continues_until_nothing_is_left(w: TestWorker) {
     let at = w.now().to_rfc3339();
     let numbers = match w.s.is_postgres() {
         true => "SELECT n FROM generate_series(1, 12000) n",
@@ -99,7 +99,7 @@ async fn clearing_up_goes_on_while_there_is_more(w: TestWorker) {
          SELECT 'noop', n, 'done', '{at}', 5, '{at}', '{at}', '{at}' FROM ({numbers}) numbers"
     ))
     .await;
-    let kept = w.job(JobKind::Noop, 1, None).await;
+    let kept = w.enqueue_job(JobKind::Noop, 1, None).await;
     w.clock.advance(TimeDelta::days(8));
     while let Some(wait) = clean_up::run(&w.scheduler).await.unwrap() {
         assert_eq!(wait, std::time::Duration::ZERO);
@@ -107,8 +107,8 @@ async fn clearing_up_goes_on_while_there_is_more(w: TestWorker) {
     assert_eq!((w.number("SELECT count(*) FROM jobs").await, w.state(kept).await), (1, JobState::Ready));
 }
 
-async fn counting_reads_alone(w: TestWorker) {
-    let id = w.job(JobKind::Noop, 1, None).await;
+async fn measuring_changes_no_job(w: TestWorker) {
+    let id = w.enqueue_job(JobKind::Noop, 1, None).await;
     measure::run(&w.scheduler).await.unwrap();
     assert_eq!(w.state(id).await, JobState::Ready);
 }

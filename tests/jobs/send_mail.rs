@@ -7,33 +7,33 @@ use crier_common::store::mails::{self, NewMail};
 use crier_worker::engine::Run;
 
 use crate::support::command::crier;
-use crate::support::jobs::{LEASE_OVER, TestWorker};
-use crate::support::mail_server::{MailServer, SmtpReply, Step, hasty, mailer};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker};
+use crate::support::mail_server::{MailServer, SmtpReply, SmtpStep, mailer, mailer_with_short_timeout};
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
-    a_mail_arrives_as_it_was_written,
-    nothing_in_a_mail_becomes_a_header_or_a_command,
-    a_server_that_asks_for_patience_is_asked_again,
-    a_server_that_cannot_be_reached_is_tried_for_a_day,
-    a_refusal_for_good_ends_it_at_once,
-    an_address_that_is_none_ends_it_at_once,
-    a_refused_login_is_the_operator_s_to_mend,
-    a_server_that_says_nothing_is_left,
-    what_the_server_took_is_sent_however_it_ends,
-    a_crash_after_the_server_took_it_repeats_it_under_the_same_id,
-    a_worker_without_a_server_says_so,
-    an_operator_sends_a_dead_mail_again,
-    a_login_goes_to_this_machine_in_the_clear,
-    a_login_never_goes_elsewhere_in_the_clear,
-    a_server_must_offer_the_tls_that_is_required,
-    a_certificate_that_is_not_trusted_is_refused,
+    a_mail_arrives_unchanged,
+    mail_content_never_becomes_a_header_or_command,
+    a_temporary_smtp_error_is_retried,
+    an_unreachable_server_is_retried_for_a_day,
+    a_permanent_smtp_error_fails_at_once,
+    an_invalid_address_fails_at_once,
+    a_rejected_login_is_retried,
+    a_silent_server_times_out,
+    an_accepted_mail_is_sent_despite_later_errors,
+    a_crash_after_acceptance_resends_with_the_same_id,
+    a_worker_without_a_mail_server_reports_it,
+    an_operator_can_retry_a_dead_mail,
+    plaintext_login_is_allowed_on_localhost,
+    plaintext_login_is_refused_for_remote_servers,
+    required_tls_must_be_offered,
+    an_untrusted_certificate_is_rejected,
 );
 
 const RECIPIENT: &str = "ann@example.com";
 
 async fn post(w: &TestWorker, new: &NewMail<'_>) -> i64 {
-    w.write(async |tx| mails::post(tx, w.world.user, new, None).await).await
+    w.write(async |tx| mails::enqueue_mail(tx, w.world.user, new, None).await).await
 }
 
 async fn post_one(w: &TestWorker) -> i64 {
@@ -76,7 +76,7 @@ async fn waits(w: &TestWorker, id: i64) -> String {
     why.unwrap()
 }
 
-async fn a_mail_arrives_as_it_was_written(s: TestStore) {
+async fn a_mail_arrives_unchanged(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     let long = "x".repeat(2_000);
@@ -106,7 +106,7 @@ async fn a_mail_arrives_as_it_was_written(s: TestStore) {
     );
 }
 
-async fn nothing_in_a_mail_becomes_a_header_or_a_command(s: TestStore) {
+async fn mail_content_never_becomes_a_header_or_command(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     let evil = "Hello\r\nBcc: eve@example.com\r\n\r\nbody\u{2028}\0";
@@ -129,15 +129,15 @@ async fn nothing_in_a_mail_becomes_a_header_or_a_command(s: TestStore) {
     assert!(lines.iter().all(|received| !received.line.contains("eve")), "{lines:?}");
 }
 
-async fn a_server_that_asks_for_patience_is_asked_again(s: TestStore) {
+async fn a_temporary_smtp_error_is_retried(s: TestStore) {
     let server = MailServer::start().await;
     let (w, id) = posted(s, &server).await;
     let asked = [
-        (Step::Greeting, "421 too busy"),
-        (Step::Sender, "451 try later"),
-        (Step::Recipient, "450 4.2.0 greylisted"),
-        (Step::Data, "452 no room"),
-        (Step::End, "451 no room after all"),
+        (SmtpStep::Greeting, "421 too busy"),
+        (SmtpStep::Sender, "451 try later"),
+        (SmtpStep::Recipient, "450 4.2.0 greylisted"),
+        (SmtpStep::Data, "452 no room"),
+        (SmtpStep::End, "451 no room after all"),
     ];
     for (step, says) in asked {
         server.then(step, SmtpReply::Say(says));
@@ -159,7 +159,7 @@ async fn a_server_that_asks_for_patience_is_asked_again(s: TestStore) {
     assert_eq!((found(&w, id).await.status, found(&w, id).await.error), (MailStatus::Sent, None));
 }
 
-async fn a_server_that_cannot_be_reached_is_tried_for_a_day(s: TestStore) {
+async fn an_unreachable_server_is_retried_for_a_day(s: TestStore) {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);
@@ -175,10 +175,10 @@ async fn a_server_that_cannot_be_reached_is_tried_for_a_day(s: TestStore) {
     assert!(why.unwrap().contains("refused"));
 }
 
-async fn a_refusal_for_good_ends_it_at_once(s: TestStore) {
+async fn a_permanent_smtp_error_fails_at_once(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
-    for (number, step) in (1..).zip([Step::Sender, Step::Recipient, Step::Data, Step::End]) {
+    for (number, step) in (1..).zip([SmtpStep::Sender, SmtpStep::Recipient, SmtpStep::Data, SmtpStep::End]) {
         server.then(step, SmtpReply::Say("550 5.1.1 no such user here"));
         let message_id = format!("<mail-{number}@example.com>");
         let new = NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello", message_id: &message_id };
@@ -192,7 +192,7 @@ async fn a_refusal_for_good_ends_it_at_once(s: TestStore) {
     assert!(server.mails().is_empty());
 }
 
-async fn an_address_that_is_none_ends_it_at_once(s: TestStore) {
+async fn an_invalid_address_fails_at_once(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     for (number, recipient) in
@@ -211,35 +211,35 @@ async fn an_address_that_is_none_ends_it_at_once(s: TestStore) {
     assert!(server.received_lines().iter().any(|received| received.line == "RCPT TO:<ann@xn--bcher-kva.example>"));
 }
 
-async fn a_refused_login_is_the_operator_s_to_mend(s: TestStore) {
+async fn a_rejected_login_is_retried(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}"))).await;
     let id = post_one(&w).await;
-    server.then(Step::Login, SmtpReply::Say("535 5.7.8 wrong password"));
+    server.then(SmtpStep::Login, SmtpReply::Say("535 5.7.8 wrong password"));
     let why = waits(&w, id).await;
     assert!(why.contains("wrong password") && !why.contains("hush"), "{why}");
     w.run_until_idle().await;
     assert_eq!((found(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
 }
 
-async fn a_server_that_says_nothing_is_left(s: TestStore) {
+async fn a_silent_server_times_out(s: TestStore) {
     let server = MailServer::start().await;
-    let mut w = TestWorker::with_mailer(s, hasty(&server.url("smtp://{}"))).await;
+    let mut w = TestWorker::with_mailer(s, mailer_with_short_timeout(&server.url("smtp://{}"))).await;
     let id = post_one(&w).await;
-    server.then(Step::Greeting, SmtpReply::Silence);
+    server.then(SmtpStep::Greeting, SmtpReply::Silence);
     let why = waits(&w, id).await;
     assert!(why.contains("not done within 200ms"), "{why}");
     w.set_mailer(server.mailer());
-    server.then(Step::Data, SmtpReply::HangUp);
+    server.then(SmtpStep::Data, SmtpReply::HangUp);
     w.run_until_idle().await;
     assert_eq!((found(&w, id).await.status, job(&w, id).await.1), (MailStatus::Sent, 3));
 }
 
-async fn what_the_server_took_is_sent_however_it_ends(s: TestStore) {
+async fn an_accepted_mail_is_sent_despite_later_errors(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     for (number, answer) in (1..).zip([SmtpReply::HangUp, SmtpReply::Silence, SmtpReply::Say("500 what?")]) {
-        server.then(Step::Quit, answer);
+        server.then(SmtpStep::Quit, answer);
         let message_id = format!("<mail-{number}@example.com>");
         let new = NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello", message_id: &message_id };
         let id = post(&w, &new).await;
@@ -248,7 +248,7 @@ async fn what_the_server_took_is_sent_however_it_ends(s: TestStore) {
     }
 }
 
-async fn a_crash_after_the_server_took_it_repeats_it_under_the_same_id(s: TestStore) {
+async fn a_crash_after_acceptance_resends_with_the_same_id(s: TestStore) {
     let server = MailServer::start().await;
     let (w, id) = posted(s, &server).await;
     // The server has accepted the mail; the worker dies before it stores that.
@@ -256,7 +256,7 @@ async fn a_crash_after_the_server_took_it_repeats_it_under_the_same_id(s: TestSt
     let ending = w.handler(JobKind::SendMail).run(&Run::new(claimed)).await.unwrap();
     drop(ending);
     assert_eq!((server.mails().len(), found(&w, id).await.status), (1, MailStatus::Pending));
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
     assert_eq!((found(&w, id).await.status, job(&w, id).await.0), (MailStatus::Sent, JobState::Done));
     let mails = server.mails();
@@ -264,7 +264,7 @@ async fn a_crash_after_the_server_took_it_repeats_it_under_the_same_id(s: TestSt
     assert_eq!(mails[0], mails[1], "to the last byte");
 }
 
-async fn a_worker_without_a_server_says_so(s: TestStore) {
+async fn a_worker_without_a_mail_server_reports_it(s: TestStore) {
     let w = TestWorker::over(s).await;
     let id = post_one(&w).await;
     w.run_jobs().await;
@@ -275,20 +275,23 @@ async fn a_worker_without_a_server_says_so(s: TestStore) {
     assert_eq!(found(&w, id).await.error, Some(why));
 }
 
-async fn an_operator_sends_a_dead_mail_again(s: TestStore) {
+async fn an_operator_can_retry_a_dead_mail(s: TestStore) {
     let server = MailServer::start().await;
     let (w, id) = posted(s, &server).await;
-    server.then(Step::Recipient, SmtpReply::Say("550 no such user"));
+    server.then(SmtpStep::Recipient, SmtpReply::Say("550 no such user"));
     w.run_jobs().await;
     let job_id = w.number("SELECT id FROM jobs").await.to_string();
     let shown = crier(&w, &["jobs", "show", &job_id]);
-    assert!(shown.done().contains("no such user") && shown.done().contains(&format!("mail {id} on behalf of user")));
-    assert_eq!(crier(&w, &["jobs", "retry", "--dead", "--kind", "send_mail"]).done(), "Run again: 1.\n");
+    assert!(
+        shown.expect_stdout().contains("no such user")
+            && shown.expect_stdout().contains(&format!("mail {id} on behalf of user"))
+    );
+    assert_eq!(crier(&w, &["jobs", "retry", "--dead", "--kind", "send_mail"]).expect_stdout(), "Run again: 1.\n");
     w.run_until_idle().await;
     assert_eq!((found(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
 }
 
-async fn a_login_goes_to_this_machine_in_the_clear(s: TestStore) {
+async fn plaintext_login_is_allowed_on_localhost(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}"))).await;
     let id = post_one(&w).await;
@@ -297,7 +300,7 @@ async fn a_login_goes_to_this_machine_in_the_clear(s: TestStore) {
     assert!(server.received_lines().iter().any(|received| received.line == "AUTH PLAIN AGFubgBodXNo"));
 }
 
-async fn a_login_never_goes_elsewhere_in_the_clear(s: TestStore) {
+async fn plaintext_login_is_refused_for_remote_servers(s: TestStore) {
     let server = MailServer::start().await;
     // An address that reaches this machine but is not a loopback address.
     let elsewhere = mailer(&format!("smtp://ann:hush@0.0.0.0:{}", server.address.port()));
@@ -309,7 +312,7 @@ async fn a_login_never_goes_elsewhere_in_the_clear(s: TestStore) {
     assert!(received.iter().all(|received| received.line.starts_with("EHLO")), "{received:?}");
 }
 
-async fn a_server_must_offer_the_tls_that_is_required(s: TestStore) {
+async fn required_tls_must_be_offered(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}?tls=required"))).await;
     let id = post_one(&w).await;
@@ -319,8 +322,8 @@ async fn a_server_must_offer_the_tls_that_is_required(s: TestStore) {
     assert!(received.iter().all(|received| received.line.starts_with("EHLO")), "{received:?}");
 }
 
-async fn a_certificate_that_is_not_trusted_is_refused(s: TestStore) {
-    let (offering, speaking) = (MailServer::offering_tls().await, MailServer::speaking_tls().await);
+async fn an_untrusted_certificate_is_rejected(s: TestStore) {
+    let (offering, speaking) = (MailServer::offering_tls().await, MailServer::start_with_implicit_tls().await);
     let mut w = TestWorker::over(s).await;
     let forms = ["smtp://ann:hush@{}", "smtp://ann:hush@{}?tls=required", "smtps://ann:hush@{}"];
     for ((number, form), server) in (1..).zip(forms).zip([&offering, &offering, &speaking]) {

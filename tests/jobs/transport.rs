@@ -23,9 +23,9 @@ use crate::support::servers::{self, RedisServer};
 use crate::support::store::{TestStore, cipher, on_both};
 
 on_both!(
-    the_memory_notifier_wakes_a_bounded_number,
-    the_bell_of_redis_wakes_a_bounded_number,
-    a_stop_hands_back_what_has_not_begun,
+    the_memory_notifier_wakes_a_bounded_number_of_jobs,
+    the_redis_notifier_wakes_a_bounded_number_of_jobs,
+    a_stop_releases_jobs_that_have_not_started,
 );
 
 /// Counts concurrent runs; each waits until the test releases it.
@@ -113,7 +113,7 @@ impl Running {
 }
 
 /// Enqueues twelve jobs; three of them run at any time, and in the end all have run.
-async fn wakes_a_bounded_number(mut r: Running) {
+async fn assert_bounded_wakeups(mut r: Running) {
     let ids = r.enqueue(12).await;
     for _ in 0..4 {
         r.counted.entered.acquire_many(3).await.unwrap().forget();
@@ -133,14 +133,14 @@ async fn wakes_a_bounded_number(mut r: Running) {
 async fn in_memory(s: &TestStore, drain: Duration) -> Running {
     let notifier = Arc::new(MemoryNotifier::default());
     let r = running(s, notifier.clone(), drain);
-    while notifier.room().await.unwrap().iter().all(|(_, room)| *room == 0) {
+    while notifier.free_capacity().await.unwrap().iter().all(|(_, room)| *room == 0) {
         tokio::task::yield_now().await;
     }
     r
 }
 
-async fn the_memory_notifier_wakes_a_bounded_number(s: TestStore) {
-    wakes_a_bounded_number(in_memory(&s, Duration::from_secs(30)).await).await;
+async fn the_memory_notifier_wakes_a_bounded_number_of_jobs(s: TestStore) {
+    assert_bounded_wakeups(in_memory(&s, Duration::from_secs(30)).await).await;
 }
 
 async fn redis_bell(url: &str, stop: &CancellationToken) -> Arc<RedisNotifier> {
@@ -151,14 +151,14 @@ async fn redis_bell(url: &str, stop: &CancellationToken) -> Arc<RedisNotifier> {
     notifier
 }
 
-async fn the_bell_of_redis_wakes_a_bounded_number(s: TestStore) {
+async fn the_redis_notifier_wakes_a_bounded_number_of_jobs(s: TestStore) {
     let closed = CancellationToken::new();
     let notifier = redis_bell(&servers::redis().await, &closed).await;
-    wakes_a_bounded_number(running(&s, notifier, Duration::from_secs(30))).await;
+    assert_bounded_wakeups(running(&s, notifier, Duration::from_secs(30))).await;
     closed.cancel();
 }
 
-async fn a_stop_hands_back_what_has_not_begun(s: TestStore) {
+async fn a_stop_releases_jobs_that_have_not_started(s: TestStore) {
     // No grace period: running jobs are aborted, outside of any call, and handed back.
     let mut r = in_memory(&s, Duration::ZERO).await;
     let ids = r.enqueue(5).await;
@@ -172,7 +172,7 @@ async fn a_stop_hands_back_what_has_not_begun(s: TestStore) {
 }
 
 async fn room_of(notifier: &dyn Transport, kind: JobKind) -> Option<usize> {
-    notifier.room().await.map(|room| room.iter().find(|(k, _)| *k == kind).unwrap().1)
+    notifier.free_capacity().await.map(|room| room.iter().find(|(k, _)| *k == kind).unwrap().1)
 }
 
 fn notification(ids: std::ops::Range<i64>) -> Vec<JobNotification> {
@@ -180,7 +180,7 @@ fn notification(ids: std::ops::Range<i64>) -> Vec<JobNotification> {
 }
 
 #[tokio::test]
-async fn the_memory_s_bell_never_blocks_and_drops_what_is_too_much() {
+async fn the_memory_notifier_never_blocks_and_drops_the_excess() {
     let notifier = MemoryNotifier::default();
     notifier.notify(&notification(0..1));
     assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(0), "no listener");
@@ -200,7 +200,7 @@ async fn the_memory_s_bell_never_blocks_and_drops_what_is_too_much() {
 }
 
 #[tokio::test]
-async fn each_id_in_redis_reaches_one_listener() {
+async fn each_redis_id_reaches_one_listener() {
     let closed = CancellationToken::new();
     let notifier = redis_bell(&servers::redis().await, &closed).await;
     let (mut a, mut b) = (test_listener(&*notifier, JobKind::Noop), test_listener(&*notifier, JobKind::Noop));
@@ -216,7 +216,7 @@ async fn each_id_in_redis_reaches_one_listener() {
 }
 
 #[tokio::test]
-async fn the_room_in_redis_is_counted_for_each_kind() {
+async fn redis_capacity_is_counted_per_kind() {
     let closed = CancellationToken::new();
     let notifier = redis_bell(&servers::redis().await, &closed).await;
     notifier.notify(&notification(0..500));
@@ -228,7 +228,7 @@ async fn the_room_in_redis_is_counted_for_each_kind() {
 }
 
 #[tokio::test]
-async fn a_bell_whose_redis_comes_back_is_heard_again() {
+async fn the_redis_notifier_recovers_after_an_outage() {
     let closed = CancellationToken::new();
     let mut server = RedisServer::start();
     let notifier = redis_bell(&server.url(), &closed).await;
@@ -240,7 +240,7 @@ async fn a_bell_whose_redis_comes_back_is_heard_again() {
         notifier.notify(&notification(2..3));
         tokio::task::yield_now().await;
     }
-    assert_eq!(notifier.room().await, None);
+    assert_eq!(notifier.free_capacity().await, None);
     server.restart();
     while !notifier.is_up() {
         tokio::task::yield_now().await;
@@ -248,7 +248,7 @@ async fn a_bell_whose_redis_comes_back_is_heard_again() {
     notifier.notify(&notification(3..4));
     // An id notified in between may be lost, or delivered by the new connection.
     while listener.recv().await != Some(3) {}
-    while notifier.room().await.is_none() {
+    while notifier.free_capacity().await.is_none() {
         tokio::task::yield_now().await;
     }
     closed.cancel();

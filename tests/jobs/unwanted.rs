@@ -11,32 +11,32 @@ use crier_common::store::{accounts, jobs, posts};
 use crier_worker::engine::Run;
 
 use crate::support::fake_platform::{Gate, PublishStep, transient, unknown};
-use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
     an_expired_account_is_not_called,
-    an_account_that_was_detached_is_not_called,
-    a_platform_that_is_not_configured_is_not_called,
-    a_post_that_is_too_late_is_missed,
-    a_post_that_is_late_is_published,
+    a_detached_account_is_not_called,
+    an_unconfigured_platform_is_not_called,
+    a_post_over_the_lateness_limit_is_missed,
+    a_slightly_late_post_is_published,
     a_post_moved_back_to_draft_is_not_published,
     a_post_deleted_before_the_run_is_not_published,
-    a_post_moved_to_a_later_time_waits_for_it,
-    a_post_scheduled_again_while_its_job_ends_is_not_lost,
-    a_post_deleted_in_flight_is_finished_and_told,
-    a_post_deleted_after_a_crash_is_told_as_it_is,
+    a_rescheduled_post_waits_for_its_new_time,
+    a_post_rescheduled_while_its_job_ends_is_not_lost,
+    a_post_deleted_in_flight_is_finished_and_reported,
+    a_post_deleted_after_a_crash_is_reported_as_published,
     a_post_deleted_after_a_crash_before_the_call_is_not_published,
-    a_post_deleted_while_its_call_is_open_is_found_out_about,
-    a_post_deleted_while_its_call_is_open_is_not_sent_again,
-    a_post_deleted_where_the_platform_cannot_tell_is_told_as_unknown,
-    a_post_deleted_in_flight_is_not_tried_again,
-    a_post_that_went_out_is_not_missed,
-    a_post_too_late_to_be_sent_again_is_missed,
-    an_account_lost_after_a_crash_leaves_the_outcome_unknown,
-    a_target_that_is_gone_ends_its_job,
+    a_post_deleted_during_an_open_call_is_reconciled,
+    a_post_deleted_during_an_open_call_is_not_resent,
+    a_deleted_post_without_reconcile_is_reported_as_unknown,
+    a_post_deleted_in_flight_is_not_retried,
+    a_published_post_is_not_missed,
+    a_post_too_late_to_be_resent_is_missed,
+    a_lost_account_after_a_crash_leaves_the_outcome_unknown,
+    a_deleted_target_cancels_its_job,
 );
 
-async fn fails_without_a_call(w: &TestWorker, target: i64, category: Category, code: &str) {
+async fn assert_fails_without_a_call(w: &TestWorker, target: i64, category: Category, code: &str) {
     w.listen_at("http://127.0.0.1:1/").await;
     let id = w.notified_job_of_target(target).await;
     w.engine.run(id).await;
@@ -54,16 +54,16 @@ async fn an_expired_account_is_not_called(w: TestWorker) {
     let error = AccountError { code: "account_expired".into(), message: "refused".into() };
     w.write(async |tx| accounts::expire(tx, w.account.id, 1, &error).await).await;
     let (_, target) = w.publish_one().await;
-    fails_without_a_call(&w, target, Category::AuthExpired, "account_expired").await;
+    assert_fails_without_a_call(&w, target, Category::AuthExpired, "account_expired").await;
 }
 
-async fn an_account_that_was_detached_is_not_called(w: TestWorker) {
+async fn a_detached_account_is_not_called(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     w.write(async |tx| accounts::disconnect(tx, w.world.brand, w.account.id).await).await;
-    fails_without_a_call(&w, target, Category::Account, "account_disconnected").await;
+    assert_fails_without_a_call(&w, target, Category::Account, "account_disconnected").await;
 }
 
-async fn a_platform_that_is_not_configured_is_not_called(w: TestWorker) {
+async fn an_unconfigured_platform_is_not_called(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     // Its secrets are sealed with the platform's name as well.
     w.sql("DELETE FROM social_accounts").await;
@@ -76,17 +76,17 @@ async fn a_platform_that_is_not_configured_is_not_called(w: TestWorker) {
     });
     let account = made.await.id;
     w.sql(format!("UPDATE post_targets SET account_id = {account}")).await;
-    fails_without_a_call(&w, target, Category::Account, "platform_not_configured").await;
+    assert_fails_without_a_call(&w, target, Category::Account, "platform_not_configured").await;
 }
 
-async fn a_post_that_is_too_late_is_missed(w: TestWorker) {
+async fn a_post_over_the_lateness_limit_is_missed(w: TestWorker) {
     let (_, target) = w.schedule(w.later(60)).await;
     w.clock.advance(TimeDelta::seconds(60) + TimeDelta::hours(24) + TimeDelta::microseconds(1));
     w.scheduler.tick().await.unwrap();
-    fails_without_a_call(&w, target, Category::Missed, "missed").await;
+    assert_fails_without_a_call(&w, target, Category::Missed, "missed").await;
 }
 
-async fn a_post_that_is_late_is_published(w: TestWorker) {
+async fn a_slightly_late_post_is_published(w: TestWorker) {
     let (post, target) = w.schedule(w.later(60)).await;
     w.clock.advance(TimeDelta::seconds(60) + TimeDelta::hours(24));
     w.run_jobs().await;
@@ -115,7 +115,7 @@ async fn a_post_deleted_before_the_run_is_not_published(w: TestWorker) {
     assert!(w.fake.calls().is_empty() && w.events().await.is_empty());
 }
 
-async fn a_post_moved_to_a_later_time_waits_for_it(w: TestWorker) {
+async fn a_rescheduled_post_waits_for_its_new_time(w: TestWorker) {
     let (post, target) = w.schedule(w.clock.now()).await;
     let (id, later) = (w.notified_job(), w.later(500));
     w.change_post(post, |p| p.scheduled_at = Some(later)).await;
@@ -128,7 +128,7 @@ async fn a_post_moved_to_a_later_time_waits_for_it(w: TestWorker) {
     assert_eq!(w.target(target).await.published_at, Some(later));
 }
 
-async fn a_post_scheduled_again_while_its_job_ends_is_not_lost(w: TestWorker) {
+async fn a_post_rescheduled_while_its_job_ends_is_not_lost(w: TestWorker) {
     let (post, target) = w.schedule(w.clock.now()).await;
     let id = w.notified_job();
     w.change_post(post, |p| p.status = PostStatus::Draft).await;
@@ -146,14 +146,14 @@ async fn a_post_scheduled_again_while_its_job_ends_is_not_lost(w: TestWorker) {
     assert_eq!(w.target(target).await.published_at.map(|at| at.timestamp()), Some(later.timestamp()));
 }
 
-async fn a_post_deleted_in_flight_is_finished_and_told(w: TestWorker) {
+async fn a_post_deleted_in_flight_is_finished_and_reported(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (post, target) = w.publish_one().await;
     let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
-    gate.entered().await;
+    gate.wait_until_entered().await;
     w.write(async |tx| {
         posts::delete(tx, post).await?;
         assert!(jobs::cancel_subject(tx, JobKind::PublishTarget, target).await?, "it is in flight");
@@ -169,7 +169,7 @@ async fn a_post_deleted_in_flight_is_finished_and_told(w: TestWorker) {
 }
 
 /// A worker dies in the call, before or after the platform accepted the post; then the lease expires.
-async fn died_in_the_call(w: &TestWorker, accepted: bool) -> (i64, i64) {
+async fn kill_during_the_call(w: &TestWorker, accepted: bool) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
     w.fake.script_publishes([if accepted {
@@ -180,14 +180,14 @@ async fn died_in_the_call(w: &TestWorker, accepted: bool) -> (i64, i64) {
     let (post, target) = w.publish_one().await;
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job());
-    gate.entered().await;
+    gate.wait_until_entered().await;
     doomed.kill().await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     (post, target)
 }
 
-async fn a_post_deleted_after_a_crash_is_told_as_it_is(w: TestWorker) {
-    let (post, target) = died_in_the_call(&w, true).await;
+async fn a_post_deleted_after_a_crash_is_reported_as_published(w: TestWorker) {
+    let (post, target) = kill_during_the_call(&w, true).await;
     w.write(async |tx| posts::delete(tx, post).await).await;
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
@@ -195,7 +195,7 @@ async fn a_post_deleted_after_a_crash_is_told_as_it_is(w: TestWorker) {
 }
 
 async fn a_post_deleted_after_a_crash_before_the_call_is_not_published(w: TestWorker) {
-    let (post, target) = died_in_the_call(&w, false).await;
+    let (post, target) = kill_during_the_call(&w, false).await;
     w.write(async |tx| posts::delete(tx, post).await).await;
     w.run_until_idle().await;
     let ended = w.target(target).await;
@@ -205,7 +205,7 @@ async fn a_post_deleted_after_a_crash_before_the_call_is_not_published(w: TestWo
 }
 
 /// Creates a post whose call has an unknown outcome, and deletes it before its next run; returns its target.
-async fn deleted_while_open(w: &TestWorker, accepted: bool) -> i64 {
+async fn delete_during_an_open_call(w: &TestWorker, accepted: bool) -> i64 {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([if accepted {
         PublishStep::AcceptAnd(unknown())
@@ -221,8 +221,8 @@ async fn deleted_while_open(w: &TestWorker, accepted: bool) -> i64 {
     target
 }
 
-async fn a_post_deleted_while_its_call_is_open_is_found_out_about(w: TestWorker) {
-    let target = deleted_while_open(&w, true).await;
+async fn a_post_deleted_during_an_open_call_is_reconciled(w: TestWorker) {
+    let target = delete_during_an_open_call(&w, true).await;
     w.run_until_idle().await;
     assert_eq!(
         (w.target(target).await.status, w.events().await),
@@ -232,23 +232,23 @@ async fn a_post_deleted_while_its_call_is_open_is_found_out_about(w: TestWorker)
     assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 1);
 
     // The same if its worker died in the call, and the worker that was to reconcile it as well.
-    let (post, target) = died_in_the_call(&w, true).await;
+    let (post, target) = kill_during_the_call(&w, true).await;
     w.write(async |tx| publishing::delete(tx, post).await).await;
     let gate = Gate::new();
     w.fake.hold_answer(gate.clone());
     w.scheduler.tick().await.unwrap();
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job_of_target(target).await);
-    gate.entered().await;
+    gate.wait_until_entered().await;
     doomed.kill().await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 2));
     assert_eq!(w.fake.count("publish"), 2);
 }
 
-async fn a_post_deleted_while_its_call_is_open_is_not_sent_again(w: TestWorker) {
-    let target = deleted_while_open(&w, false).await;
+async fn a_post_deleted_during_an_open_call_is_not_resent(w: TestWorker) {
+    let target = delete_during_an_open_call(&w, false).await;
     w.run_until_idle().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "post_deleted"));
@@ -256,9 +256,9 @@ async fn a_post_deleted_while_its_call_is_open_is_not_sent_again(w: TestWorker) 
     assert_eq!(w.events().await, ["post.failed"]);
 }
 
-async fn a_post_deleted_where_the_platform_cannot_tell_is_told_as_unknown(w: TestWorker) {
+async fn a_deleted_post_without_reconcile_is_reported_as_unknown(w: TestWorker) {
     w.fake.disable_reconcile();
-    let (post, target) = died_in_the_call(&w, true).await;
+    let (post, target) = kill_during_the_call(&w, true).await;
     w.write(async |tx| publishing::delete(tx, post).await).await;
     w.run_until_idle().await;
     assert_eq!(w.target(target).await.error.unwrap().category, Category::OutcomeUnknown);
@@ -266,14 +266,14 @@ async fn a_post_deleted_where_the_platform_cannot_tell_is_told_as_unknown(w: Tes
 }
 
 /// The result of the deletion (its events are still sent) is kept, although the call fails transiently.
-async fn a_post_deleted_in_flight_is_not_tried_again(w: TestWorker) {
+async fn a_post_deleted_in_flight_is_not_retried(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::WaitAndRefuse(gate.clone(), transient())]);
     let (post, target) = w.publish_one().await;
     let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
-    gate.entered().await;
+    gate.wait_until_entered().await;
     w.write(async |tx| publishing::delete(tx, post).await).await;
     gate.let_through();
     run.await.unwrap();
@@ -282,15 +282,15 @@ async fn a_post_deleted_in_flight_is_not_tried_again(w: TestWorker) {
     assert_eq!((w.state(id).await, w.events().await), (JobState::Done, vec!["post.failed".to_owned()]));
 }
 
-async fn a_post_that_went_out_is_not_missed(w: TestWorker) {
-    let (_, target) = died_in_the_call(&w, true).await;
+async fn a_published_post_is_not_missed(w: TestWorker) {
+    let (_, target) = kill_during_the_call(&w, true).await;
     w.clock.advance(TimeDelta::days(3));
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
-async fn a_post_too_late_to_be_sent_again_is_missed(w: TestWorker) {
-    let (_, target) = died_in_the_call(&w, false).await;
+async fn a_post_too_late_to_be_resent_is_missed(w: TestWorker) {
+    let (_, target) = kill_during_the_call(&w, false).await;
     w.clock.advance(TimeDelta::days(3));
     w.run_jobs().await;
     let ended = w.target(target).await;
@@ -298,8 +298,8 @@ async fn a_post_too_late_to_be_sent_again_is_missed(w: TestWorker) {
     assert_eq!((w.fake.count("reconcile"), w.fake.count("publish")), (1, 1));
 }
 
-async fn an_account_lost_after_a_crash_leaves_the_outcome_unknown(w: TestWorker) {
-    let (post, target) = died_in_the_call(&w, true).await;
+async fn a_lost_account_after_a_crash_leaves_the_outcome_unknown(w: TestWorker) {
+    let (post, target) = kill_during_the_call(&w, true).await;
     let error = AccountError { code: "account_expired".into(), message: "refused".into() };
     w.write(async |tx| accounts::expire(tx, w.account.id, 1, &error).await).await;
     w.run_jobs().await;
@@ -308,12 +308,12 @@ async fn an_account_lost_after_a_crash_leaves_the_outcome_unknown(w: TestWorker)
     // Reconnected and published again: the platform is asked first.
     w.s.account(w.world, "demo", "token-1").await;
     w.publish_again(post).await;
-    w.advance(CALL_OVER);
+    w.advance(MAX_CALL_SECONDS);
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
-async fn a_target_that_is_gone_ends_its_job(w: TestWorker) {
+async fn a_deleted_target_cancels_its_job(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     let id = w.notified_job();
     w.sql(format!("DELETE FROM post_targets WHERE id = {target}")).await;

@@ -23,11 +23,11 @@ use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::process::{Installation, program};
 
 worker_on_both!(
-    the_first_kilobyte_of_an_answer_is_kept_as_text,
-    a_redirect_is_recorded_and_its_target_not_called,
-    what_went_wrong_is_recorded_with_its_class,
-    an_address_that_was_saved_otherwise_is_refused_when_it_is_sent,
-    deliveries_one_after_the_other_share_a_connection,
+    the_first_kilobyte_of_a_response_is_stored_as_text,
+    a_redirect_is_recorded_and_not_followed,
+    failures_are_recorded_with_their_class,
+    a_blocked_stored_url_is_rejected_when_sending,
+    sequential_deliveries_share_a_connection,
 );
 
 /// An endpoint that sends one fixed response to every request.
@@ -121,7 +121,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-async fn the_first_kilobyte_of_an_answer_is_kept_as_text(w: TestWorker) {
+async fn the_first_kilobyte_of_a_response_is_stored_as_text(w: TestWorker) {
     let webhook = w.listen_at("http://127.0.0.1:1/").await;
     let (bomb, nested) = (gzip(&vec![b'z'; 64 << 20]), gzip(&gzip(b"hello")));
     let long = "☃".repeat(100_000);
@@ -149,7 +149,7 @@ async fn the_first_kilobyte_of_an_answer_is_kept_as_text(w: TestWorker) {
     }
 }
 
-async fn a_redirect_is_recorded_and_its_target_not_called(w: TestWorker) {
+async fn a_redirect_is_recorded_and_not_followed(w: TestWorker) {
     let target = Endpoint::answering(answer("200 OK", "", b"")).await;
     let webhook = w.listen_at("http://127.0.0.1:1/").await;
     for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
@@ -167,7 +167,7 @@ async fn a_redirect_is_recorded_and_its_target_not_called(w: TestWorker) {
     assert_eq!(target.connections(), 0);
 }
 
-async fn what_went_wrong_is_recorded_with_its_class(w: TestWorker) {
+async fn failures_are_recorded_with_their_class(w: TestWorker) {
     let webhook = w.listen_at("http://127.0.0.1:1/").await;
     let garbage = Endpoint::answering("what is this").await;
     let plain = Endpoint::serve(Vec::new(), |mut stream| async move {
@@ -198,7 +198,7 @@ async fn what_went_wrong_is_recorded_with_its_class(w: TestWorker) {
 }
 
 /// For example, a network that was allowed when the URL was saved and is no longer, or a row written by other means.
-async fn an_address_that_was_saved_otherwise_is_refused_when_it_is_sent(w: TestWorker) {
+async fn a_blocked_stored_url_is_rejected_when_sending(w: TestWorker) {
     let webhook = w.listen_at("http://127.0.0.1:1/").await;
     for url in [
         "http://0xa9fea9fe/latest/meta-data/",
@@ -220,7 +220,7 @@ async fn an_address_that_was_saved_otherwise_is_refused_when_it_is_sent(w: TestW
     }
 }
 
-async fn deliveries_one_after_the_other_share_a_connection(w: TestWorker) {
+async fn sequential_deliveries_share_a_connection(w: TestWorker) {
     let endpoint = Endpoint::answering(answer("200 OK", "", b"ok")).await;
     w.listen_at(&endpoint.url()).await;
     for _ in 0..5 {
@@ -250,7 +250,7 @@ async fn secure(certificate: &rcgen::Certificate, key: &KeyPair) -> (Endpoint, A
 }
 
 #[tokio::test]
-async fn a_process_believes_the_system_s_authorities_and_uses_no_proxy() {
+async fn system_certificates_are_trusted_and_proxies_ignored() {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -289,7 +289,7 @@ async fn a_process_believes_the_system_s_authorities_and_uses_no_proxy() {
 }
 
 #[test]
-fn a_system_without_authorities_is_told_so_at_the_start() {
+fn missing_system_certificates_are_reported_at_startup() {
     let dir = tempfile::tempdir().unwrap();
     let out = Command::new(program("crier"))
         .env_clear()

@@ -14,27 +14,27 @@ use serde_json::json;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
     an_event_is_delivered_and_signed,
-    a_failure_is_tried_again_with_the_same_id_and_body,
-    eight_attempts_with_the_promised_pauses,
+    a_failure_is_retried_with_the_same_id_and_body,
+    eight_attempts_are_made_with_documented_delays,
     a_retry_after_is_honoured,
     a_410_disables_the_endpoint,
     five_days_without_a_success_disable_the_endpoint,
-    a_success_wipes_the_record,
-    an_inactive_endpoint_gets_nothing,
-    a_deleted_endpoint_ends_its_deliveries,
-    a_replay_is_made_at_once,
-    a_replay_while_an_attempt_is_under_way_is_not_lost,
-    a_replay_while_an_inactive_endpoint_is_given_up_is_not_lost,
-    what_the_owner_changes_applies_to_the_next_attempt,
-    the_endpoints_of_an_event_are_told_its_id,
+    a_success_clears_the_failure_record,
+    an_inactive_endpoint_receives_nothing,
+    deleting_an_endpoint_cancels_its_deliveries,
+    a_replay_is_sent_immediately,
+    a_replay_during_an_attempt_is_not_lost,
+    a_replay_while_an_inactive_endpoint_fails_is_not_lost,
+    endpoint_changes_apply_to_the_next_attempt,
+    all_endpoints_receive_the_same_event_id,
     a_blocked_address_is_recorded,
-    a_worker_that_dies_delivers_again_under_the_same_id,
-    two_runs_of_one_delivery_that_begin_together_both_find_it,
-    one_endpoint_s_backlog_holds_up_no_other,
+    a_crash_redelivers_with_the_same_id,
+    concurrent_runs_of_one_delivery_both_send_it,
+    a_backlog_does_not_delay_other_endpoints,
 );
 
 /// Sends the scripted responses, then 200.
@@ -133,7 +133,7 @@ async fn an_event_is_delivered_and_signed(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state <> 'done'").await, 0);
 }
 
-async fn a_failure_is_tried_again_with_the_same_id_and_body(w: TestWorker) {
+async fn a_failure_is_retried_with_the_same_id_and_body(w: TestWorker) {
     let (receiver, _, id) = endpoint_with_delivery(&w).await;
     receiver.answer_with([ResponseTemplate::new(500).set_body_string("out of order")]);
     attempt(&w).await;
@@ -155,7 +155,7 @@ async fn a_failure_is_tried_again_with_the_same_id_and_body(w: TestWorker) {
     assert_ne!(header(&requests[0], "X-Webhook-Timestamp"), header(&requests[1], "X-Webhook-Timestamp"));
 }
 
-async fn eight_attempts_with_the_promised_pauses(w: TestWorker) {
+async fn eight_attempts_are_made_with_documented_delays(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     receiver.answers([500, 301, 404, 503, 500, 500, 500, 500]);
     for (number, seconds) in (1..).zip([5, 300, 1_800, 7_200, 18_000, 36_000, 36_000]) {
@@ -226,7 +226,7 @@ async fn five_days_without_a_success_disable_the_endpoint(w: TestWorker) {
     assert_eq!((w.delivery(last).await.status, w.delivery(last).await.attempts), (DeliveryStatus::Failed, 1));
 }
 
-async fn a_success_wipes_the_record(w: TestWorker) {
+async fn a_success_clears_the_failure_record(w: TestWorker) {
     let (receiver, webhook, _) = endpoint_with_delivery(&w).await;
     receiver.answers([500, 200, 500]);
     attempt(&w).await;
@@ -238,7 +238,7 @@ async fn a_success_wipes_the_record(w: TestWorker) {
     assert_eq!((receiver.requests().await.len(), disabled(&w, &webhook).await), (3, None));
 }
 
-async fn an_inactive_endpoint_gets_nothing(w: TestWorker) {
+async fn an_inactive_endpoint_receives_nothing(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     w.run_jobs().await;
@@ -247,7 +247,7 @@ async fn an_inactive_endpoint_gets_nothing(w: TestWorker) {
     assert!(delivery.error.unwrap().contains("inactive") && receiver.requests().await.is_empty());
 }
 
-async fn a_deleted_endpoint_ends_its_deliveries(w: TestWorker) {
+async fn deleting_an_endpoint_cancels_its_deliveries(w: TestWorker) {
     let (receiver, webhook, _) = endpoint_with_delivery(&w).await;
     assert!(w.write(async |tx| webhooks::delete(tx, w.world.user, webhook.id).await).await);
     w.run_jobs().await;
@@ -265,7 +265,7 @@ pub(super) async fn replay(w: &TestWorker, webhook: &Webhook, id: i64) {
     .await;
 }
 
-async fn a_replay_is_made_at_once(w: TestWorker) {
+async fn a_replay_is_sent_immediately(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     receiver.answers([500, 500]);
     attempt(&w).await;
@@ -286,7 +286,7 @@ async fn a_replay_is_made_at_once(w: TestWorker) {
     assert_eq!(ids.len(), 1);
 }
 
-async fn a_replay_while_an_attempt_is_under_way_is_not_lost(w: TestWorker) {
+async fn a_replay_during_an_attempt_is_not_lost(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     // The last allowed attempt.
     w.sql("UPDATE webhook_deliveries SET attempts = 7").await;
@@ -306,7 +306,7 @@ async fn a_replay_while_an_attempt_is_under_way_is_not_lost(w: TestWorker) {
 }
 
 /// Its owner enables it and requests an attempt, between the check of the endpoint and the end of that run.
-async fn a_replay_while_an_inactive_endpoint_is_given_up_is_not_lost(w: TestWorker) {
+async fn a_replay_while_an_inactive_endpoint_fails_is_not_lost(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
@@ -324,7 +324,7 @@ async fn a_replay_while_an_inactive_endpoint_is_given_up_is_not_lost(w: TestWork
     assert_eq!(receiver.requests().await.len(), 1);
 }
 
-async fn what_the_owner_changes_applies_to_the_next_attempt(w: TestWorker) {
+async fn endpoint_changes_apply_to_the_next_attempt(w: TestWorker) {
     let (first, webhook, id) = endpoint_with_delivery(&w).await;
     let second = Receiver::start().await;
     first.answers([500]);
@@ -343,7 +343,7 @@ async fn what_the_owner_changes_applies_to_the_next_attempt(w: TestWorker) {
     assert_eq!(first.requests().await.len(), 1);
 }
 
-async fn the_endpoints_of_an_event_are_told_its_id(w: TestWorker) {
+async fn all_endpoints_receive_the_same_event_id(w: TestWorker) {
     let (first, _, _) = endpoint_with_delivery(&w).await;
     w.run_jobs().await;
     let second = Receiver::start().await;
@@ -367,15 +367,15 @@ async fn a_blocked_address_is_recorded(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM webhook_attempts WHERE outcome = 'blocked'").await, 1);
 }
 
-async fn a_worker_that_dies_delivers_again_under_the_same_id(w: TestWorker) {
+async fn a_crash_redelivers_with_the_same_id(w: TestWorker) {
     let (receiver, _, id) = endpoint_with_delivery(&w).await;
     // The response never arrives: the worker dies waiting for it.
     receiver.answer_with([ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))]);
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job());
-    w.until(async || receiver.requests().await.len() == 1).await;
+    w.poll_until(async || receiver.requests().await.len() == 1).await;
     doomed.kill().await;
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
     let requests = receiver.requests().await;
     assert_eq!(requests.len(), 2);
@@ -385,7 +385,7 @@ async fn a_worker_that_dies_delivers_again_under_the_same_id(w: TestWorker) {
 }
 
 /// A run whose lease was lost may begin next to the rescued one; their fences decide which of them counts.
-async fn two_runs_of_one_delivery_that_begin_together_both_find_it(w: TestWorker) {
+async fn concurrent_runs_of_one_delivery_both_send_it(w: TestWorker) {
     let (receiver, _, _) = endpoint_with_delivery(&w).await;
     let run = Run::new(w.claim(&[w.notified_job()], "w").await.remove(0));
     let handler = w.handler(JobKind::DeliverWebhook);
@@ -397,7 +397,7 @@ async fn two_runs_of_one_delivery_that_begin_together_both_find_it(w: TestWorker
     assert_eq!(receiver.requests().await.len(), 2);
 }
 
-async fn one_endpoint_s_backlog_holds_up_no_other(w: TestWorker) {
+async fn a_backlog_does_not_delay_other_endpoints(w: TestWorker) {
     // An endpoint that never responds uses all slots of its lane; further deliveries wait outside.
     let (dead, _, _) = endpoint_with_delivery(&w).await;
     let cap = JobKind::DeliverWebhook.rules().lane_cap.unwrap();
@@ -409,7 +409,7 @@ async fn one_endpoint_s_backlog_holds_up_no_other(w: TestWorker) {
     for id in w.s.notifier.take() {
         doomed.start(id);
     }
-    w.until(async || w.number("SELECT count(*) FROM jobs WHERE waiting").await == 10).await;
+    w.poll_until(async || w.number("SELECT count(*) FROM jobs WHERE waiting").await == 10).await;
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, cap);
     let live = Receiver::start().await;
     w.listen_at(&live.url()).await;

@@ -31,7 +31,7 @@ struct TestLibrary {
 
 impl TestLibrary {
     async fn over(s: TestStore) -> Self {
-        let (library, world) = (s.library("http://crier.example"), s.world().await);
+        let (library, world) = (s.library("http://crier.example"), s.create_world().await);
         Self { s, library, world }
     }
 
@@ -59,7 +59,7 @@ impl TestLibrary {
 
     async fn keep(&self, taken: &IngestedFile) -> Option<i64> {
         let described = Described { asset_type: AssetType::Image, filename: "a.png", alt_text: None, source_url: None };
-        self.s.write(async |tx| media::keep(tx, self.world.brand, taken, &described).await).await
+        self.s.write(async |tx| media::create_asset(tx, self.world.brand, taken, &described).await).await
     }
 
     async fn asset(&self, width: u32) -> i64 {

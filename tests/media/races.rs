@@ -7,7 +7,7 @@ use super::{TestLibrary, UNUSED_AFTER_SECONDS};
 use crate::support::picture;
 use crate::support::store::{TestStore, World, on_both_storages};
 
-on_both_storages!(the_same_bytes_come_while_their_last_asset_goes);
+on_both_storages!(concurrent_upload_and_deletion_of_the_same_bytes_is_safe);
 
 const ROUNDS: usize = 25;
 
@@ -20,7 +20,7 @@ async fn delete(store: &Store, world: World, asset: i64) -> Result<bool> {
     Ok(true)
 }
 
-async fn the_same_bytes_come_while_their_last_asset_goes(s: TestStore) {
+async fn concurrent_upload_and_deletion_of_the_same_bytes_is_safe(s: TestStore) {
     let p = TestLibrary::over(s).await;
     let mut last = p.asset(5).await;
     for round in 0..ROUNDS {
@@ -45,10 +45,10 @@ async fn the_same_bytes_come_while_their_last_asset_goes(s: TestStore) {
                 last = asset.id;
             }
             None => {
-                assert_eq!((p.s.stored().len(), p.used().await), (0, 0));
+                assert_eq!((p.s.stored_files().len(), p.used().await), (0, 0));
                 last = p.asset(5).await;
             }
         }
-        assert_eq!((p.rows().await, p.s.stored().len()), (1, 2));
+        assert_eq!((p.rows().await, p.s.stored_files().len()), (1, 2));
     }
 }

@@ -12,7 +12,11 @@ use proptest::test_runner::TestRunner;
 
 use crate::support::store::{TestStore, World, on_both};
 
-on_both!(the_room_is_exact_whatever_happens, a_failed_upload_keeps_shared_bytes, the_first_file_has_to_fit_as_well);
+on_both!(
+    storage_usage_stays_exact_under_concurrency,
+    a_failed_upload_keeps_shared_bytes,
+    the_first_file_must_fit_the_cap
+);
 
 const CAP: u64 = 1_000;
 const SEQUENCES: usize = 12;
@@ -112,7 +116,7 @@ fn new_file(world: World, content: u8, name: &str) -> NewFile {
     }
 }
 
-async fn the_room_is_exact_whatever_happens(s: TestStore) {
+async fn storage_usage_stays_exact_under_concurrency(s: TestStore) {
     let mut runner = TestRunner::deterministic();
     for sequence in 0..SEQUENCES {
         let world = s.world_of(&format!("ann{sequence}@example.com")).await;
@@ -153,7 +157,7 @@ async fn check(s: &TestStore, World { workspace, brand, .. }: World) {
 }
 
 async fn a_failed_upload_keeps_shared_bytes(s: TestStore) {
-    let world = s.world().await;
+    let world = s.create_world().await;
     let reserve = async |name: &str| {
         s.write(async |tx| files::reserve(tx, &new_file(world, 1, name), Some(CAP)).await)
             .await
@@ -179,8 +183,8 @@ async fn a_failed_upload_keeps_shared_bytes(s: TestStore) {
     }
 }
 
-async fn the_first_file_has_to_fit_as_well(s: TestStore) {
-    let world = s.world().await;
+async fn the_first_file_must_fit_the_cap(s: TestStore) {
+    let world = s.create_world().await;
     for (cap, fits) in [(159, false), (160, true)] {
         let mut tx = s.begin().await.unwrap();
         let reserved = files::reserve(&mut tx, &new_file(world, 1, "first"), Some(cap)).await.unwrap();

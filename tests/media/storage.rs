@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use crier_common::config;
 use crier_common::media::Storage;
-use crier_common::media::storage::{CacheLookup, Part};
+use crier_common::media::storage::{ByteRange, ObjectLookup};
 use futures::TryStreamExt;
 use tempfile::TempDir;
 
@@ -50,60 +50,61 @@ macro_rules! on_each {
 }
 
 on_each!(
-    what_is_put_is_got_whole_and_in_parts,
-    what_is_not_there_is_missing,
-    what_is_deleted_is_gone_and_may_be_deleted_again,
-    a_file_put_by_several_at_once_is_whole,
+    stored_files_are_read_whole_and_in_ranges,
+    an_absent_file_is_missing,
+    deletion_is_idempotent,
+    concurrent_puts_store_a_complete_file,
 );
 
 fn bytes(size: usize) -> Bytes {
     (0..size).map(|i| (i * 31 % 251) as u8).collect()
 }
 
-async fn got(storage: &Storage, part: &Part) -> Option<(u64, std::ops::Range<u64>, Vec<u8>)> {
+async fn got(storage: &Storage, part: &ByteRange) -> Option<(u64, std::ops::Range<u64>, Vec<u8>)> {
     match storage.get(KEY, part).await.unwrap() {
-        CacheLookup::Found(found) => {
+        ObjectLookup::Found(found) => {
             let chunks: Vec<Bytes> = found.body.try_collect().await.unwrap();
             Some((found.size, found.range, chunks.concat()))
         }
-        CacheLookup::Missing => None,
-        CacheLookup::OutOfRange { size } => Some((size, 0..0, Vec::new())),
+        ObjectLookup::Missing => None,
+        ObjectLookup::OutOfRange { size } => Some((size, 0..0, Vec::new())),
     }
 }
 
-async fn what_is_put_is_got_whole_and_in_parts(place: TestStorage) {
+async fn stored_files_are_read_whole_and_in_ranges(place: TestStorage) {
     let (storage, size, all) = (&place.storage, 200_000_u64, bytes(200_000));
     storage.put(KEY, all.clone()).await.unwrap();
     assert_eq!(storage.size(KEY).await.unwrap(), Some(size));
     assert_eq!(storage.read(KEY).await.unwrap().unwrap(), all);
     for (part, range) in [
-        (Part::Whole, 0..size),
-        (Part::Between(0..1), 0..1),
-        (Part::Between(65_530..131_080), 65_530..131_080),
-        (Part::Between(199_999..u64::MAX), 199_999..size),
-        (Part::From(0), 0..size),
-        (Part::From(199_999), 199_999..size),
-        (Part::Last(5), 199_995..size),
+        (ByteRange::Whole, 0..size),
+        (ByteRange::Between(0..1), 0..1),
+        (ByteRange::Between(65_530..131_080), 65_530..131_080),
+        (ByteRange::Between(199_999..u64::MAX), 199_999..size),
+        (ByteRange::From(0), 0..size),
+        (ByteRange::From(199_999), 199_999..size),
+        (ByteRange::Last(5), 199_995..size),
     ] {
         let expected = (size, range.clone(), all.slice(range.start as usize..range.end as usize).to_vec());
         assert!(got(storage, &part).await == Some(expected), "{part:?}");
     }
-    for part in [Part::Between(size..size + 1), Part::From(size), Part::From(u64::MAX), Part::Last(0)] {
+    for part in
+        [ByteRange::Between(size..size + 1), ByteRange::From(size), ByteRange::From(u64::MAX), ByteRange::Last(0)]
+    {
         assert_eq!(got(storage, &part).await, Some((size, 0..0, Vec::new())), "{part:?}");
     }
 }
 
-async fn what_is_not_there_is_missing(TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage) {
-    for part in [Part::Whole, Part::Between(0..1), Part::From(7), Part::Last(0), Part::Last(5)] {
+async fn an_absent_file_is_missing(TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage) {
+    for part in [ByteRange::Whole, ByteRange::Between(0..1), ByteRange::From(7), ByteRange::Last(0), ByteRange::Last(5)]
+    {
         assert_eq!(got(&storage, &part).await, None, "{part:?}");
     }
     assert_eq!(storage.size(KEY).await.unwrap(), None);
     assert_eq!(storage.read(KEY).await.unwrap(), None);
 }
 
-async fn what_is_deleted_is_gone_and_may_be_deleted_again(
-    TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage,
-) {
+async fn deletion_is_idempotent(TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage) {
     storage.delete(KEY).await.unwrap();
     storage.put(KEY, bytes(10)).await.unwrap();
     for _ in 0..2 {
@@ -112,7 +113,7 @@ async fn what_is_deleted_is_gone_and_may_be_deleted_again(
     }
 }
 
-async fn a_file_put_by_several_at_once_is_whole(TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage) {
+async fn concurrent_puts_store_a_complete_file(TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage) {
     let all = bytes(300_000);
     let puts = (0..8).map(|_| storage.put(KEY, all.clone()));
     futures::future::try_join_all(puts).await.unwrap();
@@ -120,7 +121,7 @@ async fn a_file_put_by_several_at_once_is_whole(TestStorage { storage, bucket: _
 }
 
 #[tokio::test]
-async fn what_a_dead_process_left_half_written_goes_with_its_file() {
+async fn deleting_a_file_deletes_its_partial_writes() {
     let place = TestStorage::directory();
     place.storage.put(KEY, bytes(10)).await.unwrap();
     let folder = place.dir.path().join("made/media/ab");
@@ -135,7 +136,7 @@ async fn what_a_dead_process_left_half_written_goes_with_its_file() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_for_gone_while_the_disk_is_not_there() {
+async fn deletion_fails_while_the_disk_is_not_mounted() {
     let place = TestStorage::directory();
     place.storage.put(KEY, bytes(10)).await.unwrap();
     let (made, away) = (place.dir.path().join("made"), place.dir.path().join("away"));
@@ -152,14 +153,14 @@ async fn nothing_is_taken_for_gone_while_the_disk_is_not_there() {
 }
 
 #[tokio::test]
-async fn wrong_credentials_are_told_by_the_names_of_their_variables() {
+async fn wrong_credentials_are_reported_by_variable_name() {
     let place = TestStorage::s3().await;
     let mut config = place.bucket.as_ref().unwrap().config();
     config.secret_access_key = "another-secret".to_owned().into();
     let storage = Storage::open(&config::Storage::S3(config)).unwrap();
     for error in [
         storage.put(KEY, bytes(10)).await.unwrap_err().to_string(),
-        storage.get(KEY, &Part::Whole).await.err().unwrap().to_string(),
+        storage.get(KEY, &ByteRange::Whole).await.err().unwrap().to_string(),
         storage.delete(KEY).await.unwrap_err().to_string(),
     ] {
         assert!(error.contains("AWS_SECRET_ACCESS_KEY") && error.contains("SignatureDoesNotMatch"), "{error}");
@@ -171,18 +172,18 @@ async fn wrong_credentials_are_told_by_the_names_of_their_variables() {
 async fn an_unreachable_bucket_does_not_prevent_startup() {
     let place = TestStorage::s3().await;
     let bucket = place.bucket.as_ref().unwrap();
-    bucket.set_away(true);
+    bucket.set_unavailable(true);
     let storage = Storage::open(&bucket.storage()).unwrap();
     let error = storage.put(KEY, bytes(10)).await.unwrap_err().to_string();
     assert!(error.contains("127.0.0.1") && !error.contains(KEY_ID), "{error}");
-    assert!(storage.get(KEY, &Part::Whole).await.is_err() && storage.delete(KEY).await.is_err());
-    bucket.set_away(false);
+    assert!(storage.get(KEY, &ByteRange::Whole).await.is_err() && storage.delete(KEY).await.is_err());
+    bucket.set_unavailable(false);
     storage.put(KEY, bytes(10)).await.unwrap();
     assert_eq!(storage.read(KEY).await.unwrap().unwrap(), bytes(10));
 }
 
 #[tokio::test]
-async fn a_directory_that_takes_no_files_is_refused_at_the_start() {
+async fn an_unwritable_directory_is_refused_at_startup() {
     // No user can create files there, whatever their permissions.
     let error = Storage::open(&config::Storage::Directory("/proc/self".into())).unwrap_err().to_string();
     assert!(error.contains("files cannot be kept in /proc/self"), "{error}");

@@ -4,26 +4,26 @@ use crier_common::store::files;
 
 use super::{ABANDONED, TestLibrary, UNUSED_AFTER_SECONDS};
 use crate::support::picture;
-use crate::support::store::{TestStore, at_once, on_both, on_both_storages};
+use crate::support::store::{TestStore, on_both, on_both_storages, run_concurrently};
 
 on_both_storages!(
-    what_is_deleted_goes_and_what_is_shown_stays,
-    what_a_dead_process_left_goes_after_an_hour,
-    a_storage_that_is_away_is_waited_for,
-    bytes_that_come_after_the_sweep_go_as_well,
-    what_is_given_up_just_now_is_left_a_while,
+    only_unreferenced_files_are_swept,
+    abandoned_uploads_are_swept_after_an_hour,
+    a_sweep_resumes_after_a_storage_outage,
+    bytes_stored_after_the_sweep_are_deleted,
+    just_abandoned_files_are_not_swept_yet,
 );
 on_both!(
-    sweeps_at_once_do_each_others_work,
-    a_gone_brands_files_go,
-    a_sweep_may_die_at_any_step,
+    concurrent_sweeps_delete_all_files,
+    files_of_a_deleted_brand_are_swept,
+    an_interrupted_sweep_is_resumed,
     files_are_counted_by_state
 );
 
-async fn what_is_deleted_goes_and_what_is_shown_stays(s: TestStore) {
+async fn only_unreferenced_files_are_swept(s: TestStore) {
     let p = TestLibrary::over(s).await;
     let (gone, twin, kept) = (p.asset(5).await, p.asset(5).await, p.asset(6).await);
-    assert_eq!((p.rows().await, p.s.stored().len()), (2, 4));
+    assert_eq!((p.rows().await, p.s.stored_files().len()), (2, 4));
     let both = p.used().await;
     p.delete(gone).await;
     assert_eq!(p.used().await, both, "the other one has the same bytes");
@@ -31,48 +31,48 @@ async fn what_is_deleted_goes_and_what_is_shown_stays(s: TestStore) {
     let left = p.used().await;
     assert!(0 < left && left < both);
     p.sweep().await;
-    assert_eq!(p.s.stored().len(), 4, "a process may still be working on it");
+    assert_eq!(p.s.stored_files().len(), 4, "a process may still be working on it");
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored().len()), (1, 2));
+    assert_eq!((p.rows().await, p.s.stored_files().len()), (1, 2));
     p.delete(kept).await;
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (0, 0, 0));
 }
 
-async fn what_a_dead_process_left_goes_after_an_hour(s: TestStore) {
+async fn abandoned_uploads_are_swept_after_an_hour(s: TestStore) {
     let p = TestLibrary::over(s).await;
     let taken = p.take_in(5).await;
     p.s.advance(ABANDONED - 5);
     p.sweep().await;
-    assert_eq!(p.s.stored().len(), 2);
+    assert_eq!(p.s.stored_files().len(), 2);
     assert!(p.used().await > 0);
     p.s.advance(10);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (0, 0, 0));
     assert_eq!(p.keep(&taken).await, None, "no asset without bytes");
     let again = p.take_in(5).await;
     assert!(p.keep(&again).await.is_some());
 }
 
-async fn a_storage_that_is_away_is_waited_for(s: TestStore) {
+async fn a_sweep_resumes_after_a_storage_outage(s: TestStore) {
     let p = TestLibrary::over(s).await;
     for width in 1..5 {
         let asset = p.asset(width).await;
         p.delete(asset).await;
     }
     p.s.advance(UNUSED_AFTER_SECONDS);
-    p.s.set_storage_away(true);
+    p.s.set_storage_unavailable(true);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (4, 8, 0));
-    p.s.set_storage_away(false);
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (4, 8, 0));
+    p.s.set_storage_unavailable(false);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored().len()), (0, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len()), (0, 0));
 }
 
 /// An upload stalls for so long that its row is deleted before its bytes arrive.
-async fn bytes_that_come_after_the_sweep_go_as_well(s: TestStore) {
+async fn bytes_stored_after_the_sweep_are_deleted(s: TestStore) {
     let p = TestLibrary::over(s).await;
     let Some(bucket) = p.s.bucket() else {
         // A directory cannot be stalled; it is enough that the row is read after the bytes are stored.
@@ -80,7 +80,7 @@ async fn bytes_that_come_after_the_sweep_go_as_well(s: TestStore) {
         p.library.abandon(&p.s.store, &taken).await;
         p.s.advance(UNUSED_AFTER_SECONDS);
         p.sweep().await;
-        return assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
+        return assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (0, 0, 0));
     };
     bucket.hold_puts(true);
     let (library, store, owner) = (p.library.clone(), p.s.store.clone(), p.owner());
@@ -93,10 +93,10 @@ async fn bytes_that_come_after_the_sweep_go_as_well(s: TestStore) {
     bucket.hold_puts(false);
     let error = upload.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("given up"), "{error}");
-    assert_eq!(p.s.stored(), [""; 0]);
+    assert_eq!(p.s.stored_files(), [""; 0]);
 }
 
-async fn sweeps_at_once_do_each_others_work(s: TestStore) {
+async fn concurrent_sweeps_delete_all_files(s: TestStore) {
     let p = TestLibrary::over(s).await;
     for width in 1..20 {
         let taken = p.take_in(width).await;
@@ -107,7 +107,7 @@ async fn sweeps_at_once_do_each_others_work(s: TestStore) {
     }
     p.s.advance(ABANDONED);
     let scheduler = p.scheduler();
-    let swept = at_once(4, |_| {
+    let swept = run_concurrently(4, |_| {
         let scheduler = scheduler.clone();
         async move { super::task::run(&scheduler).await }
     });
@@ -115,10 +115,10 @@ async fn sweeps_at_once_do_each_others_work(s: TestStore) {
         done.unwrap();
     }
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (0, 0, 0));
 }
 
-async fn a_gone_brands_files_go(s: TestStore) {
+async fn files_of_a_deleted_brand_are_swept(s: TestStore) {
     let p = TestLibrary::over(s).await;
     p.asset(5).await;
     let half = p.take_in(6).await;
@@ -126,10 +126,10 @@ async fn a_gone_brands_files_go(s: TestStore) {
     assert_eq!(p.keep(&half).await, None, "the brand is deleted");
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (0, 0, 0));
 }
 
-async fn a_sweep_may_die_at_any_step(s: TestStore) {
+async fn an_interrupted_sweep_is_resumed(s: TestStore) {
     let p = TestLibrary::over(s).await;
     for step in 0..3 {
         p.take_in(5).await;
@@ -143,7 +143,7 @@ async fn a_sweep_may_die_at_any_step(s: TestStore) {
             p.library.storage().delete(name).await.unwrap();
         }
         p.sweep().await;
-        assert_eq!((p.rows().await, p.s.stored().len()), (0, 0), "after {step} steps");
+        assert_eq!((p.rows().await, p.s.stored_files().len()), (0, 0), "after {step} steps");
     }
 }
 
@@ -166,14 +166,14 @@ async fn files_are_counted_by_state(s: TestStore) {
 }
 
 /// A slow bucket may still be storing a file that was just discarded, however long ago the upload began.
-async fn what_is_given_up_just_now_is_left_a_while(s: TestStore) {
+async fn just_abandoned_files_are_not_swept_yet(s: TestStore) {
     let p = TestLibrary::over(s).await;
     let taken = p.take_in(5).await;
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.library.abandon(&p.s.store, &taken).await;
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (1, 2, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (1, 2, 0));
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored().len()), (0, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len()), (0, 0));
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use chrono::{TimeDelta, TimeZone, Utc};
 use crier_common::domain::failure::Category;
 use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::platforms::{Account, CallError, ConnectError, Outgoing, Reconciled};
+use crier_common::platforms::{CallError, ConnectError, ConnectorAccount, OutgoingPost, Reconciled};
 use serde_json::{Value, json};
 use wiremock::matchers::{bearer_token, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Match, Mock, MockServer, Request, Respond, ResponseTemplate};
@@ -19,7 +19,7 @@ const DID: &str = "did:plc:alice";
 /// A token whose claims contain an expiry of 1 January 2027.
 const ACCESS: &str = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjE3OTg3NjE2MDB9.c2ln";
 
-fn bluesky_account() -> Account {
+fn bluesky_account() -> ConnectorAccount {
     account(
         DID,
         json!({
@@ -92,7 +92,7 @@ async fn connect(server: &MockServer) -> Result<crier_common::platforms::Connect
     connector(Platform::Bluesky, &server.uri()).connect(1, &credentials).await
 }
 
-async fn publish_answered(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
     let server = MockServer::start().await;
     answers(&server, "com.atproto.repo.putRecord", answer).await;
     let bluesky = connector(Platform::Bluesky, &server.uri());
@@ -100,7 +100,7 @@ async fn publish_answered(answer: ResponseTemplate) -> CallError {
 }
 
 #[tokio::test]
-async fn connecting_makes_a_session_and_looks_the_profile_up() {
+async fn connecting_creates_a_session_and_loads_the_profile() {
     let server = MockServer::start().await;
     Mock::given(method("POST"))
         .and(xrpc("com.atproto.server.createSession"))
@@ -130,7 +130,7 @@ async fn connecting_makes_a_session_and_looks_the_profile_up() {
 }
 
 #[tokio::test]
-async fn a_server_without_profiles_is_connected_to_all_the_same() {
+async fn connecting_works_without_a_profile_endpoint() {
     let server = MockServer::start().await;
     answers(
         &server,
@@ -144,7 +144,7 @@ async fn a_server_without_profiles_is_connected_to_all_the_same() {
 }
 
 #[tokio::test]
-async fn refused_credentials_and_accounts_that_are_shut() {
+async fn bad_credentials_and_inactive_accounts_are_refused() {
     let inactive = json!({ "did": DID, "handle": "a.b", "accessJwt": "a", "refreshJwt": "r", "active": false, "status": "deactivated" });
     for (answer, word) in [
         (error(401, "AuthenticationRequired", "Invalid identifier or password"), "app password"),
@@ -165,7 +165,7 @@ async fn refused_credentials_and_accounts_that_are_shut() {
 }
 
 #[tokio::test]
-async fn the_service_is_checked_and_kept() {
+async fn the_service_url_is_validated_and_stored() {
     let server = MockServer::start().await;
     answers(&server, "com.atproto.server.createSession", ResponseTemplate::new(200).set_body_json(session("a", "r")))
         .await;
@@ -180,7 +180,7 @@ async fn the_service_is_checked_and_kept() {
 }
 
 #[tokio::test]
-async fn a_post_is_a_record_under_its_own_key() {
+async fn a_post_is_a_record_with_its_own_key() {
     let (server, repo) = pds().await;
     Mock::given(xrpc("com.atproto.identity.resolveHandle"))
         .and(query_param("handle", "bob.example"))
@@ -223,7 +223,7 @@ impl Match for NoBody {
 }
 
 #[tokio::test]
-async fn images_are_uploaded_first_and_embedded_with_alt_text_and_ratio() {
+async fn images_are_uploaded_and_embedded() {
     let (server, repo) = pds().await;
     let blob = json!({ "$type": "blob", "ref": { "$link": "bafkrei" }, "mimeType": "image/png", "size": 12 });
     Mock::given(method("POST"))
@@ -245,7 +245,7 @@ async fn images_are_uploaded_first_and_embedded_with_alt_text_and_ratio() {
 }
 
 #[tokio::test]
-async fn an_upload_that_breaks_off_is_only_tried_again() {
+async fn a_failed_upload_is_transient() {
     let server = MockServer::start().await;
     answers(&server, "com.atproto.repo.uploadBlob", ResponseTemplate::new(502)).await;
     let bluesky = connector(Platform::Bluesky, &server.uri());
@@ -256,7 +256,7 @@ async fn an_upload_that_breaks_off_is_only_tried_again() {
 }
 
 #[tokio::test]
-async fn a_blob_that_was_dropped_is_to_be_uploaded_anew() {
+async fn a_missing_blob_requires_a_new_upload() {
     let cases = [
         (error(400, "BlobNotFound", "Could not find blob: bafkrei"), true),
         (error(400, "InvalidRequest", "Could not find blob: bafkrei"), true),
@@ -269,7 +269,7 @@ async fn a_blob_that_was_dropped_is_to_be_uploaded_anew() {
         answers(&server, "com.atproto.repo.uploadBlob", blob).await;
         answers(&server, "com.atproto.repo.putRecord", answer).await;
         let bluesky = connector(Platform::Bluesky, &server.uri());
-        let mut outgoing = Outgoing { images: vec![image("cat")], ..post(bluesky.as_ref(), "Cat") };
+        let mut outgoing = OutgoingPost { images: vec![image("cat")], ..post(bluesky.as_ref(), "Cat") };
         let error = publish(bluesky.as_ref(), &bluesky_account(), &mut outgoing).await.unwrap_err();
         let uploads_gone = matches!(&error, CallError::UploadsMissing(f) if f.category == Category::Media);
         assert_eq!(uploads_gone, gone, "{error:?}");
@@ -277,23 +277,23 @@ async fn a_blob_that_was_dropped_is_to_be_uploaded_anew() {
 }
 
 #[tokio::test]
-async fn the_same_post_twice_is_one_record() {
+async fn publishing_twice_creates_one_record() {
     let (server, repo) = pds().await;
     let bluesky = connector(Platform::Bluesky, &server.uri());
     let outgoing = post(bluesky.as_ref(), "Once #only");
     let first = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
-    let again = Outgoing { attempt: 2, has_earlier_attempt: true, ..outgoing };
+    let again = OutgoingPost { attempt: 2, has_earlier_attempt: true, ..outgoing };
     assert_eq!(bluesky.publish(&bluesky_account(), &again).await.unwrap(), first);
     assert_eq!(repo.0.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn an_earlier_call_with_another_text_counts_as_the_post() {
+async fn a_record_of_an_earlier_attempt_counts_as_published() {
     let (server, repo) = pds().await;
     let bluesky = connector(Platform::Bluesky, &server.uri());
     let outgoing = post(bluesky.as_ref(), "First words");
     let first = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
-    let edited = Outgoing { text: "Second thoughts".to_owned(), ..outgoing.clone() };
+    let edited = OutgoingPost { text: "Second thoughts".to_owned(), ..outgoing.clone() };
     assert_eq!(bluesky.publish(&bluesky_account(), &edited).await.unwrap(), first);
 
     // A foreign record under our key is not our post.
@@ -303,7 +303,7 @@ async fn an_earlier_call_with_another_text_counts_as_the_post() {
 }
 
 #[tokio::test]
-async fn a_marker_is_the_same_for_the_same_target() {
+async fn markers_are_deterministic_per_target() {
     let bluesky = connector(Platform::Bluesky, "http://127.0.0.1:1");
     let (one, two) = (post(bluesky.as_ref(), "a"), post(bluesky.as_ref(), "b"));
     assert_eq!(one.marker, two.marker);
@@ -324,7 +324,7 @@ async fn reconcile_after_disconnect(look_up: ScriptStep) -> (Result<Reconciled, 
 }
 
 #[tokio::test]
-async fn after_a_break_the_record_tells_what_became_of_it() {
+async fn reconcile_finds_the_record_by_key() {
     let uri = format!("at://{DID}/app.bsky.feed.post/x");
     let (found, requests) =
         reconcile_after_disconnect(ScriptStep::Answer(200, json!({ "uri": uri, "cid": "c", "value": {} }))).await;
@@ -342,8 +342,9 @@ async fn after_a_break_the_record_tells_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn errors_are_told_apart_by_their_names() {
-    let error_of = |status, name: &'static str, message: &'static str| publish_answered(error(status, name, message));
+async fn errors_are_classified_by_name() {
+    let error_of =
+        |status, name: &'static str, message: &'static str| publish_expecting_error(error(status, name, message));
     for name in ["ExpiredToken", "InvalidToken"] {
         assert!(matches!(error_of(400, name, "Token has expired").await, CallError::AuthExpired(_)), "{name}");
     }
@@ -368,10 +369,10 @@ async fn errors_are_told_apart_by_their_names() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_is_told_by_its_reset() {
+async fn a_rate_limit_uses_the_reset_header() {
     let reset = (now() + TimeDelta::minutes(5)).timestamp().to_string();
     let answer = error(429, "RateLimitExceeded", "x").insert_header("RateLimit-Reset", reset.as_str());
-    let error = publish_answered(answer).await;
+    let error = publish_expecting_error(answer).await;
     assert!(
         matches!(error, CallError::RateLimited { until, .. } if until == Some(now() + TimeDelta::minutes(5))),
         "{error:?}"
@@ -400,7 +401,7 @@ async fn refreshing(refresh: ResponseTemplate, create: ResponseTemplate) -> (Res
 }
 
 #[tokio::test]
-async fn refreshing_stores_both_new_tokens() {
+async fn a_refresh_stores_both_new_tokens() {
     let fresh = ResponseTemplate::new(200).set_body_json(session("access-2", "refresh-2"));
     let (secrets, _server) = refreshing(fresh, ResponseTemplate::new(500)).await;
     let secrets = secrets.unwrap();
@@ -413,7 +414,7 @@ async fn refreshing_stores_both_new_tokens() {
 }
 
 #[tokio::test]
-async fn a_refresh_token_that_ran_out_is_made_up_for_by_the_app_password() {
+async fn an_expired_refresh_token_falls_back_to_the_app_password() {
     for name in ["ExpiredToken", "InvalidToken"] {
         let created = ResponseTemplate::new(200).set_body_json(session("access-3", "refresh-3"));
         let (secrets, _server) = refreshing(error(400, name, "Token has been revoked"), created).await;
@@ -422,7 +423,7 @@ async fn a_refresh_token_that_ran_out_is_made_up_for_by_the_app_password() {
 }
 
 #[tokio::test]
-async fn only_a_refused_app_password_expires_the_account() {
+async fn only_a_rejected_app_password_expires_the_account() {
     let expired = || error(400, "ExpiredToken", "Token has been revoked");
     let (refused, _server) =
         refreshing(expired(), error(401, "AuthenticationRequired", "Invalid identifier or password")).await;
@@ -442,7 +443,7 @@ async fn only_a_refused_app_password_expires_the_account() {
 }
 
 #[tokio::test]
-async fn a_token_that_ran_out_is_refreshed_and_the_post_goes_out() {
+async fn publishing_succeeds_after_a_token_refresh() {
     let (server, repo) = pds().await;
     Mock::given(xrpc("com.atproto.repo.putRecord"))
         .and(bearer_token("stale"))

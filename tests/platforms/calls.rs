@@ -37,7 +37,7 @@ async fn answered(answer: ResponseTemplate, effect: Effect) -> Result<Value, Cal
 }
 
 #[tokio::test]
-async fn only_a_call_that_publishes_can_end_unknown() {
+async fn only_publishing_calls_can_have_an_unknown_outcome() {
     for effect in [Effect::Repeatable, Effect::Publishes] {
         let unknown = effect == Effect::Publishes;
         let hung_up = sent(&ScriptedServer::start(vec![ScriptStep::HangUp]).await.base, effect).await.unwrap_err();
@@ -56,7 +56,7 @@ async fn only_a_call_that_publishes_can_end_unknown() {
 }
 
 #[tokio::test]
-async fn a_status_says_what_to_do() {
+async fn errors_are_classified_by_status() {
     for (status, ends) in [
         (401, "reauth"),
         (403, "permanent"),
@@ -80,7 +80,7 @@ async fn a_status_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_pause_is_never_longer_than_a_day() {
+async fn retry_after_is_capped_at_a_day() {
     let answer = ResponseTemplate::new(429).insert_header("Retry-After", "9999999");
     let error = answered(answer, Effect::Repeatable).await.unwrap_err();
     assert!(
@@ -94,7 +94,7 @@ fn at(name: &'static str, value: &str) -> Option<DateTime<Utc>> {
 }
 
 #[test]
-fn when_to_come_back_is_read_in_every_form() {
+fn every_retry_header_format_is_parsed() {
     let in_a_minute = Some(now() + TimeDelta::minutes(1));
     let unix = (now() + TimeDelta::minutes(1)).timestamp().to_string();
     for (name, value) in [
@@ -115,7 +115,7 @@ fn when_to_come_back_is_read_in_every_form() {
 
 proptest! {
     #[test]
-    fn no_header_is_too_strange(value in "[ -~]{0,40}") {
+    fn arbitrary_retry_headers_are_handled(value in "[ -~]{0,40}") {
         for name in ["retry-after", "ratelimit-reset"] {
             prop_assert!(at(name, &value).is_none_or(|at| at >= now()));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crier_common::clock::Clock;
 use crier_common::domain::platform::{CredentialField, FieldType, Platform};
 use crier_common::http::{Guard, HttpClient};
-use crier_common::platforms::{Clients, PlatformsConfig, Registry, catalogue};
+use crier_common::platforms::{Clients, ConnectorRegistry, PlatformsConfig, catalogue};
 use serde_json::{Map, Value, json};
 use wiremock::MockServer;
 
@@ -19,7 +19,8 @@ async fn connect(platform: Platform, field: &CredentialField, guard: Guard) -> O
     let guarded = HttpClient::guarded(guard, Duration::from_secs(20), 1 << 20);
     // Without the client's guard, every address would be accepted.
     let clients = Clients { trusted: client, guarded, addresses: Arc::new(AnyAddress) };
-    let connector = Registry::new(PlatformsConfig::default(), &clients, &Clock::manual(now())).get(platform)?;
+    let connector =
+        ConnectorRegistry::new(PlatformsConfig::default(), &clients, &Clock::manual(now())).get(platform)?;
     let form: Map<String, Value> = catalogue::descriptor(platform)
         .credential_fields
         .iter()
@@ -30,7 +31,7 @@ async fn connect(platform: Platform, field: &CredentialField, guard: Guard) -> O
 }
 
 #[tokio::test]
-async fn no_typed_address_gets_around_the_guard() {
+async fn user_supplied_urls_cannot_bypass_the_guard() {
     let mut seen = Vec::new();
     for &platform in Platform::ALL {
         for field in catalogue::descriptor(platform).credential_fields.iter().filter(|f| f.field_type == FieldType::Url)

@@ -6,19 +6,19 @@ use async_trait::async_trait;
 use crier_common::clock::Clock;
 use crier_common::domain::platform::{ConnectMethod, Descriptor, Mode, Platform};
 use crier_common::platforms::{
-    Account, CallError, ConnectError, Connected, Connector, Outgoing, PlatformConfig, PlatformsConfig, Published,
-    Reconciled, Refreshed, Registry, Secrets, catalogue, text,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, OutgoingPost, PlatformConfig,
+    PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue, text,
 };
 use serde_json::{Map, json};
 
 use super::support::{clients, now};
 
-fn registry(config: PlatformsConfig) -> Registry {
-    Registry::new(config, &clients(), &Clock::manual(now()))
+fn registry(config: PlatformsConfig) -> ConnectorRegistry {
+    ConnectorRegistry::new(config, &clients(), &Clock::manual(now()))
 }
 
 #[test]
-fn every_platform_has_its_descriptor_in_order() {
+fn descriptors_follow_the_platform_order() {
     let registry = registry(PlatformsConfig::default());
     let listed: Vec<Platform> = registry.all().iter().map(|d| d.platform).collect();
     assert_eq!(listed, Platform::ALL);
@@ -34,7 +34,7 @@ fn every_platform_has_its_descriptor_in_order() {
 }
 
 #[test]
-fn modes_and_fields_are_the_contract_s() {
+fn modes_and_fields_match_the_contract() {
     let of = |mode| Platform::ALL.iter().filter(move |&&p| catalogue::descriptor(p).mode == mode).count();
     assert_eq!((of(Mode::SelfConnect), of(Mode::SelfConnectOauth), of(Mode::Oauth)), (5, 2, 10));
     let fields = |platform| -> Vec<String> {
@@ -55,7 +55,7 @@ fn modes_and_fields_are_the_contract_s() {
 }
 
 #[test]
-fn required_options_are_asked_for() {
+fn missing_required_options_are_listed() {
     let reddit = catalogue::descriptor(Platform::Reddit);
     let options = Map::from_iter([("subreddit".to_owned(), json!("rust")), ("title".to_owned(), json!(" "))]);
     assert_eq!(text::missing_options(reddit, &Map::new()), ["subreddit", "title"]);
@@ -63,7 +63,7 @@ fn required_options_are_asked_for() {
 }
 
 #[test]
-fn an_oauth_platform_needs_a_connector_and_the_sandbox_to_be_registered() {
+fn a_platform_is_configured_only_with_a_connector() {
     let mut config = PlatformsConfig::default();
     let set = PlatformConfig { client_id: Some("id".to_owned()), ..PlatformConfig::default() };
     let blank = PlatformConfig { client_id: Some(" ".to_owned()), ..PlatformConfig::default() };
@@ -87,7 +87,7 @@ fn an_oauth_platform_needs_a_connector_and_the_sandbox_to_be_registered() {
 }
 
 #[test]
-fn an_address_that_is_none_is_named_by_its_variable() {
+fn an_invalid_base_url_is_reported_by_variable() {
     let good = PlatformsConfig::default().with_base_url(Platform::Telegram, "http://127.0.0.1:9/x/");
     assert_eq!(good.validate(), Ok(()));
     for bad in ["telegram", "ftp://example.com", "https://", "https://example.com/?a=b"] {
@@ -98,7 +98,7 @@ fn an_address_that_is_none_is_named_by_its_variable() {
 }
 
 #[test]
-fn secrets_show_nothing_and_keep_what_is_not_changed() {
+fn secrets_are_redacted_and_keep_other_fields() {
     let secrets = super::support::secrets(json!({ "a": "1", "b": "2" }));
     assert_eq!(format!("{secrets:?}"), "Secrets([REDACTED])");
     assert_eq!(
@@ -122,7 +122,7 @@ impl Connector for Sandbox {
         Err(ConnectError::Refused(String::new()))
     }
 
-    async fn refresh(&self, _: &Account) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, _: &ConnectorAccount) -> Result<Refreshed, CallError> {
         Err(CallError::network(""))
     }
 
@@ -130,11 +130,11 @@ impl Connector for Sandbox {
         false
     }
 
-    async fn publish(&self, _: &Account, _: &Outgoing) -> Result<Published, CallError> {
+    async fn publish(&self, _: &ConnectorAccount, _: &OutgoingPost) -> Result<Published, CallError> {
         Err(CallError::network(""))
     }
 
-    async fn reconcile(&self, _: &Account, _: &Outgoing) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, _: &ConnectorAccount, _: &OutgoingPost) -> Result<Reconciled, CallError> {
         Ok(Reconciled::Unsupported)
     }
 }

@@ -11,8 +11,8 @@ use crier_common::domain::platform::Platform;
 use crier_common::http::HttpClient;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::{
-    Account, CallError, Clients, Connector, Image, ImageTransfer, Marker, MarkerSeed, Outgoing, PlatformsConfig,
-    Published, Registry, Secrets, Uploaded,
+    CallError, Clients, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer, Marker, MarkerSeed,
+    OutgoingPost, PlatformsConfig, Published, Secrets, UploadedImage,
 };
 use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -40,7 +40,7 @@ pub fn clients() -> Clients {
 /// The connector of `platform` with the base URL `base`.
 pub fn connector(platform: Platform, base: &str) -> Arc<dyn Connector> {
     let config = PlatformsConfig::default().with_base_url(platform, base);
-    Registry::new(config, &clients(), &Clock::manual(now())).get(platform).unwrap()
+    ConnectorRegistry::new(config, &clients(), &Clock::manual(now())).get(platform).unwrap()
 }
 
 pub fn secrets(fields: Value) -> Secrets {
@@ -52,17 +52,23 @@ pub fn shown(secrets: &Secrets) -> Value {
     serde_json::from_str(secrets.expose_json()).unwrap()
 }
 
-pub fn account(external_id: &str, fields: Value) -> Account {
-    Account { id: 1, workspace_id: 1, external_id: external_id.to_owned(), username: None, secrets: secrets(fields) }
+pub fn account(external_id: &str, fields: Value) -> ConnectorAccount {
+    ConnectorAccount {
+        id: 1,
+        workspace_id: 1,
+        external_id: external_id.to_owned(),
+        username: None,
+        secrets: secrets(fields),
+    }
 }
 
 pub fn marker(connector: &dyn Connector) -> Marker {
     connector.marker(MarkerSeed { target_id: 7, at: now(), random: 99 })
 }
 
-pub fn post(connector: &dyn Connector, text: &str) -> Outgoing {
+pub fn post(connector: &dyn Connector, text: &str) -> OutgoingPost {
     let (images, options) = (Vec::new(), Map::new());
-    Outgoing {
+    OutgoingPost {
         target_id: 7,
         text: text.to_owned(),
         images,
@@ -90,13 +96,13 @@ pub fn image(name: &str) -> Image {
 /// Publishes as the worker does: uploads pictures first if the platform requires it, in order, then publishes.
 pub async fn publish(
     connector: &dyn Connector,
-    account: &Account,
-    outgoing: &mut Outgoing,
+    account: &ConnectorAccount,
+    outgoing: &mut OutgoingPost,
 ) -> Result<Published, CallError> {
     for index in 0..outgoing.images.len() {
         if connector.image_transfer() == ImageTransfer::Uploaded && outgoing.images[index].uploaded.is_none() {
             let name = connector.upload(account, outgoing, &outgoing.images[index]).await?;
-            outgoing.images[index].uploaded = Some(Uploaded { name, uploaded_in_this_run: true });
+            outgoing.images[index].uploaded = Some(UploadedImage { name, uploaded_in_this_run: true });
         }
     }
     connector.publish(account, outgoing).await

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
 use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::platforms::{Account, CallError, ConnectError, ImageTransfer, Published, Reconciled};
+use crier_common::platforms::{CallError, ConnectError, ConnectorAccount, ImageTransfer, Published, Reconciled};
 use serde_json::{Value, json};
 use wiremock::matchers::{body_json, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -14,7 +14,7 @@ use super::support::{
 
 const TOKEN: &str = "123456:AAH-secret_token";
 
-fn telegram_account() -> Account {
+fn telegram_account() -> ConnectorAccount {
     account("-1001234", json!({ "bot_token": TOKEN, "chat_id": "-1001234" }))
 }
 
@@ -50,7 +50,7 @@ async fn connect(server: &MockServer) -> Result<crier_common::platforms::Connect
     connector(Platform::Telegram, &server.uri()).connect(1, &credentials).await
 }
 
-async fn publish_answered(status: u16, body: Value) -> CallError {
+async fn publish_expecting_error(status: u16, body: Value) -> CallError {
     let server = MockServer::start().await;
     answers(&server, "sendMessage", status, body).await;
     let telegram = connector(Platform::Telegram, &server.uri());
@@ -58,7 +58,7 @@ async fn publish_answered(status: u16, body: Value) -> CallError {
 }
 
 #[tokio::test]
-async fn connecting_checks_the_bot_the_chat_and_the_right_to_post() {
+async fn connecting_checks_bot_chat_and_permission() {
     let server = channel(json!({ "status": "administrator", "can_post_messages": true })).await;
     let connected = connect(&server).await.unwrap();
     assert_eq!((connected.external_id.as_str(), connected.name.as_str()), ("-1001234", "News"));
@@ -69,7 +69,7 @@ async fn connecting_checks_the_bot_the_chat_and_the_right_to_post() {
 }
 
 #[tokio::test]
-async fn a_bot_that_may_not_post_is_refused_with_what_to_do() {
+async fn a_bot_without_permission_is_refused_with_a_remedy() {
     for (member, remedy) in [
         (json!({ "status": "administrator", "can_post_messages": false }), "right to post messages"),
         (json!({ "status": "member" }), "administrator"),
@@ -95,7 +95,7 @@ async fn a_wrong_token_and_an_unknown_chat_are_refused() {
 }
 
 #[tokio::test]
-async fn a_token_of_another_form_stays_within_its_path() {
+async fn a_malformed_token_is_percent_encoded() {
     let server = MockServer::start().await;
     let credentials = secrets(json!({ "bot_token": "../x?y#z/é", "chat_id": "1" }));
     let refusal = connector(Platform::Telegram, &server.uri()).connect(1, &credentials).await;
@@ -105,7 +105,7 @@ async fn a_token_of_another_form_stays_within_its_path() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_unavailable() {
+async fn an_unreachable_server_is_unavailable() {
     let base = unused_address().await;
     let credentials = secrets(json!({ "bot_token": TOKEN, "chat_id": "1" }));
     let error = connector(Platform::Telegram, &base).connect(1, &credentials).await.unwrap_err();
@@ -152,7 +152,7 @@ async fn one_image_is_a_photo_with_a_caption() {
 }
 
 #[tokio::test]
-async fn several_images_are_an_album_whose_every_id_is_kept() {
+async fn several_images_become_an_album_with_all_ids_stored() {
     let server = MockServer::start().await;
     let chat = json!({ "id": -1_001_234, "type": "channel", "username": "news" });
     let result = json!([{ "message_id": 8, "chat": chat }, { "message_id": 9, "chat": chat }]);
@@ -173,7 +173,7 @@ async fn several_images_are_an_album_whose_every_id_is_kept() {
 }
 
 #[tokio::test]
-async fn a_chat_that_moved_is_written_to_at_its_new_id_which_is_handed_back() {
+async fn a_migrated_chat_id_is_used_and_stored() {
     let server = MockServer::start().await;
     let moved = json!({
         "ok": false,
@@ -203,16 +203,18 @@ async fn a_chat_that_moved_is_written_to_at_its_new_id_which_is_handed_back() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_says_until_when() {
+async fn a_rate_limit_returns_its_retry_time() {
     let mut body = refused(429, "Too Many Requests: retry after 35");
     body["parameters"] = json!({ "retry_after": 35 });
-    let CallError::RateLimited { until, failure } = publish_answered(429, body).await else { panic!("no rate limit") };
+    let CallError::RateLimited { until, failure } = publish_expecting_error(429, body).await else {
+        panic!("no rate limit")
+    };
     assert_eq!(until, Some(now() + TimeDelta::seconds(35)));
     assert_eq!(failure.category, Category::RateLimited);
 }
 
 #[tokio::test]
-async fn refusals_are_final_and_say_whose_fault_it_is() {
+async fn refusals_are_permanent_and_categorized() {
     for (status, description, category) in [
         (403, "Forbidden: bot was kicked from the channel chat", Category::Account),
         (400, "Bad Request: chat not found", Category::Account),
@@ -220,20 +222,20 @@ async fn refusals_are_final_and_say_whose_fault_it_is() {
         (400, "Bad Request: message is too long", Category::InvalidContent),
         (400, "Bad Request: something new", Category::PlatformRejected),
     ] {
-        let error = publish_answered(status, refused(status, description)).await;
+        let error = publish_expecting_error(status, refused(status, description)).await;
         assert!(matches!(&error, CallError::Permanent(f) if f.category == category), "{description}: {error:?}");
         let quoted = description.split_once(": ").unwrap().1;
         assert!(error.failure().message.contains(quoted), "{error}");
         assert_eq!(error.failure().platform_code.as_deref(), Some(status.to_string().as_str()));
     }
-    let error = publish_answered(401, refused(401, "Unauthorized")).await;
+    let error = publish_expecting_error(401, refused(401, "Unauthorized")).await;
     assert!(matches!(error, CallError::Reauth(_)));
 }
 
 #[tokio::test]
-async fn after_a_server_error_or_a_broken_connection_nothing_is_known() {
+async fn server_errors_and_disconnects_have_an_unknown_outcome() {
     for status in [500, 502, 504] {
-        let error = publish_answered(status, refused(status, "Internal Server Error")).await;
+        let error = publish_expecting_error(status, refused(status, "Internal Server Error")).await;
         assert!(matches!(&error, CallError::Unknown(f) if f.category == Category::OutcomeUnknown), "{error:?}");
     }
     let script = ScriptedServer::start(vec![ScriptStep::HangUp]).await;
@@ -246,17 +248,19 @@ async fn after_a_server_error_or_a_broken_connection_nothing_is_known() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_refused_is_a_passing_failure() {
+async fn a_refused_connection_is_transient() {
     let telegram = connector(Platform::Telegram, &unused_address().await);
     let error = telegram.publish(&telegram_account(), &post(telegram.as_ref(), "Hi")).await.unwrap_err();
     assert!(matches!(&error, CallError::Transient(f) if f.category == Category::Network), "{error:?}");
 }
 
 #[tokio::test]
-async fn the_token_is_in_no_error() {
+async fn errors_never_contain_the_token() {
     let echo = format!("Bad Request: no method /bot{TOKEN}/sendMessage");
-    let mut errors =
-        vec![publish_answered(400, refused(400, &echo)).await, publish_answered(400, json!("no object")).await];
+    let mut errors = vec![
+        publish_expecting_error(400, refused(400, &echo)).await,
+        publish_expecting_error(400, json!("no object")).await,
+    ];
     let telegram = connector(Platform::Telegram, &unused_address().await);
     errors.push(telegram.publish(&telegram_account(), &post(telegram.as_ref(), "Hi")).await.unwrap_err());
     for error in errors {
@@ -266,7 +270,7 @@ async fn the_token_is_in_no_error() {
 }
 
 #[tokio::test]
-async fn refreshing_asks_the_platform_whether_the_token_is_good() {
+async fn a_refresh_checks_the_token() {
     let server = MockServer::start().await;
     answers(&server, "getMe", 200, json!({ "ok": true, "result": { "id": 1 } })).await;
     let refreshed = connector(Platform::Telegram, &server.uri()).refresh(&telegram_account()).await.unwrap();

@@ -17,7 +17,7 @@ fn problems(platform: Platform, text: &str, images: usize) -> Vec<(&'static str,
 const FAMILY: &str = "👨‍👩‍👧‍👦";
 
 #[test]
-fn x_counts_by_weight() {
+fn x_uses_weighted_length() {
     for (text, weight) in [
         ("hello", 5),
         ("häβЖ", 4),
@@ -41,7 +41,7 @@ fn x_counts_by_weight() {
 }
 
 #[test]
-fn the_other_units() {
+fn other_platforms_use_their_own_units() {
     assert_eq!(count(Platform::Bluesky, &format!("a{FAMILY}é")), 3);
     assert_eq!(count(Platform::Telegram, "a👍"), 3);
     assert_eq!(count(Platform::Mastodon, "see https://example.com/long/enough/to/be/longer, ok"), 4 + 23 + 4);
@@ -53,7 +53,7 @@ fn the_other_units() {
 }
 
 #[test]
-fn a_limit_is_named_with_platform_and_length() {
+fn limit_errors_name_the_platform_and_the_length() {
     let bluesky = check(descriptor(Platform::Bluesky), &"a".repeat(312), 0);
     assert_eq!((bluesky.length, bluesky.limit), (312, Some(300)));
     assert_eq!(bluesky.problems.len(), 1);
@@ -71,7 +71,7 @@ fn a_limit_is_named_with_platform_and_length() {
 }
 
 #[test]
-fn bluesky_has_a_second_limit_in_bytes() {
+fn bluesky_also_limits_bytes() {
     let text = FAMILY.repeat(130);
     let bluesky = check(descriptor(Platform::Bluesky), &text, 0);
     assert_eq!(bluesky.length, 130);
@@ -79,7 +79,7 @@ fn bluesky_has_a_second_limit_in_bytes() {
 }
 
 #[test]
-fn images_whose_shape_no_shrinking_mends() {
+fn images_with_invalid_dimensions_are_refused() {
     let shapes = |platform, sizes: &[(u32, u32)]| -> Vec<(&'static str, String)> {
         let sizes: Vec<_> = sizes.iter().copied().map(Some).collect();
         check_shapes(descriptor(platform), &sizes).into_iter().map(|p| (p.code, p.message)).collect()
@@ -104,7 +104,7 @@ fn images_whose_shape_no_shrinking_mends() {
 }
 
 #[test]
-fn images_too_many_or_none() {
+fn image_counts_are_checked() {
     assert_eq!(problems(Platform::Bluesky, "x", 5), [("media", "too_many_images")]);
     assert_eq!(problems(Platform::Instagram, "x", 0), [("media", "image_required")]);
     assert_eq!(problems(Platform::Reddit, "x", 1), [("media", "too_many_images")]);
@@ -117,7 +117,7 @@ fn images_too_many_or_none() {
 }
 
 #[test]
-fn instagram_counts_hashtags_and_mentions() {
+fn instagram_limits_hashtags_and_mentions() {
     assert!(problems(Platform::Instagram, &"#a ".repeat(30), 1).is_empty());
     assert_eq!(problems(Platform::Instagram, &"#a ".repeat(31), 1), [("content", "too_many_hashtags")]);
     assert_eq!(problems(Platform::Instagram, &"@a ".repeat(21), 1), [("content", "too_many_mentions")]);
@@ -148,7 +148,7 @@ fn any_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn units_add_up(a in any_text(), b in any_text()) {
+    fn lengths_are_additive(a in any_text(), b in any_text()) {
         let both = format!("{a}{b}");
         for unit in [TextUnit::Characters, TextUnit::Utf16, TextUnit::Utf8Bytes] {
             let of = |text: &str| length(Platform::Sandbox, &rules(unit, None), text);
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn the_coarser_unit_is_never_longer(text in any_text()) {
+    fn coarser_units_are_never_longer(text in any_text()) {
         let of = |unit| length(Platform::Sandbox, &rules(unit, None), &text);
         prop_assert!(of(TextUnit::Graphemes) <= of(TextUnit::Characters));
         prop_assert!(of(TextUnit::Characters) <= of(TextUnit::Utf16));
@@ -167,24 +167,24 @@ proptest! {
     }
 
     #[test]
-    fn plain_ascii_words_count_alike_everywhere(text in "[a-z ]{0,200}", platform in any_platform()) {
+    fn ascii_text_has_the_same_length_on_every_platform(text in "[a-z ]{0,200}", platform in any_platform()) {
         prop_assert_eq!(count(platform, &text) as usize, text.len());
     }
 
     #[test]
-    fn x_does_not_care_how_an_accent_is_written(text in "[a-zéüñ ]{0,40}") {
+    fn x_length_ignores_unicode_normalization(text in "[a-zéüñ ]{0,40}") {
         let apart = text.replace('é', "e\u{301}").replace('ü', "u\u{308}").replace('ñ', "n\u{303}");
         prop_assert_eq!(count(Platform::Twitter, &text), count(Platform::Twitter, &apart));
     }
 
     #[test]
-    fn a_url_counts_the_same_however_long(path in "[a-z0-9/]{0,200}") {
+    fn urls_have_a_fixed_length(path in "[a-z0-9/]{0,200}") {
         prop_assert_eq!(count(Platform::Twitter, &format!("https://example.com/{path}")), 23);
         prop_assert_eq!(count(Platform::Mastodon, &format!("(https://example.com/{path})")), 25);
     }
 
     #[test]
-    fn a_text_is_refused_when_it_is_longer_than_its_limit(text in any_text(), images in 0_usize..40, platform in any_platform()) {
+    fn texts_and_image_counts_over_the_limit_are_refused(text in any_text(), images in 0_usize..40, platform in any_platform()) {
         let checked = check(descriptor(platform), &text, images);
         let over = checked.limit.is_some_and(|limit| checked.length > limit);
         prop_assert!(!over || checked.problems.iter().any(|p| p.code == "text_too_long"));

@@ -2,7 +2,9 @@
 
 use crier_common::domain::failure::Category;
 use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::platforms::{Account, CallError, ConnectError, Connected, Outgoing, Published, Reconciled};
+use crier_common::platforms::{
+    CallError, ConnectError, Connected, ConnectorAccount, OutgoingPost, Published, Reconciled,
+};
 use serde_json::{Value, json};
 use wiremock::matchers::{basic_auth, body_json, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -11,7 +13,7 @@ use super::support::{ScriptStep, ScriptedServer, account, connector, image, post
 
 const SKU: &str = "crier-7-2r";
 
-fn store_account(base: &str) -> Account {
+fn store_account(base: &str) -> ConnectorAccount {
     let root = format!("{base}/wp-json/");
     account(base, json!({ "consumer_key": "ck_1", "consumer_secret": "cs_1", "api_root": root, "store_url": base }))
 }
@@ -44,7 +46,7 @@ async fn connect_to(store_url: &str) -> Result<Connected, ConnectError> {
     connector(Platform::Woocommerce, "http://unused.example").connect(1, &credentials).await
 }
 
-async fn publish_answered(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
     let server = MockServer::start().await;
     Mock::given(method("POST")).and(path("/wp-json/wc/v3/products")).respond_with(answer).mount(&server).await;
     let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
@@ -66,7 +68,7 @@ async fn connecting_checks_the_key() {
 }
 
 #[tokio::test]
-async fn what_is_refused_at_connect() {
+async fn invalid_stores_and_keys_are_refused() {
     for (status, code) in [(401, "woocommerce_rest_cannot_view"), (403, "woocommerce_rest_cannot_view")] {
         let server = store(refused(status, code, "Sorry, you cannot list resources.")).await;
         let refusal = connect_to(&server.uri()).await.unwrap_err();
@@ -82,7 +84,7 @@ async fn what_is_refused_at_connect() {
 }
 
 #[tokio::test]
-async fn a_post_is_a_simple_product() {
+async fn a_post_becomes_a_simple_product() {
     let server = MockServer::start().await;
     Mock::given(method("POST"))
         .and(path("/wp-json/wc/v3/products"))
@@ -100,18 +102,19 @@ async fn a_post_is_a_simple_product() {
         .mount(&server)
         .await;
     let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
-    let outgoing = Outgoing { images: vec![image("mug")], ..post(woocommerce.as_ref(), "Mug & plate\nMade by hand.") };
+    let outgoing =
+        OutgoingPost { images: vec![image("mug")], ..post(woocommerce.as_ref(), "Mug & plate\nMade by hand.") };
     let published = woocommerce.publish(&store_account(&server.uri()), &outgoing).await.unwrap();
     assert_eq!(published, Published::new("31", Some("https://shop.example/product/x/".to_owned())));
 }
 
 #[tokio::test]
-async fn a_post_without_words_is_named_by_its_image() {
+async fn a_post_without_text_is_named_after_its_image() {
     let server = MockServer::start().await;
     let answer = ResponseTemplate::new(201).set_body_json(product());
     Mock::given(method("POST")).respond_with(answer).mount(&server).await;
     let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
-    let mut outgoing = Outgoing { images: vec![image("mug")], ..post(woocommerce.as_ref(), "") };
+    let mut outgoing = OutgoingPost { images: vec![image("mug")], ..post(woocommerce.as_ref(), "") };
     woocommerce.publish(&store_account(&server.uri()), &outgoing).await.unwrap();
     outgoing.images[0].alt_text = None;
     woocommerce.publish(&store_account(&server.uri()), &outgoing).await.unwrap();
@@ -126,7 +129,7 @@ async fn a_post_without_words_is_named_by_its_image() {
 }
 
 #[tokio::test]
-async fn a_sku_that_is_taken_is_the_post_of_an_earlier_call() {
+async fn a_duplicate_sku_means_an_earlier_attempt_succeeded() {
     for found in [json!([product()]), json!([])] {
         let server = MockServer::start().await;
         let taken = refused(400, "product_invalid_sku", "Invalid or duplicated SKU.");
@@ -148,28 +151,31 @@ async fn a_sku_that_is_taken_is_the_post_of_an_earlier_call() {
 }
 
 #[tokio::test]
-async fn errors_are_told_apart_by_their_codes() {
+async fn errors_are_classified_by_code() {
     let no_write = "The API key provided does not have write permissions.";
-    let error = publish_answered(refused(401, "woocommerce_rest_authentication_error", no_write)).await;
+    let error = publish_expecting_error(refused(401, "woocommerce_rest_authentication_error", no_write)).await;
     assert!(matches!(&error, CallError::Reauth(f) if f.message.contains("write permissions")), "{error:?}");
-    let error = publish_answered(refused(403, "woocommerce_rest_cannot_create", "Sorry")).await;
+    let error = publish_expecting_error(refused(403, "woocommerce_rest_cannot_create", "Sorry")).await;
     assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::Account), "{error:?}");
     for code in ["woocommerce_product_image_upload_error", "product_image_upload_error"] {
-        let error = publish_answered(refused(400, code, "Error getting remote image")).await;
+        let error = publish_expecting_error(refused(400, code, "Error getting remote image")).await;
         let CallError::Transient(failure) = error else { panic!("{error:?}") };
         assert!(failure.category == Category::Media && failure.message.contains("CRIER_PUBLIC_URL"), "{failure:?}");
         assert!(failure.message.ends_with("Error getting remote image"), "{failure:?}");
     }
-    let error = publish_answered(refused(400, "rest_invalid_param", "Invalid parameter(s): name")).await;
+    let error = publish_expecting_error(refused(400, "rest_invalid_param", "Invalid parameter(s): name")).await;
     assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::InvalidContent), "{error:?}");
-    assert!(matches!(publish_answered(ResponseTemplate::new(502)).await, CallError::Unknown(_)));
-    assert!(matches!(publish_answered(ResponseTemplate::new(429)).await, CallError::RateLimited { until: None, .. }));
-    let echo = publish_answered(refused(403, "x", "The secret cs_1 is wrong")).await;
+    assert!(matches!(publish_expecting_error(ResponseTemplate::new(502)).await, CallError::Unknown(_)));
+    assert!(matches!(
+        publish_expecting_error(ResponseTemplate::new(429)).await,
+        CallError::RateLimited { until: None, .. }
+    ));
+    let echo = publish_expecting_error(refused(403, "x", "The secret cs_1 is wrong")).await;
     assert!(!format!("{echo:?}").contains("cs_1"), "{echo:?}");
 }
 
 #[tokio::test]
-async fn after_a_break_the_sku_tells_what_became_of_it() {
+async fn reconcile_finds_the_product_by_sku() {
     let longer = json!([{ "id": 32, "permalink": null, "sku": format!("{SKU}5") }]);
     for (found, expected) in [(json!([product()]), Some("31")), (json!([]), None), (longer, None)] {
         let script = ScriptedServer::start(vec![ScriptStep::HangUp, ScriptStep::Answer(200, found)]).await;
@@ -187,7 +193,7 @@ async fn after_a_break_the_sku_tells_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn refreshing_checks_the_key() {
+async fn a_refresh_checks_the_key() {
     let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
     let good = store(status()).await;
     assert!(woocommerce.refresh(&store_account(&good.uri())).await.unwrap().secrets.is_none());

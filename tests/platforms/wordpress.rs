@@ -2,7 +2,9 @@
 
 use crier_common::domain::failure::Category;
 use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::platforms::{Account, CallError, ConnectError, Connected, Outgoing, Published, Reconciled};
+use crier_common::platforms::{
+    CallError, ConnectError, Connected, ConnectorAccount, OutgoingPost, Published, Reconciled,
+};
 use serde_json::{Value, json};
 use wiremock::matchers::{basic_auth, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -13,7 +15,7 @@ use super::support::{
 
 const PASSWORD: &str = "abcd EFGH 1234";
 
-fn wordpress_account(base: &str) -> Account {
+fn wordpress_account(base: &str) -> ConnectorAccount {
     let root = format!("{base}/wp-json/");
     account(base, json!({ "username": "ada", "application_password": PASSWORD, "api_root": root, "site_url": base }))
 }
@@ -57,7 +59,7 @@ async fn connect_to(site_url: &str) -> Result<Connected, ConnectError> {
 }
 
 /// Publishes a post where `POST /wp/v2/posts` returns this response; returns the error.
-async fn publish_answered(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
     let server = MockServer::start().await;
     Mock::given(path("/wp-json/wp/v2/posts")).respond_with(answer).mount(&server).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
@@ -69,7 +71,7 @@ fn created(slug: &str) -> Value {
 }
 
 #[tokio::test]
-async fn connecting_finds_the_api_and_checks_the_user() {
+async fn connecting_discovers_the_api_and_checks_the_user() {
     let server = site(me(true)).await;
     let connected = connect_to(&format!("{}/?utm=x", server.uri())).await.unwrap();
     assert_eq!((connected.external_id, connected.name.as_str()), (server.uri(), "Ada's blog"));
@@ -81,7 +83,7 @@ async fn connecting_finds_the_api_and_checks_the_user() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_the_real_address_is_followed() {
+async fn a_redirect_to_the_site_url_is_followed() {
     let server = site(me(true)).await;
     let old = MockServer::start().await;
     let moved = ResponseTemplate::new(301).insert_header("Location", format!("{}/", server.uri()).as_str());
@@ -91,7 +93,7 @@ async fn a_redirect_to_the_real_address_is_followed() {
 }
 
 #[tokio::test]
-async fn a_site_without_pretty_links_is_found_by_its_query() {
+async fn a_site_without_permalinks_uses_rest_route() {
     let server = MockServer::start().await;
     Mock::given(path("/blog/"))
         .and(query_param("rest_route", "/wp/v2/users/me"))
@@ -106,7 +108,7 @@ async fn a_site_without_pretty_links_is_found_by_its_query() {
 }
 
 #[tokio::test]
-async fn wrong_credentials_and_users_who_may_not_publish_are_refused() {
+async fn bad_credentials_and_missing_permissions_are_refused() {
     let none = ResponseTemplate::new(200).set_body_json(json!({ "id": 3, "capabilities": [] }));
     for (answer, word) in [
         (
@@ -125,7 +127,7 @@ async fn wrong_credentials_and_users_who_may_not_publish_are_refused() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_no_site_or_may_not_be_called() {
+async fn invalid_and_unreachable_site_urls_are_refused() {
     let page = MockServer::start().await;
     Mock::given(method("GET")).respond_with(ResponseTemplate::new(200).set_body_string("<html>")).mount(&page).await;
     let empty = MockServer::start().await;
@@ -146,7 +148,7 @@ async fn an_address_that_is_no_site_or_may_not_be_called() {
 }
 
 #[tokio::test]
-async fn credentials_do_not_follow_a_page_to_a_refused_host() {
+async fn credentials_are_not_sent_to_a_refused_host() {
     let server = MockServer::start().await;
     let link = "<https://refused.example/wp-json/>; rel=\"https://api.w.org/\"";
     Mock::given(path("/")).respond_with(ResponseTemplate::new(200).insert_header("Link", link)).mount(&server).await;
@@ -154,7 +156,7 @@ async fn credentials_do_not_follow_a_page_to_a_refused_host() {
 }
 
 #[tokio::test]
-async fn a_text_is_a_post_with_a_title_and_paragraphs() {
+async fn a_text_becomes_a_title_and_paragraphs() {
     let server = MockServer::start().await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
     let outgoing = post(wordpress.as_ref(), "Fish & <Chips>\n\nFirst\nline\n\n\"Second\"");
@@ -209,11 +211,11 @@ async fn alt_texts(server: &MockServer) {
     }
 }
 
-async fn with_images(server: &MockServer, again: bool) -> Value {
+async fn publish_with_images(server: &MockServer, again: bool) -> Value {
     let answer = ResponseTemplate::new(201).set_body_json(created("post-7-2r"));
     Mock::given(method("POST")).and(path("/wp-json/wp/v2/posts")).respond_with(answer).mount(server).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
-    let mut outgoing = Outgoing {
+    let mut outgoing = OutgoingPost {
         images: vec![image("cat"), image("dog")],
         has_earlier_attempt: again,
         ..post(wordpress.as_ref(), "Pets")
@@ -224,11 +226,11 @@ async fn with_images(server: &MockServer, again: bool) -> Value {
 }
 
 #[tokio::test]
-async fn the_first_image_is_featured_and_the_others_a_gallery() {
+async fn the_first_image_is_featured_and_the_rest_a_gallery() {
     let server = MockServer::start().await;
     media(&server, &[("cat", 1, 21), ("dog", 2, 22)]).await;
     alt_texts(&server).await;
-    let body = with_images(&server, false).await;
+    let body = publish_with_images(&server, false).await;
     assert_eq!((&body["featured_media"], &body["title"]), (&json!(21), &json!("Pets")));
     let content = body["content"].as_str().unwrap();
     assert!(content.starts_with("<p>Pets</p>\n<!-- wp:gallery"), "{content}");
@@ -237,7 +239,7 @@ async fn the_first_image_is_featured_and_the_others_a_gallery() {
 }
 
 #[tokio::test]
-async fn a_further_try_looks_first_and_uses_what_is_there() {
+async fn a_retry_reuses_uploaded_media() {
     let server = MockServer::start().await;
     for (what, slug, found) in [
         ("posts", "post-7-2r", json!([])),
@@ -254,24 +256,24 @@ async fn a_further_try_looks_first_and_uses_what_is_there() {
     }
     media(&server, &[("dog", 2, 22)]).await;
     alt_texts(&server).await;
-    assert_eq!(with_images(&server, true).await["featured_media"], json!(21));
+    assert_eq!(publish_with_images(&server, true).await["featured_media"], json!(21));
 }
 
 #[tokio::test]
-async fn a_further_try_finds_the_post_of_the_first() {
+async fn a_retry_finds_the_existing_post() {
     let server = MockServer::start().await;
     let found = ResponseTemplate::new(200).set_body_json(json!([created("post-7-2r")]));
     Mock::given(method("GET")).and(path("/wp-json/wp/v2/posts")).respond_with(found).expect(1).mount(&server).await;
     Mock::given(method("POST")).respond_with(ResponseTemplate::new(201)).expect(0).mount(&server).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
-    let outgoing = Outgoing { has_earlier_attempt: true, ..post(wordpress.as_ref(), "Hi") };
+    let outgoing = OutgoingPost { has_earlier_attempt: true, ..post(wordpress.as_ref(), "Hi") };
     let published = wordpress.publish(&wordpress_account(&server.uri()), &outgoing).await.unwrap();
     assert_eq!(published.external_id, "11");
 }
 
 #[tokio::test]
-async fn errors_are_told_apart_by_their_codes() {
-    assert!(matches!(publish_answered(refused(401, "rest_cannot_create", "Sorry")).await, CallError::Reauth(_)));
+async fn errors_are_classified_by_code() {
+    assert!(matches!(publish_expecting_error(refused(401, "rest_cannot_create", "Sorry")).await, CallError::Reauth(_)));
     for (status, code, category) in [
         (403, "rest_cannot_create", Category::Account),
         (403, "rest_cannot_publish", Category::Account),
@@ -279,20 +281,23 @@ async fn errors_are_told_apart_by_their_codes() {
         (404, "rest_no_route", Category::Account),
         (413, "", Category::InvalidContent),
     ] {
-        let error = publish_answered(refused(status, code, "Sorry, you are not allowed.")).await;
+        let error = publish_expecting_error(refused(status, code, "Sorry, you are not allowed.")).await;
         assert!(matches!(&error, CallError::Permanent(f) if f.category == category), "{code}: {error:?}");
         assert!(error.failure().message.contains("Sorry, you are not allowed."), "{error}");
     }
-    assert!(matches!(publish_answered(refused(500, "db_insert_error", "x")).await, CallError::Unknown(_)));
-    assert!(matches!(publish_answered(ResponseTemplate::new(301)).await, CallError::Permanent(_)));
-    let limited = publish_answered(ResponseTemplate::new(429).insert_header("Retry-After", "7")).await;
+    assert!(matches!(publish_expecting_error(refused(500, "db_insert_error", "x")).await, CallError::Unknown(_)));
+    assert!(matches!(publish_expecting_error(ResponseTemplate::new(301)).await, CallError::Permanent(_)));
+    let limited = publish_expecting_error(ResponseTemplate::new(429).insert_header("Retry-After", "7")).await;
     assert!(matches!(limited, CallError::RateLimited { until: Some(_), .. }));
     let notice = ResponseTemplate::new(201).set_body_string("<br />Warning: …{\"id\":1}");
-    assert!(matches!(publish_answered(notice).await, CallError::Unknown(_)), "created, but its id cannot be read");
+    assert!(
+        matches!(publish_expecting_error(notice).await, CallError::Unknown(_)),
+        "created, but its id cannot be read"
+    );
 }
 
 #[tokio::test]
-async fn an_image_that_the_site_refuses_is_final_though_it_says_500() {
+async fn a_rejected_image_is_permanent_despite_status_500() {
     for (answer, permanent) in [
         (refused(500, "rest_upload_sideload_error", "Sorry, you are not allowed to upload this file type."), true),
         (refused(500, "internal_server_error", "x"), false),
@@ -300,7 +305,7 @@ async fn an_image_that_the_site_refuses_is_final_though_it_says_500() {
         let server = MockServer::start().await;
         Mock::given(path("/wp-json/wp/v2/media")).respond_with(answer).mount(&server).await;
         let wordpress = connector(Platform::Wordpress, "http://unused.example");
-        let mut outgoing = Outgoing { images: vec![image("cat")], ..post(wordpress.as_ref(), "Pets") };
+        let mut outgoing = OutgoingPost { images: vec![image("cat")], ..post(wordpress.as_ref(), "Pets") };
         let error = publish(wordpress.as_ref(), &wordpress_account(&server.uri()), &mut outgoing).await.unwrap_err();
         assert_eq!(matches!(error, CallError::Permanent(_)), permanent, "{error:?}");
         assert_eq!(matches!(error, CallError::Transient(_)), !permanent, "{error:?}");
@@ -317,7 +322,7 @@ async fn reconcile_after_disconnect(status: u16, look_up: Value) -> (Result<Reco
 }
 
 #[tokio::test]
-async fn after_a_break_the_slug_tells_what_became_of_it() {
+async fn reconcile_finds_the_post_by_slug() {
     let (found, requests) = reconcile_after_disconnect(200, json!([created("post-7-2r")])).await;
     assert!(matches!(found.unwrap(), Reconciled::Found(published) if published.external_id == "11"));
     let asked = "GET /wp-json/wp/v2/posts?slug=post-7-2r&status=publish%2Cfuture%2Cdraft%2Cpending%2Cprivate";
@@ -333,7 +338,7 @@ async fn after_a_break_the_slug_tells_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn refreshing_checks_the_credentials() {
+async fn a_refresh_checks_the_credentials() {
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
     let good = site(me(true)).await;
     assert!(wordpress.refresh(&wordpress_account(&good.uri())).await.unwrap().secrets.is_none());

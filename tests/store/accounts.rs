@@ -3,32 +3,32 @@
 use crier_common::domain::account::{AccountError, AccountStatus, DisconnectResult};
 use crier_common::domain::platform::{AccountKind, Platform};
 use crier_common::store::accounts::{self, NewAccount};
-use crier_common::store::{PageOf, StoreError};
+use crier_common::store::{PageRequest, StoreError};
 use secrecy::SecretString;
 
-use crate::support::store::{TestStore, World, cipher, new_account, on_both, plain};
+use crate::support::store::{TestStore, World, cipher, expose, new_account, on_both};
 
 on_both![
-    a_connect_is_remembered,
-    connecting_again_mends_the_record,
-    an_account_is_of_its_workspace_and_brands,
+    a_connected_account_is_stored,
+    reconnecting_reactivates_the_account,
+    an_account_is_visible_only_to_its_workspace_and_brands,
     lists_are_paged_newest_first,
-    secrets_are_sealed_and_bound_to_their_row,
-    expire_and_renew,
-    one_refreshes_at_a_time,
-    a_disconnect_detaches_until_the_last_brand_lets_go,
-    two_brands_that_let_go_at_once_end_in_one_revoke,
-    a_connect_meanwhile_keeps_the_account,
+    secrets_are_encrypted_and_bound_to_their_row,
+    an_expired_account_can_be_renewed,
+    only_one_refresh_runs_at_a_time,
+    the_last_brand_s_disconnect_revokes_the_account,
+    concurrent_disconnects_revoke_once,
+    a_concurrent_connect_keeps_the_account,
 ];
 
-const ALL: PageOf = PageOf { page: 1, per_page: 50 };
+const ALL: PageRequest = PageRequest { page: 1, per_page: 50 };
 
 async fn second_brand(s: &TestStore, w: World) -> World {
     World { brand: s.brand(w.workspace, w.user).await, ..w }
 }
 
-async fn a_connect_is_remembered(s: TestStore) {
-    let w = s.world().await;
+async fn a_connected_account_is_stored(s: TestStore) {
+    let w = s.create_world().await;
     let new = NewAccount {
         platform: Platform::Bluesky,
         external_id: "did:plc:x".to_owned(),
@@ -59,8 +59,8 @@ async fn a_connect_is_remembered(s: TestStore) {
     assert_eq!(accounts::find(&mut s.conn().await, w.brand, made.id).await.unwrap().unwrap().id, made.id);
 }
 
-async fn connecting_again_mends_the_record(s: TestStore) {
-    let w = s.world().await;
+async fn reconnecting_reactivates_the_account(s: TestStore) {
+    let w = s.create_world().await;
     let first = s.account(w, "1", "old").await;
     let error = AccountError { code: "account_expired".to_owned(), message: "Connect it again.".to_owned() };
     s.write(async |tx| accounts::expire(tx, first.id, 1, &error).await).await;
@@ -71,12 +71,12 @@ async fn connecting_again_mends_the_record(s: TestStore) {
     assert_eq!((again.name.as_str(), again.username, again.connected_at), ("New name", None, s.now()));
     assert_eq!((again.created_at, again.updated_at), (first.created_at, s.now()));
     let (_, secrets) = accounts::with_secrets(&mut s.conn().await, &cipher(), first.id).await.unwrap().unwrap();
-    assert_eq!(plain(&secrets), "{\"token\":\"new\"}");
+    assert_eq!(expose(&secrets), "{\"token\":\"new\"}");
     assert_eq!(s.number("SELECT count(*) FROM social_accounts").await, 1);
 }
 
-async fn an_account_is_of_its_workspace_and_brands(s: TestStore) {
-    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+async fn an_account_is_visible_only_to_its_workspace_and_brands(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
     let mine = s.account(w, "1", "t").await;
     let theirs = s.account(other, "1", "t").await;
     assert_ne!(mine.id, theirs.id, "the same account in two workspaces is two records");
@@ -99,15 +99,16 @@ async fn an_account_is_of_its_workspace_and_brands(s: TestStore) {
 }
 
 async fn lists_are_paged_newest_first(s: TestStore) {
-    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
     let mut ids = Vec::new();
     for n in 0..5 {
         ids.push(s.account(w, &n.to_string(), "t").await.id);
     }
     s.account(other, "9", "t").await;
     ids.reverse();
-    let list =
-        async |page, per_page| accounts::list(&mut s.conn().await, w.brand, PageOf { page, per_page }).await.unwrap();
+    let list = async |page, per_page| {
+        accounts::list(&mut s.conn().await, w.brand, PageRequest { page, per_page }).await.unwrap()
+    };
     let (first, last, past) = (list(1, 2).await, list(3, 2).await, list(4, 2).await);
     assert_eq!(first.rows.iter().map(|a| a.id).collect::<Vec<_>>(), ids[..2]);
     assert_eq!(last.rows.iter().map(|a| a.id).collect::<Vec<_>>(), ids[4..]);
@@ -118,14 +119,14 @@ async fn lists_are_paged_newest_first(s: TestStore) {
     assert!(list(i64::MAX, 100).await.rows.is_empty());
 }
 
-async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
-    let w = s.world().await;
+async fn secrets_are_encrypted_and_bound_to_their_row(s: TestStore) {
+    let w = s.create_world().await;
     let (one, two) = (s.account(w, "1", "token-of-one").await, s.account(w, "2", "token-of-two").await);
     let sealed: Vec<u8> = s.value(format!("SELECT secrets FROM social_accounts WHERE id = {}", one.id)).await;
     assert!(!sealed.windows(5).any(|bytes| bytes == b"token"));
     let open = async |id| accounts::with_secrets(&mut s.conn().await, &cipher(), id).await;
     let (account, secrets) = open(one.id).await.unwrap().unwrap();
-    assert_eq!((account.external_id.as_str(), plain(&secrets)), ("1", "{\"token\":\"token-of-one\"}"));
+    assert_eq!((account.external_id.as_str(), expose(&secrets)), ("1", "{\"token\":\"token-of-one\"}"));
     s.sql(format!(
         "UPDATE social_accounts SET secrets = (SELECT secrets FROM social_accounts WHERE id = {}) WHERE id = {}",
         one.id, two.id
@@ -134,14 +135,14 @@ async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
     assert!(matches!(open(two.id).await, Err(StoreError::Secret(_))));
 }
 
-async fn expire_and_renew(s: TestStore) {
-    let w = s.world().await;
+async fn an_expired_account_can_be_renewed(s: TestStore) {
+    let w = s.create_world().await;
     let account = s.account(w, "1", "old").await;
     let error = AccountError { code: "account_expired".to_owned(), message: "Connect it again.".to_owned() };
     let find = async || accounts::find(&mut s.conn().await, w.brand, account.id).await.unwrap().unwrap();
     let token = async || {
         let (_, secrets) = accounts::with_secrets(&mut s.conn().await, &cipher(), account.id).await.unwrap().unwrap();
-        plain(&secrets).to_owned()
+        expose(&secrets).to_owned()
     };
     s.write(async |tx| accounts::expire(tx, account.id, 1, &error).await).await;
     let expired = find().await;
@@ -162,12 +163,12 @@ async fn expire_and_renew(s: TestStore) {
     assert!(s.write(async |tx| accounts::renew(tx, &account, Some(&fresh), None).await).await.is_none());
 }
 
-async fn one_refreshes_at_a_time(s: TestStore) {
-    let w = s.world().await;
+async fn only_one_refresh_runs_at_a_time(s: TestStore) {
+    let w = s.create_world().await;
     let account = s.account(w, "1", "old").await;
     let at_most = chrono::TimeDelta::seconds(20);
     let begin = async || s.write(async |tx| accounts::begin_refresh(tx, account.id, at_most).await).await.is_some();
-    let begun = crate::support::store::at_once(6, |_| {
+    let begun = crate::support::store::run_concurrently(6, |_| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -187,8 +188,8 @@ async fn one_refreshes_at_a_time(s: TestStore) {
     assert!(begin().await, "so does its expiry");
 }
 
-async fn a_disconnect_detaches_until_the_last_brand_lets_go(s: TestStore) {
-    let w = s.world().await;
+async fn the_last_brand_s_disconnect_revokes_the_account(s: TestStore) {
+    let w = s.create_world().await;
     let second = second_brand(&s, w).await;
     let account = s.account(w, "1", "t").await;
     assert_eq!(s.account(second, "1", "t").await.id, account.id);
@@ -202,14 +203,14 @@ async fn a_disconnect_detaches_until_the_last_brand_lets_go(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM social_accounts").await, 0);
 }
 
-async fn two_brands_that_let_go_at_once_end_in_one_revoke(s: TestStore) {
-    let w = s.world().await;
+async fn concurrent_disconnects_revoke_once(s: TestStore) {
+    let w = s.create_world().await;
     for round in 0..5 {
         let (second, external) = (second_brand(&s, w).await, round.to_string());
         let id = s.account(w, &external, "t").await.id;
         s.account(second, &external, "t").await;
         let brands = [w.brand, second.brand];
-        let mut results = crate::support::store::at_once(2, |n| {
+        let mut results = crate::support::store::run_concurrently(2, |n| {
             let (store, brand) = (s.store.clone(), brands[n]);
             async move {
                 let mut tx = store.begin().await.unwrap();
@@ -228,11 +229,11 @@ async fn two_brands_that_let_go_at_once_end_in_one_revoke(s: TestStore) {
 
 /// One brand connects the account while the last other brand disconnects it: the second one sees the changes of the
 /// first.
-async fn a_connect_meanwhile_keeps_the_account(s: TestStore) {
+async fn a_concurrent_connect_keeps_the_account(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
-    let w = s.world().await;
+    let w = s.create_world().await;
     let second = second_brand(&s, w).await;
     let account = s.account(w, "1", "t").await;
     let mut connecting = s.begin().await.unwrap();

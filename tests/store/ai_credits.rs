@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
 use crier_common::domain::ai::Operation;
-use crier_common::store::ai_credits::{self, Want};
+use crier_common::store::ai_credits::{self, CreditRequest};
 use crier_common::store::users;
 use futures::future::join_all;
 use proptest::prelude::*;
@@ -14,22 +14,28 @@ use proptest::test_runner::{Config, TestRunner};
 use crate::support::store::{TestStore, World, on_both};
 
 on_both!(
-    a_reservation_ends_once,
-    many_at_once_never_take_more_than_there_is,
-    without_a_cap_all_is_counted,
-    a_time_zone_moves_the_end_of_the_month,
+    a_reservation_is_settled_once,
+    concurrent_reservations_never_exceed_the_cap,
+    usage_is_counted_without_a_cap,
+    the_month_ends_in_the_workspace_time_zone,
 );
 
 const CAP: u64 = 100;
 
-fn want(w: World, credits: u64) -> Want {
-    Want { workspace_id: w.workspace, brand_id: w.brand, operation: Operation::Hashtags, credits, cap: Some(CAP) }
+fn want(w: World, credits: u64) -> CreditRequest {
+    CreditRequest {
+        workspace_id: w.workspace,
+        brand_id: w.brand,
+        operation: Operation::Hashtags,
+        credits,
+        cap: Some(CAP),
+    }
 }
 
 /// Counts months whose usage is not the sum of its parts, or is out of bounds.
 const WRONG: &str = "SELECT count(*) FROM ai_usage u WHERE u.used < 0 OR u.used > 100 OR u.used <> (SELECT coalesce(sum(b.credits), 0) FROM ai_brand_usage b WHERE b.workspace_id = u.workspace_id AND b.month = u.month) + (SELECT coalesce(sum(r.credits), 0) FROM ai_reservations r WHERE r.workspace_id = u.workspace_id AND r.month = u.month)";
 
-async fn reserve(s: &TestStore, want: &Want) -> Option<i64> {
+async fn reserve(s: &TestStore, want: &CreditRequest) -> Option<i64> {
     s.write(async |tx| ai_credits::reserve(tx, want).await).await
 }
 
@@ -37,31 +43,31 @@ async fn used(s: &TestStore, w: World) -> i64 {
     ai_credits::used(&mut s.conn().await, w.workspace, s.now()).await.unwrap()
 }
 
-async fn a_reservation_ends_once(s: TestStore) {
-    let (w, other) = (s.world().await, s.workspace().await);
+async fn a_reservation_is_settled_once(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.workspace().await);
     let id = reserve(&s, &want(w, 40)).await.unwrap();
     assert!(!s.write(async |tx| ai_credits::consume(tx, other, id).await).await, "it is another workspace's");
-    assert!(!s.write(async |tx| ai_credits::give_back(tx, other, id).await).await);
+    assert!(!s.write(async |tx| ai_credits::refund(tx, other, id).await).await);
     assert!(s.discard(async |tx| ai_credits::consume(tx, w.workspace, id).await).await);
     assert!(s.write(async |tx| ai_credits::consume(tx, w.workspace, id).await).await);
     assert!(!s.write(async |tx| ai_credits::consume(tx, w.workspace, id).await).await);
-    assert!(!s.write(async |tx| ai_credits::give_back(tx, w.workspace, id).await).await);
+    assert!(!s.write(async |tx| ai_credits::refund(tx, w.workspace, id).await).await);
     assert_eq!((used(&s, w).await, s.number(WRONG).await), (40, 0));
     assert!(reserve(&s, &want(w, 61)).await.is_none());
     let id = reserve(&s, &want(w, 60)).await.unwrap();
-    assert!(s.write(async |tx| ai_credits::give_back(tx, w.workspace, id).await).await);
-    assert!(!s.write(async |tx| ai_credits::give_back(tx, w.workspace, id).await).await);
+    assert!(s.write(async |tx| ai_credits::refund(tx, w.workspace, id).await).await);
+    assert!(!s.write(async |tx| ai_credits::refund(tx, w.workspace, id).await).await);
     assert_eq!((used(&s, w).await, s.number(WRONG).await), (40, 0));
     assert!(reserve(&s, &want(w, 101)).await.is_none(), "more than the whole month has");
 }
 
-async fn many_at_once_never_take_more_than_there_is(s: TestStore) {
-    let w = s.world().await;
+async fn concurrent_reservations_never_exceed_the_cap(s: TestStore) {
+    let w = s.create_world().await;
     let one = async |n: usize| {
         let id = reserve(&s, &want(w, 15)).await?;
         Some(match n % 3 {
             0 => s.write(async |tx| ai_credits::consume(tx, w.workspace, id).await).await,
-            1 => !s.write(async |tx| ai_credits::give_back(tx, w.workspace, id).await).await,
+            1 => !s.write(async |tx| ai_credits::refund(tx, w.workspace, id).await).await,
             _ => false,
         })
     };
@@ -71,21 +77,21 @@ async fn many_at_once_never_take_more_than_there_is(s: TestStore) {
     let held = s.number("SELECT count(*) FROM ai_reservations").await;
     assert_eq!(used(&s, w).await, 15 * (paid + held));
     s.advance(60);
-    let back = s.write(async |tx| ai_credits::give_back_abandoned(tx, 100).await).await;
+    let back = s.write(async |tx| ai_credits::refund_expired(tx, 100).await).await;
     assert_eq!((back as i64, used(&s, w).await, s.number(WRONG).await), (held, 15 * paid, 0));
 }
 
-async fn without_a_cap_all_is_counted(s: TestStore) {
-    let w = s.world().await;
-    let free = Want { cap: None, ..want(w, 1_000_000) };
+async fn usage_is_counted_without_a_cap(s: TestStore) {
+    let w = s.create_world().await;
+    let free = CreditRequest { cap: None, ..want(w, 1_000_000) };
     for n in 1..=3 {
         assert!(reserve(&s, &free).await.is_some());
         assert_eq!(used(&s, w).await, n * 1_000_000);
     }
 }
 
-async fn a_time_zone_moves_the_end_of_the_month(s: TestStore) {
-    let w = s.world().await;
+async fn the_month_ends_in_the_workspace_time_zone(s: TestStore) {
+    let w = s.create_world().await;
     let july = "2026-07-01T00:00:00Z".parse::<chrono::DateTime<chrono::Utc>>().unwrap();
     s.clock.advance(july - s.now());
     reserve(&s, &want(w, 100)).await.expect("July has begun in Greenwich");
@@ -129,7 +135,7 @@ struct Model {
 
 async fn run_steps(s: TestStore, steps: &[Step]) {
     let user = s.workspace().await;
-    let worlds = [s.world().await, World { workspace: user, user: 0, brand: 77 }];
+    let worlds = [s.create_world().await, World { workspace: user, user: 0, brand: 77 }];
     let mut model = Model::default();
     for step in steps {
         let pick = |n: usize, open: &[_]| (!open.is_empty()).then(|| n % open.len().max(1));
@@ -157,7 +163,7 @@ async fn run_steps(s: TestStore, steps: &[Step]) {
             Step::GiveBack(n) => {
                 let Some(n) = pick(n, &model.open) else { continue };
                 let (id, workspace, month, credits, _) = model.open.remove(n);
-                assert!(s.write(async |tx| ai_credits::give_back(tx, workspace, id).await).await);
+                assert!(s.write(async |tx| ai_credits::refund(tx, workspace, id).await).await);
                 *model.used.get_mut(&(workspace, month)).unwrap() -= credits;
             }
             Step::Abandon(seconds) => {
@@ -168,7 +174,7 @@ async fn run_steps(s: TestStore, steps: &[Step]) {
                 for (_, workspace, month, credits, _) in &dead {
                     *model.used.get_mut(&(*workspace, month.clone())).unwrap() -= credits;
                 }
-                let given = s.write(async |tx| ai_credits::give_back_abandoned(tx, 100).await).await;
+                let given = s.write(async |tx| ai_credits::refund_expired(tx, 100).await).await;
                 assert_eq!(given, dead.len());
             }
             Step::Days(days) => s.clock.advance(TimeDelta::days(days)),
@@ -193,11 +199,11 @@ fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
 }
 
 #[test]
-fn in_any_order_what_is_used_is_the_sum_of_its_parts_on_sqlite() {
+fn usage_equals_the_sum_of_reservations_on_sqlite() {
     explore(40, TestStore::sqlite);
 }
 
 #[test]
-fn in_any_order_what_is_used_is_the_sum_of_its_parts_on_postgres() {
+fn usage_equals_the_sum_of_reservations_on_postgres() {
     explore(15, TestStore::postgres);
 }

@@ -1,22 +1,22 @@
 //! Delivery attempts and their effect on the delivery.
 
 use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::{AttemptOutcome, Delivery, DeliveryStatus};
+use crier_common::domain::webhook::{Delivery, DeliveryOutcome, DeliveryStatus};
 use crier_common::store::deliveries::{self, AttemptRow};
 use crier_common::store::events;
 use serde_json::json;
 
-use crate::support::store::{TestStore, World, at_once, cipher, on_both, plain};
+use crate::support::store::{TestStore, World, cipher, expose, on_both, run_concurrently};
 
 on_both![
-    what_goes_out_is_read_together,
-    attempts_leave_the_delivery_as_they_say,
-    attempts_are_recorded_together,
-    what_is_gone_spoils_nothing,
+    outgoing_deliveries_are_loaded_in_one_batch,
+    attempts_update_their_delivery,
+    attempts_are_recorded_in_one_batch,
+    deleted_deliveries_are_skipped,
     a_replay_allows_one_more_attempt,
-    giving_up_spares_what_has_ended,
-    replays_and_attempts_go_one_at_a_time,
-    attempts_are_read_as_they_were_recorded,
+    failing_a_delivery_ignores_finished_ones,
+    replays_and_attempts_are_serialised,
+    attempts_round_trip,
 ];
 
 /// Emits an event; returns its newest delivery.
@@ -29,8 +29,8 @@ async fn again(s: &TestStore, id: i64) -> Delivery {
     deliveries::find_any(&mut s.conn().await, id).await.unwrap().unwrap()
 }
 
-async fn listened_to(s: &TestStore) -> World {
-    let w = s.world().await;
+async fn world_with_endpoint(s: &TestStore) -> World {
+    let w = s.create_world().await;
     s.webhook(w.user, &[EventName::BrandCreated]).await;
     w
 }
@@ -66,10 +66,10 @@ fn success(s: &TestStore, delivery: &Delivery, number: i32) -> AttemptRow {
     }
 }
 
-async fn what_goes_out_is_read_together(s: TestStore) {
-    let w = listened_to(&s).await;
+async fn outgoing_deliveries_are_loaded_in_one_batch(s: TestStore) {
+    let w = world_with_endpoint(&s).await;
     let (one, two) = (delivery(&s, w).await, delivery(&s, w).await);
-    let mut found = deliveries::outgoing(&mut s.conn().await, &[two.id, 999, one.id]).await.unwrap();
+    let mut found = deliveries::load_outgoing(&mut s.conn().await, &[two.id, 999, one.id]).await.unwrap();
     found.sort_by_key(|d| d.id);
     assert_eq!(found.len(), 2);
     for (found, d) in found.iter().zip([&one, &two]) {
@@ -79,13 +79,13 @@ async fn what_goes_out_is_read_together(s: TestStore) {
         assert!(
             found.is_active
                 && found.url.starts_with("https://")
-                && plain(&found.secret(&cipher()).unwrap()) == "whsec_of_the_tests"
+                && expose(&found.secret(&cipher()).unwrap()) == "whsec_of_the_tests"
         );
     }
 }
 
-async fn attempts_leave_the_delivery_as_they_say(s: TestStore) {
-    let w = listened_to(&s).await;
+async fn attempts_update_their_delivery(s: TestStore) {
+    let w = world_with_endpoint(&s).await;
     let d = delivery(&s, w).await;
     let first = attempt(&s, &d, 1);
     assert_eq!(record(&s, std::slice::from_ref(&first)).await, [d.id]);
@@ -108,8 +108,8 @@ async fn attempts_leave_the_delivery_as_they_say(s: TestStore) {
     assert_eq!(recorded, [(1, "5xx", Some("HTTP 503")), (2, "2xx", None)]);
 }
 
-async fn attempts_are_recorded_together(s: TestStore) {
-    let w = listened_to(&s).await;
+async fn attempts_are_recorded_in_one_batch(s: TestStore) {
+    let w = world_with_endpoint(&s).await;
     let mut rows = Vec::new();
     for number in 1..=120 {
         let d = delivery(&s, w).await;
@@ -127,8 +127,8 @@ async fn attempts_are_recorded_together(s: TestStore) {
     assert_eq!(s.number(same).await, 120);
 }
 
-async fn what_is_gone_spoils_nothing(s: TestStore) {
-    let w = listened_to(&s).await;
+async fn deleted_deliveries_are_skipped(s: TestStore) {
+    let w = world_with_endpoint(&s).await;
     let (kept, gone) = (delivery(&s, w).await, delivery(&s, w).await);
     s.sql(format!("DELETE FROM webhook_deliveries WHERE id = {}", gone.id)).await;
     assert_eq!(record(&s, &[attempt(&s, &gone, 1), attempt(&s, &kept, 1)]).await, [kept.id]);
@@ -139,7 +139,7 @@ async fn what_is_gone_spoils_nothing(s: TestStore) {
 }
 
 async fn a_replay_allows_one_more_attempt(s: TestStore) {
-    let w = listened_to(&s).await;
+    let w = world_with_endpoint(&s).await;
     for ended in [DeliveryStatus::Succeeded, DeliveryStatus::Failed] {
         let d = delivery(&s, w).await;
         record(&s, &[AttemptRow { status: ended, next_attempt_at: None, ..attempt(&s, &d, 8) }]).await;
@@ -156,8 +156,8 @@ async fn a_replay_allows_one_more_attempt(s: TestStore) {
     assert_eq!((found.status, found.max_attempts, found.next_attempt_at), (DeliveryStatus::Retrying, 9, Some(s.now())));
 }
 
-async fn giving_up_spares_what_has_ended(s: TestStore) {
-    let w = listened_to(&s).await;
+async fn failing_a_delivery_ignores_finished_ones(s: TestStore) {
+    let w = world_with_endpoint(&s).await;
     let give_up = async |id| s.write(async |tx| deliveries::fail(tx, id, "inactive").await).await;
     let (open, done) = (delivery(&s, w).await, delivery(&s, w).await);
     record(&s, &[success(&s, &done, 1)]).await;
@@ -171,11 +171,11 @@ async fn giving_up_spares_what_has_ended(s: TestStore) {
     assert_eq!((done.status, done.error), (DeliveryStatus::Succeeded, None));
 }
 
-async fn replays_and_attempts_go_one_at_a_time(s: TestStore) {
-    let w = listened_to(&s).await;
+async fn replays_and_attempts_are_serialised(s: TestStore) {
+    let w = world_with_endpoint(&s).await;
     let d = delivery(&s, w).await;
     let success = success(&s, &d, 1);
-    at_once(6, |_| {
+    run_concurrently(6, |_| {
         let (store, success) = (s.store.clone(), success.clone());
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -189,12 +189,12 @@ async fn replays_and_attempts_go_one_at_a_time(s: TestStore) {
     assert!(s.write(async |tx| deliveries::lock(tx, 999).await).await.is_none());
 }
 
-async fn attempts_are_read_as_they_were_recorded(s: TestStore) {
-    let w = listened_to(&s).await;
+async fn attempts_round_trip(s: TestStore) {
+    let w = world_with_endpoint(&s).await;
     let (one, other) = (delivery(&s, w).await, delivery(&s, w).await);
     let bare = AttemptRow { response_code: None, error: None, response_body: None, ..attempt(&s, &one, 1) };
     let rows: Vec<_> = (1..)
-        .zip(AttemptOutcome::ALL)
+        .zip(DeliveryOutcome::ALL)
         .map(|(number, outcome)| AttemptRow { number, outcome: outcome.as_str(), ..bare.clone() })
         .chain([attempt(&s, &one, 99)])
         .collect();

@@ -7,19 +7,19 @@ use crier_common::domain::bio_page::{BioPage, Theme};
 use crier_common::store::Tx;
 use crier_common::store::bio_pages::{self, LinkEntry, NewPage, Version};
 
-use crate::support::store::{TestStore, World, at_once, on_both};
+use crate::support::store::{TestStore, World, on_both, run_concurrently};
 
 on_both![
-    a_page_comes_back_as_it_was_stored,
-    a_page_is_of_its_brand,
-    a_slug_is_had_by_one,
-    of_many_at_once_one_gets_a_slug,
-    links_are_replaced_and_those_that_are_named_stay,
-    every_change_raises_the_version,
-    counts_are_added_and_change_nothing_else,
-    many_that_count_at_once_lose_nothing,
-    counting_and_changing_do_not_deadlock,
-    what_is_for_after_the_commit_is_not_done_without_one,
+    a_page_round_trips,
+    a_page_is_visible_only_to_its_brand,
+    a_slug_is_unique,
+    concurrent_creates_assign_a_slug_once,
+    links_are_replaced_and_listed_ids_are_kept,
+    every_update_increments_the_version,
+    counts_are_added_without_other_changes,
+    concurrent_counts_are_not_lost,
+    counting_and_updating_do_not_deadlock,
+    after_commit_hooks_run_only_after_commit,
 ];
 
 async fn make(s: &TestStore, w: World, slug: &str) -> Option<BioPage> {
@@ -37,8 +37,8 @@ async fn set(s: &TestStore, page: i64, entries: &[LinkEntry]) -> Vec<(i64, i32, 
     links.into_iter().map(|l| (l.id, l.position, l.title)).collect()
 }
 
-async fn a_page_comes_back_as_it_was_stored(s: TestStore) {
-    let w = s.world().await;
+async fn a_page_round_trips(s: TestStore) {
+    let w = s.create_world().await;
     let made = make(&s, w, "acme").await.unwrap();
     let found = bio_pages::find(&mut s.conn().await, w.brand, made.id).await.unwrap().unwrap();
     assert_eq!((found.slug.as_str(), found.title.as_str()), ("acme", "Grüße 🥐 '\"\\"));
@@ -56,8 +56,8 @@ async fn a_page_comes_back_as_it_was_stored(s: TestStore) {
     assert_eq!(ids, [second.id, made.id]);
 }
 
-async fn a_page_is_of_its_brand(s: TestStore) {
-    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+async fn a_page_is_visible_only_to_its_brand(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
     let mine = make(&s, w, "mine").await.unwrap().id;
     set(&s, mine, &[link(None, "a")]).await;
     let conn = &mut s.conn().await;
@@ -72,8 +72,8 @@ async fn a_page_is_of_its_brand(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM bio_links").await, 0);
 }
 
-async fn a_slug_is_had_by_one(s: TestStore) {
-    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+async fn a_slug_is_unique(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
     let mine = make(&s, w, "acme").await.unwrap();
     assert!(make(&s, other, "acme").await.is_none());
     let theirs = make(&s, other, "other").await.unwrap();
@@ -89,11 +89,11 @@ async fn a_slug_is_had_by_one(s: TestStore) {
     assert!(s.write(async |tx| bio_pages::update(tx, &wants).await).await);
 }
 
-async fn of_many_at_once_one_gets_a_slug(s: TestStore) {
-    let w = s.world().await;
+async fn concurrent_creates_assign_a_slug_once(s: TestStore) {
+    let w = s.create_world().await;
     // The first round opens the connections, so that the later rounds really run concurrently.
     for slug in ["one", "two", "three"] {
-        let made = at_once(8, |_| {
+        let made = run_concurrently(8, |_| {
             let store = s.store.clone();
             async move {
                 let mut tx = store.begin().await.unwrap();
@@ -107,14 +107,14 @@ async fn of_many_at_once_one_gets_a_slug(s: TestStore) {
     }
 }
 
-async fn links_are_replaced_and_those_that_are_named_stay(s: TestStore) {
-    let w = s.world().await;
+async fn links_are_replaced_and_listed_ids_are_kept(s: TestStore) {
+    let w = s.create_world().await;
     let (page, other) = (make(&s, w, "one").await.unwrap().id, make(&s, w, "two").await.unwrap().id);
     let theirs = set(&s, other, &[link(None, "theirs")]).await;
     let made = set(&s, page, &[link(None, "a 'b' \"c\" \\"), link(None, "b"), link(None, "c")]).await;
     assert_eq!(made.iter().map(|l| l.1).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(made[0].2, "a 'b' \"c\" \\");
-    s.write(async |tx| bio_pages::count(tx, &[], &[(made[2].0, 5)]).await).await;
+    s.write(async |tx| bio_pages::add_counts(tx, &[], &[(made[2].0, 5)]).await).await;
     let entries = [link(Some(made[2].0), "c again"), link(None, "new"), link(Some(made[0].0), "a")];
     let after = set(&s, page, &entries).await;
     assert_eq!((after[0].0, after[0].2.as_str(), after[2].0), (made[2].0, "c again", made[0].0));
@@ -128,8 +128,8 @@ async fn links_are_replaced_and_those_that_are_named_stay(s: TestStore) {
     assert!(set(&s, page, &[]).await.is_empty());
 }
 
-async fn every_change_raises_the_version(s: TestStore) {
-    let w = s.world().await;
+async fn every_update_increments_the_version(s: TestStore) {
+    let w = s.create_world().await;
     let page = make(&s, w, "acme").await.unwrap();
     let version = async || bio_pages::version(&mut s.conn().await, "acme").await.unwrap();
     let expected = |version| Some(Version { page_id: page.id, version, alt_text: None });
@@ -140,22 +140,22 @@ async fn every_change_raises_the_version(s: TestStore) {
     assert_eq!(bio_pages::version(&mut s.conn().await, "nobody").await.unwrap(), None);
 }
 
-async fn counts_are_added_and_change_nothing_else(s: TestStore) {
-    let w = s.world().await;
+async fn counts_are_added_without_other_changes(s: TestStore) {
+    let w = s.create_world().await;
     let page = make(&s, w, "acme").await.unwrap();
     let links = set(&s, page.id, &[link(None, "a"), link(None, "b")]).await;
     s.advance(60);
     for _ in 0..2 {
         let (views, clicks) = ([(page.id, 3), (999_999, 1)], [(links[1].0, 2), (999_999, 1)]);
-        s.write(async |tx| bio_pages::count(tx, &views, &clicks).await).await;
+        s.write(async |tx| bio_pages::add_counts(tx, &views, &clicks).await).await;
     }
-    s.write(async |tx| bio_pages::count(tx, &[], &[]).await).await;
+    s.write(async |tx| bio_pages::add_counts(tx, &[], &[]).await).await;
     let (found, links) = bio_pages::by_slug(&mut s.conn().await, "acme").await.unwrap().unwrap();
     assert_eq!((found.views, found.version, found.updated_at), (6, page.version, page.updated_at));
     assert_eq!(links.iter().map(|l| l.clicks).collect::<Vec<_>>(), [0, 4]);
 }
 
-async fn what_is_for_after_the_commit_is_not_done_without_one(s: TestStore) {
+async fn after_commit_hooks_run_only_after_commit(s: TestStore) {
     let done = Arc::<AtomicBool>::default();
     let later = |tx: &mut Tx| {
         let done = done.clone();
@@ -174,19 +174,19 @@ async fn what_is_for_after_the_commit_is_not_done_without_one(s: TestStore) {
     assert!(done.load(Ordering::SeqCst));
 }
 
-async fn many_that_count_at_once_lose_nothing(s: TestStore) {
-    let w = s.world().await;
+async fn concurrent_counts_are_not_lost(s: TestStore) {
+    let w = s.create_world().await;
     let mut pages = Vec::new();
     for n in 0..20 {
         pages.push(make(&s, w, &format!("p{n}")).await.unwrap().id);
     }
     for round in 0..3 {
-        at_once(8, |n| {
+        run_concurrently(8, |n| {
             let (store, mut counts) = (s.store.clone(), pages.iter().map(|id| (*id, 1)).collect::<Vec<_>>());
             counts.rotate_left((n * 7 + round) % 20);
             async move {
                 let mut tx = store.begin().await.unwrap();
-                bio_pages::count(&mut tx, &counts, &[]).await.unwrap();
+                bio_pages::add_counts(&mut tx, &counts, &[]).await.unwrap();
                 tx.commit().await.unwrap();
             }
         })
@@ -196,20 +196,20 @@ async fn many_that_count_at_once_lose_nothing(s: TestStore) {
 }
 
 /// Counts only clicks, in link order, while other transactions reverse the links.
-async fn counting_and_changing_do_not_deadlock(s: TestStore) {
-    let w = s.world().await;
+async fn counting_and_updating_do_not_deadlock(s: TestStore) {
+    let w = s.create_world().await;
     let page = make(&s, w, "acme").await.unwrap().id;
     let new: Vec<LinkEntry> = (0..100).map(|n| link(None, &n.to_string())).collect();
     let made = set(&s, page, &new).await;
     let clicks: Vec<(i64, u64)> = made.iter().map(|(id, ..)| (*id, 1)).collect();
     let reversed: Vec<LinkEntry> = made.iter().rev().map(|(id, _, title)| link(Some(*id), title)).collect();
     for _ in 0..10 {
-        at_once(8, |n| {
+        run_concurrently(8, |n| {
             let (store, clicks, reversed) = (s.store.clone(), clicks.clone(), reversed.clone());
             async move {
                 let mut tx = store.begin().await.unwrap();
                 if n % 2 == 0 {
-                    bio_pages::count(&mut tx, &[], &clicks).await.unwrap();
+                    bio_pages::add_counts(&mut tx, &[], &clicks).await.unwrap();
                 } else {
                     bio_pages::find_for_update(&mut tx, w.brand, page).await.unwrap().unwrap();
                     bio_pages::set_links(&mut tx, page, &reversed).await.unwrap();

@@ -5,16 +5,16 @@ use crier_common::domain::content_plan::{ContentPlan, ItemStatus, PlanItem, Plan
 use crier_common::store::content_plans::{self, NewItem, NewPlan};
 use crier_common::store::posts;
 
-use crate::support::store::{TestStore, World, at_once, on_both};
+use crate::support::store::{TestStore, World, on_both, run_concurrently};
 
 on_both![
-    a_plan_comes_back_as_it_was_stored,
-    a_plan_is_of_its_brand,
-    items_are_shown_by_their_time,
-    many_items_keep_their_order_and_their_text,
-    an_item_has_a_post_while_that_is_there,
-    a_deleted_plan_leaves_the_posts,
-    an_item_is_held_by_one_at_a_time,
+    a_plan_round_trips,
+    a_plan_is_visible_only_to_its_brand,
+    items_are_listed_by_time,
+    many_items_keep_their_order_and_text,
+    an_item_references_its_post_until_it_is_deleted,
+    deleting_a_plan_keeps_its_posts,
+    an_item_is_locked_by_one_transaction_at_a_time,
 ];
 
 fn day(text: &str) -> Option<NaiveDate> {
@@ -38,8 +38,8 @@ async fn items(s: &TestStore, plan: i64) -> Vec<PlanItem> {
     content_plans::items(&mut s.conn().await, plan).await.unwrap()
 }
 
-async fn a_plan_comes_back_as_it_was_stored(s: TestStore) {
-    let w = s.world().await;
+async fn a_plan_round_trips(s: TestStore) {
+    let w = s.create_world().await;
     let made = plan(&s, w, "Grüße 🥐 '\"\\").await;
     let found = content_plans::find(&mut s.conn().await, w.brand, made.id).await.unwrap().unwrap();
     assert_eq!((found.name.as_str(), found.description.as_deref()), ("Grüße 🥐 '\"\\", Some("d")));
@@ -56,8 +56,8 @@ async fn a_plan_comes_back_as_it_was_stored(s: TestStore) {
     assert_eq!(ids, [second.id, made.id]);
 }
 
-async fn a_plan_is_of_its_brand(s: TestStore) {
-    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+async fn a_plan_is_visible_only_to_its_brand(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
     let (mine, theirs) = (plan(&s, w, "Mine").await.id, plan(&s, other, "Theirs").await.id);
     let item = add(&s, mine, &[idea(&s, "a", None)]).await[0];
     let conn = &mut s.conn().await;
@@ -75,8 +75,8 @@ async fn a_plan_is_of_its_brand(s: TestStore) {
     assert!(s.write(async |tx| content_plans::delete_item(tx, w.brand, mine, item).await).await);
 }
 
-async fn items_are_shown_by_their_time(s: TestStore) {
-    let w = s.world().await;
+async fn items_are_listed_by_time(s: TestStore) {
+    let w = s.create_world().await;
     let (one, two) = (plan(&s, w, "One").await.id, plan(&s, w, "Two").await.id);
     let ideas = [("never", None), ("late", Some(90)), ("soon", Some(5)), ("soon too", Some(5))];
     add(&s, one, &ideas.map(|(title, at)| idea(&s, title, at))).await;
@@ -97,8 +97,8 @@ async fn items_are_shown_by_their_time(s: TestStore) {
     assert_eq!(content_plans::count_items_of_brand(conn, w.brand).await.unwrap(), 5);
 }
 
-async fn many_items_keep_their_order_and_their_text(s: TestStore) {
-    let w = s.world().await;
+async fn many_items_keep_their_order_and_text(s: TestStore) {
+    let w = s.create_world().await;
     let plan = plan(&s, w, "Many").await.id;
     let text = "Grüße 🥐 'quoted' \"double\" \\ line\nnext";
     let new: Vec<NewItem> = (0..500)
@@ -119,8 +119,8 @@ async fn many_items_keep_their_order_and_their_text(s: TestStore) {
     assert_eq!((found.created_at, found.updated_at), (s.later(-9), s.now()));
 }
 
-async fn an_item_has_a_post_while_that_is_there(s: TestStore) {
-    let w = s.world().await;
+async fn an_item_references_its_post_until_it_is_deleted(s: TestStore) {
+    let w = s.create_world().await;
     let plan = plan(&s, w, "P").await.id;
     let item = add(&s, plan, &[idea(&s, "a", None)]).await[0];
     let state = async || {
@@ -137,8 +137,8 @@ async fn an_item_has_a_post_while_that_is_there(s: TestStore) {
     assert_eq!(state().await, (ItemStatus::Planned, None));
 }
 
-async fn a_deleted_plan_leaves_the_posts(s: TestStore) {
-    let w = s.world().await;
+async fn deleting_a_plan_keeps_its_posts(s: TestStore) {
+    let w = s.create_world().await;
     let plan = plan(&s, w, "P").await.id;
     let item = add(&s, plan, &[idea(&s, "a", None)]).await[0];
     let (post, _) = s.post(w, &[]).await;
@@ -149,13 +149,13 @@ async fn a_deleted_plan_leaves_the_posts(s: TestStore) {
     assert!(posts::find(&mut s.conn().await, w.brand, post).await.unwrap().is_some());
 }
 
-async fn an_item_is_held_by_one_at_a_time(s: TestStore) {
-    let w = s.world().await;
+async fn an_item_is_locked_by_one_transaction_at_a_time(s: TestStore) {
+    let w = s.create_world().await;
     let plan = plan(&s, w, "P").await.id;
     let (post, _) = s.post(w, &[]).await;
     // The first round opens the connections, so that the later rounds really run concurrently.
     for item in add(&s, plan, &["a", "b", "c"].map(|title| idea(&s, title, None))).await {
-        let made = at_once(8, |_| {
+        let made = run_concurrently(8, |_| {
             let store = s.store.clone();
             async move {
                 let mut tx = store.begin().await.unwrap();

@@ -5,16 +5,16 @@ use crier_common::domain::event::EventName;
 use crier_common::domain::job::{JobKind, JobState, Lane};
 use crier_common::domain::webhook::{Delivery, DeliveryStatus, MAX_ATTEMPTS};
 use crier_common::store::deliveries::{self, DeliveryFilter};
-use crier_common::store::{PageOf, Tx, events};
+use crier_common::store::{PageRequest, Tx, events};
 use serde_json::json;
 
 use crate::support::store::{TestStore, World, on_both};
 
 on_both![
-    a_list_is_narrowed_by_status_and_event,
-    recovering_repeats_what_failed_since_then,
-    a_recovery_is_given_up_with_its_transaction,
-    a_sample_goes_to_one_endpoint_and_is_of_no_brand,
+    a_list_is_filtered_by_status_and_event,
+    recovery_replays_failures_since_a_time,
+    a_recovery_is_rolled_back_with_its_transaction,
+    a_sample_is_sent_to_one_endpoint_without_brand,
 ];
 
 const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
@@ -29,8 +29,8 @@ async fn again(s: &TestStore, id: i64) -> Delivery {
     deliveries::find_any(&mut s.conn().await, id).await.unwrap().unwrap()
 }
 
-async fn a_list_is_narrowed_by_status_and_event(s: TestStore) {
-    let w = s.world().await;
+async fn a_list_is_filtered_by_status_and_event(s: TestStore) {
+    let w = s.create_world().await;
     let webhook = s.webhook(w.user, &BOTH).await;
     let brand = delivery(&s, w, webhook.id).await;
     let post = s.write(async |tx| events::emit_sample(tx, webhook.id, EventName::PostFailed, None).await).await;
@@ -45,7 +45,7 @@ async fn a_list_is_narrowed_by_status_and_event(s: TestStore) {
                 (brand.id, DeliveryStatus::Failed, brand.event),
             ];
             let wanted: Vec<i64> = all.iter().filter(|(_, s, e)| passes((*s, *e))).map(|(id, ..)| *id).collect();
-            let (filter, page) = (DeliveryFilter { status, event }, PageOf { page: 1, per_page: 1 });
+            let (filter, page) = (DeliveryFilter { status, event }, PageRequest { page: 1, per_page: 1 });
             let found = deliveries::list(&mut s.conn().await, webhook.id, filter, page).await.unwrap();
             let first: Vec<i64> = found.rows.iter().map(|d| d.id).collect();
             assert_eq!(
@@ -69,8 +69,8 @@ async fn failures(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<i6
     ids
 }
 
-async fn recovering_repeats_what_failed_since_then(s: TestStore) {
-    let w = s.world().await;
+async fn recovery_replays_failures_since_a_time(s: TestStore) {
+    let w = s.create_world().await;
     let webhook = s.webhook(w.user, &BOTH).await;
     let begun = s.now();
     let ids = failures(&s, w, webhook.id, 4).await;
@@ -94,8 +94,8 @@ async fn recovering_repeats_what_failed_since_then(s: TestStore) {
     }
 }
 
-async fn a_recovery_is_given_up_with_its_transaction(s: TestStore) {
-    let w = s.world().await;
+async fn a_recovery_is_rolled_back_with_its_transaction(s: TestStore) {
+    let w = s.create_world().await;
     let webhook = s.webhook(w.user, &BOTH).await;
     let begun = s.now();
     let ids = failures(&s, w, webhook.id, 3).await;
@@ -103,8 +103,8 @@ async fn a_recovery_is_given_up_with_its_transaction(s: TestStore) {
     assert_eq!((again(&s, ids[0]).await.status, again(&s, ids[0]).await.max_attempts), (DeliveryStatus::Failed, 8));
 }
 
-async fn a_sample_goes_to_one_endpoint_and_is_of_no_brand(s: TestStore) {
-    let w = s.world().await;
+async fn a_sample_is_sent_to_one_endpoint_without_brand(s: TestStore) {
+    let w = s.create_world().await;
     let (one, other) = (s.webhook(w.user, &[]).await, s.webhook(w.user, &BOTH).await);
     s.notifier.take();
     let send = async |tx: &mut Tx| events::emit_sample(tx, one.id, EventName::PostPublished, Some("req-1")).await;
@@ -125,7 +125,7 @@ async fn a_sample_goes_to_one_endpoint_and_is_of_no_brand(s: TestStore) {
     );
     assert_eq!((job.state, job.trace.as_deref()), (JobState::Ready, Some("req-1")));
     assert_eq!(s.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 1);
-    let page = PageOf { page: 1, per_page: 1 };
+    let page = PageRequest { page: 1, per_page: 1 };
     assert_eq!(
         deliveries::list(&mut s.conn().await, other.id, DeliveryFilter::default(), page).await.unwrap().total,
         0

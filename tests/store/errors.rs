@@ -8,18 +8,18 @@ use sqlx::Connection;
 use crate::support::store::{TestStore, on_both};
 
 on_both![
-    a_row_that_is_there_already_is_told_apart,
-    a_fault_of_the_program_is_not_the_databases,
-    what_the_database_will_never_take_is_told_apart
+    unique_violations_are_recognised,
+    program_errors_are_not_reported_as_unavailable,
+    permanent_data_errors_are_recognised
 ];
 
-async fn a_row_that_is_there_already_is_told_apart(s: TestStore) {
-    let w = s.world().await;
+async fn unique_violations_are_recognised(s: TestStore) {
+    let w = s.create_world().await;
     let twice = s.try_write(async |tx| users::create(tx, w.workspace, "ann@example.com", "B").await).await;
     let error = twice.unwrap_err();
     assert!(error.is_unique_violation() && !error.is_unavailable() && !error.is_serialization());
     // The same address twice concurrently: one waits for the other, then fails.
-    let mut made = crate::support::store::at_once(2, |_| {
+    let mut made = crate::support::store::run_concurrently(2, |_| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -37,7 +37,7 @@ async fn a_row_that_is_there_already_is_told_apart(s: TestStore) {
     assert!(made[1].as_ref().unwrap_err().is_unique_violation());
 }
 
-async fn a_fault_of_the_program_is_not_the_databases(s: TestStore) {
+async fn program_errors_are_not_reported_as_unavailable(s: TestStore) {
     let missing = s.try_write(async |tx| users::create(tx, 999, "x@example.com", "X").await).await.unwrap_err();
     assert!(!missing.is_unavailable() && !missing.is_unique_violation() && !missing.is_serialization(), "{missing}");
     s.sql("ALTER TABLE users RENAME COLUMN name TO called").await;
@@ -47,8 +47,8 @@ async fn a_fault_of_the_program_is_not_the_databases(s: TestStore) {
     assert!(!StoreError::Decode("x".to_owned()).is_unavailable());
 }
 
-async fn what_the_database_will_never_take_is_told_apart(s: TestStore) {
-    let w = s.world().await;
+async fn permanent_data_errors_are_recognised(s: TestStore) {
+    let w = s.create_world().await;
     let try_sql = async |sql: String| -> StoreError {
         let sql = sqlx::AssertSqlSafe(sql);
         let done = match s.db() {
@@ -98,7 +98,7 @@ async fn what_the_database_will_never_take_is_told_apart(s: TestStore) {
 }
 
 #[tokio::test]
-async fn a_postgres_that_is_not_there_is_unavailable() {
+async fn an_unreachable_postgres_is_unavailable() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let db = Db::postgres(&format!("postgres://nobody@127.0.0.1:{port}/none"), 2).unwrap();
@@ -111,7 +111,7 @@ async fn a_postgres_that_is_not_there_is_unavailable() {
 
 /// Like a restart of the server: connections break in mid-transaction, and the next one works.
 #[tokio::test]
-async fn a_connection_that_the_server_ends_is_unavailable_and_replaced() {
+async fn a_terminated_connection_is_unavailable_and_replaced() {
     let s = TestStore::postgres().await;
     let w = s.workspace().await;
     let mut tx = s.begin().await.unwrap();
@@ -132,7 +132,7 @@ async fn a_connection_that_the_server_ends_is_unavailable_and_replaced() {
 }
 
 #[tokio::test]
-async fn a_pool_that_is_exhausted_is_unavailable() {
+async fn an_exhausted_pool_is_unavailable() {
     let s = TestStore::postgres().await;
     let db = Db::postgres(&s.place(), 1).unwrap();
     let held = db.begin().await.unwrap();
@@ -146,7 +146,7 @@ async fn a_pool_that_is_exhausted_is_unavailable() {
 
 /// Two transactions that want each other's rows: one is aborted with a deadlock error, the other continues.
 #[tokio::test]
-async fn a_deadlock_is_told_apart() {
+async fn deadlocks_are_recognised() {
     let s = TestStore::postgres().await;
     let (one, two) = (s.workspace().await, s.workspace().await);
     s.sql(
@@ -154,7 +154,7 @@ async fn a_deadlock_is_told_apart() {
             .replace("CURRENT_DATABASE_NAME", s.place().rsplit('/').next().unwrap()),
     )
     .await;
-    let quick = s.another().await;
+    let quick = s.open_second_store().await;
     let (mut a, mut b) = (quick.begin().await.unwrap(), quick.begin().await.unwrap());
     users::set_plan(&mut a, one, "a").await.unwrap();
     users::set_plan(&mut b, two, "b").await.unwrap();
@@ -188,7 +188,7 @@ async fn a_deadlock_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_opened_is_unavailable() {
+async fn an_unopenable_file_is_unavailable() {
     let dir = tempfile::tempdir().unwrap();
     let error = Db::sqlite(&dir.path().join("nowhere/crier.db")).await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
@@ -197,9 +197,9 @@ async fn a_file_that_cannot_be_opened_is_unavailable() {
 #[tokio::test]
 async fn two_processes_share_a_sqlite_file() {
     let s = TestStore::sqlite().await;
-    let second = s.another().await;
+    let second = s.open_second_store().await;
     let stores: [Store; 2] = [s.store.clone(), second];
-    let made = crate::support::store::at_once(20, |n| {
+    let made = crate::support::store::run_concurrently(20, |n| {
         let store = stores[n % 2].clone();
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -215,7 +215,7 @@ async fn two_processes_share_a_sqlite_file() {
 /// Invariant: writers are served in order on all connections of the process, for example the heartbeat next to a worker
 /// that writes without a pause.
 #[tokio::test]
-async fn connections_of_one_process_take_turns_at_writing() {
+async fn writers_of_one_process_are_serialised() {
     let s = TestStore::sqlite().await;
     let heartbeat = s.store.new_connections().await.unwrap();
     let held = s.begin().await.unwrap();

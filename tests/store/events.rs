@@ -6,16 +6,16 @@ use crier_common::domain::event::EventName;
 use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::webhook::{DeliveryStatus, MAX_ATTEMPTS};
 use crier_common::store::jobs::operate::{self, JobQuery};
-use crier_common::store::{PageOf, deliveries, events, webhooks};
+use crier_common::store::{PageRequest, deliveries, events, webhooks};
 use serde_json::{Value, json};
 
 use crate::support::store::{TestStore, on_both};
 
 on_both![
-    an_event_reaches_those_that_asked_for_it,
-    an_event_that_nobody_asked_for_leaves_no_row,
-    an_event_is_given_up_with_its_transaction,
-    an_endpoint_that_is_deleted_meanwhile_spoils_nothing,
+    an_event_reaches_subscribed_endpoints,
+    an_event_without_subscribers_is_not_stored,
+    an_event_is_rolled_back_with_its_transaction,
+    a_concurrently_deleted_endpoint_is_skipped,
 ];
 
 const PUBLISHED: EventName = EventName::PostPublished;
@@ -24,8 +24,8 @@ async fn emit(s: &TestStore, brand: i64, name: EventName, data: &Value) -> usize
     s.write(async |tx| events::emit(tx, brand, name, data, Some("req-1")).await).await
 }
 
-async fn an_event_reaches_those_that_asked_for_it(s: TestStore) {
-    let (w, stranger) = (s.world().await, s.world_of("eve@example.com").await);
+async fn an_event_reaches_subscribed_endpoints(s: TestStore) {
+    let (w, stranger) = (s.create_world().await, s.world_of("eve@example.com").await);
     let bob = s.user(w.workspace, "bob@example.com").await;
     let carl = s.user(w.workspace, "carl@example.com").await;
     s.member(w.brand, bob, Role::Editor).await;
@@ -47,9 +47,10 @@ async fn an_event_reaches_those_that_asked_for_it(s: TestStore) {
     let mut jobs = Vec::new();
     let mut seen = Vec::new();
     for webhook in [first.id, second.id, third.id] {
-        let page = deliveries::list(&mut s.conn().await, webhook, Default::default(), PageOf { page: 1, per_page: 10 })
-            .await
-            .unwrap();
+        let page =
+            deliveries::list(&mut s.conn().await, webhook, Default::default(), PageRequest { page: 1, per_page: 10 })
+                .await
+                .unwrap();
         assert_eq!((page.total, page.rows.len()), (1, 1));
         let delivery = &page.rows[0];
         assert_eq!((delivery.event, delivery.status), (PUBLISHED, DeliveryStatus::Pending));
@@ -74,8 +75,8 @@ async fn an_event_reaches_those_that_asked_for_it(s: TestStore) {
     assert_eq!(emit(&s, w.brand, PUBLISHED, &data).await, 2, "a former member receives no event");
 }
 
-async fn an_event_that_nobody_asked_for_leaves_no_row(s: TestStore) {
-    let w = s.world().await;
+async fn an_event_without_subscribers_is_not_stored(s: TestStore) {
+    let w = s.create_world().await;
     s.webhook(w.user, &[PUBLISHED]).await;
     assert_eq!(emit(&s, w.brand, EventName::BrandCreated, &json!({})).await, 0);
     assert_eq!(emit(&s, 999, PUBLISHED, &json!({})).await, 0);
@@ -84,8 +85,8 @@ async fn an_event_that_nobody_asked_for_leaves_no_row(s: TestStore) {
     }
 }
 
-async fn an_event_is_given_up_with_its_transaction(s: TestStore) {
-    let w = s.world().await;
+async fn an_event_is_rolled_back_with_its_transaction(s: TestStore) {
+    let w = s.create_world().await;
     s.webhook(w.user, &[PUBLISHED]).await;
     let recipients = s.discard(async |tx| events::emit(tx, w.brand, PUBLISHED, &json!({}), None).await).await;
     assert_eq!(recipients, 1);
@@ -96,11 +97,11 @@ async fn an_event_is_given_up_with_its_transaction(s: TestStore) {
 }
 
 /// On Postgres a delete may be in progress; the publish that emits the event must not fail because of it.
-async fn an_endpoint_that_is_deleted_meanwhile_spoils_nothing(s: TestStore) {
+async fn a_concurrently_deleted_endpoint_is_skipped(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
-    let w = s.world().await;
+    let w = s.create_world().await;
     let (kept, gone) = (s.webhook(w.user, &[PUBLISHED]).await, s.webhook(w.user, &[PUBLISHED]).await);
     let mut deleting = s.begin().await.unwrap();
     assert!(webhooks::delete(&mut deleting, w.user, gone.id).await.unwrap());
@@ -114,7 +115,7 @@ async fn an_endpoint_that_is_deleted_meanwhile_spoils_nothing(s: TestStore) {
     // An open update of an endpoint's failure record blocks no event.
     let mut failing = s.begin().await.unwrap();
     let bad = Health { failing_since: None, strikes: 1 };
-    webhooks::records(&mut failing, &[kept.id], true).await.unwrap();
+    webhooks::lock_health(&mut failing, &[kept.id], true).await.unwrap();
     webhooks::set_record(&mut failing, kept.id, bad).await.unwrap();
     let at_once = tokio::time::timeout(std::time::Duration::from_secs(5), emit(&s, w.brand, PUBLISHED, &nothing));
     assert_eq!(at_once.await.expect("it waits for an endpoint's record"), 1);

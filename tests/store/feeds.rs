@@ -3,17 +3,17 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::feed::{FeedStatus, FeedType, FoundArticle};
 use crier_common::store::articles::{self, ArticleRow, Changes};
-use crier_common::store::feeds::{self, Changed, Fetched, NewFeed};
+use crier_common::store::feeds::{self, FeedUpdate, FetchUpdate, NewFeed};
 
 use crate::support::store::{TestStore, World, on_both};
 
 on_both![
-    a_feed_comes_back_as_it_was_stored,
-    a_feed_is_of_its_brand,
-    a_fetch_is_written_down,
-    articles_come_back_as_they_were_found,
-    articles_are_of_their_feed_and_go_with_it,
-    what_is_due_is_given_once_the_longest_due_first,
+    a_feed_round_trips,
+    a_feed_is_visible_only_to_its_brand,
+    a_fetch_is_recorded,
+    articles_round_trip,
+    articles_are_deleted_with_their_feed,
+    due_feeds_are_returned_once_longest_due_first,
 ];
 
 async fn feed(s: &TestStore, w: World) -> i64 {
@@ -39,8 +39,8 @@ async fn insert(s: &TestStore, feed: i64, rows: Vec<ArticleRow>) {
     s.write(async |tx| articles::write(tx, feed, &changes).await).await;
 }
 
-async fn a_feed_comes_back_as_it_was_stored(s: TestStore) {
-    let w = s.world().await;
+async fn a_feed_round_trips(s: TestStore) {
+    let w = s.create_world().await;
     let id = feed(&s, w).await;
     let f = feeds::find(&mut s.conn().await, w.brand, id).await.unwrap().unwrap();
     assert_eq!((f.brand_id, f.name.as_str(), f.named, f.kind), (w.brand, "News", false, FeedType::Atom));
@@ -58,8 +58,8 @@ async fn a_feed_comes_back_as_it_was_stored(s: TestStore) {
     assert_eq!((f.name.as_str(), f.named, f.updated_at, f.version), ("Mine", true, s.now(), 1));
 }
 
-async fn a_feed_is_of_its_brand(s: TestStore) {
-    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+async fn a_feed_is_visible_only_to_its_brand(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
     let (one, two) = (feed(&s, w).await, feed(&s, w).await);
     let listed = feeds::list(&mut s.conn().await, w.brand).await.unwrap();
     assert_eq!(listed.iter().map(|f| f.id).collect::<Vec<_>>(), [two, one]);
@@ -73,18 +73,18 @@ async fn a_feed_is_of_its_brand(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM feeds").await, 0, "feeds go with their brand");
 }
 
-async fn a_fetch_is_written_down(s: TestStore) {
-    let w = s.world().await;
+async fn a_fetch_is_recorded(s: TestStore) {
+    let w = s.create_world().await;
     let id = feed(&s, w).await;
     let look = async || feeds::find_any(&mut s.conn().await, id).await.unwrap().unwrap();
     let next = s.later(1_000);
-    s.write(async |tx| feeds::failed(tx, id, "Why not.", false, next).await).await;
-    s.write(async |tx| feeds::failed(tx, id, "Why not.", false, next).await).await;
+    s.write(async |tx| feeds::record_failure(tx, id, "Why not.", false, next).await).await;
+    s.write(async |tx| feeds::record_failure(tx, id, "Why not.", false, next).await).await;
     let f = look().await;
     assert_eq!((f.status, f.failures, f.last_error.as_deref()), (FeedStatus::Failing, 2, Some("Why not.")));
     assert_eq!((f.last_fetched_at, f.next_fetch_at), (Some(s.now()), next));
     s.advance(10);
-    let changed = Changed {
+    let changed = FeedUpdate {
         title: Some("Its title".to_owned()),
         kind: FeedType::Rss,
         found_url: Some("https://x.test/found".to_owned()),
@@ -93,25 +93,25 @@ async fn a_fetch_is_written_down(s: TestStore) {
         last_modified: Some("m".to_owned()),
         articles_count: 7,
     };
-    let good = Fetched { changed: Some(changed.clone()), next_fetch_at: next };
-    s.write(async |tx| feeds::fetched(tx, id, &good).await).await;
+    let good = FetchUpdate { changed: Some(changed.clone()), next_fetch_at: next };
+    s.write(async |tx| feeds::record_success(tx, id, &good).await).await;
     let f = look().await;
     assert_eq!((f.status, f.failures, f.last_error.as_deref(), f.kind), (FeedStatus::Active, 0, None, FeedType::Rss));
     assert_eq!((f.name.as_str(), f.articles_count, f.last_fetched_at), ("Its title", 7, Some(s.now())));
     assert_eq!((f.address(), f.etag.as_deref()), ("https://x.test/found", Some("\"e\"")));
     // Nothing changed: all of it is kept.
-    let nothing = Fetched { changed: None, next_fetch_at: s.later(2_000) };
-    s.write(async |tx| feeds::fetched(tx, id, &nothing).await).await;
+    let nothing = FetchUpdate { changed: None, next_fetch_at: s.later(2_000) };
+    s.write(async |tx| feeds::record_success(tx, id, &nothing).await).await;
     let f = look().await;
     assert_eq!((f.articles_count, f.etag.as_deref(), f.next_fetch_at), (7, Some("\"e\""), s.later(2_000)));
     // A missing title, then a name set by the user.
-    let untitled = Fetched { changed: Some(Changed { title: None, ..changed.clone() }), next_fetch_at: next };
-    s.write(async |tx| feeds::fetched(tx, id, &untitled).await).await;
+    let untitled = FetchUpdate { changed: Some(FeedUpdate { title: None, ..changed.clone() }), next_fetch_at: next };
+    s.write(async |tx| feeds::record_success(tx, id, &untitled).await).await;
     assert_eq!(look().await.name, "Its title");
     s.write(async |tx| feeds::rename(tx, id, "Mine").await).await;
-    s.write(async |tx| feeds::fetched(tx, id, &good).await).await;
+    s.write(async |tx| feeds::record_success(tx, id, &good).await).await;
     assert_eq!(look().await.name, "Mine");
-    s.write(async |tx| feeds::failed(tx, id, "It is lost.", true, next).await).await;
+    s.write(async |tx| feeds::record_failure(tx, id, "It is lost.", true, next).await).await;
     assert_eq!((look().await.found_url, look().await.validator_url), (None, None), "its validators are cleared too");
     s.write(async |tx| feeds::move_to(tx, id, "https://y.test/", "y.test", None).await).await;
     let f = look().await;
@@ -121,8 +121,8 @@ async fn a_fetch_is_written_down(s: TestStore) {
     assert_eq!(s.value::<String>(lane).await, "host:y.test", "the waiting job moves to the new host");
 }
 
-async fn articles_come_back_as_they_were_found(s: TestStore) {
-    let w = s.world().await;
+async fn articles_round_trip(s: TestStore) {
+    let w = s.create_world().await;
     let id = feed(&s, w).await;
     let (older, newer) = (s.now() - TimeDelta::days(2), s.now() - TimeDelta::microseconds(123_456));
     insert(&s, id, vec![row("a", older), row("b", newer), row("c", newer)]).await;
@@ -146,8 +146,8 @@ async fn articles_come_back_as_they_were_found(s: TestStore) {
     s.write(async |tx| articles::write(tx, id, &Changes::default()).await).await;
 }
 
-async fn articles_are_of_their_feed_and_go_with_it(s: TestStore) {
-    let w = s.world().await;
+async fn articles_are_deleted_with_their_feed(s: TestStore) {
+    let w = s.create_world().await;
     let (one, two) = (feed(&s, w).await, feed(&s, w).await);
     insert(&s, one, vec![row("same", s.now())]).await;
     insert(&s, two, vec![row("same", s.now())]).await;
@@ -166,12 +166,12 @@ async fn articles_are_of_their_feed_and_go_with_it(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM articles").await, 1);
 }
 
-async fn what_is_due_is_given_once_the_longest_due_first(s: TestStore) {
-    let w = s.world().await;
+async fn due_feeds_are_returned_once_longest_due_first(s: TestStore) {
+    let w = s.create_world().await;
     let mut ids = Vec::new();
     for n in 0..5 {
         let id = feed(&s, w).await;
-        s.write(async |tx| feeds::failed(tx, id, "x", false, s.later(100 - n)).await).await;
+        s.write(async |tx| feeds::record_failure(tx, id, "x", false, s.later(100 - n)).await).await;
         ids.push(id);
     }
     s.sql("UPDATE jobs SET state = 'done'").await;

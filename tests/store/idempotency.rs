@@ -2,30 +2,30 @@
 
 use std::time::Duration;
 
-use crier_common::store::idempotency::{self, KeyState, LEASE, RETENTION, Slot, StoredBody, StoredResponse};
+use crier_common::store::idempotency::{self, IdempotencySlot, KeyState, LEASE, RETENTION, StoredBody, StoredResponse};
 use crier_common::store::{StoreError, users};
 
 use crate::support::store::{TestStore, on_both};
 
 on_both![
-    an_answer_is_replayed_to_the_same_request,
-    a_large_answer_leaves_the_ids_of_its_records,
-    another_request_under_the_key_is_told,
-    a_key_is_of_one_api_key,
-    a_request_that_failed_frees_its_key,
-    a_second_request_meanwhile_is_in_progress,
-    of_many_at_once_one_does_the_work,
-    a_held_key_is_in_progress_until_its_lease_runs_out,
-    an_answer_ends_a_hold,
-    an_expired_hold_changes_nothing,
-    an_answer_is_kept_for_a_day,
+    a_response_is_replayed_to_the_same_request,
+    a_large_response_is_stored_as_record_ids,
+    a_different_request_with_the_same_key_is_a_conflict,
+    keys_are_scoped_to_the_api_key,
+    a_failed_request_releases_its_key,
+    a_concurrent_request_is_in_progress,
+    only_one_of_many_concurrent_requests_runs,
+    a_held_key_is_in_progress_until_its_lease_expires,
+    storing_a_response_ends_a_hold,
+    an_expired_hold_cannot_take_the_key_back,
+    a_response_is_kept_for_a_day,
     the_body_is_stored_encrypted,
-    an_answer_does_not_open_in_another_row,
-    old_answers_are_deleted_in_batches,
+    a_response_cannot_be_decrypted_in_another_row,
+    old_responses_are_deleted_in_batches,
 ];
 
-fn slot(api_key_id: i64, key: &str) -> Slot {
-    Slot { api_key_id, key: key.to_owned(), fingerprint: vec![1, 2, 3] }
+fn slot(api_key_id: i64, key: &str) -> IdempotencySlot {
+    IdempotencySlot { api_key_id, key: key.to_owned(), fingerprint: vec![1, 2, 3] }
 }
 
 const BODY: &[u8] = b"{\"secret\":\"whsec_x\"}";
@@ -34,11 +34,11 @@ fn answer() -> StoredResponse {
     StoredResponse { status: 201, location: Some("/brands/1".to_owned()), body: StoredBody::Whole(BODY.to_vec()) }
 }
 
-async fn take(s: &TestStore, slot: &Slot) -> KeyState {
+async fn take(s: &TestStore, slot: &IdempotencySlot) -> KeyState {
     s.write(async |tx| idempotency::take(tx, slot).await).await
 }
 
-async fn store(s: &TestStore, slot: &Slot) {
+async fn store(s: &TestStore, slot: &IdempotencySlot) {
     s.write(async |tx| {
         assert_eq!(idempotency::take(tx, slot).await?, KeyState::Fresh);
         idempotency::store(tx, slot, &answer()).await
@@ -46,8 +46,8 @@ async fn store(s: &TestStore, slot: &Slot) {
     .await;
 }
 
-async fn an_answer_is_replayed_to_the_same_request(s: TestStore) {
-    let w = s.world().await;
+async fn a_response_is_replayed_to_the_same_request(s: TestStore) {
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     for _ in 0..2 {
@@ -60,8 +60,8 @@ async fn an_answer_is_replayed_to_the_same_request(s: TestStore) {
     assert_eq!(take(&s, &empty).await, KeyState::Answered(nothing));
 }
 
-async fn a_large_answer_leaves_the_ids_of_its_records(s: TestStore) {
-    let w = s.world().await;
+async fn a_large_response_is_stored_as_record_ids(s: TestStore) {
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "large");
     for ids in [vec![], vec![7], vec![i64::MAX, 1]] {
         let large = StoredResponse { body: StoredBody::Records(ids), ..answer() };
@@ -69,21 +69,21 @@ async fn a_large_answer_leaves_the_ids_of_its_records(s: TestStore) {
         assert_eq!(take(&s, &slot).await, KeyState::Answered(large));
     }
     s.clock.advance(RETENTION);
-    s.write(async |tx| idempotency::hold(tx, &slot).await).await;
+    s.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
     assert_eq!(take(&s, &slot).await, KeyState::InProgress, "the old response is discarded");
 }
 
-async fn another_request_under_the_key_is_told(s: TestStore) {
-    let w = s.world().await;
+async fn a_different_request_with_the_same_key_is_a_conflict(s: TestStore) {
+    let w = s.create_world().await;
     let first = slot(s.key(w.user).await, "one");
     store(&s, &first).await;
-    let other = Slot { fingerprint: vec![9], ..first.clone() };
+    let other = IdempotencySlot { fingerprint: vec![9], ..first.clone() };
     assert_eq!(take(&s, &other).await, KeyState::Reused);
     assert_eq!(take(&s, &first).await, KeyState::Answered(answer()));
 }
 
-async fn a_key_is_of_one_api_key(s: TestStore) {
-    let w = s.world().await;
+async fn keys_are_scoped_to_the_api_key(s: TestStore) {
+    let w = s.create_world().await;
     let (one, two) = (s.key(w.user).await, s.key(w.user).await);
     store(&s, &slot(one, "same")).await;
     assert_eq!(take(&s, &slot(two, "same")).await, KeyState::Fresh);
@@ -92,8 +92,8 @@ async fn a_key_is_of_one_api_key(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM idempotency_keys").await, 0);
 }
 
-async fn a_request_that_failed_frees_its_key(s: TestStore) {
-    let w = s.world().await;
+async fn a_failed_request_releases_its_key(s: TestStore) {
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "one");
     s.discard(async |tx| {
         idempotency::take(tx, &slot).await?;
@@ -105,15 +105,15 @@ async fn a_request_that_failed_frees_its_key(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'lost'").await, 0);
 }
 
-async fn a_second_request_meanwhile_is_in_progress(s: TestStore) {
-    let w = s.world().await;
+async fn a_concurrent_request_is_in_progress(s: TestStore) {
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "one");
     let mut first = s.begin().await.unwrap();
     assert_eq!(idempotency::peek(&s.store, &slot).await.unwrap(), KeyState::Fresh, "nothing is stored yet");
     assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), KeyState::Fresh);
     if s.is_postgres() {
         assert_eq!(take(&s, &slot).await, KeyState::InProgress);
-        let other = Slot { key: "two".to_owned(), ..slot.clone() };
+        let other = IdempotencySlot { key: "two".to_owned(), ..slot.clone() };
         assert_eq!(take(&s, &other).await, KeyState::Fresh, "other keys are free");
         idempotency::store(&mut first, &slot, &answer()).await.unwrap();
         first.commit().await.unwrap();
@@ -129,10 +129,10 @@ async fn a_second_request_meanwhile_is_in_progress(s: TestStore) {
     }
 }
 
-async fn of_many_at_once_one_does_the_work(s: TestStore) {
-    let w = s.world().await;
+async fn only_one_of_many_concurrent_requests_runs(s: TestStore) {
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "one");
-    let found = crate::support::store::at_once(8, |_| {
+    let found = crate::support::store::run_concurrently(8, |_| {
         let (store, slot) = (s.store.clone(), slot.clone());
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -151,19 +151,19 @@ async fn of_many_at_once_one_does_the_work(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'made'").await, 1);
 }
 
-async fn a_held_key_is_in_progress_until_its_lease_runs_out(s: TestStore) {
-    let w = s.world().await;
+async fn a_held_key_is_in_progress_until_its_lease_expires(s: TestStore) {
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "connect");
     let hold = async || {
         s.write(async |tx| {
             assert_eq!(idempotency::take(tx, &slot).await?, KeyState::Fresh);
-            idempotency::hold(tx, &slot).await
+            idempotency::acquire_lease(tx, &slot).await
         })
         .await
     };
     assert_eq!(hold().await, s.now() + LEASE);
     assert_eq!(take(&s, &slot).await, KeyState::InProgress);
-    let other = Slot { fingerprint: vec![9], ..slot.clone() };
+    let other = IdempotencySlot { fingerprint: vec![9], ..slot.clone() };
     assert_eq!(take(&s, &other).await, KeyState::Reused);
     s.clock.advance(LEASE);
     let held = hold().await;
@@ -173,7 +173,7 @@ async fn a_held_key_is_in_progress_until_its_lease_runs_out(s: TestStore) {
     // Two requests find it free concurrently: one holds it, the other gets `InProgress` (or finds the row).
     let mut first = s.begin().await.unwrap();
     assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), KeyState::Fresh);
-    idempotency::hold(&mut first, &slot).await.unwrap();
+    idempotency::acquire_lease(&mut first, &slot).await.unwrap();
     if s.is_postgres() {
         assert_eq!(take(&s, &slot).await, KeyState::InProgress);
     }
@@ -182,11 +182,11 @@ async fn a_held_key_is_in_progress_until_its_lease_runs_out(s: TestStore) {
 }
 
 /// A request that was frozen until its lease expired, and wakes when another request has the key.
-async fn an_expired_hold_changes_nothing(s: TestStore) {
-    let w = s.world().await;
+async fn an_expired_hold_cannot_take_the_key_back(s: TestStore) {
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "connect");
-    let hold = async || s.write(async |tx| idempotency::hold(tx, &slot).await).await;
-    let retake = async |mine| s.write(async |tx| idempotency::retake(tx, &slot, mine).await).await;
+    let hold = async || s.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
+    let retake = async |mine| s.write(async |tx| idempotency::take_leased(tx, &slot, mine).await).await;
     let late = hold().await;
     assert_eq!(retake(late).await, KeyState::Fresh);
     s.clock.advance(LEASE);
@@ -200,29 +200,29 @@ async fn an_expired_hold_changes_nothing(s: TestStore) {
     assert_eq!(retake(late).await, KeyState::Answered(answer()));
 }
 
-async fn an_answer_ends_a_hold(s: TestStore) {
-    let w = s.world().await;
+async fn storing_a_response_ends_a_hold(s: TestStore) {
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "connect");
-    s.write(async |tx| idempotency::hold(tx, &slot).await).await;
+    s.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
     s.advance(5);
     s.write(async |tx| idempotency::store(tx, &slot, &answer()).await).await;
     s.clock.advance(LEASE);
     assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
 }
 
-async fn an_answer_is_kept_for_a_day(s: TestStore) {
-    let w = s.world().await;
+async fn a_response_is_kept_for_a_day(s: TestStore) {
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     s.clock.advance(RETENTION - chrono::TimeDelta::seconds(1));
     assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
     s.advance(1);
-    let other = Slot { fingerprint: vec![9], ..slot.clone() };
+    let other = IdempotencySlot { fingerprint: vec![9], ..slot.clone() };
     assert_eq!(take(&s, &other).await, KeyState::Fresh);
 }
 
 async fn the_body_is_stored_encrypted(s: TestStore) {
-    let w = s.world().await;
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     let sealed: Vec<u8> = s.value("SELECT body FROM idempotency_keys").await;
@@ -232,23 +232,23 @@ async fn the_body_is_stored_encrypted(s: TestStore) {
     }
 }
 
-async fn an_answer_does_not_open_in_another_row(s: TestStore) {
-    let w = s.world().await;
+async fn a_response_cannot_be_decrypted_in_another_row(s: TestStore) {
+    let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     s.sql("UPDATE idempotency_keys SET key = 'two'").await;
-    let moved = Slot { key: "two".to_owned(), ..slot };
+    let moved = IdempotencySlot { key: "two".to_owned(), ..slot };
     let mut tx = s.begin().await.unwrap();
     assert!(matches!(idempotency::take(&mut tx, &moved).await, Err(StoreError::Secret(_))));
 }
 
-async fn old_answers_are_deleted_in_batches(s: TestStore) {
-    let w = s.world().await;
+async fn old_responses_are_deleted_in_batches(s: TestStore) {
+    let w = s.create_world().await;
     let id = s.key(w.user).await;
     for key in ["a", "b", "c"] {
         store(&s, &slot(id, key)).await;
     }
-    s.write(async |tx| idempotency::hold(tx, &slot(id, "held")).await).await;
+    s.write(async |tx| idempotency::acquire_lease(tx, &slot(id, "held")).await).await;
     s.clock.advance(RETENTION);
     store(&s, &slot(id, "new")).await;
     let purge = async |limit| s.write(async |tx| idempotency::purge(tx, limit).await).await;

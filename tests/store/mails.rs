@@ -9,12 +9,12 @@ use crier_common::subjects;
 use crate::support::store::{TestStore, on_both};
 
 on_both![
-    a_mail_comes_back_as_it_was_stored_with_a_job,
-    a_mail_that_is_given_up_with_its_transaction_is_never_sent,
-    a_message_id_is_given_once,
-    a_mail_goes_with_its_user,
-    a_mail_that_waits_says_why_until_it_is_sent,
-    what_was_sent_stays_sent,
+    a_mail_round_trips_and_has_a_job,
+    a_rolled_back_mail_is_never_sent,
+    a_message_id_is_unique,
+    deleting_a_user_deletes_its_mails,
+    a_deferred_mail_keeps_its_error_until_sent,
+    a_sent_mail_stays_sent,
     a_dead_job_fails_its_mail,
 ];
 
@@ -26,15 +26,15 @@ const NEW: NewMail<'_> = NewMail {
 };
 
 async fn posted(s: &TestStore) -> i64 {
-    let w = s.world().await;
-    s.write(async |tx| mails::post(tx, w.user, &NEW, Some("request-1")).await).await
+    let w = s.create_world().await;
+    s.write(async |tx| mails::enqueue_mail(tx, w.user, &NEW, Some("request-1")).await).await
 }
 
 async fn found(s: &TestStore, id: i64) -> Mail {
     mails::find(&mut s.conn().await, id).await.unwrap().unwrap()
 }
 
-async fn a_mail_comes_back_as_it_was_stored_with_a_job(s: TestStore) {
+async fn a_mail_round_trips_and_has_a_job(s: TestStore) {
     let id = posted(&s).await;
     let mail = found(&s, id).await;
     assert_eq!((mail.id, mail.recipient.as_str(), mail.subject.as_str()), (id, "ann@example.com", "Naïve ☃"));
@@ -47,44 +47,44 @@ async fn a_mail_comes_back_as_it_was_stored_with_a_job(s: TestStore) {
     assert!(mails::find(&mut s.conn().await, 999).await.unwrap().is_none());
 }
 
-async fn a_mail_that_is_given_up_with_its_transaction_is_never_sent(s: TestStore) {
-    let w = s.world().await;
-    s.discard(async |tx| mails::post(tx, w.user, &NEW, None).await).await;
+async fn a_rolled_back_mail_is_never_sent(s: TestStore) {
+    let w = s.create_world().await;
+    s.discard(async |tx| mails::enqueue_mail(tx, w.user, &NEW, None).await).await;
     assert_eq!(s.number("SELECT count(*) FROM mails").await, 0);
     assert_eq!((s.number("SELECT count(*) FROM jobs").await, s.notifier.take().len()), (0, 0));
 }
 
-async fn a_message_id_is_given_once(s: TestStore) {
-    let w = s.world().await;
-    s.write(async |tx| mails::post(tx, w.user, &NEW, None).await).await;
-    let twice = s.try_write(async |tx| mails::post(tx, w.user, &NEW, None).await).await;
+async fn a_message_id_is_unique(s: TestStore) {
+    let w = s.create_world().await;
+    s.write(async |tx| mails::enqueue_mail(tx, w.user, &NEW, None).await).await;
+    let twice = s.try_write(async |tx| mails::enqueue_mail(tx, w.user, &NEW, None).await).await;
     assert!(twice.unwrap_err().is_unique_violation());
 }
 
-async fn a_mail_goes_with_its_user(s: TestStore) {
+async fn deleting_a_user_deletes_its_mails(s: TestStore) {
     let id = posted(&s).await;
     assert!(s.write(async |tx| users::delete(tx, "ann@example.com").await).await);
     assert!(mails::find(&mut s.conn().await, id).await.unwrap().is_none());
     assert!(subjects::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().is_none());
 }
 
-async fn a_mail_that_waits_says_why_until_it_is_sent(s: TestStore) {
+async fn a_deferred_mail_keeps_its_error_until_sent(s: TestStore) {
     let id = posted(&s).await;
-    s.write(async |tx| mails::deferred(tx, id, "nobody answers").await).await;
+    s.write(async |tx| mails::mark_deferred(tx, id, "nobody answers").await).await;
     let mail = found(&s, id).await;
     assert_eq!((mail.status, mail.error.as_deref()), (MailStatus::Pending, Some("nobody answers")));
     s.advance(60);
-    s.write(async |tx| mails::sent(tx, id).await).await;
+    s.write(async |tx| mails::mark_sent(tx, id).await).await;
     let mail = found(&s, id).await;
     assert_eq!((mail.status, mail.error, mail.sent_at), (MailStatus::Sent, None, Some(s.now())));
 }
 
-async fn what_was_sent_stays_sent(s: TestStore) {
+async fn a_sent_mail_stays_sent(s: TestStore) {
     let id = posted(&s).await;
-    s.write(async |tx| mails::sent(tx, id).await).await;
-    s.write(async |tx| mails::deferred(tx, id, "late").await).await;
-    s.write(async |tx| mails::failed(tx, id, "late").await).await;
-    assert!(!s.write(async |tx| mails::revive(tx, id).await).await);
+    s.write(async |tx| mails::mark_sent(tx, id).await).await;
+    s.write(async |tx| mails::mark_deferred(tx, id, "late").await).await;
+    s.write(async |tx| mails::mark_failed(tx, id, "late").await).await;
+    assert!(!s.write(async |tx| mails::retry_failed(tx, id).await).await);
     let mail = found(&s, id).await;
     assert_eq!((mail.status, mail.error), (MailStatus::Sent, None));
 }

@@ -74,7 +74,7 @@ async fn ids(s: &TestStore, state: &str) -> Vec<i64> {
     list.split(',').map(|id| id.parse().unwrap()).collect()
 }
 
-async fn everything_is_bounded(most: &str) {
+async fn assert_all_queries_are_bounded(most: &str) {
     let s = filled(most).await;
     let (ready, running) = (ids(&s, "ready").await, ids(&s, "running").await);
     let mut tx = s.begin().await.unwrap();
@@ -113,35 +113,35 @@ async fn everything_is_bounded(most: &str) {
 }
 
 #[tokio::test]
-async fn with_100_000_scheduled_jobs_nothing_reads_the_whole_table() {
-    everything_is_bounded("scheduled").await;
+async fn no_query_scans_100_000_scheduled_jobs() {
+    assert_all_queries_are_bounded("scheduled").await;
 }
 
 #[tokio::test]
-async fn with_100_000_ready_jobs_nothing_reads_the_whole_table() {
-    everything_is_bounded("ready").await;
+async fn no_query_scans_100_000_ready_jobs() {
+    assert_all_queries_are_bounded("ready").await;
 }
 
 #[tokio::test]
-async fn with_100_000_waiting_jobs_nothing_reads_the_whole_table() {
-    everything_is_bounded("waiting").await;
+async fn no_query_scans_100_000_waiting_jobs() {
+    assert_all_queries_are_bounded("waiting").await;
 }
 
 #[tokio::test]
-async fn with_100_000_running_jobs_nothing_reads_the_whole_table() {
-    everything_is_bounded("running").await;
+async fn no_query_scans_100_000_running_jobs() {
+    assert_all_queries_are_bounded("running").await;
 }
 
 #[tokio::test]
-async fn with_100_000_ended_jobs_nothing_reads_the_whole_table() {
-    everything_is_bounded("done").await;
+async fn no_query_scans_100_000_finished_jobs() {
+    assert_all_queries_are_bounded("done").await;
 }
 
 /// Purging deleted posts looks up only their own jobs, and stored responses are found by age.
 #[tokio::test]
-async fn with_100_000_scheduled_jobs_clearing_up_reads_little() {
+async fn clean_up_reads_few_of_100_000_scheduled_jobs() {
     let s = filled("scheduled").await;
-    let w = s.world().await;
+    let w = s.create_world().await;
     let key = s.key(w.user).await;
     let now = s.now().to_rfc3339();
     for sql in [
@@ -167,13 +167,13 @@ async fn with_100_000_scheduled_jobs_clearing_up_reads_little() {
 }
 
 #[tokio::test]
-async fn nothing_is_compiled_before_it_is_run() {
+async fn jit_is_disabled() {
     assert_eq!(TestStore::postgres().await.value::<String>("SHOW jit").await, "off");
 }
 
 /// An operator's query finds its rows among 100,000 other jobs.
 #[tokio::test]
-async fn a_list_of_few_among_many_reads_few() {
+async fn a_selective_list_reads_few_rows() {
     let s = filled("done").await;
     let mut tx = s.begin().await.unwrap();
     let all = JobQuery::default();
@@ -219,16 +219,16 @@ async fn delivered(tx: &mut Tx, delivery_id: i64) -> Result<()> {
         status: DeliveryStatus::Succeeded,
         next_attempt_at: None,
     };
-    deliveries::outgoing(tx, &[delivery_id]).await?;
+    deliveries::load_outgoing(tx, &[delivery_id]).await?;
     deliveries::lock_each(tx, &[delivery_id]).await?;
     deliveries::record(tx, &[attempt]).await.map(drop)
 }
 
 /// Earlier deliveries of an endpoint do not slow down the next one, even with plans made when there were few.
 #[tokio::test]
-async fn an_endpoint_with_100_000_deliveries_behind_it_reads_little() {
+async fn queries_of_an_endpoint_with_100_000_deliveries_are_bounded() {
     let s = TestStore::postgres().await;
-    let w = s.world().await;
+    let w = s.create_world().await;
     let webhook = s.webhook(w.user, &[EventName::PostPublished]).await.id;
     let mut kept = s.begin().await.unwrap();
     let tx = &mut kept;
@@ -267,7 +267,7 @@ async fn an_endpoint_with_100_000_deliveries_behind_it_reads_little() {
 
 /// Plans made while the table was small are kept: they must not become slow as it grows.
 #[tokio::test]
-async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
+async fn a_plan_cached_on_an_empty_table_stays_fast() {
     let s = TestStore::postgres().await;
     s.sql("ALTER TABLE jobs SET (autovacuum_enabled = false)").await;
     // The connection with the cached statements stays open in one transaction.

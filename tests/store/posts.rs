@@ -5,23 +5,23 @@ use crier_common::domain::job::{JobKind, Outcome};
 use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetOverride, TargetStatus};
 use crier_common::store::targets::{self, NewAttempt, NewTarget, TargetEnd};
-use crier_common::store::{PageOf, posts};
+use crier_common::store::{PageRequest, posts};
 use serde_json::{Map, Value, json};
 
-use crate::support::store::{TestStore, World, at_once, new_post, on_both};
+use crate::support::store::{TestStore, World, new_post, on_both, run_concurrently};
 
 on_both![
-    a_post_comes_back_as_it_was_stored,
-    a_post_is_of_its_brand,
-    lists_are_paged_and_narrowed_by_status,
-    a_deleted_post_is_gone_for_clients_and_not_for_workers,
-    a_purge_spares_what_still_has_a_job,
-    changes_of_a_post_go_one_at_a_time,
-    targets_keep_the_clients_order_and_wishes,
-    a_target_goes_through_its_runs,
+    a_post_round_trips,
+    a_post_is_visible_only_to_its_brand,
+    lists_are_paged_and_filtered_by_status,
+    a_deleted_post_is_hidden_from_clients_but_not_workers,
+    a_purge_keeps_posts_with_jobs,
+    changes_of_a_post_are_serialised,
+    targets_keep_the_clients_order_and_overrides,
+    a_target_records_its_runs,
     a_new_override_clears_the_marker,
-    the_accounts_of_many_posts_come_in_one_query,
-    every_try_is_kept,
+    the_accounts_of_many_posts_are_loaded_in_one_query,
+    every_attempt_is_stored,
 ];
 
 fn object(value: Value) -> Map<String, Value> {
@@ -36,8 +36,8 @@ async fn find(s: &TestStore, w: World, id: i64) -> Option<Post> {
     posts::find(&mut s.conn().await, w.brand, id).await.unwrap()
 }
 
-async fn a_post_comes_back_as_it_was_stored(s: TestStore) {
-    let w = s.world().await;
+async fn a_post_round_trips(s: TestStore) {
+    let w = s.create_world().await;
     let mut post = Post {
         content: "Grüße 🥐 'quoted' \"double\" \\ line\nnext".to_owned(),
         schedule_type: ScheduleType::Scheduled,
@@ -80,8 +80,8 @@ async fn a_post_comes_back_as_it_was_stored(s: TestStore) {
     assert_eq!(find(&s, w, id).await.unwrap().author_name, None);
 }
 
-async fn a_post_is_of_its_brand(s: TestStore) {
-    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+async fn a_post_is_visible_only_to_its_brand(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
     let id = insert(&s, &new_post(w, PostStatus::Draft)).await;
     assert!(find(&s, other, id).await.is_none());
     assert!(find(&s, w, 999).await.is_none());
@@ -90,8 +90,8 @@ async fn a_post_is_of_its_brand(s: TestStore) {
     assert!(s.write(async |tx| posts::lock(tx, 999).await).await.is_none());
 }
 
-async fn lists_are_paged_and_narrowed_by_status(s: TestStore) {
-    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+async fn lists_are_paged_and_filtered_by_status(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
     let mut ids = Vec::new();
     for n in 0..5 {
         let status = if n % 2 == 0 { PostStatus::Draft } else { PostStatus::Failed };
@@ -101,7 +101,7 @@ async fn lists_are_paged_and_narrowed_by_status(s: TestStore) {
     let gone = insert(&s, &new_post(w, PostStatus::Draft)).await;
     s.write(async |tx| posts::delete(tx, gone).await).await;
     let list = async |status, page, per_page| {
-        let found = posts::list(&mut s.conn().await, w.brand, status, PageOf { page, per_page }).await.unwrap();
+        let found = posts::list(&mut s.conn().await, w.brand, status, PageRequest { page, per_page }).await.unwrap();
         (found.rows.iter().map(|p| p.id).collect::<Vec<_>>(), found.total)
     };
     assert_eq!(list(None, 1, 2).await, (vec![ids[4], ids[3]], 5));
@@ -112,8 +112,8 @@ async fn lists_are_paged_and_narrowed_by_status(s: TestStore) {
     assert_eq!(list(Some(PostStatus::Published), 1, 2).await, (vec![], 0));
 }
 
-async fn a_deleted_post_is_gone_for_clients_and_not_for_workers(s: TestStore) {
-    let w = s.world().await;
+async fn a_deleted_post_is_hidden_from_clients_but_not_workers(s: TestStore) {
+    let w = s.create_world().await;
     let (id, targets) = s.post(w, &[1]).await;
     s.write(async |tx| posts::delete(tx, id).await).await;
     assert!(find(&s, w, id).await.is_none());
@@ -125,8 +125,8 @@ async fn a_deleted_post_is_gone_for_clients_and_not_for_workers(s: TestStore) {
     assert!(!s.write(async |tx| posts::lock(tx, alive).await).await.unwrap().1);
 }
 
-async fn a_purge_spares_what_still_has_a_job(s: TestStore) {
-    let w = s.world().await;
+async fn a_purge_keeps_posts_with_jobs(s: TestStore) {
+    let w = s.create_world().await;
     let purge = async |limit| s.write(async |tx| posts::purge(tx, limit).await).await;
     let mut made = Vec::new();
     for n in 0..5 {
@@ -137,14 +137,14 @@ async fn a_purge_spares_what_still_has_a_job(s: TestStore) {
         made.push((post, targets));
     }
     // 0 is not deleted; 1 has a running job, 2 a scheduled one, 3 a finished one, 4 no job.
-    let running = s.job(JobKind::PublishTarget, made[1].1[1], None).await;
+    let running = s.enqueue_job(JobKind::PublishTarget, made[1].1[1], None).await;
     let held = s.claim(&[running], "w").await.remove(0);
     let waiting = s.job_at(JobKind::PublishTarget, made[2].1[0], None, s.later(60)).await;
-    let ended = s.job(JobKind::PublishTarget, made[3].1[0], None).await;
+    let ended = s.enqueue_job(JobKind::PublishTarget, made[3].1[0], None).await;
     let end = s.claim(&[ended], "w").await.remove(0);
     assert!(s.settle(&end, Outcome::Abort("no".to_owned())).await);
     // A job of another kind with the same subject id is unrelated.
-    s.job(JobKind::Noop, made[4].1[0], None).await;
+    s.enqueue_job(JobKind::Noop, made[4].1[0], None).await;
     assert_eq!((purge(1).await, purge(1).await, purge(1).await), (1, 1, 0));
     assert!(s.settle(&held, Outcome::Done).await);
     assert_eq!(purge(10).await, 1);
@@ -154,10 +154,10 @@ async fn a_purge_spares_what_still_has_a_job(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM post_targets").await, 2);
 }
 
-async fn changes_of_a_post_go_one_at_a_time(s: TestStore) {
-    let w = s.world().await;
+async fn changes_of_a_post_are_serialised(s: TestStore) {
+    let w = s.create_world().await;
     let (id, _) = s.post(w, &[]).await;
-    at_once(8, |n| {
+    run_concurrently(8, |n| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -175,8 +175,8 @@ async fn changes_of_a_post_go_one_at_a_time(s: TestStore) {
     assert_eq!(find(&s, w, id).await.unwrap().content, "Fresh bread........");
 }
 
-async fn targets_keep_the_clients_order_and_wishes(s: TestStore) {
-    let w = s.world().await;
+async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
+    let w = s.create_world().await;
     let (post, _) = s.post(w, &[]).await;
     let overrides = TargetOverride {
         content: Some("Only here".to_owned()),
@@ -206,8 +206,8 @@ async fn targets_keep_the_clients_order_and_wishes(s: TestStore) {
     assert!(targets::list(&mut s.conn().await, 999).await.unwrap().is_empty());
 }
 
-async fn a_target_goes_through_its_runs(s: TestStore) {
-    let w = s.world().await;
+async fn a_target_records_its_runs(s: TestStore) {
+    let w = s.create_world().await;
     let (_, targets_) = s.post(w, &[1]).await;
     let id = targets_[0];
     let find = async || targets::find(&mut s.conn().await, id).await.unwrap().unwrap();
@@ -267,7 +267,7 @@ async fn a_target_goes_through_its_runs(s: TestStore) {
 /// A platform that is asked with the marker of the old content would return the old post. While a call with unknown
 /// outcome is open, that is the intended question, so the marker is kept.
 async fn a_new_override_clears_the_marker(s: TestStore) {
-    let w = s.world().await;
+    let w = s.create_world().await;
     let (_, targets_) = s.post(w, &[1]).await;
     let id = targets_[0];
     let marker = object(json!({ "key": "old" }));
@@ -284,8 +284,8 @@ async fn a_new_override_clears_the_marker(s: TestStore) {
     assert_eq!((found.marker, found.call_started_at), (None, None));
 }
 
-async fn the_accounts_of_many_posts_come_in_one_query(s: TestStore) {
-    let w = s.world().await;
+async fn the_accounts_of_many_posts_are_loaded_in_one_query(s: TestStore) {
+    let w = s.create_world().await;
     let (one, _) = s.post(w, &[5, 3, 4]).await;
     let (two, _) = s.post(w, &[3]).await;
     let (three, _) = s.post(w, &[8]).await;
@@ -300,8 +300,8 @@ async fn the_accounts_of_many_posts_come_in_one_query(s: TestStore) {
     assert_eq!(brief(&[three]).await, [(three, 8)]);
 }
 
-async fn every_try_is_kept(s: TestStore) {
-    let w = s.world().await;
+async fn every_attempt_is_stored(s: TestStore) {
+    let w = s.create_world().await;
     let (post, ids) = s.post(w, &[1, 2]).await;
     let (_, other) = s.post(w, &[1]).await;
     let error = Failure::with_code(Category::RateLimited, "slow_down", "Wait.").from_platform("429");

@@ -8,7 +8,7 @@ use crier_common::domain::job::JobKind;
 use crier_common::domain::post::{PostStatus, Target, TargetStatus};
 use crier_common::domain::webhook::DeliveryStatus;
 use crier_common::store::targets::{self, TargetEnd};
-use crier_common::store::{PageOf, deliveries, events, posts};
+use crier_common::store::{PageRequest, deliveries, events, posts};
 use crier_common::{publishing, subjects};
 use serde_json::{Value, json};
 
@@ -16,13 +16,13 @@ use crate::support::store::{TestStore, World, on_both};
 
 on_both![
     a_post_ends_with_its_last_target,
-    targets_that_end_at_once_leave_no_post_behind,
-    a_target_that_waits_for_its_next_try_tells_nobody,
-    a_deleted_post_is_left_alone_and_its_events_go_out,
+    concurrent_target_ends_always_end_the_post,
+    a_target_waiting_for_a_retry_emits_no_event,
+    a_deleted_post_is_unchanged_and_its_events_are_emitted,
     a_dead_job_fails_its_target,
-    a_dead_job_spares_a_target_that_has_ended,
-    a_dead_job_and_the_end_of_its_run_tell_one_story,
-    a_dead_delivery_is_given_up,
+    a_dead_job_ignores_a_finished_target,
+    a_dead_job_and_its_concurrent_result_are_consistent,
+    a_dead_job_fails_its_delivery,
 ];
 
 async fn target(s: &TestStore, id: i64) -> Target {
@@ -60,9 +60,10 @@ async fn end(s: &TestStore, id: i64, ended: &TargetEnd) {
 
 /// Returns the emitted events, oldest first.
 async fn emitted_events(s: &TestStore, webhook: i64) -> Vec<(EventName, Value)> {
-    let page = deliveries::list(&mut s.conn().await, webhook, Default::default(), PageOf { page: 1, per_page: 50 })
-        .await
-        .unwrap();
+    let page =
+        deliveries::list(&mut s.conn().await, webhook, Default::default(), PageRequest { page: 1, per_page: 50 })
+            .await
+            .unwrap();
     let parse = |payload: &str| serde_json::from_str::<Value>(payload).unwrap()["data"].take();
     page.rows.into_iter().rev().map(|d| (d.event, parse(&d.payload))).collect()
 }
@@ -72,7 +73,7 @@ async fn listener(s: &TestStore, w: World) -> i64 {
 }
 
 async fn a_post_ends_with_its_last_target(s: TestStore) {
-    let w = s.world().await;
+    let w = s.create_world().await;
     let hook = listener(&s, w).await;
     let (all, ids) = s.post(w, &[1, 2]).await;
     end(&s, ids[0], &published(&s)).await;
@@ -106,12 +107,12 @@ async fn a_post_ends_with_its_last_target(s: TestStore) {
     assert_eq!(reported[2].1, with(json!({ "post_id": some, "error": error })));
 }
 
-async fn targets_that_end_at_once_leave_no_post_behind(s: TestStore) {
-    let w = s.world().await;
+async fn concurrent_target_ends_always_end_the_post(s: TestStore) {
+    let w = s.create_world().await;
     let hook = listener(&s, w).await;
     let (post, ids) = s.post(w, &[1, 2, 3, 4, 5, 6]).await;
     let (ended, targets) = (published(&s), targets::list(&mut s.conn().await, post).await.unwrap());
-    crate::support::store::at_once(ids.len(), |n| {
+    crate::support::store::run_concurrently(ids.len(), |n| {
         let (store, target, ended) = (s.store.clone(), targets[n].clone(), ended.clone());
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -125,8 +126,8 @@ async fn targets_that_end_at_once_leave_no_post_behind(s: TestStore) {
     assert_eq!(emitted_events(&s, hook).await.len(), 6);
 }
 
-async fn a_target_that_waits_for_its_next_try_tells_nobody(s: TestStore) {
-    let w = s.world().await;
+async fn a_target_waiting_for_a_retry_emits_no_event(s: TestStore) {
+    let w = s.create_world().await;
     let hook = listener(&s, w).await;
     let (post, ids) = s.post(w, &[1]).await;
     let waits = TargetEnd {
@@ -140,8 +141,8 @@ async fn a_target_that_waits_for_its_next_try_tells_nobody(s: TestStore) {
     assert!(emitted_events(&s, hook).await.is_empty());
 }
 
-async fn a_deleted_post_is_left_alone_and_its_events_go_out(s: TestStore) {
-    let w = s.world().await;
+async fn a_deleted_post_is_unchanged_and_its_events_are_emitted(s: TestStore) {
+    let w = s.create_world().await;
     let hook = listener(&s, w).await;
     let (post, ids) = s.post(w, &[1]).await;
     s.write(async |tx| posts::delete(tx, post).await).await;
@@ -151,7 +152,7 @@ async fn a_deleted_post_is_left_alone_and_its_events_go_out(s: TestStore) {
 }
 
 async fn a_dead_job_fails_its_target(s: TestStore) {
-    let w = s.world().await;
+    let w = s.create_world().await;
     let hook = listener(&s, w).await;
     let (post, ids) = s.post(w, &[1]).await;
     s.write(async |tx| targets::start(tx, ids[0]).await).await;
@@ -169,8 +170,8 @@ async fn a_dead_job_fails_its_target(s: TestStore) {
     s.write(async |tx| subjects::on_dead(tx, JobKind::Noop, 1, None).await).await;
 }
 
-async fn a_dead_job_spares_a_target_that_has_ended(s: TestStore) {
-    let w = s.world().await;
+async fn a_dead_job_ignores_a_finished_target(s: TestStore) {
+    let w = s.create_world().await;
     let (post, ids) = s.post(w, &[1]).await;
     end(&s, ids[0], &published(&s)).await;
     s.write(async |tx| subjects::on_dead(tx, JobKind::PublishTarget, ids[0], None).await).await;
@@ -179,11 +180,11 @@ async fn a_dead_job_spares_a_target_that_has_ended(s: TestStore) {
 }
 
 /// The run ends while its job is declared dead: the second transaction sees what the first wrote.
-async fn a_dead_job_and_the_end_of_its_run_tell_one_story(s: TestStore) {
+async fn a_dead_job_and_its_concurrent_result_are_consistent(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
-    let w = s.world().await;
+    let w = s.create_world().await;
     let hook = listener(&s, w).await;
     let (post, ids) = s.post(w, &[1]).await;
     let running = target(&s, ids[0]).await;
@@ -202,8 +203,8 @@ async fn a_dead_job_and_the_end_of_its_run_tell_one_story(s: TestStore) {
     assert_eq!(names, [EventName::PostPublished]);
 }
 
-async fn a_dead_delivery_is_given_up(s: TestStore) {
-    let w = s.world().await;
+async fn a_dead_job_fails_its_delivery(s: TestStore) {
+    let w = s.create_world().await;
     let hook = listener(&s, w).await;
     s.write(async |tx| events::emit(tx, w.brand, EventName::PostFailed, &json!({}), None).await).await;
     let id = s.number("SELECT id FROM webhook_deliveries").await;

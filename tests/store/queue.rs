@@ -37,7 +37,7 @@ async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
 }
 
 /// Notifies until an id arrives: notifications sent while Redis is unavailable may be lost.
-async fn heard_again(notifier: &dyn Transport, ids: &mut TestListener, from: i64) {
+async fn wait_for_delivery(notifier: &dyn Transport, ids: &mut TestListener, from: i64) {
     let mut id = from;
     until("no notification arrives any more", async || {
         notifier.notify(&notifications(JobKind::Noop, [id]));
@@ -53,13 +53,13 @@ async fn heard_again(notifier: &dyn Transport, ids: &mut TestListener, from: i64
 
 /// Returns the remaining capacity of the fullest kind.
 async fn room(notifier: &dyn Transport) -> Option<usize> {
-    let room = notifier.room().await?;
+    let room = notifier.free_capacity().await?;
     assert_eq!(room.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), JobKind::ALL);
     room.into_iter().map(|(_, room)| room).min()
 }
 
 async fn room_of(notifier: &dyn Transport, kind: JobKind) -> Option<usize> {
-    notifier.room().await?.into_iter().find(|(k, _)| *k == kind).map(|(_, room)| room)
+    notifier.free_capacity().await?.into_iter().find(|(k, _)| *k == kind).map(|(_, room)| room)
 }
 
 fn redis(url: String, prefix: &str) -> (Arc<RedisNotifier>, DropGuard) {
@@ -73,7 +73,7 @@ async fn is_up(notifier: &RedisNotifier) {
 }
 
 #[tokio::test]
-async fn memory_hands_ids_to_the_listener_of_their_kind() {
+async fn memory_sends_ids_to_the_listener_of_their_kind() {
     let notifier = MemoryNotifier::default();
     assert_eq!(room(&notifier).await, Some(0), "no listener: nothing is promoted");
     notifier.notify(&notifications(JobKind::Noop, [1]));
@@ -117,7 +117,7 @@ async fn memory_is_bounded_and_never_blocks() {
 }
 
 #[tokio::test]
-async fn redis_hands_each_id_to_one_listener() {
+async fn redis_sends_each_id_to_one_listener() {
     let url = servers::redis().await;
     let (notifier, _stop) = redis(url.clone(), "t");
     // Another process that only listens, and one that notifies under another prefix.
@@ -143,7 +143,7 @@ async fn redis_hands_each_id_to_one_listener() {
 }
 
 #[tokio::test]
-async fn redis_keeps_what_was_rung_while_nobody_listened_up_to_a_bound() {
+async fn redis_keeps_a_bounded_number_of_unread_notifications() {
     let (notifier, _stop) = redis(servers::redis().await, "t");
     is_up(&notifier).await;
     assert_eq!(room(&*notifier).await, Some(CAPACITY));
@@ -167,41 +167,41 @@ async fn redis_keeps_what_was_rung_while_nobody_listened_up_to_a_bound() {
 }
 
 #[tokio::test]
-async fn redis_that_restarts_is_found_again() {
+async fn a_restarted_redis_is_reconnected() {
     let mut server = RedisServer::start();
     let (notifier, _stop) = redis(server.url(), "t");
     let mut ids = test_listener(&*notifier, JobKind::Noop);
     is_up(&notifier).await;
-    heard_again(&*notifier, &mut ids, 0).await;
+    wait_for_delivery(&*notifier, &mut ids, 0).await;
     server.stop();
     until("the outage is not detected", async || !notifier.is_up()).await;
-    assert_eq!(notifier.room().await, None);
+    assert_eq!(notifier.free_capacity().await, None);
     let begun = Instant::now();
     notifier.notify(&notifications(JobKind::Noop, 0..100_000));
     assert!(begun.elapsed() < Duration::from_secs(1), "notifying blocks");
     server.restart();
     is_up(&notifier).await;
-    heard_again(&*notifier, &mut ids, 1_000_000).await;
-    until("the capacity is unknown", async || notifier.room().await.is_some()).await;
+    wait_for_delivery(&*notifier, &mut ids, 1_000_000).await;
+    until("the capacity is unknown", async || notifier.free_capacity().await.is_some()).await;
 }
 
 #[tokio::test]
-async fn redis_may_come_after_those_who_need_it() {
+async fn redis_may_start_after_its_clients() {
     let mut server = RedisServer::start();
     server.stop();
     let (notifier, _stop) = redis(server.url(), "t");
     let mut ids = test_listener(&*notifier, JobKind::Noop);
     notifier.notify(&notifications(JobKind::Noop, [1]));
     assert!(!notifier.is_up());
-    assert_eq!(notifier.room().await, None);
+    assert_eq!(notifier.free_capacity().await, None);
     server.restart();
     is_up(&notifier).await;
-    heard_again(&*notifier, &mut ids, 2).await;
+    wait_for_delivery(&*notifier, &mut ids, 2).await;
 }
 
 /// Each listener holds the slots of its ids: another slot is free only when one is returned.
 #[tokio::test]
-async fn redis_hands_over_no_more_than_there_are_places_for() {
+async fn redis_sends_no_more_ids_than_free_slots() {
     let (notifier, _stop) = redis(servers::redis().await, "t");
     is_up(&notifier).await;
     notifier.notify(&notifications(JobKind::Noop, 0..50));
@@ -231,14 +231,14 @@ async fn redis_hands_over_no_more_than_there_are_places_for() {
 
 /// A server that accepts connections and never responds, like a frozen one.
 #[tokio::test]
-async fn redis_that_is_frozen_holds_nobody_up() {
+async fn a_frozen_redis_blocks_no_caller() {
     let frozen = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (notifier, _stop) = redis(format!("redis://{}/0", frozen.local_addr().unwrap()), "t");
     let _ids = test_listener(&*notifier, JobKind::Noop);
     let begun = Instant::now();
     notifier.notify(&notifications(JobKind::Noop, 0..100_000));
     assert!(begun.elapsed() < Duration::from_secs(1), "notifying blocks");
-    let room = tokio::time::timeout(Duration::from_secs(8), notifier.room())
+    let room = tokio::time::timeout(Duration::from_secs(8), notifier.free_capacity())
         .await
         .expect("reading the capacity never returns");
     assert_eq!(room, None);
@@ -247,7 +247,7 @@ async fn redis_that_is_frozen_holds_nobody_up() {
 
 /// Invalid entries that an operator added to the list are skipped.
 #[tokio::test]
-async fn redis_passes_over_what_is_no_id() {
+async fn redis_skips_invalid_ids() {
     let url = servers::redis().await;
     let mut hand = ::redis::Client::open(url.as_str()).unwrap().get_multiplexed_async_connection().await.unwrap();
     let key = "t:bell:noop";
@@ -258,11 +258,11 @@ async fn redis_passes_over_what_is_no_id() {
     // Emptied meanwhile: the next notification still arrives.
     let _: () = ::redis::cmd("FLUSHDB").query_async(&mut hand).await.unwrap();
     is_up(&notifier).await;
-    heard_again(&*notifier, &mut ids, 100).await;
+    wait_for_delivery(&*notifier, &mut ids, 100).await;
 }
 
 #[tokio::test]
-async fn a_stopped_bell_ends_its_listeners() {
+async fn a_stopped_notifier_ends_its_listeners() {
     let (notifier, stop) = redis(servers::redis().await, "t");
     let mut ids = test_listener(&*notifier, JobKind::Noop);
     is_up(&notifier).await;

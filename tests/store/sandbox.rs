@@ -2,22 +2,22 @@
 
 use crier_common::store::sandbox::{self, Commented, MAX_COMMENTS};
 
-use crate::support::store::{TestStore, at_once, on_both};
+use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both![
-    a_handle_is_of_the_workspace_that_came_first,
-    an_expired_handle_is_mended_by_connecting_again,
-    a_repeated_publish_finds_the_first_ones_post,
-    a_timeline_is_newest_first,
-    comments_stand_under_posts_of_their_handle,
-    a_timeline_goes_on_from_a_post,
-    the_newest_comments_are_shown_and_all_are_counted,
-    a_post_takes_so_many_comments_and_no_more,
+    a_handle_belongs_to_its_first_workspace,
+    reconnecting_reactivates_an_expired_handle,
+    a_repeated_publish_returns_the_first_post,
+    the_timeline_is_ordered_newest_first,
+    comments_belong_to_posts_of_their_handle,
+    the_timeline_is_paged_from_a_post,
+    the_newest_comments_are_returned_and_all_are_counted,
+    comments_per_post_are_limited,
 ];
 
-async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
+async fn a_handle_belongs_to_its_first_workspace(s: TestStore) {
     let workspaces = [s.workspace().await, s.workspace().await];
-    let got = at_once(6, |n| {
+    let got = run_concurrently(6, |n| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -36,7 +36,7 @@ async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
     assert_eq!(sandbox::is_expired(&mut conn, owner, "nobody").await.unwrap(), None);
 }
 
-async fn an_expired_handle_is_mended_by_connecting_again(s: TestStore) {
+async fn reconnecting_reactivates_an_expired_handle(s: TestStore) {
     let (one, two) = (s.workspace().await, s.workspace().await);
     let claim = async |workspace| s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
     assert!(claim(one).await);
@@ -52,7 +52,7 @@ async fn an_expired_handle_is_mended_by_connecting_again(s: TestStore) {
     assert_eq!(sandbox::is_expired(&mut s.conn().await, one, "demo").await.unwrap(), Some(false));
 }
 
-async fn a_repeated_publish_finds_the_first_ones_post(s: TestStore) {
+async fn a_repeated_publish_returns_the_first_post(s: TestStore) {
     let workspace = s.workspace().await;
     s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
     let publish = async |key: &str, content: &str| {
@@ -67,7 +67,7 @@ async fn a_repeated_publish_finds_the_first_ones_post(s: TestStore) {
     assert!(sandbox::find_by_key(&mut s.conn().await, "k3").await.unwrap().is_none());
 }
 
-async fn a_timeline_is_newest_first(s: TestStore) {
+async fn the_timeline_is_ordered_newest_first(s: TestStore) {
     let workspace = s.workspace().await;
     for handle in ["demo", "empty"] {
         s.write(async |tx| sandbox::claim_handle(tx, workspace, handle).await).await;
@@ -84,7 +84,7 @@ async fn a_timeline_is_newest_first(s: TestStore) {
     assert_eq!(timeline("nobody").await, None);
 }
 
-async fn comments_stand_under_posts_of_their_handle(s: TestStore) {
+async fn comments_belong_to_posts_of_their_handle(s: TestStore) {
     let workspace = s.workspace().await;
     let mut posts = Vec::new();
     for handle in ["demo", "other"] {
@@ -117,7 +117,7 @@ async fn a_post(s: &TestStore, key: &str) -> i64 {
     s.write(async |tx| sandbox::publish(tx, "demo", key, key, &[]).await).await
 }
 
-async fn a_timeline_goes_on_from_a_post(s: TestStore) {
+async fn the_timeline_is_paged_from_a_post(s: TestStore) {
     let workspace = s.workspace().await;
     s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
     let mut posts = Vec::new();
@@ -135,7 +135,7 @@ async fn a_timeline_goes_on_from_a_post(s: TestStore) {
     assert_eq!(page(Some(posts[4] - 1)).await, Vec::<i64>::new());
 }
 
-async fn the_newest_comments_are_shown_and_all_are_counted(s: TestStore) {
+async fn the_newest_comments_are_returned_and_all_are_counted(s: TestStore) {
     let workspace = s.workspace().await;
     s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
     let posts = [a_post(&s, "k1").await, a_post(&s, "k2").await, a_post(&s, "k3").await];
@@ -148,14 +148,14 @@ async fn the_newest_comments_are_shown_and_all_are_counted(s: TestStore) {
     assert!(sandbox::comments(&mut s.conn().await, &[], 2).await.unwrap().is_empty());
 }
 
-async fn a_post_takes_so_many_comments_and_no_more(s: TestStore) {
+async fn comments_per_post_are_limited(s: TestStore) {
     let workspace = s.workspace().await;
     s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
     let (full, other) = (a_post(&s, "k1").await, a_post(&s, "k2").await);
     for n in 2..MAX_COMMENTS {
         added(comment(&s, "demo", full, &n.to_string()).await);
     }
-    let got = at_once(6, |_| {
+    let got = run_concurrently(6, |_| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();

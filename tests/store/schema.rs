@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use crier_common::domain::event::EventName;
 use crier_common::store::{Db, events};
 
-use crate::support::store::{TestStore, at_once, on_both};
+use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both![
     a_second_migration_changes_nothing,
-    a_database_tells_whether_it_is_there_and_current,
-    only_known_words_are_stored,
-    events_keep_their_brand_when_they_may_be_without_one
+    health_check_reports_reachability_and_schema_version,
+    constraints_reject_unknown_values,
+    making_brands_optional_keeps_existing_ones
 ];
 
 /// Tables with their columns: name and nullability.
@@ -62,12 +62,12 @@ async fn a_second_migration_changes_nothing(s: TestStore) {
     let before = schema(&s).await;
     s.workspace().await;
     s.db().migrate().await.unwrap();
-    s.another().await.db().migrate().await.unwrap();
+    s.open_second_store().await.db().migrate().await.unwrap();
     assert_eq!(schema(&s).await, before);
     assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 1);
 }
 
-async fn a_database_tells_whether_it_is_there_and_current(s: TestStore) {
+async fn health_check_reports_reachability_and_schema_version(s: TestStore) {
     s.db().ping().await.unwrap();
     s.db().check_schema_version().await.unwrap();
     s.sql("UPDATE _sqlx_migrations SET version = version + 1000000000 WHERE version = (SELECT max(version) FROM _sqlx_migrations)")
@@ -79,8 +79,8 @@ async fn a_database_tells_whether_it_is_there_and_current(s: TestStore) {
     assert!(s.db().ping().await.is_err());
 }
 
-async fn only_known_words_are_stored(s: TestStore) {
-    let w = s.world().await;
+async fn constraints_reject_unknown_values(s: TestStore) {
+    let w = s.create_world().await;
     let (post, targets) = s.post(w, &[1]).await;
     for sql in [
         format!("UPDATE posts SET status = 'lost' WHERE id = {post}"),
@@ -98,8 +98,8 @@ async fn only_known_words_are_stored(s: TestStore) {
 }
 
 /// Runs the migration on existing events.
-async fn events_keep_their_brand_when_they_may_be_without_one(s: TestStore) {
-    let w = s.world().await;
+async fn making_brands_optional_keeps_existing_ones(s: TestStore) {
+    let w = s.create_world().await;
     let hook = s.webhook(w.user, &[EventName::BrandCreated]).await.id;
     let data = serde_json::json!({ "n": 1 });
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &data, None).await).await;
@@ -116,11 +116,11 @@ async fn events_keep_their_brand_when_they_may_be_without_one(s: TestStore) {
 }
 
 #[tokio::test]
-async fn processes_that_migrate_a_new_postgres_at_once_do_not_fail() {
+async fn concurrent_postgres_migrations_succeed() {
     let s = TestStore::postgres().await;
     s.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await;
     let url = s.place();
-    let migrated = at_once(4, |_| {
+    let migrated = run_concurrently(4, |_| {
         let url = url.clone();
         async move {
             let db = Db::postgres(&url, 2).unwrap();
@@ -136,11 +136,11 @@ async fn processes_that_migrate_a_new_postgres_at_once_do_not_fail() {
 
 /// Several `crier` commands on an empty directory: each opens the file and creates the schema.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn processes_that_make_a_new_sqlite_file_at_once_do_not_fail() {
+async fn concurrent_sqlite_file_creation_succeeds() {
     for _ in 0..5 {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("crier.db");
-        let made = at_once(4, |_| {
+        let made = run_concurrently(4, |_| {
             let path = path.clone();
             async move {
                 let db = Db::sqlite(&path).await?;

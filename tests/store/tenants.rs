@@ -6,23 +6,23 @@ use crier_common::store::brands::NewBrand;
 use crier_common::store::{brands, keys, usage, users};
 use secrecy::SecretString;
 
-use crate::support::store::{TestStore, at_once, on_both, plain};
+use crate::support::store::{TestStore, expose, on_both, run_concurrently};
 
 on_both![
-    workspaces_have_a_plan,
-    users_are_found_by_their_address,
-    a_deleted_user_takes_the_keys_along,
-    a_brand_is_seen_by_its_members_alone,
-    members_come_and_go,
-    the_cap_of_brands_holds_under_creates_at_once,
-    a_key_opens_and_only_its_hash_is_kept,
-    a_key_that_is_gone_opens_nothing,
-    last_used_is_written_now_and_then,
-    posts_are_counted_by_the_month,
-    the_cap_of_posts_holds_under_takes_at_once,
+    a_workspace_has_a_plan,
+    users_are_found_by_email,
+    deleting_a_user_deletes_its_keys,
+    a_brand_is_visible_only_to_its_members,
+    members_are_added_and_removed,
+    the_brand_limit_holds_under_concurrent_creates,
+    a_key_authenticates_and_only_its_hash_is_stored,
+    a_deleted_key_does_not_authenticate,
+    last_used_is_updated_at_intervals,
+    posts_are_counted_per_month,
+    the_post_limit_holds_under_concurrent_creates,
 ];
 
-async fn workspaces_have_a_plan(s: TestStore) {
+async fn a_workspace_has_a_plan(s: TestStore) {
     let (one, two) = (s.workspace().await, s.workspace().await);
     assert_eq!(users::workspace_plan(&mut s.conn().await, one).await.unwrap().as_deref(), Some("pro"));
     assert_eq!(users::workspace_plan(&mut s.conn().await, 999).await.unwrap(), None);
@@ -32,7 +32,7 @@ async fn workspaces_have_a_plan(s: TestStore) {
     assert_eq!(users::plans_in_use(&mut s.conn().await).await.unwrap(), ["free", "pro"]);
 }
 
-async fn users_are_found_by_their_address(s: TestStore) {
+async fn users_are_found_by_email(s: TestStore) {
     let workspace = s.workspace().await;
     let id = s.user(workspace, "Ann@Example.COM").await;
     let found = users::find_by_email(&mut s.conn().await, "aNN@example.com").await.unwrap().unwrap();
@@ -46,8 +46,8 @@ async fn users_are_found_by_their_address(s: TestStore) {
     assert_eq!(all.iter().map(|u| u.id).collect::<Vec<_>>(), [id, second]);
 }
 
-async fn a_deleted_user_takes_the_keys_along(s: TestStore) {
-    let w = s.world().await;
+async fn deleting_a_user_deletes_its_keys(s: TestStore) {
+    let w = s.create_world().await;
     s.key(w.user).await;
     s.webhook(w.user, &[]).await;
     let (post, _) = s.post(w, &[]).await;
@@ -62,8 +62,8 @@ async fn a_deleted_user_takes_the_keys_along(s: TestStore) {
     assert_eq!((kept.author_id, kept.author_name), (None, None));
 }
 
-async fn a_brand_is_seen_by_its_members_alone(s: TestStore) {
-    let w = s.world().await;
+async fn a_brand_is_visible_only_to_its_members(s: TestStore) {
+    let w = s.create_world().await;
     let other = s.world_of("bob@example.com").await;
     let new =
         NewBrand { name: "Shop", description: Some("Bread"), website: Some("https://x.test"), timezone: "Asia/Tokyo" };
@@ -84,8 +84,8 @@ async fn a_brand_is_seen_by_its_members_alone(s: TestStore) {
     assert_eq!(brands::workspace_of(&mut conn, 999).await.unwrap(), None);
 }
 
-async fn members_come_and_go(s: TestStore) {
-    let w = s.world().await;
+async fn members_are_added_and_removed(s: TestStore) {
+    let w = s.create_world().await;
     let bob = s.user(w.workspace, "bob@example.com").await;
     s.member(w.brand, bob, Role::Editor).await;
     let members = users::members(&mut s.conn().await, w.brand).await.unwrap();
@@ -100,10 +100,10 @@ async fn members_come_and_go(s: TestStore) {
     assert!(users::members(&mut s.conn().await, 999).await.unwrap().is_empty());
 }
 
-async fn the_cap_of_brands_holds_under_creates_at_once(s: TestStore) {
+async fn the_brand_limit_holds_under_concurrent_creates(s: TestStore) {
     let workspace = s.workspace().await;
     let user = s.user(workspace, "ann@example.com").await;
-    let made = at_once(10, |_| {
+    let made = run_concurrently(10, |_| {
         let store = s.store.clone();
         async move {
             let new = NewBrand { name: "B", description: None, website: None, timezone: "UTC" };
@@ -119,11 +119,11 @@ async fn the_cap_of_brands_holds_under_creates_at_once(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM brand_members").await, 3);
 }
 
-async fn a_key_opens_and_only_its_hash_is_kept(s: TestStore) {
-    let w = s.world().await;
+async fn a_key_authenticates_and_only_its_hash_is_stored(s: TestStore) {
+    let w = s.create_world().await;
     let scopes: Scopes = "brands:read,posts:write".parse().unwrap();
     let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Test, &scopes).await).await;
-    assert!(plain(&key).starts_with("svc_test_") && plain(&key).len() == 9 + keys::KEY_LENGTH);
+    assert!(expose(&key).starts_with("svc_test_") && expose(&key).len() == 9 + keys::KEY_LENGTH);
     let caller = keys::authenticate(&mut s.conn().await, &key).await.unwrap().unwrap();
     assert_eq!((caller.user_id, caller.workspace_id, caller.plan.as_str()), (w.user, w.workspace, "pro"));
     assert_eq!((caller.mode, caller.user_name.as_str(), caller.last_used_at), (KeyMode::Test, "Ann", None));
@@ -133,20 +133,20 @@ async fn a_key_opens_and_only_its_hash_is_kept(s: TestStore) {
     assert_eq!((rows.len(), rows[0].id, rows[0].user_id), (1, caller.key_id, w.user));
     assert_eq!((rows[0].prefix.as_str(), rows[0].email.as_str()), ("svc_test_", "ann@example.com"));
     assert_eq!((rows[0].mode, rows[0].scopes.as_str()), (KeyMode::Test, "brands:read,posts:write"));
-    assert!(plain(&key).ends_with(&rows[0].last4));
-    let random = &plain(&key)[9..plain(&key).len() - 4];
+    assert!(expose(&key).ends_with(&rows[0].last4));
+    let random = &expose(&key)[9..expose(&key).len() - 4];
     for column in ["scopes", "prefix", "last4"] {
         let text: String = s.value(format!("SELECT {column} FROM api_keys")).await;
         assert!(!text.contains(random), "{column}");
     }
     let hash: Vec<u8> = s.value("SELECT hash FROM api_keys").await;
-    assert_eq!(Some(hash), keys::hash(plain(&key)));
+    assert_eq!(Some(hash), keys::hash(expose(&key)));
 }
 
-async fn a_key_that_is_gone_opens_nothing(s: TestStore) {
-    let w = s.world().await;
+async fn a_deleted_key_does_not_authenticate(s: TestStore) {
+    let w = s.create_world().await;
     let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Live, &Scopes::all()).await).await;
-    let text = plain(&key);
+    let text = expose(&key);
     let (cut, long) = (&text[..text.len() - 1], format!("{text}a"));
     let (other, mode) = (format!("svc_live_{}", "a".repeat(40)), text.replace("live", "test"));
     let scheme = text.replace("svc_", "SVC_");
@@ -161,8 +161,8 @@ async fn a_key_that_is_gone_opens_nothing(s: TestStore) {
     assert!(keys::authenticate(&mut s.conn().await, &key).await.unwrap().is_none());
 }
 
-async fn last_used_is_written_now_and_then(s: TestStore) {
-    let w = s.world().await;
+async fn last_used_is_updated_at_intervals(s: TestStore) {
+    let w = s.create_world().await;
     let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Live, &Scopes::all()).await).await;
     let caller = keys::authenticate(&mut s.conn().await, &key).await.unwrap().unwrap();
     assert!(keys::should_touch(caller.last_used_at, s.now()));
@@ -173,7 +173,7 @@ async fn last_used_is_written_now_and_then(s: TestStore) {
     assert!(keys::should_touch(caller.last_used_at, s.now() + TimeDelta::seconds(60)));
 }
 
-async fn posts_are_counted_by_the_month(s: TestStore) {
+async fn posts_are_counted_per_month(s: TestStore) {
     let (one, two) = (s.workspace().await, s.workspace().await);
     let take = async |workspace, cap| s.write(async |tx| usage::take_post(tx, workspace, cap).await).await;
     assert_eq!(usage::posts(&mut s.conn().await, one, s.now()).await.unwrap(), 0);
@@ -190,9 +190,9 @@ async fn posts_are_counted_by_the_month(s: TestStore) {
     assert!(take(one, Some(1)).await && !take(one, Some(1)).await);
 }
 
-async fn the_cap_of_posts_holds_under_takes_at_once(s: TestStore) {
+async fn the_post_limit_holds_under_concurrent_creates(s: TestStore) {
     let workspace = s.workspace().await;
-    let taken = at_once(12, |_| {
+    let taken = run_concurrently(12, |_| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();

@@ -5,22 +5,22 @@ use crier_common::domain::event::EventName;
 use crier_common::domain::webhook::{Delivery, Webhook};
 use crier_common::store::deliveries::DeliveryFilter;
 use crier_common::store::webhooks::{self, NewWebhook};
-use crier_common::store::{PageOf, StoreError, deliveries, events};
+use crier_common::store::{PageRequest, StoreError, deliveries, events};
 use secrecy::SecretString;
 use serde_json::json;
 
-use crate::support::store::{TestStore, World, cipher, on_both, plain};
+use crate::support::store::{TestStore, World, cipher, expose, on_both};
 
 on_both![
-    an_endpoint_comes_back_as_it_was_stored,
-    an_endpoint_is_of_its_user,
-    secrets_are_sealed_and_bound_to_their_row,
-    an_endpoint_switched_on_again_starts_clean,
-    records_that_are_clean_are_left_out,
-    an_endpoint_is_disabled_once_and_says_whose_it_was,
-    what_did_not_arrive_is_counted_by_its_outage,
+    an_endpoint_round_trips,
+    an_endpoint_is_visible_only_to_its_user,
+    secrets_are_encrypted_and_bound_to_their_row,
+    reenabling_an_endpoint_clears_its_failure_record,
+    clean_failure_records_are_skipped,
+    disabling_is_idempotent_and_returns_the_owner,
+    missed_deliveries_are_counted_per_outage,
     endpoints_are_counted,
-    deliveries_are_of_their_endpoint,
+    deliveries_are_visible_only_to_their_endpoint,
 ];
 
 const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
@@ -28,14 +28,14 @@ const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated]
 async fn delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
     let page =
-        deliveries::list(&mut s.conn().await, webhook, DeliveryFilter::default(), PageOf { page: 1, per_page: 1 })
+        deliveries::list(&mut s.conn().await, webhook, DeliveryFilter::default(), PageRequest { page: 1, per_page: 1 })
             .await
             .unwrap();
     page.rows.into_iter().next().unwrap()
 }
 
-async fn an_endpoint_comes_back_as_it_was_stored(s: TestStore) {
-    let w = s.world().await;
+async fn an_endpoint_round_trips(s: TestStore) {
+    let w = s.create_world().await;
     let secret = SecretString::from("whsec_a");
     let new =
         NewWebhook { url: "https://x.test/h?a=1", events: &BOTH, description: None, is_active: false, secret: &secret };
@@ -47,8 +47,8 @@ async fn an_endpoint_comes_back_as_it_was_stored(s: TestStore) {
     assert_eq!((found.id, found.events), (made.id, made.events));
 }
 
-async fn an_endpoint_is_of_its_user(s: TestStore) {
-    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+async fn an_endpoint_is_visible_only_to_its_user(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
     let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &BOTH).await);
     let listed = webhooks::list(&mut s.conn().await, w.user).await.unwrap();
     assert_eq!(listed.iter().map(|w| w.id).collect::<Vec<_>>(), [two.id, one.id]);
@@ -64,13 +64,13 @@ async fn an_endpoint_is_of_its_user(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 1, "its deliveries are deleted too");
 }
 
-async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
-    let w = s.world().await;
+async fn secrets_are_encrypted_and_bound_to_their_row(s: TestStore) {
+    let w = s.create_world().await;
     let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &BOTH).await);
     let (first, second) = (delivery(&s, w, one.id).await.id, delivery(&s, w, two.id).await.id);
     let secret = async |delivery| {
-        let found = deliveries::outgoing(&mut s.conn().await, &[delivery]).await?;
-        Ok(plain(&found[0].secret(&cipher())?).to_owned())
+        let found = deliveries::load_outgoing(&mut s.conn().await, &[delivery]).await?;
+        Ok(expose(&found[0].secret(&cipher())?).to_owned())
     };
     assert_eq!(secret(first).await.unwrap(), "whsec_of_the_tests");
     let sealed: Vec<u8> = s.value(format!("SELECT secret FROM webhooks WHERE id = {}", one.id)).await;
@@ -89,11 +89,11 @@ async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
 
 /// Returns the failure record of an endpoint, clean or not.
 async fn record(s: &TestStore, id: i64) -> Health {
-    s.write(async |tx| webhooks::records(tx, &[id], true).await).await[0].1
+    s.write(async |tx| webhooks::lock_health(tx, &[id], true).await).await[0].1
 }
 
-async fn an_endpoint_switched_on_again_starts_clean(s: TestStore) {
-    let w = s.world().await;
+async fn reenabling_an_endpoint_clears_its_failure_record(s: TestStore) {
+    let w = s.create_world().await;
     let mut webhook = s.webhook(w.user, &BOTH).await;
     let bad = Health { failing_since: Some(s.now()), strikes: 12 };
     s.write(async |tx| webhooks::set_record(tx, webhook.id, bad).await).await;
@@ -118,8 +118,8 @@ async fn an_endpoint_switched_on_again_starts_clean(s: TestStore) {
     assert_eq!(record(&s, webhook.id).await, Health::default());
 }
 
-async fn records_that_are_clean_are_left_out(s: TestStore) {
-    let w = s.world().await;
+async fn clean_failure_records_are_skipped(s: TestStore) {
+    let w = s.create_world().await;
     let mut ids = Vec::new();
     for _ in 0..4 {
         ids.push(s.webhook(w.user, &BOTH).await.id);
@@ -132,14 +132,14 @@ async fn records_that_are_clean_are_left_out(s: TestStore) {
         s.write(async |tx| webhooks::set_record(tx, id, health).await).await;
     }
     let records =
-        async |all| s.write(async |tx| webhooks::records(tx, &[ids[3], ids[0], ids[2], 999], all).await).await;
+        async |all| s.write(async |tx| webhooks::lock_health(tx, &[ids[3], ids[0], ids[2], 999], all).await).await;
     assert_eq!(records(false).await, bad);
     assert_eq!(records(true).await, [(ids[0], Health::default()), bad[0], bad[1]]);
 }
 
 async fn endpoints_are_counted(s: TestStore) {
     assert_eq!(webhooks::counts(&mut s.conn().await).await.unwrap(), (0, 0, 0));
-    let w = s.world().await;
+    let w = s.create_world().await;
     s.webhook(w.user, &BOTH).await;
     let mut off = s.webhook(w.user, &BOTH).await;
     off.is_active = false;
@@ -151,8 +151,8 @@ async fn endpoints_are_counted(s: TestStore) {
     assert_eq!(webhooks::counts(&mut s.conn().await).await.unwrap(), (1, 1, 3));
 }
 
-async fn deliveries_are_of_their_endpoint(s: TestStore) {
-    let w = s.world().await;
+async fn deliveries_are_visible_only_to_their_endpoint(s: TestStore) {
+    let w = s.create_world().await;
     let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &[]).await);
     let mut ids = Vec::new();
     for _ in 0..3 {
@@ -160,10 +160,14 @@ async fn deliveries_are_of_their_endpoint(s: TestStore) {
     }
     ids.reverse();
     let list = async |webhook, page| {
-        let found =
-            deliveries::list(&mut s.conn().await, webhook, DeliveryFilter::default(), PageOf { page, per_page: 2 })
-                .await
-                .unwrap();
+        let found = deliveries::list(
+            &mut s.conn().await,
+            webhook,
+            DeliveryFilter::default(),
+            PageRequest { page, per_page: 2 },
+        )
+        .await
+        .unwrap();
         (found.rows.iter().map(|d| d.id).collect::<Vec<_>>(), found.total)
     };
     assert_eq!(list(one.id, 1).await, (ids[..2].to_vec(), 3));
@@ -174,8 +178,8 @@ async fn deliveries_are_of_their_endpoint(s: TestStore) {
     assert!(deliveries::find_any(&mut s.conn().await, 999).await.unwrap().is_none());
 }
 
-async fn an_endpoint_is_disabled_once_and_says_whose_it_was(s: TestStore) {
-    let w = s.world().await;
+async fn disabling_is_idempotent_and_returns_the_owner(s: TestStore) {
+    let w = s.create_world().await;
     let webhook = s.webhook(w.user, &BOTH).await;
     let disabled = async || webhooks::disabled(&mut s.conn().await, webhook.id).await.unwrap();
     assert!(disabled().await.is_none(), "it is on");
@@ -195,8 +199,8 @@ async fn an_endpoint_is_disabled_once_and_says_whose_it_was(s: TestStore) {
     assert!(!s.write(async |tx| webhooks::disable(tx, 999, "gone").await).await);
 }
 
-async fn what_did_not_arrive_is_counted_by_its_outage(s: TestStore) {
-    let w = s.world().await;
+async fn missed_deliveries_are_counted_per_outage(s: TestStore) {
+    let w = s.create_world().await;
     let webhook = s.webhook(w.user, &BOTH).await.id;
     let mut made = Vec::new();
     for _ in 0..5 {

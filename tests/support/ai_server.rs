@@ -30,17 +30,17 @@ const NEVER: Duration = Duration::from_secs(120);
 pub enum AiStep {
     Answer(ResponseTemplate),
     /// Signals that the request arrived, and responds when released.
-    Hold(Arc<Hold>, ResponseTemplate),
+    Hold(Arc<ResponseGate>, ResponseTemplate),
 }
 
 /// Blocks a request until the test releases it.
-pub struct Hold {
+pub struct ResponseGate {
     asked: Semaphore,
     go: Mutex<mpsc::Receiver<()>>,
     let_go: mpsc::Sender<()>,
 }
 
-impl Hold {
+impl ResponseGate {
     pub fn new() -> Arc<Self> {
         let (let_go, go) = mpsc::channel();
         Arc::new(Self { asked: Semaphore::new(0), go: Mutex::new(go), let_go })
@@ -57,9 +57,9 @@ impl Hold {
 }
 
 #[derive(Clone, Default)]
-struct Script(Arc<Mutex<VecDeque<AiStep>>>);
+struct ResponseQueue(Arc<Mutex<VecDeque<AiStep>>>);
 
-impl Respond for Script {
+impl Respond for ResponseQueue {
     fn respond(&self, _request: &Request) -> ResponseTemplate {
         let next = self.0.lock().expect("no panic").pop_front();
         match next {
@@ -78,12 +78,12 @@ impl Respond for Script {
 /// A mock AI provider.
 pub struct AiServer {
     server: MockServer,
-    script: Script,
+    script: ResponseQueue,
 }
 
 impl AiServer {
     pub async fn start() -> Self {
-        let (server, script) = (MockServer::start().await, Script::default());
+        let (server, script) = (MockServer::start().await, ResponseQueue::default());
         for endpoint in ["/v1/chat/completions", "/v1/images/generations"] {
             Mock::given(method("POST")).and(path(endpoint)).respond_with(script.clone()).mount(&server).await;
         }
@@ -99,7 +99,7 @@ impl AiServer {
         self.script.0.lock().expect("no panic").extend(answers.into_iter().map(AiStep::Answer));
     }
 
-    pub fn queue_held_response(&self, hold: &Arc<Hold>, answer: ResponseTemplate) {
+    pub fn queue_held_response(&self, hold: &Arc<ResponseGate>, answer: ResponseTemplate) {
         self.script.0.lock().expect("no panic").push_back(AiStep::Hold(hold.clone(), answer));
     }
 
@@ -109,7 +109,7 @@ impl AiServer {
     }
 
     /// Sets the response for a path that has no other response.
-    pub async fn answers(&self, at: &str, answer: ResponseTemplate) {
+    pub async fn set_response(&self, at: &str, answer: ResponseTemplate) {
         Mock::given(method("POST")).and(path(at)).respond_with(answer).mount(&self.server).await;
     }
 
@@ -120,7 +120,7 @@ impl AiServer {
     }
 
     /// Serves a file and returns its URL.
-    pub async fn serves(&self, at: &str, bytes: Vec<u8>) -> String {
+    pub async fn serve_file(&self, at: &str, bytes: Vec<u8>) -> String {
         let answer = ResponseTemplate::new(200).set_body_bytes(bytes);
         Mock::given(method("GET")).and(path(at)).respond_with(answer).mount(&self.server).await;
         format!("{}{at}", self.server.uri())

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crier_api::{App, MinRate, Parts};
+use crier_api::{App, AppDeps, MinRate};
 use crier_common::ai::Ai;
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::plan::{Plan, Plans};
 use crier_common::http::{Guard, HttpClient};
 use crier_common::limits::memory::MemoryLimiter;
 use crier_common::media::Library;
-use crier_common::platforms::{Clients, PlatformsConfig, Registry};
+use crier_common::platforms::{Clients, ConnectorRegistry, PlatformsConfig};
 use crier_common::store::brands::{self, NewBrand};
 use crier_common::store::{Store, keys, users};
 use http::{HeaderMap, Method};
@@ -54,7 +54,7 @@ pub const BASE: &str = "/api/public/v1";
 /// A plan without any feature or limit.
 pub const BARE: &str = "bare";
 /// An id that does not exist.
-pub const NOWHERE: i64 = 999_999_999;
+pub const MISSING_ID: i64 = 999_999_999;
 
 /// A running API instance.
 pub struct TestApp {
@@ -84,14 +84,14 @@ impl Drop for TestApp {
 }
 
 /// Builds the API on a store, with the connector in place of the sandbox.
-pub fn app_over(store: &Store, library: Library, ai: Ai, connector: Arc<FakeConnector>, public_url: &str) -> App {
+pub fn build_app(store: &Store, library: Library, ai: Ai, connector: Arc<FakeConnector>, public_url: &str) -> App {
     let http = HttpClient::trusted(Duration::from_secs(5), 1 << 20);
     let guard = Guard::new(Vec::new());
     let clients = Clients { trusted: http.clone(), guarded: http, addresses: Arc::new(guard.clone()) };
-    let mut registry = Registry::new(PlatformsConfig::default(), &clients, store.clock());
+    let mut registry = ConnectorRegistry::new(PlatformsConfig::default(), &clients, store.clock());
     registry.register(connector);
     let bare = Plan { name: BARE.to_owned(), ..Plan::default() };
-    App::new(Parts {
+    App::new(AppDeps {
         store: store.clone(),
         platforms: Arc::new(registry),
         plans: Arc::new(Plans::new(Plans::default().iter().cloned().chain([bare]))),
@@ -136,7 +136,7 @@ impl TestApp {
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
         let connector = Arc::<FakeConnector>::default();
-        let api = app_over(&store.store, store.library(&url), ai, connector.clone(), &url).with_min_rate(pace);
+        let api = build_app(&store.store, store.library(&url), ai, connector.clone(), &url).with_min_rate(pace);
         let api = Arc::new(api);
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));
@@ -161,14 +161,14 @@ impl TestApp {
     pub async fn replica_with(&self, ai: Ai) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let store = self.store.another().await;
-        let api = Arc::new(app_over(&store, self.store.library(&self.url), ai, self.connector.clone(), &self.url));
+        let store = self.store.open_second_store().await;
+        let api = Arc::new(build_app(&store, self.store.library(&self.url), ai, self.connector.clone(), &self.url));
         serve(&api, listener, &self.stop);
         url
     }
 
     /// Builds a request to this or another replica; the path is relative to the host root.
-    pub fn web(&self, method: &str, url: &str, path: &str) -> Request<'_> {
+    pub fn request_at_root(&self, method: &str, url: &str, path: &str) -> Request<'_> {
         self.visit(method, &format!("{url}{path}"))
     }
 
@@ -211,7 +211,7 @@ impl TestApp {
 
     /// Requests an HTML page.
     pub async fn page(&self, path: &str) -> Reply {
-        self.web("GET", &self.url, path).send().await
+        self.request_at_root("GET", &self.url, path).send().await
     }
 
     /// Returns a new `Idempotency-Key`.
@@ -237,11 +237,11 @@ impl Tenant<'_> {
 
     pub fn request(&self, method: &str, path: &str) -> Request<'_> {
         let request = self.app.request(method, path).key(&self.key);
-        if method == "GET" { request } else { request.idem(&self.app.fresh_key()) }
+        if method == "GET" { request } else { request.idempotency_key(&self.app.fresh_key()) }
     }
 
     /// Like `request`, to another replica.
-    pub fn at(&self, url: &str, method: &str, path: &str) -> Request<'_> {
+    pub fn request_at(&self, url: &str, method: &str, path: &str) -> Request<'_> {
         Request { url: format!("{url}{BASE}{path}"), ..self.request(method, path) }
     }
 
@@ -299,7 +299,7 @@ impl Request<'_> {
     }
 
     /// Appends another value of a header.
-    pub fn also(mut self, name: &'static str, value: &str) -> Self {
+    pub fn append_header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.append(name, value.parse().expect("a header's value"));
         self
     }
@@ -308,7 +308,7 @@ impl Request<'_> {
         self.header("authorization", &format!("Bearer {key}"))
     }
 
-    pub fn idem(self, key: &str) -> Self {
+    pub fn idempotency_key(self, key: &str) -> Self {
         self.header("idempotency-key", key)
     }
 
@@ -394,7 +394,7 @@ impl Reply {
 
     /// Returns the error of a rejected request after checking the whole envelope.
     #[track_caller]
-    pub fn refused(&self, status: u16, code: &str) -> Value {
+    pub fn expect_error(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
         self.check_headers();
         let error = self.json()["error"].take();
@@ -408,8 +408,8 @@ impl Reply {
 
     /// Returns the paths of the invalid fields.
     #[track_caller]
-    pub fn invalid(&self) -> Vec<String> {
-        let error = self.refused(422, "validation_failed");
+    pub fn invalid_fields(&self) -> Vec<String> {
+        let error = self.expect_error(422, "validation_failed");
         error["fields"].as_object().expect("fields").keys().cloned().collect()
     }
 

@@ -152,7 +152,7 @@ impl Client {
     }
 
     /// Waits until a post has ended; returns its first target.
-    pub async fn end_of(&self, brand: i64, post: i64) -> Value {
+    pub async fn wait_for_post(&self, brand: i64, post: i64) -> Value {
         until(&format!("the end of post {post}"), || async {
             let answer = self.read(&format!("/brands/{brand}/posts/{post}")).await?;
             let ended = !["publishing", "scheduled"].contains(&answer["data"]["status"].as_str()?);
@@ -165,7 +165,7 @@ impl Client {
     pub async fn all_published(&self, brand: i64, posts: &[i64]) -> Vec<Value> {
         let mut targets = Vec::new();
         for post in posts {
-            let target = self.end_of(brand, *post).await;
+            let target = self.wait_for_post(brand, *post).await;
             assert_eq!(target["status"], "published", "post {post}: {target}");
             targets.push(target);
         }

@@ -20,7 +20,7 @@ pub struct CommandOutput {
 impl CommandOutput {
     /// Returns stdout of a successful command.
     #[track_caller]
-    pub fn done(&self) -> &str {
+    pub fn expect_stdout(&self) -> &str {
         assert_eq!(self.status, Some(0), "{self:?}");
         &self.out
     }
@@ -34,7 +34,7 @@ impl CommandOutput {
 
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_str(self.done()).expect("JSON")
+        serde_json::from_str(self.expect_stdout()).expect("JSON")
     }
 }
 

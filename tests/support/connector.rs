@@ -8,8 +8,8 @@ use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{AccountKind, Descriptor, Platform};
 use crier_common::platforms::sandbox::Sandbox;
 use crier_common::platforms::{
-    Account, CallError, ConnectError, Connected, Connector, Outgoing, Published, Reconciled, Refreshed, Secrets,
-    catalogue,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled, Refreshed,
+    Secrets, catalogue,
 };
 use crier_common::store::{StoreError, Tx};
 use secrecy::ExposeSecret;
@@ -92,7 +92,7 @@ impl Connector for FakeConnector {
         })
     }
 
-    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         match account.external_id.as_str() {
             "late-refusal" => {
                 self.wait().await;
@@ -112,15 +112,15 @@ impl Connector for FakeConnector {
         false
     }
 
-    async fn publish(&self, _account: &Account, _post: &Outgoing) -> Result<Published, CallError> {
+    async fn publish(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Published, CallError> {
         Err(CallError::Permanent(Failure::of(Category::PlatformRejected, json!("not here").to_string())))
     }
 
-    async fn reconcile(&self, _account: &Account, _post: &Outgoing) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Reconciled, CallError> {
         Ok(Reconciled::Unsupported)
     }
 
-    async fn revoke(&self, account: &Account) -> Result<(), CallError> {
+    async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
         self.revoked.lock().expect("no test panics while it revokes").push(account.external_id.clone());
         Ok(())
     }

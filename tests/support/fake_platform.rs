@@ -12,8 +12,8 @@ use crier_common::clock::Clock;
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::platforms::{
-    Account, CallError, ConnectError, Connected, Connector, Image, ImageTransfer, Marker, MarkerSeed, Outgoing,
-    Published, Reconciled, Refreshed, Secrets, catalogue,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
+    OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -41,13 +41,13 @@ pub enum PublishStep {
 }
 
 /// The behavior of one upload call.
-pub enum Upload {
-    Take,
+pub enum UploadStep {
+    Accept,
     Refuse(CallError),
     /// Waits at the gate, then accepts the upload.
     Wait(Arc<Gate>),
     /// Accepts the upload, hangs at the gate and never responds: a process that dies then has already uploaded.
-    TakeAndHang(Arc<Gate>),
+    AcceptAndHang(Arc<Gate>),
 }
 
 /// Blocks a call until the test releases it.
@@ -62,7 +62,7 @@ impl Gate {
     }
 
     /// Waits until a call has reached the gate.
-    pub async fn entered(&self) {
+    pub async fn wait_until_entered(&self) {
         self.entered.acquire().await.expect("the gate is never closed").forget();
     }
 
@@ -78,7 +78,7 @@ impl Gate {
     }
 
     /// Reaches the gate and waits until released.
-    pub async fn pass(&self) {
+    pub async fn enter(&self) {
         self.entered.add_permits(1);
         self.open.acquire().await.expect("the gate is never closed").forget();
     }
@@ -112,14 +112,14 @@ pub struct FakePlatform {
     spent: Mutex<Vec<String>>,
     posts: Mutex<Vec<Posted>>,
     pictures: Mutex<ImageTransfer>,
-    upload_script: Mutex<VecDeque<Upload>>,
+    upload_script: Mutex<VecDeque<UploadStep>>,
     uploads: Mutex<Vec<Image>>,
     /// The pictures of each publish call.
     shown: Mutex<Vec<Vec<Image>>>,
     /// Posts that the platform accepts at a later time.
     late: Mutex<Vec<(DateTime<Utc>, String, String)>>,
     calls: Mutex<Vec<Call>>,
-    dies: AtomicBool,
+    panic_at_marker: AtomicBool,
     /// Blocks the next reconcile response after it is computed.
     held: Mutex<Option<Arc<Gate>>>,
     /// Blocks the next refresh.
@@ -147,7 +147,7 @@ impl FakePlatform {
             shown: Mutex::default(),
             late: Mutex::default(),
             calls: Mutex::default(),
-            dies: AtomicBool::new(false),
+            panic_at_marker: AtomicBool::new(false),
             held: Mutex::default(),
             held_refresh: Mutex::default(),
             count: AtomicU64::new(0),
@@ -161,12 +161,12 @@ impl FakePlatform {
     }
 
     /// Sets how pictures are passed; the default is by URL.
-    pub fn wants(&self, pictures: ImageTransfer) {
+    pub fn set_image_transfer(&self, pictures: ImageTransfer) {
         *self.pictures.lock().expect("no panic") = pictures;
     }
 
     /// Scripts the next uploads; later uploads are accepted.
-    pub fn script_uploads(&self, script: impl IntoIterator<Item = Upload>) {
+    pub fn script_uploads(&self, script: impl IntoIterator<Item = UploadStep>) {
         self.upload_script.lock().expect("no panic").extend(script);
     }
 
@@ -176,23 +176,23 @@ impl FakePlatform {
     }
 
     /// Returns the pictures of each publish call.
-    pub fn shown(&self) -> Vec<Vec<Image>> {
+    pub fn published_images(&self) -> Vec<Vec<Image>> {
         self.shown.lock().expect("no panic").clone()
     }
 
     /// Clears the publish script and a pending panic in the marker.
     pub fn clear_script(&self) {
         self.script.lock().expect("no panic").clear();
-        self.dies.store(false, Ordering::SeqCst);
+        self.panic_at_marker.store(false, Ordering::SeqCst);
     }
 
     /// Scripts the next reconcile responses; later ones are truthful.
-    pub fn answers(&self, answers: impl IntoIterator<Item = Result<Reconciled, CallError>>) {
+    pub fn script_reconciles(&self, answers: impl IntoIterator<Item = Result<Reconciled, CallError>>) {
         self.answers.lock().expect("no panic").extend(answers);
     }
 
     /// Scripts the next refresh responses; later ones return a new token, once per valid token.
-    pub fn refreshes(&self, answers: impl IntoIterator<Item = Result<Refreshed, CallError>>) {
+    pub fn script_refreshes(&self, answers: impl IntoIterator<Item = Result<Refreshed, CallError>>) {
         self.refreshes.lock().expect("no panic").extend(answers);
     }
 
@@ -208,7 +208,7 @@ impl FakePlatform {
 
     /// Panics when the next marker is created, inside the transaction before the call, as if the process died there.
     pub fn panic_at_marker(&self) {
-        self.dies.store(true, Ordering::SeqCst);
+        self.panic_at_marker.store(true, Ordering::SeqCst);
     }
 
     /// Blocks the next reconcile response after it is computed.
@@ -222,7 +222,7 @@ impl FakePlatform {
     }
 
     /// Waits until `more` posts were accepted beyond those of earlier calls.
-    pub async fn published(&self, more: u32) {
+    pub async fn wait_until_published(&self, more: u32) {
         self.taken.acquire_many(more).await.expect("never closed").forget();
     }
 
@@ -244,12 +244,12 @@ impl FakePlatform {
         self.calls().iter().filter(|call| call.what == what).count()
     }
 
-    fn called(&self, what: &'static str, post: Option<&Outgoing>) {
+    fn called(&self, what: &'static str, post: Option<&OutgoingPost>) {
         let marker = post.map(key).unwrap_or_default();
         self.calls.lock().expect("no panic").push(Call { what, marker, at: self.clock.now() });
     }
 
-    fn accept(&self, post: &Outgoing) -> Published {
+    fn accept(&self, post: &OutgoingPost) -> Published {
         published(&self.take(key(post), post.text.clone()))
     }
 
@@ -260,7 +260,7 @@ impl FakePlatform {
         id
     }
 
-    fn check_token(&self, account: &Account) -> Result<(), CallError> {
+    fn check_token(&self, account: &ConnectorAccount) -> Result<(), CallError> {
         let wanted = self.token.lock().expect("no panic").clone();
         match wanted {
             Some(wanted) if token(account) != wanted => Err(CallError::AuthExpired(auth())),
@@ -269,11 +269,11 @@ impl FakePlatform {
     }
 }
 
-fn key(post: &Outgoing) -> String {
+fn key(post: &OutgoingPost) -> String {
     post.marker.get("key").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-fn token(account: &Account) -> String {
+fn token(account: &ConnectorAccount) -> String {
     account.secrets.get("token").map(|token| token.expose_secret().to_owned()).unwrap_or_default()
 }
 
@@ -295,11 +295,11 @@ impl Connector for FakePlatform {
         Err(ConnectError::Refused("the fake takes no connections".into()))
     }
 
-    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         self.called("refresh", None);
         let held = self.held_refresh.lock().expect("no panic").take();
         if let Some(gate) = held {
-            gate.pass().await;
+            gate.enter().await;
         }
         if let Some(answer) = self.refreshes.lock().expect("no panic").pop_front() {
             return answer;
@@ -315,7 +315,7 @@ impl Connector for FakePlatform {
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
-        assert!(!self.dies.swap(false, Ordering::SeqCst), "the process dies here, as the test wants");
+        assert!(!self.panic_at_marker.swap(false, Ordering::SeqCst), "the process dies here, as the test wants");
         Marker::from_iter([("key".to_owned(), json!(format!("{}-{:016x}", seed.target_id, seed.random)))])
     }
 
@@ -327,15 +327,15 @@ impl Connector for FakePlatform {
         *self.pictures.lock().expect("no panic")
     }
 
-    async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
+    async fn upload(&self, account: &ConnectorAccount, post: &OutgoingPost, image: &Image) -> Result<Value, CallError> {
         self.called("upload", Some(post));
         self.check_token(account)?;
-        let next = self.upload_script.lock().expect("no panic").pop_front().unwrap_or(Upload::Take);
-        if let Upload::Refuse(error) = next {
+        let next = self.upload_script.lock().expect("no panic").pop_front().unwrap_or(UploadStep::Accept);
+        if let UploadStep::Refuse(error) = next {
             return Err(error);
         }
-        if let Upload::Wait(gate) = &next {
-            gate.pass().await;
+        if let UploadStep::Wait(gate) = &next {
+            gate.enter().await;
         }
         let number = {
             let mut uploads = self.uploads.lock().expect("no panic");
@@ -343,12 +343,12 @@ impl Connector for FakePlatform {
             uploads.len()
         };
         match next {
-            Upload::TakeAndHang(gate) => gate.hang().await,
+            UploadStep::AcceptAndHang(gate) => gate.hang().await,
             _ => Ok(json!(format!("upload-{number}"))),
         }
     }
 
-    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         self.called("publish", Some(post));
         self.check_token(account)?;
         self.shown.lock().expect("no panic").push(post.images.clone());
@@ -365,11 +365,11 @@ impl Connector for FakePlatform {
                 Err(error)
             }
             PublishStep::Wait(gate) => {
-                gate.pass().await;
+                gate.enter().await;
                 Ok(self.accept(post))
             }
             PublishStep::WaitAndRefuse(gate, error) => {
-                gate.pass().await;
+                gate.enter().await;
                 Err(error)
             }
             PublishStep::AcceptAndHang(gate) => {
@@ -386,7 +386,7 @@ impl Connector for FakePlatform {
         }
     }
 
-    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         self.called("reconcile", Some(post));
         self.check_token(account)?;
         if let Some(answer) = self.answers.lock().expect("no panic").pop_front() {
@@ -395,7 +395,7 @@ impl Connector for FakePlatform {
         let found = self.posts().into_iter().find(|posted| posted.marker == key(post));
         let held = self.held.lock().expect("no panic").take();
         if let Some(gate) = held {
-            gate.pass().await;
+            gate.enter().await;
         }
         Ok(found.map_or(Reconciled::Absent, |posted| Reconciled::Found(published(&posted.id))))
     }

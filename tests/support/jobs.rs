@@ -23,7 +23,7 @@ use crier_common::media::{self, Described, Library, Owner};
 use crier_common::platforms::Connector as _;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::sandbox::Sandbox;
-use crier_common::platforms::{Clients, PlatformsConfig, Registry as Platforms};
+use crier_common::platforms::{Clients, ConnectorRegistry as Platforms, PlatformsConfig};
 use crier_common::queue::{Notification, Transport};
 use crier_common::store::jobs::dispatch::RENOTIFY_AFTER;
 use crier_common::store::webhooks::NewWebhook;
@@ -41,11 +41,11 @@ use super::fake_platform::{FakePlatform, TIMEOUT};
 use super::store::{TestStore, World, new_post};
 
 /// Seconds after which a call must be over, whatever its outcome: two timeouts after it began.
-pub const CALL_OVER: i64 = 60;
+pub const MAX_CALL_SECONDS: i64 = 60;
 /// Crier's public URL.
 pub const PUBLIC_URL: &str = "https://crier.example";
 /// Seconds; longer than any lease.
-pub const LEASE_OVER: i64 = 31;
+pub const LEASE_EXPIRY_SECONDS: i64 = 31;
 
 /// Creates two tests for each function that takes a [`TestWorker`]: one on SQLite, one on Postgres.
 macro_rules! worker_on_both {
@@ -95,7 +95,7 @@ impl Transport for FixedCapacityTransport {
         true
     }
 
-    async fn room(&self) -> Option<Vec<(JobKind, usize)>> {
+    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
         self.0.lock().expect("no panic").clone()
     }
 }
@@ -118,12 +118,12 @@ pub struct TestWorker {
     pub engine: Engine,
     pub scheduler: Scheduler,
     pub notifier: Arc<FixedCapacityTransport>,
-    outside: Outside,
+    outside: ExternalServices,
 }
 
 /// The external services of a worker.
 #[derive(Clone)]
-struct Outside {
+struct ExternalServices {
     platforms: Arc<Platforms>,
     library: Library,
     mailer: Option<Arc<Mailer>>,
@@ -162,7 +162,7 @@ impl TestWorker {
     }
 
     /// With the real connectors; that of `platform` calls `base`.
-    pub async fn calling(s: TestStore, platform: Platform, base: &str) -> Self {
+    pub async fn with_base_url(s: TestStore, platform: Platform, base: &str) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let connector = fake.clone();
         let config = PlatformsConfig::default().with_base_url(platform, base);
@@ -194,7 +194,7 @@ impl TestWorker {
         config: PlatformsConfig,
         connector: impl FnOnce(&Store) -> Arc<dyn crier_common::platforms::Connector>,
     ) -> Self {
-        let world = s.world().await;
+        let world = s.create_world().await;
         let account = s.account(world, "demo", "token-0").await;
         let client = HttpClient::trusted(TIMEOUT, 1 << 20);
         let clients = Clients { trusted: client.clone(), guarded: client, addresses: Arc::new(AnyAddress) };
@@ -204,7 +204,7 @@ impl TestWorker {
         let notifier = FixedCapacityTransport::with_room(10_000);
         let library = s.library(PUBLIC_URL);
         let scheduler = Scheduler { store: s.store.clone(), transport: notifier.clone(), library: library.clone() };
-        let outside = Outside { platforms, library, mailer: None, import_timeout: IMPORT_TIMEOUT };
+        let outside = ExternalServices { platforms, library, mailer: None, import_timeout: IMPORT_TIMEOUT };
         let engine = Engine::new(s.store.clone(), outside.registry(&s.store, JobKind::ALL), 64);
         Self { s, world, account, fake, engine, scheduler, notifier, outside }
     }
@@ -264,7 +264,7 @@ impl TestWorker {
     }
 
     /// Polls until the condition holds, while another task makes progress.
-    pub async fn until(&self, so: impl AsyncFn() -> bool) {
+    pub async fn poll_until(&self, so: impl AsyncFn() -> bool) {
         for _ in 0..100_000 {
             if so().await {
                 return;
@@ -304,7 +304,7 @@ impl TestWorker {
         let taken = self.media().ingest(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
         let taken = taken.expect("the picture is accepted");
         let described = Described { asset_type: AssetType::Image, filename, alt_text, source_url: None };
-        let kept = self.write(async |tx| media::keep(tx, self.world.brand, &taken, &described).await).await;
+        let kept = self.write(async |tx| media::create_asset(tx, self.world.brand, &taken, &described).await).await;
         kept.expect("the picture is stored")
     }
 
@@ -432,7 +432,7 @@ impl TestWorker {
     }
 }
 
-impl Outside {
+impl ExternalServices {
     fn registry(&self, store: &Store, kinds: &[JobKind]) -> Registry {
         let guard = Guard::new(vec!["127.0.0.0/8".parse().expect("a network")]);
         let deps = Deps {

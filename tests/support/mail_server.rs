@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crier_common::config::{Config, ConfigSource, Role};
+use crier_common::config::{Config, ConfigSource, ProcessRole};
 use crier_common::mail::Mailer;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
 /// A step of the SMTP session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SmtpStep {
     Greeting,
     Hello,
     StartTls,
@@ -64,7 +64,7 @@ struct State {
     tls: Tls,
     acceptor: TlsAcceptor,
     /// One entry per connection, in order.
-    script: Mutex<VecDeque<(Step, SmtpReply)>>,
+    script: Mutex<VecDeque<(SmtpStep, SmtpReply)>>,
     received: Mutex<Vec<ReceivedLine>>,
     mails: Mutex<Vec<String>>,
 }
@@ -80,7 +80,7 @@ impl MailServer {
     }
 
     /// Uses TLS from the first byte.
-    pub async fn speaking_tls() -> Self {
+    pub async fn start_with_implicit_tls() -> Self {
         Self::with(Tls::FromTheStart).await
     }
 
@@ -112,7 +112,7 @@ impl MailServer {
     }
 
     /// Scripts the next connection without an entry: takes this action at that step.
-    pub fn then(&self, step: Step, answer: SmtpReply) {
+    pub fn then(&self, step: SmtpStep, answer: SmtpReply) {
         self.state.script.lock().expect("no panic").push_back((step, answer));
     }
 
@@ -145,12 +145,13 @@ impl MailServer {
 /// Returns the product's mailer for a configured URL.
 pub fn mailer(url: &str) -> Mailer {
     let keys = [("CRIER_SMTP_URL", url), ("CRIER_MAIL_FROM", "Crier für Ann <crier@example.com>")];
-    let config = Config::load(&ConfigSource::new(keys, None, [("", ""); 0]), Role::Crier).expect("a configuration");
+    let config =
+        Config::load(&ConfigSource::new(keys, None, [("", ""); 0]), ProcessRole::Crier).expect("a configuration");
     Mailer::new(&config.mail).expect("a sender").expect("a server")
 }
 
 /// Like `mailer`, with a short timeout.
-pub fn hasty(url: &str) -> Mailer {
+pub fn mailer_with_short_timeout(url: &str) -> Mailer {
     mailer(url).with_timeout(Duration::from_millis(200))
 }
 
@@ -159,7 +160,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 struct Session {
     state: Arc<State>,
-    turn: Option<(Step, SmtpReply)>,
+    turn: Option<(SmtpStep, SmtpReply)>,
     stream: BufReader<Box<dyn Stream>>,
     encrypted: bool,
 }
@@ -169,7 +170,7 @@ impl Session {
         if self.state.tls == Tls::FromTheStart {
             self = self.encrypt().await?;
         }
-        self.answer(Step::Greeting, "220 ready").await?;
+        self.answer(SmtpStep::Greeting, "220 ready").await?;
         while let Some(line) = self.line().await? {
             self.state
                 .received
@@ -180,17 +181,17 @@ impl Session {
             match verb {
                 "EHLO" => {
                     let tls = if self.state.tls == Tls::Offered && !self.encrypted { "250-STARTTLS\r\n" } else { "" };
-                    self.answer(Step::Hello, &format!("250-test\r\n{tls}250 AUTH PLAIN LOGIN")).await?;
+                    self.answer(SmtpStep::Hello, &format!("250-test\r\n{tls}250 AUTH PLAIN LOGIN")).await?;
                 }
-                "STARTTLS" if self.answer(Step::StartTls, "220 go on").await? => self = self.encrypt().await?,
+                "STARTTLS" if self.answer(SmtpStep::StartTls, "220 go on").await? => self = self.encrypt().await?,
                 "STARTTLS" => {}
-                "AUTH" => drop(self.answer(Step::Login, "235 welcome").await?),
-                "MAIL" => drop(self.answer(Step::Sender, "250 fine").await?),
-                "RCPT" => drop(self.answer(Step::Recipient, "250 fine").await?),
-                "DATA" if self.answer(Step::Data, "354 go on").await? => self.take().await?,
+                "AUTH" => drop(self.answer(SmtpStep::Login, "235 welcome").await?),
+                "MAIL" => drop(self.answer(SmtpStep::Sender, "250 fine").await?),
+                "RCPT" => drop(self.answer(SmtpStep::Recipient, "250 fine").await?),
+                "DATA" if self.answer(SmtpStep::Data, "354 go on").await? => self.take().await?,
                 "DATA" => {}
                 "QUIT" => {
-                    self.answer(Step::Quit, "221 bye").await?;
+                    self.answer(SmtpStep::Quit, "221 bye").await?;
                     return Ok(());
                 }
                 _ => self.say("500 what?").await?,
@@ -210,14 +211,14 @@ impl Session {
             mail.push_str(line.strip_prefix('.').unwrap_or(&line));
             mail.push('\n');
         }
-        if !matches!(self.turn, Some((Step::End, SmtpReply::Say(_)))) {
+        if !matches!(self.turn, Some((SmtpStep::End, SmtpReply::Say(_)))) {
             self.state.mails.lock().expect("no panic").push(mail);
         }
-        self.answer(Step::End, "250 taken").await.map(drop)
+        self.answer(SmtpStep::End, "250 taken").await.map(drop)
     }
 
     /// Sends the scripted reply or the usual one; returns whether it was the usual one.
-    async fn answer(&mut self, step: Step, usual: &str) -> io::Result<bool> {
+    async fn answer(&mut self, step: SmtpStep, usual: &str) -> io::Result<bool> {
         match self.turn.filter(|(at, _)| *at == step) {
             None => self.say(usual).await.map(|()| true),
             Some((_, SmtpReply::Say(text))) => self.say(text).await.map(|()| false),

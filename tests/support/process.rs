@@ -220,11 +220,11 @@ impl Installation {
     /// Sends SIGTERM; returns the exit status.
     pub async fn terminate(&mut self, name: &str) -> Option<i32> {
         self.signal(name, "TERM");
-        self.ended(name).await
+        self.wait_for_exit(name).await
     }
 
     /// Waits until a process has ended; returns the exit status.
-    pub async fn ended(&mut self, name: &str) -> Option<i32> {
+    pub async fn wait_for_exit(&mut self, name: &str) -> Option<i32> {
         let mut running = self.running.remove(name)?;
         let look = || std::future::ready(running.child.try_wait().expect("a child"));
         until(&format!("the end of {name}"), look).await.code()

@@ -23,9 +23,9 @@ const BUCKET: &str = "pictures";
 
 /// The scripted behavior of the server.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mood {
+struct Behavior {
     /// Cuts connections, and closes new ones at once.
-    away: bool,
+    unavailable: bool,
     /// Blocks PUT requests before they are processed.
     holding: bool,
     /// The number of requests that were blocked.
@@ -35,7 +35,7 @@ struct Mood {
 /// The server; it stops when dropped.
 pub struct S3Server {
     endpoint: String,
-    mood: Arc<watch::Sender<Mood>>,
+    mood: Arc<watch::Sender<Behavior>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -54,7 +54,7 @@ impl S3Server {
         builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
         let (service, listener) = (builder.build(), TcpListener::bind("127.0.0.1:0").await.expect("a port"));
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
-        let mood = Arc::new(watch::Sender::new(Mood::default()));
+        let mood = Arc::new(watch::Sender::new(Behavior::default()));
         let task = tokio::spawn(accept(listener, service, mood.clone()));
         Self { endpoint, mood, task }
     }
@@ -76,8 +76,8 @@ impl S3Server {
     }
 
     /// Cuts all connections and closes new ones at once, or stops doing so.
-    pub fn set_away(&self, away: bool) {
-        self.mood.send_modify(|mood| mood.away = away);
+    pub fn set_unavailable(&self, away: bool) {
+        self.mood.send_modify(|mood| mood.unavailable = away);
     }
 
     /// Blocks PUT requests, or releases them.
@@ -91,14 +91,14 @@ impl S3Server {
     }
 }
 
-async fn accept(listener: TcpListener, service: S3Service, mood: Arc<watch::Sender<Mood>>) {
+async fn accept(listener: TcpListener, service: S3Service, mood: Arc<watch::Sender<Behavior>>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
         connections.spawn(serve(socket, service.clone(), mood.clone()));
     }
 }
 
-async fn serve(socket: TcpStream, service: S3Service, mood: Arc<watch::Sender<Mood>>) {
+async fn serve(socket: TcpStream, service: S3Service, mood: Arc<watch::Sender<Behavior>>) {
     let mut seen = mood.subscribe();
     let answer = service_fn(move |request: http::Request<Incoming>| {
         let (service, mood) = (service.clone(), mood.clone());
@@ -112,6 +112,6 @@ async fn serve(socket: TcpStream, service: S3Service, mood: Arc<watch::Sender<Mo
     });
     tokio::select! {
         _ = http1::Builder::new().serve_connection(TokioIo::new(socket), answer) => {}
-        _ = seen.wait_for(|mood| mood.away) => {}
+        _ = seen.wait_for(|mood| mood.unavailable) => {}
     }
 }

@@ -17,7 +17,7 @@ use super::jobs::TestWorker;
 
 /// The behavior of one scripted job, selected by its subject.
 #[derive(Clone)]
-pub enum Act {
+pub enum JobBehavior {
     End(Outcome),
     /// Waits at the gate; `WaitInCall` waits inside a call.
     Wait(Arc<Gate>),
@@ -25,17 +25,17 @@ pub enum Act {
     /// The first attempt waits at the first gate, later attempts at the second.
     WaitTwice(Arc<Gate>, Arc<Gate>),
     /// Storing the result fails this many times, then succeeds.
-    Refuse(Arc<AtomicUsize>, Refusal),
+    Refuse(Arc<AtomicUsize>, StoreFailure),
 }
 
 #[derive(Clone, Copy)]
-pub enum Refusal {
-    Passing,
+pub enum StoreFailure {
+    Transient,
     Final,
     Panic,
 }
 
-struct Scripted(Vec<(i64, Act)>);
+struct Scripted(Vec<(i64, JobBehavior)>);
 
 #[async_trait]
 impl Job for Scripted {
@@ -47,26 +47,26 @@ impl Job for Scripted {
         let act = self.0.iter().find(|(subject, _)| *subject == run.job.subject_id).map(|(_, act)| act.clone());
         Ok(match act {
             None => Box::new(Outcome::Done),
-            Some(Act::End(outcome)) => Box::new(outcome),
-            Some(Act::Wait(gate)) => {
-                gate.pass().await;
+            Some(JobBehavior::End(outcome)) => Box::new(outcome),
+            Some(JobBehavior::Wait(gate)) => {
+                gate.enter().await;
                 Box::new(Outcome::Done)
             }
-            Some(Act::WaitInCall(gate)) => {
-                run.call(gate.pass()).await;
+            Some(JobBehavior::WaitInCall(gate)) => {
+                run.call(gate.enter()).await;
                 Box::new(Outcome::Done)
             }
-            Some(Act::WaitTwice(first, second)) => {
+            Some(JobBehavior::WaitTwice(first, second)) => {
                 let gate = if run.job.attempt == 1 { first } else { second };
-                gate.pass().await;
+                gate.enter().await;
                 Box::new(Outcome::Done)
             }
-            Some(Act::Refuse(times, how)) => Box::new(Refused(times, how)),
+            Some(JobBehavior::Refuse(times, how)) => Box::new(Refused(times, how)),
         })
     }
 }
 
-struct Refused(Arc<AtomicUsize>, Refusal);
+struct Refused(Arc<AtomicUsize>, StoreFailure);
 
 #[async_trait]
 impl RunResult for Refused {
@@ -74,21 +74,21 @@ impl RunResult for Refused {
         let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match (left, self.1) {
             (Err(_), _) => Ok(Outcome::Done),
-            (Ok(_), Refusal::Passing) => Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
-            (Ok(_), Refusal::Final) => Err(StoreError::Decode("the test refuses this end".into())),
-            (Ok(_), Refusal::Panic) => panic!("this end panics, as the test wants"),
+            (Ok(_), StoreFailure::Transient) => Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
+            (Ok(_), StoreFailure::Final) => Err(StoreError::Decode("the test refuses this end".into())),
+            (Ok(_), StoreFailure::Panic) => panic!("this end panics, as the test wants"),
         }
     }
 }
 
 /// Returns an engine with only this kind; jobs without an entry are done at once.
-pub fn scripted(w: &TestWorker, acts: impl IntoIterator<Item = (i64, Act)>) -> Engine {
+pub fn scripted_engine(w: &TestWorker, acts: impl IntoIterator<Item = (i64, JobBehavior)>) -> Engine {
     Engine::new(w.store.clone(), Registry::of([Arc::new(Scripted(acts.into_iter().collect())) as Arc<dyn Job>]), 64)
 }
 
 /// Enqueues a job of the kind and drops its notification.
-pub async fn noop(w: &TestWorker, subject: i64) -> i64 {
-    let id = w.job(JobKind::Noop, subject, None).await;
+pub async fn enqueue_noop(w: &TestWorker, subject: i64) -> i64 {
+    let id = w.enqueue_job(JobKind::Noop, subject, None).await;
     w.s.notifier.take();
     id
 }
@@ -100,10 +100,10 @@ pub fn start(engine: &Engine, id: i64) -> JoinHandle<bool> {
 }
 
 /// Runs three jobs whose results are stored in one batch; storing the middle one fails `times` times.
-pub async fn run_three_with_failing_middle(w: &TestWorker, times: usize, how: Refusal) -> [JobState; 3] {
+pub async fn run_three_with_failing_middle(w: &TestWorker, times: usize, how: StoreFailure) -> [JobState; 3] {
     let left = Arc::new(AtomicUsize::new(times));
-    let engine = scripted(w, [(2, Act::Refuse(left, how))]);
-    let ids = [noop(w, 1).await, noop(w, 2).await, noop(w, 3).await];
+    let engine = scripted_engine(w, [(2, JobBehavior::Refuse(left, how))]);
+    let ids = [enqueue_noop(w, 1).await, enqueue_noop(w, 2).await, enqueue_noop(w, 3).await];
     futures::future::join_all(ids.iter().map(|id| engine.run(*id))).await;
     let mut states = [JobState::Ready; 3];
     for (state, id) in states.iter_mut().zip(ids) {
@@ -111,7 +111,7 @@ pub async fn run_three_with_failing_middle(w: &TestWorker, times: usize, how: Re
     }
     assert!(engine.held().is_empty());
     // The engine still works.
-    let next = noop(w, 4).await;
+    let next = enqueue_noop(w, 4).await;
     assert!(engine.run(next).await);
     assert_eq!(w.state(next).await, JobState::Done);
     states

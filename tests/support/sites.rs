@@ -14,17 +14,17 @@ use tokio::sync::watch;
 /// The behavior for a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostBehavior {
-    Take,
+    Accept,
     /// Accepts it after 200 ms, so that some requests are always in flight.
-    Slowly,
+    AcceptSlowly,
     /// Accepts it, and responds when released.
-    TakeAndHold,
+    AcceptAndHold,
     /// Accepts it and responds when released; never accepts it if the client disconnects first.
     Hold,
     /// Never accepts it and never responds.
     Lose,
     /// Rejects it, with a `Retry-After` of this many seconds.
-    Later(u32),
+    RejectWithRetryAfter(u32),
 }
 
 /// The recorded text of an uploaded picture.
@@ -34,7 +34,7 @@ const SLOWLY: Duration = Duration::from_millis(200);
 
 /// A post on a site, or a request to create one.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct RecordedPost {
     pub text: String,
     pub at: DateTime<Utc>,
     site: String,
@@ -45,8 +45,8 @@ type Rule = Box<dyn Fn(&str, usize) -> PostBehavior + Send>;
 
 struct State {
     rule: Rule,
-    calls: Vec<Sent>,
-    posts: Vec<Sent>,
+    calls: Vec<RecordedPost>,
+    posts: Vec<RecordedPost>,
     held: Vec<String>,
 }
 
@@ -68,8 +68,12 @@ impl Sites {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a listener");
         let base = format!("http://{}", listener.local_addr().expect("an address"));
-        let state =
-            State { rule: Box::new(|_, _| PostBehavior::Take), calls: Vec::new(), posts: Vec::new(), held: Vec::new() };
+        let state = State {
+            rule: Box::new(|_, _| PostBehavior::Accept),
+            calls: Vec::new(),
+            posts: Vec::new(),
+            held: Vec::new(),
+        };
         let shared = Arc::new(Shared { state: Mutex::new(state), released: watch::Sender::new(0) });
         let (open, mut closed) = watch::channel(());
         let serving = shared.clone();
@@ -95,12 +99,12 @@ impl Sites {
 
     /// Accepts every post again and responds to held requests.
     pub fn release(&self) {
-        self.set_behavior(|_, _| PostBehavior::Take);
+        self.set_behavior(|_, _| PostBehavior::Accept);
         self.shared.released.send_modify(|n| *n += 1);
     }
 
     /// Returns the posts on all sites.
-    pub fn posts(&self) -> Vec<Sent> {
+    pub fn posts(&self) -> Vec<RecordedPost> {
         self.state().posts.clone()
     }
 
@@ -110,7 +114,7 @@ impl Sites {
     }
 
     /// Returns every request to create a post with this text.
-    pub fn calls(&self, text: &str) -> Vec<Sent> {
+    pub fn calls(&self, text: &str) -> Vec<RecordedPost> {
         self.state().calls.iter().filter(|sent| sent.text.contains(text)).cloned().collect()
     }
 
@@ -184,7 +188,8 @@ async fn answer(mut stream: TcpStream, shared: &Shared) -> Option<()> {
 async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Value) -> Option<(u16, String, Value)> {
     let word = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
     let text = format!("{} {}", word("title"), word("content"));
-    let sent = Sent { text: text.clone(), at: Clock::system().now(), site: site.to_owned(), slug: word("slug") };
+    let sent =
+        RecordedPost { text: text.clone(), at: Clock::system().now(), site: site.to_owned(), slug: word("slug") };
     let mut released = shared.released.subscribe();
     released.mark_unchanged();
     let then = {
@@ -192,23 +197,23 @@ async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Val
         state.calls.push(sent.clone());
         let times = state.calls.iter().filter(|call| call.text == text).count();
         let then = (state.rule)(&text, times);
-        if matches!(then, PostBehavior::Take | PostBehavior::TakeAndHold) {
+        if matches!(then, PostBehavior::Accept | PostBehavior::AcceptAndHold) {
             state.posts.push(sent.clone());
         }
-        if matches!(then, PostBehavior::Hold | PostBehavior::TakeAndHold | PostBehavior::Lose) {
+        if matches!(then, PostBehavior::Hold | PostBehavior::AcceptAndHold | PostBehavior::Lose) {
             state.held.push(text.clone());
         }
         then
     };
-    if let PostBehavior::Later(seconds) = then {
+    if let PostBehavior::RejectWithRetryAfter(seconds) = then {
         let refusal = json!({ "code": "too_many", "message": "Too many requests.", "data": { "status": 429 } });
         return Some((429, format!("Retry-After: {seconds}\r\n"), refusal));
     }
-    if then != PostBehavior::Take {
+    if then != PostBehavior::Accept {
         let answered = tokio::select! {
-            _ = gone(stream) => false,
-            () = tokio::time::sleep(SLOWLY), if then == PostBehavior::Slowly => true,
-            changed = released.changed(), if matches!(then, PostBehavior::Hold | PostBehavior::TakeAndHold) => changed.is_ok(),
+            _ = wait_for_disconnect(stream) => false,
+            () = tokio::time::sleep(SLOWLY), if then == PostBehavior::AcceptSlowly => true,
+            changed = released.changed(), if matches!(then, PostBehavior::Hold | PostBehavior::AcceptAndHold) => changed.is_ok(),
         };
         let mut state = shared.state();
         if let Some(at) = state.held.iter().position(|held| *held == text) {
@@ -217,19 +222,19 @@ async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Val
         if !answered {
             return None;
         }
-        if matches!(then, PostBehavior::Hold | PostBehavior::Slowly) {
-            state.posts.push(Sent { at: Clock::system().now(), ..sent.clone() });
+        if matches!(then, PostBehavior::Hold | PostBehavior::AcceptSlowly) {
+            state.posts.push(RecordedPost { at: Clock::system().now(), ..sent.clone() });
         }
     }
     Some((201, String::new(), record(&sent)))
 }
 
-fn record(post: &Sent) -> Value {
+fn record(post: &RecordedPost) -> Value {
     json!({ "id": 1, "link": format!("https://{}.example/{}/", post.site, post.slug), "slug": post.slug })
 }
 
 /// Waits until the client disconnects.
-async fn gone(stream: &mut TcpStream) {
+async fn wait_for_disconnect(stream: &mut TcpStream) {
     while stream.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {}
 }
 

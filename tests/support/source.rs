@@ -17,9 +17,9 @@ use super::fake_platform::Gate;
 #[derive(Clone)]
 pub enum SourceResponse {
     /// Sends these bytes.
-    This(Vec<u8>),
+    Send(Vec<u8>),
     /// Sends these bytes once the test opens the gate.
-    After(Arc<Gate>, Vec<u8>),
+    SendAfterGate(Arc<Gate>, Vec<u8>),
     /// Sends these bytes and never closes the connection.
     Stall(Vec<u8>),
 }
@@ -30,7 +30,7 @@ type Rule = Box<dyn Fn(&str) -> SourceResponse + Send>;
 #[derive(Default)]
 struct State {
     /// Used in order; the last one is repeated.
-    says: Mutex<VecDeque<SourceResponse>>,
+    responses: Mutex<VecDeque<SourceResponse>>,
     /// Takes precedence over the queue, if set.
     rule: Mutex<Option<Rule>>,
     received: Mutex<Vec<String>>,
@@ -38,7 +38,7 @@ struct State {
 
 impl State {
     fn next(&self) -> Option<SourceResponse> {
-        let mut says = self.says.lock().expect("no panic");
+        let mut says = self.responses.lock().expect("no panic");
         if says.len() > 1 { says.pop_front() } else { says.front().cloned() }
     }
 }
@@ -62,7 +62,7 @@ impl Source {
     }
 
     /// Starts a server with these responses.
-    pub async fn saying(says: impl IntoIterator<Item = SourceResponse>) -> Self {
+    pub async fn with_responses(says: impl IntoIterator<Item = SourceResponse>) -> Self {
         let this = Self::start().await;
         this.set_responses(says);
         this
@@ -70,12 +70,12 @@ impl Source {
 
     /// Starts a server that always sends this response.
     pub async fn with(answer: Vec<u8>) -> Self {
-        Self::saying([SourceResponse::This(answer)]).await
+        Self::with_responses([SourceResponse::Send(answer)]).await
     }
 
     /// Replaces the responses.
     pub fn set_responses(&self, says: impl IntoIterator<Item = SourceResponse>) {
-        *self.state.says.lock().expect("no panic") = says.into_iter().collect();
+        *self.state.responses.lock().expect("no panic") = says.into_iter().collect();
     }
 
     /// Sets the response by path.
@@ -112,9 +112,9 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
     state.received.lock().expect("no panic").push(head);
     let ruled = state.rule.lock().expect("no panic").as_ref().map(|rule| rule(&path));
     match ruled.or_else(|| state.next()) {
-        Some(SourceResponse::This(bytes)) => drop(stream.write_all(&bytes).await),
-        Some(SourceResponse::After(gate, bytes)) => {
-            gate.pass().await;
+        Some(SourceResponse::Send(bytes)) => drop(stream.write_all(&bytes).await),
+        Some(SourceResponse::SendAfterGate(gate, bytes)) => {
+            gate.enter().await;
             let _ = stream.write_all(&bytes).await;
         }
         Some(SourceResponse::Stall(bytes)) => {

@@ -82,7 +82,7 @@ macro_rules! on_both_storages {
 pub(crate) use on_both_storages;
 
 /// The start time of every test: a whole second, and not the first of a month.
-pub fn start() -> DateTime<Utc> {
+pub fn start_time() -> DateTime<Utc> {
     DateTime::from_timestamp(1_781_000_000, 0).expect("a time")
 }
 
@@ -159,7 +159,7 @@ impl TestStore {
     }
 
     fn over(db: Db, keep: Keep) -> Self {
-        let (clock, notifier) = (Clock::manual(start()), Arc::<RecordingNotifier>::default());
+        let (clock, notifier) = (Clock::manual(start_time()), Arc::<RecordingNotifier>::default());
         let files = tempfile::tempdir().expect("a directory");
         Self {
             store: Store::new(db, clock.clone(), cipher(), notifier.clone()),
@@ -183,9 +183,9 @@ impl TestStore {
     }
 
     /// Makes the storage unavailable, like an unmounted disk or an unreachable bucket, or available again.
-    pub fn set_storage_away(&self, away: bool) {
+    pub fn set_storage_unavailable(&self, away: bool) {
         if let Some(bucket) = &self.bucket {
-            return bucket.set_away(away);
+            return bucket.set_unavailable(away);
         }
         let (here, there) = (self.files.path().join("media"), self.files.path().join("away"));
         let (from, to) = if away { (here, there) } else { (there, here) };
@@ -206,7 +206,7 @@ impl TestStore {
     }
 
     /// Returns the sorted names of all files in the storage, including partially written ones.
-    pub fn stored(&self) -> Vec<String> {
+    pub fn stored_files(&self) -> Vec<String> {
         let (mut names, mut folders) = (Vec::new(), vec![self.files.path().to_owned()]);
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -224,7 +224,7 @@ impl TestStore {
     }
 
     /// Opens the database like another process: own connections, own silent notifier, same clock.
-    pub async fn another(&self) -> Store {
+    pub async fn open_second_store(&self) -> Store {
         let db = match &self.keep {
             Keep::File(dir) => Db::sqlite(&dir.path().join("crier.db")).await.expect("a file"),
             Keep::Database(database) => Db::postgres(&database.url, 12).expect("a URL"),
@@ -338,7 +338,7 @@ impl TestStore {
         self.write(async |tx| brands::set_member(tx, brand, user, role).await).await;
     }
 
-    pub async fn world(&self) -> World {
+    pub async fn create_world(&self) -> World {
         self.world_of("ann@example.com").await
     }
 
@@ -392,7 +392,7 @@ impl TestStore {
     }
 
     /// Enqueues a due job.
-    pub async fn job(&self, kind: JobKind, subject: i64, lane: Option<&str>) -> i64 {
+    pub async fn enqueue_job(&self, kind: JobKind, subject: i64, lane: Option<&str>) -> i64 {
         self.job_at(kind, subject, lane, self.clock.now()).await
     }
 
@@ -457,8 +457,8 @@ pub fn new_post(world: World, status: PostStatus) -> Post {
         published_at: None,
         media: Vec::new(),
         counted: true,
-        created_at: start(),
-        updated_at: start(),
+        created_at: start_time(),
+        updated_at: start_time(),
     }
 }
 
@@ -470,7 +470,7 @@ pub async fn lock_table(tx: &mut Tx, table: &str) {
 }
 
 /// Runs `work` `times` times concurrently, each in its own task, and returns the results.
-pub async fn at_once<T, F>(times: usize, work: impl Fn(usize) -> F) -> Vec<T>
+pub async fn run_concurrently<T, F>(times: usize, work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
@@ -481,6 +481,6 @@ where
 }
 
 /// Returns the plaintext, for comparisons.
-pub fn plain(secret: &SecretString) -> &str {
+pub fn expose(secret: &SecretString) -> &str {
     secret.expose_secret()
 }

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 /// Three heartbeats fit into a lease, with room for a slow one.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(8);
 /// The retry interval after a failed heartbeat: several retries fit between two heartbeats.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the heartbeat until `stop`. `open` opens the store on the heartbeat's own thread, because a pool belongs to the
 /// runtime that created it.
@@ -26,13 +26,13 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("heartbeat".into()).spawn(move || {
         runtime.block_on(async {
-            tokio::select! { () = live(&engine, open) => {}, () = stop.cancelled() => {} }
+            tokio::select! { () = run_heartbeat(&engine, open) => {}, () = stop.cancelled() => {} }
         });
     })?;
     Ok(())
 }
 
-async fn live<F, Fut>(engine: &Engine, open: F)
+async fn run_heartbeat<F, Fut>(engine: &Engine, open: F)
 where
     F: Fn() -> Fut,
     Fut: Future<Output = Option<Store>>,
@@ -41,24 +41,24 @@ where
     let store = loop {
         match open().await {
             Some(store) => break store,
-            None => tokio::time::sleep(AGAIN).await,
+            None => tokio::time::sleep(RETRY_INTERVAL).await,
         }
     };
     let mut pause = HEARTBEAT_INTERVAL;
     loop {
         tokio::time::sleep(pause).await;
-        pause = match beat(engine, &store).await {
+        pause = match renew_leases(engine, &store).await {
             Ok(_) => HEARTBEAT_INTERVAL,
             Err(error) => {
                 tracing::warn!(%error, jobs = engine.held().len(), "leases could not be renewed yet");
-                AGAIN
+                RETRY_INTERVAL
             }
         };
     }
 }
 
 /// Renews the lease of each running job; returns their number.
-pub async fn beat(engine: &Engine, store: &Store) -> Result<u64> {
+pub async fn renew_leases(engine: &Engine, store: &Store) -> Result<u64> {
     let held = engine.held();
     if held.is_empty() {
         return Ok(0);

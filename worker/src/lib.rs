@@ -112,7 +112,7 @@ async fn listen(
             .build(move |notification: Notification| {
                 let engine = engine.clone();
                 async move {
-                    engine.run_in_place(notification.id).await;
+                    engine.run_until_slot_free(notification.id).await;
                     drop(notification.place);
                 }
             });

@@ -16,7 +16,7 @@ fn paths<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<String> {
 }
 
 #[test]
-fn a_required_field_is_told_once() {
+fn a_required_field_is_reported_once() {
     for body in [json!({}), json!({"name": null}), json!({"name": 5}), json!({"name": ""}), json!({"name": "a\0b"})] {
         assert_eq!(paths(body, |f| f.required("name", f.text("name", 1..=120))), ["name"]);
     }
@@ -24,14 +24,14 @@ fn a_required_field_is_told_once() {
 }
 
 #[test]
-fn null_is_absent_but_can_be_told_apart() {
+fn null_and_absent_are_distinguished() {
     let (body, problems) = (json!({"a": null, "b": "x"}), Problems::default());
     let fields = Fields::new(body.as_object().unwrap(), &problems);
     assert_eq!(fields.text("a", 0..=5), PatchField::Null);
     assert_eq!(fields.text("c", 0..=5), PatchField::Absent);
-    assert_eq!(fields.text("b", 0..=5).over("old".into(), String::new()), "x");
-    assert_eq!(fields.text("a", 0..=5).over("old".into(), String::new()), "");
-    assert_eq!(fields.text("c", 0..=5).over("old".into(), String::new()), "old");
+    assert_eq!(fields.text("b", 0..=5).apply_to("old".into(), String::new()), "x");
+    assert_eq!(fields.text("a", 0..=5).apply_to("old".into(), String::new()), "");
+    assert_eq!(fields.text("c", 0..=5).apply_to("old".into(), String::new()), "old");
 }
 
 #[test]
@@ -42,19 +42,19 @@ fn length_counts_characters_after_normalisation() {
 }
 
 #[test]
-fn lists_name_the_element() {
+fn list_problems_name_the_element() {
     let ids = |body| paths(body, |f| f.ids("accounts", 10));
     assert_eq!(ids(json!({"accounts": ["x", 1.5, null, 0, -1, 9_223_372_036_854_775_808_u64]})).len(), 6);
     assert_eq!(ids(json!({"accounts": [1, 2, 1]})), ["accounts.2"]);
     assert_eq!(ids(json!({"accounts": "x"})), ["accounts"]);
     assert_eq!(ids(json!({"accounts": [3, 2, 1]})), Vec::<String>::new());
-    let events = |body| paths(body, |f| f.words::<crier_common::domain::event::EventName>("events"));
+    let events = |body| paths(body, |f| f.enum_values::<crier_common::domain::event::EventName>("events"));
     assert_eq!(events(json!({"events": ["post.published", "nope", 5]})), ["events.1", "events.2"]);
     assert_eq!(events(json!({"events": []})), ["events"]);
 }
 
 #[test]
-fn objects_have_their_paths() {
+fn object_problems_have_nested_paths() {
     let body = json!({"list": [{"n": "x"}, 5, {}], "one": {"n": 1}});
     let read = |f: &Fields<'_>| {
         f.objects("list", 10, |inner| inner.required("n", inner.text("n", 1..=1)));
@@ -64,7 +64,7 @@ fn objects_have_their_paths() {
 }
 
 #[test]
-fn a_date_is_a_day_of_the_calendar() {
+fn only_calendar_dates_are_accepted() {
     for good in ["2026-05-01", "2024-02-29", "0001-01-01", "9999-12-31"] {
         let (body, problems) = (json!({ "d": good }), Problems::default());
         let read = Fields::new(body.as_object().unwrap(), &problems).date("d");
@@ -86,19 +86,19 @@ fn a_date_is_a_day_of_the_calendar() {
 }
 
 #[test]
-fn problems_of_another_are_told_under_other_names() {
+fn absorbed_problems_get_renamed_paths() {
     let (mine, theirs) = (Problems::default(), Problems::default());
     mine.add("ids.0", "Mine.");
     for path in ["accounts.1", "content"] {
         theirs.add(path, "Theirs.");
     }
-    mine.absorb(theirs, |path| path.replace("accounts", "ids"));
+    mine.merge(theirs, |path| path.replace("accounts", "ids"));
     let merged = mine.0.into_inner().fields;
     assert_eq!(merged.keys().collect::<Vec<_>>(), ["content", "ids.0"]);
 }
 
 #[test]
-fn urls_words_flags_and_zones() {
+fn urls_enums_flags_and_time_zones_are_validated() {
     for bad in ["nope", "ftp://example.org/", "javascript:alert(1)", "//example.org", "http://"] {
         assert_eq!(paths(json!({"u": bad}), |f| f.url("u")), ["u"], "{bad}");
     }
@@ -113,7 +113,7 @@ fn urls_words_flags_and_zones() {
         assert_eq!(paths(json!({"z": bad}), |f| f.timezone("z")), ["z"], "{bad}");
     }
     assert_eq!(
-        wrong(json!({"s": "later"}), |f| f.word::<crier_common::domain::post::ScheduleType>("s"))[0].1,
+        wrong(json!({"s": "later"}), |f| f.enum_value::<crier_common::domain::post::ScheduleType>("s"))[0].1,
         "Must be one of: now, scheduled, draft."
     );
 }
@@ -121,7 +121,7 @@ fn urls_words_flags_and_zones() {
 proptest! {
     /// Reading any input returns values or problems and never panics.
     #[test]
-    fn nothing_panics(text in "\\PC*", number: i64, float: f64) {
+    fn arbitrary_values_do_not_panic(text in "\\PC*", number: i64, float: f64) {
         for value in [json!(text), json!(number), json!(float), json!([text]), json!({"x": text}), json!(null), json!(true)] {
             let body = json!({"v": value});
             wrong(body, |f| {
@@ -135,7 +135,7 @@ proptest! {
                 f.number("v", -5..=5);
                 f.object("v");
                 f.objects("v", 3, |inner| Some(inner.text("x", 0..=9)));
-                f.words::<crier_common::domain::post::PostStatus>("v")
+                f.enum_values::<crier_common::domain::post::PostStatus>("v")
             });
         }
     }
@@ -152,27 +152,27 @@ fn validation_stops_after_a_hundred_problems() {
     assert!(problems.is_full() && problems.has("whatever"));
     assert_eq!(read.get(), MAX_PROBLEMS);
     problems.add("late", "Is told no more.");
-    let error = problems.done().unwrap_err();
+    let error = problems.into_result().unwrap_err();
     assert_eq!(error.fields.len(), MAX_PROBLEMS);
     assert!(error.message.starts_with("At least 100 fields are not valid"), "{}", error.message);
 }
 
 #[test]
-fn a_list_that_is_too_long_is_not_read() {
+fn oversized_lists_are_not_read() {
     let body = json!({ "list": vec![0; 50_000] });
     let read = |f: &Fields<'_>| (f.ids("list", 100), f.objects("list", 10, |_| Some(())));
-    let (found, steps) = steps::of(|| wrong(body, read));
+    let (found, steps) = steps::count_steps(|| wrong(body, read));
     assert_eq!(found.len(), 2);
     assert_eq!(found[0].1, "Must have at most 100 elements; this has 50000.");
     assert!(steps < 10, "{steps}");
     assert_eq!(
-        paths(json!({ "e": vec!["x"; 101] }), |f| f.words::<crier_common::domain::post::PostStatus>("e")),
+        paths(json!({ "e": vec!["x"; 101] }), |f| f.enum_values::<crier_common::domain::post::PostStatus>("e")),
         ["e"]
     );
 }
 
 #[test]
-fn a_text_that_is_far_too_long_is_not_normalised() {
+fn oversized_texts_are_not_normalised() {
     // Twelve characters are the most that can normalize to three; the second text has one more.
     let decomposed = "\u{3b1}\u{313}\u{300}\u{345}";
     assert!(paths(json!({ "t": decomposed.repeat(3) }), |f| f.text("t", 1..=3)).is_empty());
@@ -181,7 +181,7 @@ fn a_text_that_is_far_too_long_is_not_normalised() {
 }
 
 #[test]
-fn what_is_within_a_field_is_found_behind_others_of_like_names() {
+fn nested_problems_are_found_among_similar_paths() {
     let problems = Problems::default();
     for path in ["a-b", "a.1", "aa", "b!"] {
         problems.add(path, "Wrong.");

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 /// The maximum depth, which ends recursive schemas.
-const DEEPEST: u32 = 8;
+const MAX_DEPTH: u32 = 8;
 
 /// Returns an example of a schema; its references are resolved in `named`.
-pub fn of(schema: &Value, named: &BTreeMap<&'static str, Value>) -> Value {
-    within(schema, named, DEEPEST)
+pub fn build_example(schema: &Value, named: &BTreeMap<&'static str, Value>) -> Value {
+    build_nested_example(schema, named, MAX_DEPTH)
 }
 
-fn within(schema: &Value, named: &BTreeMap<&'static str, Value>, depth: u32) -> Value {
-    let deeper = |schema: &Value| within(schema, named, depth.saturating_sub(1));
+fn build_nested_example(schema: &Value, named: &BTreeMap<&'static str, Value>, depth: u32) -> Value {
+    let deeper = |schema: &Value| build_nested_example(schema, named, depth.saturating_sub(1));
     if let Some(first) = schema.pointer("/examples/0").or(schema.pointer("/enum/0")) {
         return first.clone();
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_example_is_of_its_schema() {
+    fn examples_match_their_schema() {
         let named = BTreeMap::from([
             ("Word", json!({ "type": "string", "enum": ["one", "two"] })),
             (
@@ -70,8 +70,8 @@ mod tests {
                 json!({ "a": true, "b": null }),
             ),
         ] {
-            assert_eq!(of(&schema, &named), example, "{schema}");
+            assert_eq!(build_example(&schema, &named), example, "{schema}");
         }
-        assert!(of(&json!({ "$ref": "#/components/schemas/Itself" }), &named).is_object(), "it ends");
+        assert!(build_example(&json!({ "$ref": "#/components/schemas/Itself" }), &named).is_object(), "it ends");
     }
 }

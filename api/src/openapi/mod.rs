@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::answer::PREFIX;
-use crate::endpoint::{Endpoint, FirstStep, Form, HandlerKind, Shape};
-use crate::error::{Code, Kind};
+use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, ResponseShape};
+use crate::error::{ErrorCode, ErrorType};
 
 mod example;
 pub mod schema;
@@ -23,8 +23,8 @@ record! {
 
     /// Why a request was refused.
     pub struct Error {
-        pub r#type: Kind,
-        pub code: Code,
+        pub r#type: ErrorType,
+        pub code: ErrorCode,
         /// What is wrong and what to do next.
         pub message: String,
         /// The same as the header X-Request-Id.
@@ -144,7 +144,7 @@ fn operation(endpoint: &Endpoint, s: &mut Schema) -> Value {
     });
     if let Some(body) = &endpoint.body {
         operation["requestBody"] = json!({
-            "required": body.form != Form::OptionalJson,
+            "required": body.form != BodyFormat::OptionalJson,
             "content": { media_type(body.form): { "schema": (body.schema)(s), "example": body.example } },
         });
     }
@@ -154,10 +154,10 @@ fn operation(endpoint: &Endpoint, s: &mut Schema) -> Value {
     operation
 }
 
-const fn media_type(form: Form) -> &'static str {
+const fn media_type(form: BodyFormat) -> &'static str {
     match form {
-        Form::Json | Form::OptionalJson => "application/json",
-        Form::Multipart => "multipart/form-data",
+        BodyFormat::Json | BodyFormat::OptionalJson => "application/json",
+        BodyFormat::Multipart => "multipart/form-data",
     }
 }
 
@@ -240,10 +240,10 @@ fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
     let list = |record: Value| json!({ "type": "array", "items": record });
     let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
     let (text, schema) = match endpoint.shape {
-        Shape::Nothing => ("Done; there is no body.", None),
-        Shape::One => ("The record.", Some(object(json!({ "data": record }), &["data"]))),
-        Shape::Many => ("The records.", Some(object(json!({ "data": list(record) }), &["data"]))),
-        Shape::Pages => {
+        ResponseShape::Nothing => ("Done; there is no body.", None),
+        ResponseShape::One => ("The record.", Some(object(json!({ "data": record }), &["data"]))),
+        ResponseShape::Many => ("The records.", Some(object(json!({ "data": list(record) }), &["data"]))),
+        ResponseShape::Pages => {
             let properties =
                 json!({ "data": list(record), "links": PageLinks::schema(s), "meta": PageMeta::schema(s) });
             ("A page of records.", Some(object(properties, &["data", "links", "meta"])))
@@ -251,49 +251,54 @@ fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
     };
     let mut response = json!({ "description": text, "headers": headers });
     if let Some(schema) = schema {
-        let example = example::of(&schema, &s.named);
+        let example = example::build_example(&schema, &s.named);
         response["content"] = json!({ "application/json": { "schema": schema, "example": example } });
     }
     response
 }
 
 /// Returns all error codes of the endpoint by status: those of the common checks, and its own.
-fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<Code>> {
+fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
     let mut codes = vec![
-        Code::Unauthorized,
-        Code::RateLimited,
-        Code::InsufficientScope,
-        Code::NotFound,
-        Code::MethodNotAllowed,
-        Code::InternalError,
-        Code::ServiceUnavailable,
+        ErrorCode::Unauthorized,
+        ErrorCode::RateLimited,
+        ErrorCode::InsufficientScope,
+        ErrorCode::NotFound,
+        ErrorCode::MethodNotAllowed,
+        ErrorCode::InternalError,
+        ErrorCode::ServiceUnavailable,
     ];
     if endpoint.is_write() {
         codes.extend([
-            Code::TestModeWriteForbidden,
-            Code::IdempotencyKeyRequired,
-            Code::IdempotencyKeyInvalid,
-            Code::IdempotencyKeyReused,
-            Code::IdempotencyInProgress,
+            ErrorCode::TestModeWriteForbidden,
+            ErrorCode::IdempotencyKeyRequired,
+            ErrorCode::IdempotencyKeyInvalid,
+            ErrorCode::IdempotencyKeyReused,
+            ErrorCode::IdempotencyInProgress,
         ]);
     }
-    if matches!(endpoint.how, HandlerKind::TwoSteps { first: FirstStep::Query | FirstStep::Lease, .. }) {
-        codes.push(Code::PlatformUnavailable);
+    if matches!(endpoint.handler, HandlerKind::TwoSteps { first: FirstStep::Query | FirstStep::Lease, .. }) {
+        codes.push(ErrorCode::PlatformUnavailable);
     }
     if endpoint.is_brand_nested() {
-        codes.push(Code::BrandForbidden);
+        codes.push(ErrorCode::BrandForbidden);
     }
     if !endpoint.features.is_empty() {
-        codes.push(Code::FeatureNotAvailable);
+        codes.push(ErrorCode::FeatureNotAvailable);
     }
     if endpoint.body.is_some() {
-        codes.extend([Code::InvalidJson, Code::PayloadTooLarge, Code::UnsupportedMediaType, Code::ValidationFailed]);
+        codes.extend([
+            ErrorCode::InvalidJson,
+            ErrorCode::PayloadTooLarge,
+            ErrorCode::UnsupportedMediaType,
+            ErrorCode::ValidationFailed,
+        ]);
     }
     if !endpoint.query.is_empty() {
-        codes.push(Code::ValidationFailed);
+        codes.push(ErrorCode::ValidationFailed);
     }
     codes.extend(endpoint.codes);
-    let mut out: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    let mut out: BTreeMap<u16, Vec<ErrorCode>> = BTreeMap::new();
     for code in codes {
         let of_status = out.entry(code.status().as_u16()).or_default();
         if !of_status.contains(&code) {
@@ -303,9 +308,9 @@ fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<Code>> {
     out
 }
 
-fn refusal(status: u16, codes: &[Code], s: &mut Schema) -> Value {
+fn refusal(status: u16, codes: &[ErrorCode], s: &mut Schema) -> Value {
     let mut headers = common_headers();
-    let in_progress = codes.contains(&Code::IdempotencyInProgress);
+    let in_progress = codes.contains(&ErrorCode::IdempotencyInProgress);
     if in_progress || matches!(status, 429 | 503) {
         headers.insert("Retry-After".to_owned(), reference("RetryAfter"));
     }
@@ -344,7 +349,10 @@ mod tests {
             assert!(!ids.contains(&endpoint.id), "{name}: {} is an operation already", endpoint.id);
             ids.push(endpoint.id);
             let answer = &operation["responses"][endpoint.status.to_string()]["content"]["application/json"];
-            assert!(endpoint.shape == Shape::Nothing || !answer["example"]["data"].is_null(), "{name} has no example");
+            assert!(
+                endpoint.shape == ResponseShape::Nothing || !answer["example"]["data"].is_null(),
+                "{name} has no example"
+            );
             for status in ["401", "403", "404", "405", "429", "500", "503"] {
                 assert!(operation["responses"][status].is_object(), "{name} does not declare {status}");
             }
@@ -357,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_resolves() {
         fn check(value: &Value, document: &Value) {
             match value {
                 Value::Object(object) => {

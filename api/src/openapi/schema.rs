@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Planned, Stamp};
+use crate::answer::{ScheduledTimestamp, Timestamp};
 use crate::fields::PatchField;
 
 /// The named schemas, collected while the document is built.
@@ -100,8 +100,8 @@ plain! {
     bool => { "type": "boolean" },
     String => { "type": "string" },
     &'static str => { "type": "string" },
-    Stamp => { "type": "string", "format": "date-time" },
-    Planned => { "type": "string", "format": "date-time" },
+    Timestamp => { "type": "string", "format": "date-time" },
+    ScheduledTimestamp => { "type": "string", "format": "date-time" },
     chrono::DateTime<chrono::Utc> => { "type": "string", "format": "date-time" },
     chrono::NaiveDate => { "type": "string", "format": "date" },
     Value => {},
@@ -161,11 +161,11 @@ words! {
     Category in crier_common::domain::failure::Category,
     ConnectMethod in crier_common::domain::platform::ConnectMethod,
     ConversationType in crier_common::domain::platform::ConversationType,
-    DeliveryOutcome in crier_common::domain::webhook::AttemptOutcome,
+    DeliveryOutcome in crier_common::domain::webhook::DeliveryOutcome,
     DeliveryStatus in crier_common::domain::webhook::DeliveryStatus,
     DisconnectOutcome in crier_common::domain::account::DisconnectResult,
-    ErrorCode in crate::error::Code,
-    ErrorType in crate::error::Kind,
+    ErrorCode in crate::error::ErrorCode,
+    ErrorType in crate::error::ErrorType,
     EventName in crier_common::domain::event::EventName,
     Feature in crier_common::domain::plan::Feature,
     ImageType in crier_common::domain::media::ImageType,

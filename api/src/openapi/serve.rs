@@ -37,7 +37,7 @@ struct Document {
 #[salvo::async_trait]
 impl salvo::Handler for Document {
     async fn handle(&self, req: &mut Request, _depot: &mut Depot, res: &mut Response, _ctrl: &mut FlowCtrl) {
-        admission::count(&self.app, req, res).await;
+        admission::count_unauthenticated(&self.app, req, res).await;
         let headers = res.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crier_common::domain::media::ImageType;
-use crier_common::media::storage::{CacheLookup, Part, StoredObject};
+use crier_common::media::storage::{ByteRange, ObjectLookup, StoredObject};
 use crier_common::media::{Storage, StorageError, kind_of};
 use futures::TryStreamExt;
 use http::header::{
@@ -67,9 +67,9 @@ async fn answer(
     }
     let part = requested_part(headers, tag);
     match storage.get(key, &part).await? {
-        CacheLookup::Found(found) => send(found, &part, res),
-        CacheLookup::Missing => missing(res),
-        CacheLookup::OutOfRange { size } => {
+        ObjectLookup::Found(found) => send(found, &part, res),
+        ObjectLookup::Missing => missing(res),
+        ObjectLookup::OutOfRange { size } => {
             plain(res, StatusCode::RANGE_NOT_SATISFIABLE, "The picture has no such part.");
             set(res.headers_mut(), CONTENT_RANGE, &format!("bytes */{size}"));
         }
@@ -77,10 +77,10 @@ async fn answer(
     Ok(())
 }
 
-fn send(found: StoredObject, part: &Part, res: &mut Response) {
+fn send(found: StoredObject, part: &ByteRange, res: &mut Response) {
     let StoredObject { size, range, body } = found;
     res.headers_mut().insert(CONTENT_LENGTH, (range.end - range.start).into());
-    if *part == Part::Whole {
+    if *part == ByteRange::Whole {
         res.status_code(StatusCode::OK);
     } else {
         res.status_code(StatusCode::PARTIAL_CONTENT);
@@ -120,26 +120,26 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 
 /// Returns the requested part. Several ranges, an invalid range (RFC 9110, 14.2), or an `If-Range` with another tag
 /// return the whole.
-fn requested_part(headers: &HeaderMap, tag: &str) -> Part {
+fn requested_part(headers: &HeaderMap, tag: &str) -> ByteRange {
     if headers.get(IF_RANGE).is_some_and(|known| known != tag) {
-        return Part::Whole;
+        return ByteRange::Whole;
     }
     let mut ranges = headers.get_all(RANGE).iter();
     match (ranges.next().and_then(|range| range.to_str().ok()), ranges.next()) {
-        (Some(range), None) => one_range(range).unwrap_or(Part::Whole),
-        _ => Part::Whole,
+        (Some(range), None) => one_range(range).unwrap_or(ByteRange::Whole),
+        _ => ByteRange::Whole,
     }
 }
 
-fn one_range(text: &str) -> Option<Part> {
+fn one_range(text: &str) -> Option<ByteRange> {
     let (unit, range) = text.split_once('=')?;
     let (first, last) = range.trim().split_once('-').filter(|_| unit.trim().eq_ignore_ascii_case("bytes"))?;
     match (first, last) {
-        ("", last) => Some(Part::Last(number(last)?)),
-        (first, "") => Some(Part::From(number(first)?)),
+        ("", last) => Some(ByteRange::Last(number(last)?)),
+        (first, "") => Some(ByteRange::From(number(first)?)),
         (first, last) => {
             let (first, last) = (number(first)?, number(last)?);
-            (first <= last).then(|| Part::Between(first..last.saturating_add(1)))
+            (first <= last).then(|| ByteRange::Between(first..last.saturating_add(1)))
         }
     }
 }
@@ -155,15 +155,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_one_range_of_bytes() {
+    fn only_single_byte_ranges_are_accepted() {
         for (text, part) in [
-            ("bytes=0-0", Some(Part::Between(0..1))),
-            ("Bytes = 2-5", Some(Part::Between(2..6))),
-            ("bytes=5-", Some(Part::From(5))),
-            ("bytes=-5", Some(Part::Last(5))),
-            ("bytes=-0", Some(Part::Last(0))),
-            ("bytes=99999999999999999999-", Some(Part::From(u64::MAX))),
-            ("bytes=1-99999999999999999999", Some(Part::Between(1..u64::MAX))),
+            ("bytes=0-0", Some(ByteRange::Between(0..1))),
+            ("Bytes = 2-5", Some(ByteRange::Between(2..6))),
+            ("bytes=5-", Some(ByteRange::From(5))),
+            ("bytes=-5", Some(ByteRange::Last(5))),
+            ("bytes=-0", Some(ByteRange::Last(0))),
+            ("bytes=99999999999999999999-", Some(ByteRange::From(u64::MAX))),
+            ("bytes=1-99999999999999999999", Some(ByteRange::Between(1..u64::MAX))),
             ("bytes=5-2", None),
             ("bytes=-", None),
             ("bytes=", None),

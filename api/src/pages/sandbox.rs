@@ -68,11 +68,11 @@ struct Missing {
     message: &'static str,
 }
 
-const NOBODY: Missing = Missing {
+const HANDLE_NOT_FOUND: Missing = Missing {
     title: "Nobody here",
     message: "Nobody has connected this sandbox handle yet. Connect it with the API, then publish to it.",
 };
-const OFF: Missing =
+const SANDBOX_DISABLED: Missing =
     Missing { title: "Sandbox off", message: "The sandbox is switched off on this installation (CRIER_SANDBOX)." };
 
 #[handler]
@@ -83,10 +83,10 @@ async fn styles(res: &mut Response) {
 }
 
 /// Returns the state if the sandbox is enabled; otherwise renders an error page.
-fn open<'d>(depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
+fn app_if_enabled<'d>(depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
     let app = depot.get_typed::<Arc<App>>().ok()?;
     if app.platforms.get(Platform::Sandbox).is_none() {
-        html(res, StatusCode::NOT_FOUND, &OFF);
+        html(res, StatusCode::NOT_FOUND, &SANDBOX_DISABLED);
         return None;
     }
     Some(app)
@@ -99,13 +99,13 @@ fn handle(req: &Request) -> Option<String> {
 
 #[handler]
 async fn timeline(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    let Some(app) = open(depot, res) else { return };
-    let Some(handle) = handle(req) else { return html(res, StatusCode::NOT_FOUND, &NOBODY) };
+    let Some(app) = app_if_enabled(depot, res) else { return };
+    let Some(handle) = handle(req) else { return html(res, StatusCode::NOT_FOUND, &HANDLE_NOT_FOUND) };
     // An invalid id shows the newest posts.
     let from = req.query::<i64>("from").filter(|id| *id > 0);
     match load(app, handle, from).await {
         Ok(Some(page)) => html(res, StatusCode::OK, &page),
-        Ok(None) => html(res, StatusCode::NOT_FOUND, &NOBODY),
+        Ok(None) => html(res, StatusCode::NOT_FOUND, &HANDLE_NOT_FOUND),
         Err(error) => {
             tracing::warn!(%error, "a sandbox page could not be read");
             unavailable(res);
@@ -150,10 +150,10 @@ async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Tim
 
 #[handler]
 async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    let Some(app) = open(depot, res) else { return };
+    let Some(app) = app_if_enabled(depot, res) else { return };
     // Count before the body is read: a comment is a write without an API key.
     let decision = admission::count_address(app, req).await;
-    reply::allowance(res.headers_mut(), &decision);
+    reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if !decision.allowed {
         plain(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests from your address; try again in a moment.");
         res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));

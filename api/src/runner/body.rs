@@ -6,9 +6,9 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use salvo::Request;
 use serde_json::{Map, Value};
 
-use super::intake::{Arriving, BodyError, MinRate};
-use super::json::{self, MAX_VALUES, NoJson};
-use crate::error::{ApiError, Code, Result};
+use super::intake::{BodyError, BodyReader, MinRate};
+use super::json::{self, JsonError, MAX_VALUES};
+use crate::error::{ApiError, ErrorCode, Result};
 
 /// The maximum size of a JSON body, in bytes.
 pub const MAX_JSON_BYTES: usize = 1 << 20;
@@ -21,7 +21,7 @@ pub async fn read(req: &mut Request, pace: MinRate) -> Result<Bytes> {
         return Err(too_large());
     }
     let mut all = BytesMut::new();
-    let mut arriving = Arriving::of(req, pace);
+    let mut arriving = BodyReader::of(req, pace);
     while let Some(data) = arriving.next().await {
         let data = data.map_err(BodyError::refusal)?;
         if all.len() + data.len() > MAX_JSON_BYTES {
@@ -34,7 +34,7 @@ pub async fn read(req: &mut Request, pace: MinRate) -> Result<Bytes> {
 
 /// Parses the body as a JSON object. If `optional`, an empty body is an empty object.
 pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<String, Value>> {
-    let invalid = |message: String| ApiError::new(Code::InvalidJson, message);
+    let invalid = |message: String| ApiError::new(ErrorCode::InvalidJson, message);
     if raw.is_empty() && optional {
         return Ok(Map::new());
     }
@@ -45,7 +45,7 @@ pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<Stri
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {
         let message = "This endpoint takes JSON: send the header `Content-Type: application/json`.";
-        return Err(ApiError::new(Code::UnsupportedMediaType, message));
+        return Err(ApiError::new(ErrorCode::UnsupportedMediaType, message));
     }
     if std::str::from_utf8(raw).is_err() {
         return Err(invalid("The body is not UTF-8.".to_owned()));
@@ -53,11 +53,11 @@ pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<Stri
     match json::parse(raw) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(invalid("The body must be a JSON object.".to_owned())),
-        Err(NoJson::TooMany) => {
+        Err(JsonError::TooMany) => {
             let message = format!("The body has {MAX_VALUES} values or more. Send it in several requests.");
-            Err(ApiError::new(Code::PayloadTooLarge, message))
+            Err(ApiError::new(ErrorCode::PayloadTooLarge, message))
         }
-        Err(NoJson::Broken(error)) => {
+        Err(JsonError::Broken(error)) => {
             Err(invalid(format!("The body is not JSON (line {}, column {}).", error.line(), error.column())))
         }
     }
@@ -67,30 +67,30 @@ pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<Stri
 mod tests {
     use super::*;
 
-    fn code(content_type: &str, raw: &[u8]) -> Option<Code> {
+    fn code(content_type: &str, raw: &[u8]) -> Option<ErrorCode> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
         parse(&headers, raw, false).err().map(|e| e.code)
     }
 
     #[test]
-    fn only_an_object_passes() {
+    fn only_json_objects_are_accepted() {
         const JSON: &str = "application/json";
         assert_eq!(code(JSON, br#"{"a":1,"a":2,"nope":null}"#), None);
         assert_eq!(code("Application/JSON; charset=utf-8", b"{}"), None);
         for (content_type, raw, expected) in [
-            (JSON, &b""[..], Code::InvalidJson),
-            (JSON, b"[]", Code::InvalidJson),
-            (JSON, b"{\"name\":\"\xff\"}", Code::InvalidJson),
-            (JSON, b"{\"a\":NaN}", Code::InvalidJson),
-            (JSON, b"{} y", Code::InvalidJson),
-            (JSON, br#"{"a":"\ud800"}"#, Code::InvalidJson),
-            ("text/plain", b"{}", Code::UnsupportedMediaType),
-            ("application/jsonp", b"{}", Code::UnsupportedMediaType),
+            (JSON, &b""[..], ErrorCode::InvalidJson),
+            (JSON, b"[]", ErrorCode::InvalidJson),
+            (JSON, b"{\"name\":\"\xff\"}", ErrorCode::InvalidJson),
+            (JSON, b"{\"a\":NaN}", ErrorCode::InvalidJson),
+            (JSON, b"{} y", ErrorCode::InvalidJson),
+            (JSON, br#"{"a":"\ud800"}"#, ErrorCode::InvalidJson),
+            ("text/plain", b"{}", ErrorCode::UnsupportedMediaType),
+            ("application/jsonp", b"{}", ErrorCode::UnsupportedMediaType),
         ] {
             assert_eq!(code(content_type, raw), Some(expected), "{raw:?}");
         }
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(code(JSON, deep.as_bytes()), Some(Code::InvalidJson));
+        assert_eq!(code(JSON, deep.as_bytes()), Some(ErrorCode::InvalidJson));
     }
 }

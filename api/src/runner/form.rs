@@ -13,16 +13,16 @@ use salvo::Request;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::intake::{Arriving, BodyError, MinRate};
+use super::intake::{BodyError, BodyReader, MinRate};
 use crate::context::UploadedFile;
-use crate::error::{ApiError, Code, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::routes::media::storage_full;
 
 /// The name of the part that contains the file.
 const FILE: &str = "file";
 /// How many bytes a form may have beside its file: the heads of its parts and its texts. An upload may also exceed the
 /// remaining storage by this much, because what is stored of a picture is often smaller than the file.
-const BESIDES: u64 = 64 << 10;
+const MAX_NON_FILE_BYTES: u64 = 64 << 10;
 const MAX_PARTS: usize = 32;
 /// The longest boundary (RFC 2046). The parser searches for it again with each chunk.
 const MAX_BOUNDARY: usize = 70;
@@ -41,22 +41,22 @@ pub struct Form {
 
 /// Limits for the file of a form.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    pub most: u64,
+pub struct FileLimits {
+    pub max_bytes: u64,
     /// The remaining storage of the plan; `None`: no limit.
-    pub room: Option<u64>,
+    pub remaining_bytes: Option<u64>,
     /// The plan's storage, for the error message.
     pub storage_mib: Option<u64>,
 }
 
-impl Bounds {
+impl FileLimits {
     /// Fails if a file of `size` bytes or more is too large.
     fn check(&self, size: u64) -> Result<()> {
-        if size > self.most {
-            return Err(too_large(self.most));
+        if size > self.max_bytes {
+            return Err(too_large(self.max_bytes));
         }
-        match self.room {
-            Some(room) if size > room.saturating_add(BESIDES) => Err(storage_full(self.storage_mib)),
+        match self.remaining_bytes {
+            Some(room) if size > room.saturating_add(MAX_NON_FILE_BYTES) => Err(storage_full(self.storage_mib)),
             _ => Ok(()),
         }
     }
@@ -65,27 +65,28 @@ impl Bounds {
 /// Reads the form. Fails as soon as it is known to be too large; with a `Content-Length`, before a byte is read.
 pub async fn read(
     req: &mut Request,
-    bounds: Bounds,
+    bounds: FileLimits,
     spools: &Spools,
     workspace_id: i64,
     pace: MinRate,
 ) -> Result<Form> {
     let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     // The size of the parts beside the file is not known yet.
-    bounds.check(announced.unwrap_or_default().saturating_sub(BESIDES))?;
+    bounds.check(announced.unwrap_or_default().saturating_sub(MAX_NON_FILE_BYTES))?;
     let content_type = req.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
     let boundary = multer::parse_boundary(&content_type).map_err(|error| match error {
         multer::Error::NoBoundary => broken("its Content-Type names no boundary"),
         _ => ApiError::new(
-            Code::UnsupportedMediaType,
+            ErrorCode::UnsupportedMediaType,
             "This endpoint takes a form with a file: send it as `multipart/form-data`.",
         ),
     })?;
     if boundary.len() > MAX_BOUNDARY {
         return Err(broken(&format!("its boundary is longer than {MAX_BOUNDARY} characters")));
     }
-    let spool = spools.open(workspace_id, announced.unwrap_or_default().min(bounds.most)).await.map_err(unwritable)?;
-    let body = stream::unfold(Arriving::of(req, pace), |mut arriving| async {
+    let spool =
+        spools.open(workspace_id, announced.unwrap_or_default().min(bounds.max_bytes)).await.map_err(unwritable)?;
+    let body = stream::unfold(BodyReader::of(req, pace), |mut arriving| async {
         let data = arriving.next().await?;
         Some((data, arriving))
     });
@@ -95,16 +96,16 @@ pub async fn read(
 async fn receive<E>(
     body: impl Stream<Item = std::result::Result<Bytes, E>> + Send,
     boundary: String,
-    bounds: Bounds,
+    bounds: FileLimits,
     spool: Spool,
 ) -> Result<Form>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
 {
-    let limits = Constraints::new().size_limit(SizeLimit::new().whole_stream(bounds.most + BESIDES));
-    let awaited = Awaited::default();
-    let mut parts = Multipart::with_constraints(watched(body, awaited.clone()), boundary, limits);
-    let mut form = Receiving {
+    let limits = Constraints::new().size_limit(SizeLimit::new().whole_stream(bounds.max_bytes + MAX_NON_FILE_BYTES));
+    let awaited = HeadByteCounter::default();
+    let mut parts = Multipart::with_constraints(split_chunks(body, awaited.clone()), boundary, limits);
+    let mut form = FormReader {
         bounds,
         spool: Some(spool),
         parts: 0,
@@ -113,7 +114,7 @@ where
         file: None,
         hash: Sha256::new(),
     };
-    while let Some(part) = awaited.head(parts.next_field()).await.map_err(|error| refused(error, bounds.most))? {
+    while let Some(part) = awaited.head(parts.next_field()).await.map_err(|error| refused(error, bounds.max_bytes))? {
         form.take(part).await?;
     }
     Ok(Form { texts: form.texts, file: form.file, digest: form.hash.finalize().to_vec() })
@@ -121,13 +122,13 @@ where
 
 /// Counts the bytes received while the parser waits for a part's head. At other times the count has no meaning.
 #[derive(Clone, Default)]
-struct Awaited(Arc<AtomicUsize>);
+struct HeadByteCounter(Arc<AtomicUsize>);
 
 /// The counter starts from this value while a part's content is read: content goes straight to the spool and has no
 /// limit here.
 const CONTENT: usize = usize::MAX / 2;
 
-impl Awaited {
+impl HeadByteCounter {
     async fn head<T>(&self, next: impl Future<Output = T>) -> T {
         self.0.store(0, Ordering::Relaxed);
         let found = next.await;
@@ -141,14 +142,14 @@ impl Awaited {
     }
 }
 
-type Piece = std::result::Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+type ChunkResult = std::result::Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Passes the body on in small chunks; otherwise the parser would buffer everything available before it looks at any of
 /// it.
-fn watched<E>(
+fn split_chunks<E>(
     body: impl Stream<Item = std::result::Result<Bytes, E>> + Send,
-    awaited: Awaited,
-) -> impl Stream<Item = Piece> + Send
+    awaited: HeadByteCounter,
+) -> impl Stream<Item = ChunkResult> + Send
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
 {
@@ -170,8 +171,8 @@ where
     })
 }
 
-struct Receiving {
-    bounds: Bounds,
+struct FormReader {
+    bounds: FileLimits,
     /// `None` once the file part has begun.
     spool: Option<Spool>,
     parts: usize,
@@ -181,7 +182,7 @@ struct Receiving {
     hash: Sha256,
 }
 
-impl Receiving {
+impl FormReader {
     async fn take(&mut self, mut part: Field<'_>) -> Result<()> {
         self.parts += 1;
         if self.parts > MAX_PARTS {
@@ -211,7 +212,7 @@ impl Receiving {
             return Err(ApiError::field(FILE, "There are two; send one file in each request."));
         };
         let mut hash = Sha256::new();
-        while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.bounds.most))? {
+        while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.bounds.max_bytes))? {
             self.bounds.check(spool.size() + chunk.len() as u64)?;
             hash.update(&chunk);
             spool.write(&chunk).await.map_err(unwritable)?;
@@ -223,10 +224,10 @@ impl Receiving {
 
     async fn take_text(&mut self, part: &mut Field<'_>) -> Result<Vec<u8>> {
         let mut text = Vec::new();
-        while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.bounds.most))? {
+        while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.bounds.max_bytes))? {
             self.text_bytes += chunk.len() as u64;
-            if self.text_bytes > BESIDES {
-                return Err(broken(&format!("its texts are longer than {BESIDES} bytes")));
+            if self.text_bytes > MAX_NON_FILE_BYTES {
+                return Err(broken(&format!("its texts are longer than {MAX_NON_FILE_BYTES} bytes")));
             }
             text.extend_from_slice(&chunk);
         }
@@ -247,18 +248,18 @@ fn refused(error: multer::Error, most: u64) -> ApiError {
 }
 
 fn broken(why: &str) -> ApiError {
-    ApiError::new(Code::InvalidJson, format!("The form could not be read: {why}."))
+    ApiError::new(ErrorCode::InvalidJson, format!("The form could not be read: {why}."))
 }
 
 fn too_large(most: u64) -> ApiError {
     let message = format!("The file is larger than {} MiB, the most that is taken here.", most >> 20);
-    ApiError::new(Code::PayloadTooLarge, message)
+    ApiError::new(ErrorCode::PayloadTooLarge, message)
 }
 
 fn unwritable(error: SpoolError) -> ApiError {
     match error {
         SpoolError::Full => ApiError::new(
-            Code::ServiceUnavailable,
+            ErrorCode::ServiceUnavailable,
             "Too many files are being received at the moment, or too many of this workspace. Try again in a few seconds.",
         )
         .retry_after(5),

@@ -9,15 +9,15 @@ const LARGE: usize = 64 << 10;
 
 /// A semaphore with one permit for large bodies.
 #[derive(Debug)]
-pub struct Heavy(Semaphore);
+pub struct LargeBodySemaphore(Semaphore);
 
-impl Default for Heavy {
+impl Default for LargeBodySemaphore {
     fn default() -> Self {
         Self(Semaphore::new(1))
     }
 }
 
-impl Heavy {
+impl LargeBodySemaphore {
     /// Runs `work` on a body of this size.
     pub async fn run<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         if bytes < LARGE {
@@ -40,8 +40,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn large_bodies_take_turns() {
-        let (heavy, at_once, most) = (Arc::new(Heavy::default()), AtomicUsize::new(0), AtomicUsize::new(0));
+    async fn concurrent_large_bodies_are_limited() {
+        let (heavy, at_once, most) =
+            (Arc::new(LargeBodySemaphore::default()), AtomicUsize::new(0), AtomicUsize::new(0));
         let counts = Arc::new((at_once, most));
         let mut all = tokio::task::JoinSet::new();
         for _ in 0..50 {
@@ -62,7 +63,7 @@ mod tests {
 
     #[tokio::test]
     async fn small_bodies_do_not_wait() {
-        let heavy = Heavy::default();
+        let heavy = LargeBodySemaphore::default();
         let _turn = heavy.0.acquire().await;
         assert_eq!(heavy.run(LARGE - 1, || 7).await, 7);
     }

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use salvo::Request;
 use salvo::http::ReqBody;
 
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ErrorCode};
 
 /// The minimum transfer rate of a request body.
 #[derive(Clone, Copy, Debug)]
@@ -67,33 +67,33 @@ impl BodyError {
             Self::Broken => "The body did not arrive whole. Send the request again.".to_owned(),
             Self::LongHead => "The form could not be read: the head of a part is too long.".to_owned(),
         };
-        ApiError::new(Code::InvalidJson, message)
+        ApiError::new(ErrorCode::InvalidJson, message)
     }
 }
 
 /// A request body that is being received.
-pub struct Arriving<'r> {
+pub struct BodyReader<'r> {
     body: &'r mut ReqBody,
-    patience: TimeBudget,
+    budget: TimeBudget,
 }
 
-impl<'r> Arriving<'r> {
+impl<'r> BodyReader<'r> {
     pub fn of(req: &'r mut Request, pace: MinRate) -> Self {
-        Self { body: req.body_mut(), patience: TimeBudget::new(pace) }
+        Self { body: req.body_mut(), budget: TimeBudget::new(pace) }
     }
 
     /// Returns the next bytes, or `None` at the end. Only the time spent waiting for the client counts.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         loop {
             let began = Instant::now();
-            let Ok(frame) = tokio::time::timeout(self.patience.left, self.body.next()).await else {
-                return Some(Err(BodyError::Slow(self.patience.pace)));
+            let Ok(frame) = tokio::time::timeout(self.budget.left, self.body.next()).await else {
+                return Some(Err(BodyError::Slow(self.budget.pace)));
             };
             let data = match frame? {
                 Ok(frame) => frame.into_data().unwrap_or_default(),
                 Err(_) => return Some(Err(BodyError::Broken)),
             };
-            self.patience.came(began.elapsed(), data.len());
+            self.budget.came(began.elapsed(), data.len());
             if !data.is_empty() {
                 return Some(Ok(data));
             }
@@ -121,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_keeps_up_is_waited_for() {
+    fn a_client_above_the_minimum_rate_is_kept() {
         assert_eq!(dropped_after(1_000, 1), None);
         assert_eq!(dropped_after(29_000, 29), None);
     }
 
     #[test]
-    fn a_slow_client_is_dropped_however_it_spreads_its_bytes() {
+    fn a_slow_client_is_dropped_for_any_chunking() {
         assert_eq!(dropped_after(0, 1), Some(30));
         assert_eq!(dropped_after(1, 29), Some(30), "a byte now and then keeps nothing open");
         assert_eq!(dropped_after(500, 1), Some(59), "half of the rate: the grace is used up at half of its speed");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_fast_at_first_does_not_buy_time() {
+    fn an_initial_burst_does_not_extend_the_deadline() {
         let mut patience = TimeBudget::new(PACE);
         patience.came(Duration::ZERO, 25 << 20);
         assert_eq!(patience.left, PACE.grace);

@@ -12,21 +12,21 @@ pub const MAX_VALUES: usize = 20_000;
 
 /// Why parsing failed.
 #[derive(Debug)]
-pub enum NoJson {
+pub enum JsonError {
     /// More than [`MAX_VALUES`].
     TooMany,
     Broken(serde_json::Error),
 }
 
 /// Parses the whole text as one value. If a key occurs twice, the last value counts.
-pub fn parse(raw: &[u8]) -> Result<Value, NoJson> {
+pub fn parse(raw: &[u8]) -> Result<Value, JsonError> {
     if commas(raw) >= MAX_VALUES {
-        return Err(NoJson::TooMany);
+        return Err(JsonError::TooMany);
     }
     let left = Cell::new(MAX_VALUES);
     let mut from = serde_json::Deserializer::from_slice(raw);
-    let read = One(&left).deserialize(&mut from).and_then(|value| from.end().map(|()| value));
-    read.map_err(|error| if left.get() == 0 { NoJson::TooMany } else { NoJson::Broken(error) })
+    let read = ValueSeed(&left).deserialize(&mut from).and_then(|value| from.end().map(|()| value));
+    read.map_err(|error| if left.get() == 0 { JsonError::TooMany } else { JsonError::Broken(error) })
 }
 
 /// Counts the commas outside of strings: there are at least as many values. Counting costs a tenth of parsing.
@@ -46,9 +46,9 @@ fn commas(raw: &[u8]) -> usize {
 
 /// Deserializes one value; the cell contains how many more are allowed.
 #[derive(Clone, Copy)]
-struct One<'c>(&'c Cell<usize>);
+struct ValueSeed<'c>(&'c Cell<usize>);
 
-impl One<'_> {
+impl ValueSeed<'_> {
     /// Called after each element of an array or object; fails when the limit is reached.
     fn take<E: serde::de::Error>(self) -> Result<Self, E> {
         self.0.set(self.0.get().saturating_sub(1));
@@ -56,7 +56,7 @@ impl One<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for One<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -64,7 +64,7 @@ impl<'de> DeserializeSeed<'de> for One<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for One<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_what_serde_json_reads(value in any_json(), cut in any::<prop::sample::Index>()) {
+        fn parser_agrees_with_serde_json(value in any_json(), cut in any::<prop::sample::Index>()) {
             let text = value.to_string();
             let theirs: Value = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(parse(text.as_bytes()).unwrap(), theirs);
@@ -155,26 +155,26 @@ mod tests {
     }
 
     #[test]
-    fn commas_in_strings_are_text() {
+    fn commas_in_strings_are_not_counted() {
         assert_eq!(commas(br#"{"a,":"b,\",","c":[1,2]}"#), 2);
         assert_eq!(commas(br#"["\\",",",3]"#), 2);
         assert_eq!(commas(br#"["open,"#), 0);
     }
 
     #[test]
-    fn a_key_that_stands_there_twice_has_its_last_value() {
+    fn a_duplicate_key_keeps_its_last_value() {
         assert_eq!(parse(br#"{"a":1,"b":2,"a":3}"#).unwrap().to_string(), r#"{"a":3,"b":2}"#);
     }
 
     #[test]
-    fn the_values_are_counted_whatever_they_are_in() {
-        let many = |text: &str| matches!(parse(text.as_bytes()), Err(NoJson::TooMany));
+    fn values_are_counted_at_any_nesting() {
+        let many = |text: &str| matches!(parse(text.as_bytes()), Err(JsonError::TooMany));
         let list = |n: usize| format!("[{}0]", "0,".repeat(n - 1));
         assert!(!many(&list(MAX_VALUES - 1)));
         assert!(many(&list(MAX_VALUES)));
         assert!(many(&format!("[{}0]", "[[[0]]],".repeat(MAX_VALUES / 4))));
         assert!(many(&format!("{{{}\"z\":0}}", "\"a\":{},".repeat(MAX_VALUES))));
         // A syntax error before the limit is reported as a syntax error.
-        assert!(matches!(parse("[".repeat(100_000).as_bytes()), Err(NoJson::Broken(_))));
+        assert!(matches!(parse("[".repeat(100_000).as_bytes()), Err(JsonError::Broken(_))));
     }
 }

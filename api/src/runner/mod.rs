@@ -17,9 +17,9 @@ use salvo::{Depot, FlowCtrl, Request, Response};
 use crate::answer::ApiResponse;
 use crate::app::App;
 use crate::context::{Context, Query};
-use crate::endpoint::{Endpoint, Form, HandlerKind};
+use crate::endpoint::{BodyFormat, Endpoint, HandlerKind};
 use crate::error::{ApiError, Result};
-use crate::gate::{Label, RequestId};
+use crate::gate::{RequestId, RouteLabel};
 use crate::{admission, reply};
 
 mod body;
@@ -29,7 +29,7 @@ mod intake;
 pub mod json;
 mod write;
 
-pub use heavy::Heavy;
+pub use heavy::LargeBodySemaphore;
 pub use intake::MinRate;
 
 /// Runs one endpoint.
@@ -41,10 +41,10 @@ pub struct Runner {
 #[salvo::async_trait]
 impl salvo::Handler for Runner {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, _ctrl: &mut FlowCtrl) {
-        depot.insert_typed(Label(self.endpoint.path));
+        depot.insert_typed(RouteLabel(self.endpoint.path));
         let request_id = depot.get_typed::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
         let run = AssertUnwindSafe(self.run(req, res, &request_id)).catch_unwind();
-        let outcome = run.await.unwrap_or_else(|panic| Err(reply::panicked(&panic)));
+        let outcome = run.await.unwrap_or_else(|panic| Err(reply::panic_error(&panic)));
         match outcome {
             Ok(answer) => reply::success(res, &answer),
             Err(error) => reply::refusal(res, &error, &request_id),
@@ -85,12 +85,12 @@ impl Runner {
             request_id: request_id.to_owned(),
             now: self.app.store.now(),
         };
-        match &self.endpoint.how {
+        match &self.endpoint.handler {
             HandlerKind::Reads(handler) => {
                 if let Some(body) = &self.endpoint.body {
-                    let raw = body::read(req, self.app.pace).await?;
-                    let parse = || body::parse(req.headers(), &raw, body.form == Form::OptionalJson);
-                    cx.body = self.app.heavy.run(raw.len(), parse).await?;
+                    let raw = body::read(req, self.app.min_rate).await?;
+                    let parse = || body::parse(req.headers(), &raw, body.form == BodyFormat::OptionalJson);
+                    cx.body = self.app.large_bodies.run(raw.len(), parse).await?;
                 }
                 handler.call(&cx, &mut self.app.store.read().await?).await
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use crier_common::store::idempotency::{self, KeyState, Slot};
+use crier_common::store::idempotency::{self, IdempotencySlot, KeyState};
 use crier_common::store::{Store, Tx, files};
 use http::HeaderMap;
 use salvo::Request;
@@ -21,8 +21,8 @@ use tracing::Instrument;
 use super::{body, form};
 use crate::answer::ApiResponse;
 use crate::context::{Context, UploadedFile};
-use crate::endpoint::{Endpoint, FirstStep, Form, HandlerKind, Prepare, Rerender};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, Prepare, Rerender};
+use crate::error::{ApiError, ErrorCode, Result};
 
 const HEADER: &str = "idempotency-key";
 const MAX_KEY_LENGTH: usize = 255;
@@ -32,22 +32,22 @@ const MAX_ATTEMPTS: u32 = 3;
 const EXTERNAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Result<ApiResponse> {
-    let key = key(req.headers())?;
+    let key = parse_idempotency_key(req.headers())?;
     let (arrived, parsed) = receive(endpoint, &cx, &key, req).await?;
-    let slot = Slot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &arrived) };
-    match &endpoint.how {
+    let slot = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &arrived) };
+    match &endpoint.handler {
         HandlerKind::Reads(_) => Err(ApiError::bug("a read was run as a write")),
         HandlerKind::Writes(begin) => {
-            let refusal = keep(&mut cx, parsed);
-            let finish = cx.app.heavy.run(arrived.len(), || begin(&cx)).await;
-            let again = endpoint.again.as_ref();
-            let answer = commit(&cx, &slot, None, refusal, again, |cx, tx| finish.call(cx, tx)).await?;
+            let refusal = set_body(&mut cx, parsed);
+            let finish = cx.app.large_bodies.run(arrived.len(), || begin(&cx)).await;
+            let again = endpoint.rerender.as_ref();
+            let answer = write_with_retries(&cx, &slot, None, refusal, again, |cx, tx| finish.call(cx, tx)).await?;
             if answer.is_reference { render(again, cx, answer).await } else { Ok(answer) }
         }
         HandlerKind::TwoSteps { prepare, first } => {
-            let held = match look(&cx.app.store, &slot, &parsed, first.holds()).await? {
-                Look::Answered(answer) => return Ok(answer),
-                Look::Free { held } => held,
+            let held = match lookup_key(&cx.app.store, &slot, &parsed, first.holds()).await? {
+                KeyLookup::Answered(answer) => return Ok(answer),
+                KeyLookup::Free { held } => held,
             };
             (cx.body, cx.file) = parsed?;
             let (prepare, first) = (prepare.clone(), *first);
@@ -65,28 +65,30 @@ type Parsed = Result<(Map<String, Value>, Option<UploadedFile>)>;
 /// state of the key is reported before problems of the body.
 async fn receive(endpoint: &Endpoint, cx: &Context, key: &str, req: &mut Request) -> Result<(Bytes, Parsed)> {
     let Some(body) = &endpoint.body else { return Ok((Bytes::new(), Ok((Map::new(), None)))) };
-    if body.form == Form::Multipart {
-        let (bounds, spools) = (bounds(cx, key).await?, cx.app.library.spools());
-        return Ok(match form::read(req, bounds, spools, cx.caller.workspace_id, cx.app.pace).await {
+    if body.form == BodyFormat::Multipart {
+        let (bounds, spools) = (load_file_limits(cx, key).await?, cx.app.library.spools());
+        return Ok(match form::read(req, bounds, spools, cx.caller.workspace_id, cx.app.min_rate).await {
             Ok(form) => (form.digest.into(), Ok((form.texts, form.file))),
             // These errors are not about the form, which was not read.
-            Err(error) if matches!(error.code, Code::StorageLimitExceeded | Code::ServiceUnavailable) => {
+            Err(error) if matches!(error.code, ErrorCode::StorageLimitExceeded | ErrorCode::ServiceUnavailable) => {
                 return Err(error);
             }
             Err(error) => (Bytes::from_static(b"unreadable"), Err(error)),
         });
     }
-    let raw = body::read(req, cx.app.pace).await?;
-    let parse = || body::parse(req.headers(), &raw, body.form == Form::OptionalJson);
-    let object = cx.app.heavy.run(raw.len(), parse).await;
+    let raw = body::read(req, cx.app.min_rate).await?;
+    let parse = || body::parse(req.headers(), &raw, body.form == BodyFormat::OptionalJson);
+    let object = cx.app.large_bodies.run(raw.len(), parse).await;
     Ok((raw, object.map(|object| (object, None))))
 }
 
 /// Returns how large a file may be. For a known key the remaining storage is not checked: the file may already be in
 /// the library, and the stored response must be returned even if the storage is full.
-async fn bounds(cx: &Context, key: &str) -> Result<form::Bounds> {
+async fn load_file_limits(cx: &Context, key: &str) -> Result<form::FileLimits> {
     let (most, storage_mib) = (cx.app.library.limits().max_bytes, cx.plan.storage_mib);
-    let Some(cap) = cx.plan.storage_bytes() else { return Ok(form::Bounds { most, room: None, storage_mib }) };
+    let Some(cap) = cx.plan.storage_bytes() else {
+        return Ok(form::FileLimits { max_bytes: most, remaining_bytes: None, storage_mib });
+    };
     let mut conn = cx.app.store.read().await?;
     let room = if idempotency::is_known(&mut conn, cx.caller.key_id, key).await? {
         None
@@ -94,11 +96,11 @@ async fn bounds(cx: &Context, key: &str) -> Result<form::Bounds> {
         let used = files::used(&mut conn, cx.caller.workspace_id).await?;
         Some(cap.saturating_sub(u64::try_from(used).unwrap_or_default()))
     };
-    Ok(form::Bounds { most, room, storage_mib })
+    Ok(form::FileLimits { max_bytes: most, remaining_bytes: room, storage_mib })
 }
 
 /// Stores the body in the context, or returns the parse error.
-fn keep(cx: &mut Context, parsed: Parsed) -> Option<ApiError> {
+fn set_body(cx: &mut Context, parsed: Parsed) -> Option<ApiError> {
     match parsed {
         Ok(content) => {
             (cx.body, cx.file) = content;
@@ -108,10 +110,10 @@ fn keep(cx: &mut Context, parsed: Parsed) -> Option<ApiError> {
     }
 }
 
-fn key(headers: &HeaderMap) -> Result<String> {
+fn parse_idempotency_key(headers: &HeaderMap) -> Result<String> {
     let required = || {
         let message = "Every write needs the header Idempotency-Key: a new one for each request, the same one when it is sent again.";
-        ApiError::new(Code::IdempotencyKeyRequired, message)
+        ApiError::new(ErrorCode::IdempotencyKeyRequired, message)
     };
     let value = headers.get(HEADER).filter(|v| !v.is_empty()).ok_or_else(required)?;
     let fits = value.len() <= MAX_KEY_LENGTH && value.as_bytes().iter().all(|b| (0x21..=0x7e).contains(b));
@@ -119,7 +121,7 @@ fn key(headers: &HeaderMap) -> Result<String> {
         Ok(text) if fits => Ok(text.to_owned()),
         _ => {
             let message = "The Idempotency-Key must be 1 to 255 visible ASCII characters without spaces.";
-            Err(ApiError::new(Code::IdempotencyKeyInvalid, message))
+            Err(ApiError::new(ErrorCode::IdempotencyKeyInvalid, message))
         }
     }
 }
@@ -136,7 +138,7 @@ fn fingerprint(req: &Request, raw: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the response stored under the key, an error if the key conflicts, or `None` if the request is new.
-fn standing(found: KeyState) -> Result<Option<ApiResponse>> {
+fn response_for_key_state(found: KeyState) -> Result<Option<ApiResponse>> {
     match found {
         KeyState::Fresh => Ok(None),
         KeyState::Answered(answer) => Ok(Some(answer.into())),
@@ -146,7 +148,7 @@ fn standing(found: KeyState) -> Result<Option<ApiResponse>> {
 }
 
 /// The result of looking up the key.
-enum Look {
+enum KeyLookup {
     Answered(ApiResponse),
     /// The key is new. `held`: when the lease on it ends, if it was leased.
     Free {
@@ -155,24 +157,24 @@ enum Look {
 }
 
 /// Looks up the key before the first step, and leases it if that step must not run twice concurrently.
-async fn look(store: &Store, slot: &Slot, parsed: &Parsed, hold: bool) -> Result<Look> {
+async fn lookup_key(store: &Store, slot: &IdempotencySlot, parsed: &Parsed, hold: bool) -> Result<KeyLookup> {
     if !hold || parsed.is_err() {
-        let answer = standing(idempotency::peek(store, slot).await?)?;
-        return Ok(answer.map_or(Look::Free { held: None }, Look::Answered));
+        let answer = response_for_key_state(idempotency::peek(store, slot).await?)?;
+        return Ok(answer.map_or(KeyLookup::Free { held: None }, KeyLookup::Answered));
     }
     let mut tx = store.begin().await?;
-    if let Some(answer) = standing(idempotency::take(&mut tx, slot).await?)? {
+    if let Some(answer) = response_for_key_state(idempotency::take(&mut tx, slot).await?)? {
         tx.rollback().await?;
-        return Ok(Look::Answered(answer));
+        return Ok(KeyLookup::Answered(answer));
     }
-    let held = Some(idempotency::hold(&mut tx, slot).await?);
+    let held = Some(idempotency::acquire_lease(&mut tx, slot).await?);
     tx.commit().await?;
-    Ok(Look::Free { held })
+    Ok(KeyLookup::Free { held })
 }
 
 async fn two_steps(
     cx: Context,
-    slot: Slot,
+    slot: IdempotencySlot,
     prepare: Arc<dyn for<'a> Prepare<'a>>,
     first: FirstStep,
     held: Option<DateTime<Utc>>,
@@ -184,7 +186,7 @@ async fn two_steps(
     };
     let outcome = match prepared {
         Ok(Ok(finish)) => {
-            let written = commit(&cx, &slot, held, None, None, |cx, tx| finish.call(cx, tx)).await;
+            let written = write_with_retries(&cx, &slot, held, None, None, |cx, tx| finish.call(cx, tx)).await;
             if !matches!(&written, Ok(answer) if !answer.replayed) {
                 finish.undo(&cx).await;
             }
@@ -192,7 +194,7 @@ async fn two_steps(
         }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(ApiError::new(
-            Code::PlatformUnavailable,
+            ErrorCode::PlatformUnavailable,
             "The other side did not answer within 20 seconds. Nothing was changed here; try again later.",
         )),
     };
@@ -203,7 +205,7 @@ async fn two_steps(
 /// The lease on a key during an external call. If the process dies, the lease expires.
 struct Lease {
     store: Store,
-    slot: Slot,
+    slot: IdempotencySlot,
     held: Option<DateTime<Utc>>,
 }
 
@@ -225,7 +227,7 @@ impl Drop for Lease {
     }
 }
 
-async fn release(store: &Store, slot: &Slot, held: DateTime<Utc>) {
+async fn release(store: &Store, slot: &IdempotencySlot, held: DateTime<Utc>) {
     let write = async {
         let mut tx = store.begin().await?;
         idempotency::release(&mut tx, slot, held).await?;
@@ -244,28 +246,28 @@ async fn render(again: Option<&Rerender>, mut cx: Context, stored: ApiResponse) 
     let mut conn = cx.app.store.read().await?;
     match again.handler.call(&cx, &mut conn).await {
         Ok(rendered) => Ok(ApiResponse { body: rendered.body, ..stored }),
-        Err(error) if error.code == Code::NotFound => Err(ApiError::gone_since()),
+        Err(error) if error.code == ErrorCode::NotFound => Err(ApiError::record_deleted()),
         Err(error) => Err(error),
     }
 }
 
 /// Checks the key, runs the work and stores the response in one transaction. `held`: when the lease on the key ends, if
 /// it is leased already; otherwise the key is taken here.
-async fn commit<W>(
+async fn write_with_retries<W>(
     cx: &Context,
-    slot: &Slot,
+    slot: &IdempotencySlot,
     held: Option<DateTime<Utc>>,
     refusal: Option<ApiError>,
     again: Option<&Rerender>,
     work: W,
 ) -> Result<ApiResponse>
 where
-    W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::Work<'a>,
+    W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::HandlerFuture<'a>,
 {
     let mut refusal = refusal;
     let mut run = 1;
     loop {
-        match once(cx, slot, held, &mut refusal, again, &work).await {
+        match try_write(cx, slot, held, &mut refusal, again, &work).await {
             Err(error) if error.is_serialization() && run < MAX_ATTEMPTS => {
                 tracing::debug!(run, "serialization error; retrying the write");
                 run += 1;
@@ -275,21 +277,21 @@ where
     }
 }
 
-async fn once<W>(
+async fn try_write<W>(
     cx: &Context,
-    slot: &Slot,
+    slot: &IdempotencySlot,
     held: Option<DateTime<Utc>>,
     refusal: &mut Option<ApiError>,
     again: Option<&Rerender>,
     work: &W,
 ) -> Result<ApiResponse>
 where
-    W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::Work<'a>,
+    W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::HandlerFuture<'a>,
 {
     let mut tx = cx.app.store.begin().await?;
-    let found = standing(match held {
+    let found = response_for_key_state(match held {
         None => idempotency::take(&mut tx, slot).await?,
-        Some(mine) => idempotency::retake(&mut tx, slot, mine).await?,
+        Some(mine) => idempotency::take_leased(&mut tx, slot, mine).await?,
     });
     let answered = match (found, refusal.take()) {
         (Ok(None), None) => work(cx, &mut tx).await,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::structured::{StructuredRequest, Verdict, list_schema, texts};
+use super::structured::{CheckResult, StructuredRequest, list_schema, texts};
 use super::{Result, TextModel};
 use crate::domain::ai::Length;
 use crate::domain::platform::{Descriptor, TextUnit};
@@ -45,7 +45,7 @@ impl TextModel<'_> {
             instructions: instructions(request),
             text: &request.prompt,
         };
-        self.object(&ask, |object| judge(request, object)).await
+        self.request_object(&ask, |object| validate_captions(request, object)).await
     }
 }
 
@@ -100,9 +100,9 @@ fn unit(platform: &Descriptor) -> &'static str {
     if platform.capabilities.text.unit == TextUnit::Utf8Bytes { "bytes" } else { "characters" }
 }
 
-fn judge(request: &CaptionRequest, object: &Value) -> Verdict<Vec<String>> {
+fn validate_captions(request: &CaptionRequest, object: &Value) -> CheckResult<Vec<String>> {
     let Some(found) = texts(object, "captions") else {
-        return Verdict::Bad("`captions` is no list of texts.".to_owned());
+        return CheckResult::Bad("`captions` is no list of texts.".to_owned());
     };
     let (mut captions, mut seen, mut wrong) = (Vec::new(), HashSet::new(), None);
     for text in found {
@@ -121,11 +121,11 @@ fn judge(request: &CaptionRequest, object: &Value) -> Verdict<Vec<String>> {
     }
     if captions.len() < request.count {
         let why = wrong.unwrap_or_default();
-        return Verdict::Bad(format!("{} are needed, all different. {why}", count_of(request.count)));
+        return CheckResult::Bad(format!("{} are needed, all different. {why}", count_of(request.count)));
     }
     match wrong {
-        None => Verdict::Good(captions),
-        Some(problem) => Verdict::Usable(captions, problem),
+        None => CheckResult::Good(captions),
+        Some(problem) => CheckResult::Usable(captions, problem),
     }
 }
 
@@ -180,20 +180,21 @@ mod tests {
     }
 
     #[test]
-    fn captions_are_as_many_as_wished_and_differ() {
-        let judge = |count, list: Value| judge(&request(None, count), &json!({ "captions": list }));
+    fn the_requested_number_of_distinct_captions_is_returned() {
+        let judge = |count, list: Value| validate_captions(&request(None, count), &json!({ "captions": list }));
         assert!(
-            matches!(judge(2, json!([" A\u{0} ", "a", "", "B", "C"])), Verdict::Good(found) if found == ["A", "B"])
+            matches!(judge(2, json!([" A\u{0} ", "a", "", "B", "C"])), CheckResult::Good(found) if found == ["A", "B"])
         );
         for bad in [json!(["A", "a"]), json!(["A"]), json!([]), json!(["A", 5]), json!("A"), Value::Null] {
-            assert!(matches!(judge(2, bad.clone()), Verdict::Bad(_)), "{bad}");
+            assert!(matches!(judge(2, bad.clone()), CheckResult::Bad(_)), "{bad}");
         }
     }
 
     #[test]
-    fn what_is_too_long_is_told_and_cut_at_the_end_of_a_word() {
+    fn long_captions_are_truncated_at_a_word_and_reported() {
         let long = "fresh bread, ".repeat(40);
-        let Verdict::Usable(found, why) = judge(&request(Some(Platform::Bluesky), 1), &json!({ "captions": [long] }))
+        let CheckResult::Usable(found, why) =
+            validate_captions(&request(Some(Platform::Bluesky), 1), &json!({ "captions": [long] }))
         else {
             panic!("it is usable")
         };
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn every_platform_gets_what_it_takes() {
+    fn captions_respect_every_platform_limit() {
         for platform in Platform::ALL {
             for long in ["word ".repeat(20_000), "x".repeat(80_000), "語".repeat(70_000), "👩‍👩‍👧‍👦 ".repeat(9_000)]
             {
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instructions_name_every_wish() {
+    fn instructions_contain_every_option() {
         let request = CaptionRequest {
             tone: Some("cheeky".to_owned()),
             language: Some("pt-BR".to_owned()),

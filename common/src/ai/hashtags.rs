@@ -6,7 +6,7 @@ use serde_json::Value;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-use super::structured::{StructuredRequest, Verdict, list_schema, texts};
+use super::structured::{CheckResult, StructuredRequest, list_schema, texts};
 use super::{Result, TextModel};
 use crate::domain::platform::{Descriptor, Platform};
 
@@ -15,7 +15,7 @@ const LONGEST: usize = 100;
 
 /// Returns how many hashtags to ask for, and the maximum to return. Threads takes one topic for a post; X, LinkedIn,
 /// Facebook, Bluesky and TikTok advise a few; Instagram takes 30.
-const fn wanted(platform: Option<Platform>) -> (usize, usize) {
+const fn hashtag_limits(platform: Option<Platform>) -> (usize, usize) {
     match platform {
         Some(Platform::Threads) => (1, 1),
         Some(Platform::Twitter | Platform::Linkedin | Platform::Facebook) => (3, 5),
@@ -28,7 +28,7 @@ const fn wanted(platform: Option<Platform>) -> (usize, usize) {
 impl TextModel<'_> {
     /// Generates hashtags for a post.
     pub async fn hashtags(&self, content: &str, platform: Option<&'static Descriptor>) -> Result<Vec<String>> {
-        let (wanted, most) = wanted(platform.map(|p| p.platform));
+        let (wanted, most) = hashtag_limits(platform.map(|p| p.platform));
         let place = platform.map(|p| format!(" on {}", p.name)).unwrap_or_default();
         let ask = StructuredRequest {
             name: "hashtags",
@@ -38,20 +38,20 @@ impl TextModel<'_> {
             ),
             text: content,
         };
-        self.object(&ask, |object| judge(most, object)).await
+        self.request_object(&ask, |object| validate_hashtags(most, object)).await
     }
 }
 
-fn judge(most: usize, object: &Value) -> Verdict<Vec<String>> {
+fn validate_hashtags(most: usize, object: &Value) -> CheckResult<Vec<String>> {
     let Some(found) = texts(object, "hashtags") else {
-        return Verdict::Bad("`hashtags` is no list of texts.".to_owned());
+        return CheckResult::Bad("`hashtags` is no list of texts.".to_owned());
     };
     let mut seen = HashSet::new();
     let tags = found.into_iter().filter_map(normal).filter(|tag| seen.insert(tag.to_lowercase()));
     let tags: Vec<String> = tags.take(most).collect();
     match tags.is_empty() {
-        false => Verdict::Good(tags),
-        true => Verdict::Bad("There is no hashtag of letters and digits in it.".to_owned()),
+        false => CheckResult::Good(tags),
+        true => CheckResult::Bad("There is no hashtag of letters and digits in it.".to_owned()),
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashtags_are_words_in_any_script_each_once() {
+    fn hashtags_are_unique_words_in_any_script() {
         for (text, tag) in [
             ("#Bread", Some("#Bread")),
             (" ##fresh bread! ", Some("#freshbread")),
@@ -96,8 +96,8 @@ mod tests {
             assert_eq!(normal(text).as_deref(), tag, "{text}");
         }
         assert_eq!(normal(&"x".repeat(100)), None);
-        let judge = |most, list: Value| match judge(most, &json!({ "hashtags": list })) {
-            Verdict::Good(tags) => tags,
+        let judge = |most, list: Value| match validate_hashtags(most, &json!({ "hashtags": list })) {
+            CheckResult::Good(tags) => tags,
             _ => Vec::new(),
         };
         assert_eq!(judge(5, json!(["#a", "A", "b c", "#1", "#d"])), ["#a", "#bc", "#d"]);

@@ -26,7 +26,7 @@ impl ImageModel<'_> {
         let size = (request.size != Size::Auto).then_some(("size", request.size.as_str()));
         let quality = (request.quality != Quality::Auto).then_some(("quality", request.quality.as_str()));
         let options: Vec<_> = size.into_iter().chain(quality).collect();
-        let bytes = self.provider.paint(self.model, &request.prompt, &options).await?;
+        let bytes = self.provider.generate_image(self.model, &request.prompt, &options).await?;
         picture::probe(Cursor::new(&bytes), &ANY).map_err(|why| AiError::Malformed(why.to_string()))?;
         Ok(bytes)
     }

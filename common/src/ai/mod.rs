@@ -92,13 +92,13 @@ impl Ai {
     }
 
     /// Returns `None` if no text model is configured.
-    pub fn writer(&self) -> Option<TextModel<'_>> {
+    pub fn text_model(&self) -> Option<TextModel<'_>> {
         let (provider, model) = (self.provider.as_ref()?, self.text_model.as_deref()?);
         Some(TextModel { provider, model, patience: self.patience })
     }
 
     /// Returns `None` if no image model is configured.
-    pub fn painter(&self) -> Option<ImageModel<'_>> {
+    pub fn image_model(&self) -> Option<ImageModel<'_>> {
         Some(ImageModel { provider: self.provider.as_ref()?, model: self.image_model.as_deref()? })
     }
 }

@@ -109,7 +109,7 @@ impl ErrorResponse {
     }
 
     /// Returns whether the path does not exist on the server.
-    fn is_nowhere(&self) -> bool {
+    fn is_unknown_path(&self) -> bool {
         matches!(self.status.as_u16(), 404 | 405) || self.mentions(&[NO_PATH])
     }
 
@@ -155,11 +155,11 @@ impl Provider {
             // The instructions also contain the schema in words.
             answer = self.post(&self.texts, "chat/completions", &plain).await?;
         }
-        written(&self.accepted(answer)?)
+        completion_text(&self.accepted(answer)?)
     }
 
     /// Returns one picture. `options` (`size`, `quality`) are dropped if the server rejects them.
-    pub async fn paint(&self, model: &str, prompt: &str, options: &[(&str, &str)]) -> Result<Bytes> {
+    pub async fn generate_image(&self, model: &str, prompt: &str, options: &[(&str, &str)]) -> Result<Bytes> {
         let body = |options: &[(&str, &str)]| {
             let mut body = json!({ "model": model, "prompt": prompt, "n": 1 });
             for (name, value) in options {
@@ -182,7 +182,7 @@ impl Provider {
         };
         let answer: Pictures = parsed(&self.accepted(answer)?)?;
         let picture = answer.data.into_iter().next().ok_or_else(|| malformed("it has no picture"))?;
-        match (filled(picture.b64_json), filled(picture.url)) {
+        match (non_empty(picture.b64_json), non_empty(picture.url)) {
             (Some(text), _) => decoded(&text),
             (None, Some(url)) if url.starts_with("data:") => decoded(&url),
             (None, Some(url)) => self.fetch(&url).await,
@@ -207,7 +207,7 @@ impl Provider {
     async fn post(&self, client: &HttpClient, path: &str, body: &Value) -> Result<HttpResponse> {
         let answer = self.post_to(client, &format!("{}/{path}", self.base), body).await?;
         let bare = Url::parse(&self.base).is_ok_and(|url| url.path() == "/");
-        if bare && ErrorResponse::of(&answer).is_some_and(|error| error.is_nowhere()) {
+        if bare && ErrorResponse::of(&answer).is_some_and(|error| error.is_unknown_path()) {
             return self.post_to(client, &format!("{}/v1/{path}", self.base), body).await;
         }
         Ok(answer)
@@ -243,7 +243,7 @@ impl Provider {
 }
 
 /// Returns the text unless it is empty.
-fn filled(text: Option<String>) -> Option<String> {
+fn non_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
@@ -313,10 +313,10 @@ struct Picture {
 }
 
 /// Returns the model's text. A truncated response is returned as is; parsing it fails later.
-fn written(answer: &HttpResponse) -> Result<String> {
+fn completion_text(answer: &HttpResponse) -> Result<String> {
     let completion: Completion = parsed(answer)?;
     let choice = completion.choices.into_iter().next().ok_or_else(|| malformed("it has no choice"))?;
-    let refusal = filled(choice.message.refusal);
+    let refusal = non_empty(choice.message.refusal);
     if refusal.is_some() || choice.finish_reason.as_deref() == Some("content_filter") {
         let refusal: String =
             refusal.unwrap_or_default().chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect();

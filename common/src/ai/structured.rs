@@ -19,7 +19,7 @@ pub struct StructuredRequest<'a> {
 }
 
 /// The result of validating an object.
-pub enum Verdict<T> {
+pub enum CheckResult<T> {
     Good(T),
     /// Acceptable if no better one is returned; with the problem.
     Usable(T, String),
@@ -29,66 +29,66 @@ pub enum Verdict<T> {
 
 impl TextModel<'_> {
     /// Asks for an object, at most twice, until it is good.
-    pub(super) async fn object<T>(
+    pub(super) async fn request_object<T>(
         &self,
         ask: &StructuredRequest<'_>,
-        judge: impl Fn(&Value) -> Verdict<T>,
+        judge: impl Fn(&Value) -> CheckResult<T>,
     ) -> Result<T> {
         let began = Instant::now();
         let mut messages = vec![
             json!({ "role": "system", "content": format!("{}\n\nAnswer with nothing but a JSON object by this schema: {}", ask.instructions, ask.schema) }),
             json!({ "role": "user", "content": ask.text }),
         ];
-        let first = self.say(ask, &messages).await?;
-        let (spare, wrong) = match judged(&first, &judge) {
-            Verdict::Good(found) => return Ok(found),
-            Verdict::Usable(found, wrong) => (Some(found), wrong),
-            Verdict::Bad(wrong) => (None, wrong),
+        let first = self.send_chat(ask, &messages).await?;
+        let (spare, wrong) = match parse_and_validate(&first, &judge) {
+            CheckResult::Good(found) => return Ok(found),
+            CheckResult::Usable(found, wrong) => (Some(found), wrong),
+            CheckResult::Bad(wrong) => (None, wrong),
         };
         tracing::debug!(model = self.model, %wrong, "the model is asked once more");
         messages.push(json!({ "role": "assistant", "content": first }));
         messages.push(json!({ "role": "user", "content": format!("That cannot be used: {wrong} Answer again, with nothing but the whole JSON object.") }));
         let Some(spare) = spare else {
-            let second = self.say(ask, &messages).await?;
-            return match judged(&second, &judge) {
-                Verdict::Good(found) | Verdict::Usable(found, _) => Ok(found),
-                Verdict::Bad(wrong) => Err(AiError::Malformed(wrong)),
+            let second = self.send_chat(ask, &messages).await?;
+            return match parse_and_validate(&second, &judge) {
+                CheckResult::Good(found) | CheckResult::Usable(found, _) => Ok(found),
+                CheckResult::Bad(wrong) => Err(AiError::Malformed(wrong)),
             };
         };
         // A slow second response must not lose the usable first one.
         let left = self.patience.saturating_sub(began.elapsed()) / 2;
-        Ok(match timeout(left, self.say(ask, &messages)).await {
-            Ok(Ok(second)) => match judged(&second, &judge) {
-                Verdict::Good(found) | Verdict::Usable(found, _) => found,
-                Verdict::Bad(_) => spare,
+        Ok(match timeout(left, self.send_chat(ask, &messages)).await {
+            Ok(Ok(second)) => match parse_and_validate(&second, &judge) {
+                CheckResult::Good(found) | CheckResult::Usable(found, _) => found,
+                CheckResult::Bad(_) => spare,
             },
             _ => spare,
         })
     }
 
-    async fn say(&self, ask: &StructuredRequest<'_>, messages: &[Value]) -> Result<String> {
+    async fn send_chat(&self, ask: &StructuredRequest<'_>, messages: &[Value]) -> Result<String> {
         let chat = Chat { model: self.model, messages: messages.to_vec(), format: (ask.name, &ask.schema) };
         self.provider.chat(&chat).await
     }
 }
 
-fn judged<T>(text: &str, judge: impl Fn(&Value) -> Verdict<T>) -> Verdict<T> {
-    match serde_json::from_str::<Value>(bare(text)) {
+fn parse_and_validate<T>(text: &str, judge: impl Fn(&Value) -> CheckResult<T>) -> CheckResult<T> {
+    match serde_json::from_str::<Value>(strip_wrapping(text)) {
         Ok(value) if value.is_object() => judge(&value),
-        Ok(_) => Verdict::Bad("It is no JSON object.".to_owned()),
-        Err(error) => Verdict::Bad(format!("It is no JSON ({error}).")),
+        Ok(_) => CheckResult::Bad("It is no JSON object.".to_owned()),
+        Err(error) => CheckResult::Bad(format!("It is no JSON ({error}).")),
     }
 }
 
 /// The marker between a model's reasoning and its answer, if the server does not separate them: most models, Mistral's,
 /// and OpenAI's open ones. Some chat templates drop the opening marker.
-const THOUGHT: [&str; 3] = ["</think>", "[/THINK]", "<|channel|>final<|message|>"];
+const REASONING_END_MARKERS: [&str; 3] = ["</think>", "[/THINK]", "<|channel|>final<|message|>"];
 
 /// Removes what models put around an object: reasoning and a Markdown code fence.
-fn bare(text: &str) -> &str {
+fn strip_wrapping(text: &str) -> &str {
     let mut text = text.trim();
     if !text.starts_with(['{', '`'])
-        && let Some((_, answer)) = THOUGHT.iter().find_map(|end| text.split_once(end))
+        && let Some((_, answer)) = REASONING_END_MARKERS.iter().find_map(|end| text.split_once(end))
     {
         text = answer.trim();
     }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_found_in_what_models_put_around_it() {
+    fn a_json_object_is_extracted_from_model_output() {
         for text in [
             "{\"a\":1}",
             "  {\"a\":1}\n",
@@ -130,11 +130,11 @@ mod tests {
             "[THINK]x[/THINK]{\"a\":1}",
             "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>{\"a\":1}",
         ] {
-            assert_eq!(bare(text), "{\"a\":1}", "{text}");
+            assert_eq!(strip_wrapping(text), "{\"a\":1}", "{text}");
         }
-        assert_eq!(bare("{\"a\":\"</think>\"}"), "{\"a\":\"</think>\"}", "what is said is not looked into");
+        assert_eq!(strip_wrapping("{\"a\":\"</think>\"}"), "{\"a\":\"</think>\"}", "what is said is not looked into");
         for text in ["", "```", "Here it is: {\"a\":1}", "{\"a\":", "[1]", "<think>on and on", "\"a\""] {
-            assert!(matches!(judged(text, |_| Verdict::Good(())), Verdict::Bad(_)), "{text}");
+            assert!(matches!(parse_and_validate(text, |_| CheckResult::Good(())), CheckResult::Bad(_)), "{text}");
         }
     }
 }

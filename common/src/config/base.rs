@@ -7,7 +7,7 @@ use url::Url;
 
 use super::keys::{Key, Preset};
 use super::reader::Reader;
-use super::{Role, values};
+use super::{ProcessRole, values};
 
 const PUBLIC_URL: Key = Key::new(
     "PUBLIC_URL",
@@ -49,12 +49,12 @@ pub(super) struct Base {
     pub(super) latest_publish: Duration,
 }
 
-pub(super) fn read(reader: &mut Reader, role: Role) -> Base {
+pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> Base {
     let late = |text: &str| values::duration(text, Duration::from_secs(1), Duration::from_secs(366 * 86_400));
     Base {
         public_url: reader.parse(&PUBLIC_URL, public_url),
         data_dir: reader.parse(&DATA_DIR, values::path),
-        sandbox: reader.optional(&SANDBOX, values::boolean).unwrap_or(role == Role::Crier),
+        sandbox: reader.optional(&SANDBOX, values::boolean).unwrap_or(role == ProcessRole::Crier),
         plans_file: reader.optional(&PLANS_FILE, values::path),
         latest_publish: reader.parse(&LATEST_PUBLISH, late),
     }

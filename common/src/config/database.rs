@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 use url::Url;
 
-use super::Role;
+use super::ProcessRole;
 use super::keys::{Key, Preset};
 use super::reader::Reader;
 
@@ -27,11 +27,11 @@ pub enum Database {
     Postgres(SecretString),
 }
 
-pub(super) fn read(reader: &mut Reader, role: Role, data_dir: &Path) -> Database {
+pub(super) fn read(reader: &mut Reader, role: ProcessRole, data_dir: &Path) -> Database {
     let database = reader.optional(&URL, parse).unwrap_or_else(|| Database::Sqlite(data_dir.join("crier.db")));
     if role.is_separate() && matches!(database, Database::Sqlite(_)) && !reader.is_bad(&URL) {
         let kind = if reader.is_set(&URL) { "is SQLite" } else { "is not set, which means SQLite" };
-        reader.problem(
+        reader.add_problem(
             URL.variable(),
             format!(
                 "{kind}, and {role} cannot share a SQLite file with the other processes; set {}, or run `crier`, \

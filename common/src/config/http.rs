@@ -46,7 +46,7 @@ pub(super) fn read(reader: &mut Reader) -> HttpConfig {
         max_connections: reader.parse(&MAX_CONNECTIONS, |text| values::number(text, 1, 1_000_000)),
     };
     if config.addr == config.ops_addr && config.addr.port() != 0 {
-        reader.problem(
+        reader.add_problem(
             OPS_ADDR.variable(),
             format!("is {}, where the API listens already; choose another port", config.ops_addr),
         );

@@ -58,7 +58,7 @@ use crate::domain::plan::Plans;
 
 crate::text_enum! {
     /// Which process it is, by the name of its binary.
-    pub enum Role {
+    pub enum ProcessRole {
         /// All three in one, and the operator's commands.
         Crier = "crier",
         Api = "crier-api",
@@ -67,7 +67,7 @@ crate::text_enum! {
     }
 }
 
-impl Role {
+impl ProcessRole {
     /// Returns whether it is one of the three processes that share a database and a queue.
     pub const fn is_separate(self) -> bool {
         !matches!(self, Self::Crier)
@@ -77,7 +77,7 @@ impl Role {
 /// The whole, validated configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub role: Role,
+    pub role: ProcessRole,
     pub http: HttpConfig,
     /// At the root of a host: its path is `/`.
     pub public_url: Url,
@@ -104,7 +104,7 @@ pub struct Config {
 
 impl Config {
     /// Reads and checks all sections.
-    pub fn load(source: &ConfigSource, role: Role) -> Result<Self, ConfigError> {
+    pub fn load(source: &ConfigSource, role: ProcessRole) -> Result<Self, ConfigError> {
         let mut reader = reader::Reader::new(source);
         let http = http::read(&mut reader);
         let base = base::read(&mut reader, role);

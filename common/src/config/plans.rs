@@ -11,7 +11,7 @@ use crate::domain::plan::{Feature, Plan, Plans};
 use crate::limits::UNLIMITED;
 
 /// TOML's largest integer.
-const MOST: u64 = i64::MAX as u64;
+const MAX_INTEGER: u64 = i64::MAX as u64;
 /// A hundred years: a date that far back is still valid.
 const MOST_DAYS: u64 = 36_500;
 
@@ -24,7 +24,7 @@ pub(super) fn read(reader: &mut Reader, path: Option<&Path>, read_file: &dyn Fn(
     };
     found.unwrap_or_else(|wrong| {
         for message in wrong {
-            reader.problem(PLANS_FILE.variable(), format!("{}: {message}", path.display()));
+            reader.add_problem(PLANS_FILE.variable(), format!("{}: {message}", path.display()));
         }
         Plans::default()
     })
@@ -64,11 +64,11 @@ fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
                 plan.features = features(&place, value, wrong);
                 continue;
             }
-            "brands" => (&mut plan.brands, 0, MOST),
-            "social_accounts" => (&mut plan.social_accounts, 0, MOST),
-            "posts_per_month" => (&mut plan.posts_per_month, 0, MOST),
-            "storage_mib" => (&mut plan.storage_mib, 0, MOST),
-            "ai_credits" => (&mut plan.ai_credits, 0, MOST),
+            "brands" => (&mut plan.brands, 0, MAX_INTEGER),
+            "social_accounts" => (&mut plan.social_accounts, 0, MAX_INTEGER),
+            "posts_per_month" => (&mut plan.posts_per_month, 0, MAX_INTEGER),
+            "storage_mib" => (&mut plan.storage_mib, 0, MAX_INTEGER),
+            "ai_credits" => (&mut plan.ai_credits, 0, MAX_INTEGER),
             "requests_per_minute" => (&mut plan.requests_per_minute, 1, u64::from(UNLIMITED)),
             "analytics_days" => (&mut plan.analytics_days, 1, MOST_DAYS),
             _ => {
@@ -81,7 +81,7 @@ fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
         match value.as_integer().and_then(|number| u64::try_from(number).ok()) {
             Some(number) if (least..=most).contains(&number) => *field = Some(number),
             _ => {
-                let bound = if most == MOST { "on".to_owned() } else { format!("to {most}") };
+                let bound = if most == MAX_INTEGER { "on".to_owned() } else { format!("to {most}") };
                 wrong.push(format!(
                     "{place} must be a whole number from {least} {bound}; leave the line out for no limit"
                 ));
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documents_file_is_the_built_in_plans() {
+    fn the_documented_file_equals_the_built_in_plans() {
         let page = include_str!("../../../docs/plans.md");
         let (_, rest) = page.split_once("```toml\n").unwrap();
         let (file, _) = rest.split_once("```").unwrap();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_replaces_the_whole_set_and_an_absent_number_means_none() {
+    fn a_file_replaces_all_plans_and_absent_limits_mean_unlimited() {
         let plans = parse("[plans.solo]\nbrands = 2\nfeatures = [\"webhooks\"]\n[plans.big]\n").unwrap();
         assert_eq!(plans.names().collect::<Vec<_>>(), ["big", "solo"]);
         let solo = plans.get("solo").unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_told_with_its_place() {
+    fn every_error_is_reported_with_its_location() {
         let text = "colour = 1\n[plans.Gold]\nbrands = -1\nbrand = 1\nrequests_per_minute = 0\n\
                     features = [\"webhook\", 3]\n[plans.tin]\nfeatures = \"all\"\nstorage_mib = 1.5\n";
         assert_eq!(

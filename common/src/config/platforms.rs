@@ -13,7 +13,7 @@ use crate::domain::platform::Platform;
 use crate::platforms::PlatformConfig;
 
 /// The last part of a platform's key.
-pub(super) struct Part {
+pub(super) struct PlatformKey {
     pub(super) name: &'static str,
     pub(super) meaning: &'static str,
     preset: Preset,
@@ -21,7 +21,7 @@ pub(super) struct Part {
     secret: bool,
 }
 
-impl Part {
+impl PlatformKey {
     pub(super) fn preset_text(&self) -> &'static str {
         match self.preset {
             Preset::Value(text) | Preset::Words(text) => text,
@@ -31,42 +31,42 @@ impl Part {
 }
 
 const OF_THE_PLATFORM: Preset = Preset::Words("the platform's own");
-const CLIENT_ID: Part = Part {
+const CLIENT_ID: PlatformKey = PlatformKey {
     name: "CLIENT_ID",
     meaning: "The id of the application registered at the platform.",
     preset: Preset::Nothing,
     example: "1234567890",
     secret: false,
 };
-const CLIENT_SECRET: Part = Part {
+const CLIENT_SECRET: PlatformKey = PlatformKey {
     name: "CLIENT_SECRET",
     meaning: "Its secret.",
     preset: Preset::Nothing,
     example: "the secret that came with the id",
     secret: true,
 };
-const BASE_URL: Part = Part {
+const BASE_URL: PlatformKey = PlatformKey {
     name: "BASE_URL",
     meaning: "The host of the platform's API and tokens.",
     preset: OF_THE_PLATFORM,
     example: "https://api.example.com",
     secret: false,
 };
-const AUTH_URL: Part = Part {
+const AUTH_URL: PlatformKey = PlatformKey {
     name: "AUTH_URL",
     meaning: "The host of the page on which a person grants access.",
     preset: OF_THE_PLATFORM,
     example: "https://www.example.com",
     secret: false,
 };
-const API_VERSION: Part = Part {
+const API_VERSION: PlatformKey = PlatformKey {
     name: "API_VERSION",
     meaning: "The version of the platform's API.",
     preset: OF_THE_PLATFORM,
     example: "v25.0",
     secret: false,
 };
-const DAILY_POSTS: Part = Part {
+const DAILY_POSTS: PlatformKey = PlatformKey {
     name: "DAILY_POSTS",
     meaning: "How many posts go out on one account within 24 hours, before the others wait; 0: any number.",
     preset: Preset::Words(
@@ -75,9 +75,10 @@ const DAILY_POSTS: Part = Part {
     example: "50",
     secret: false,
 };
-pub(super) const PARTS: &[Part] = &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS];
+pub(super) const PLATFORM_KEYS: &[PlatformKey] =
+    &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS];
 
-fn key(platform: Platform, part: &Part) -> Key {
+fn key(platform: Platform, part: &PlatformKey) -> Key {
     Key {
         name: Cow::Owned(format!("{}_{}", platform.as_str().to_ascii_uppercase(), part.name)),
         meaning: Cow::Borrowed(part.meaning),
@@ -89,7 +90,7 @@ fn key(platform: Platform, part: &Part) -> Key {
 
 /// Returns the keys of every platform.
 pub(super) fn keys() -> impl Iterator<Item = Key> {
-    Platform::ALL.iter().flat_map(|platform| PARTS.iter().map(|part| key(*platform, part)))
+    Platform::ALL.iter().flat_map(|platform| PLATFORM_KEYS.iter().map(|part| key(*platform, part)))
 }
 
 pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {

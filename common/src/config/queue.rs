@@ -3,7 +3,7 @@
 use redis::IntoConnectionInfo;
 use secrecy::SecretString;
 
-use super::Role;
+use super::ProcessRole;
 use super::keys::{Key, Preset};
 use super::reader::Reader;
 
@@ -16,10 +16,10 @@ const URL: Key = Key::new(
 .secret();
 pub(super) const KEYS: &[Key] = &[URL];
 
-pub(super) fn read(reader: &mut Reader, role: Role) -> Option<SecretString> {
+pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> Option<SecretString> {
     let url = reader.optional(&URL, parse);
     if role.is_separate() && !reader.is_set(&URL) {
-        reader.problem(
+        reader.add_problem(
             URL.variable(),
             format!(
                 "is not set, and {role} hears of work through Redis only; set {}, or run `crier`, which needs none",

@@ -73,7 +73,10 @@ impl Reader {
     fn take(&mut self, name: String, value: &str, origin: Origin, known: &BTreeSet<String>) {
         if !known.contains(&name) {
             let hint = keys::nearest(&name, known.iter().map(String::as_str)).unwrap_or_default();
-            self.problem(origin.label(&name), format!("is unknown; the nearest known key is {}", origin.label(hint)));
+            self.add_problem(
+                origin.label(&name),
+                format!("is unknown; the nearest known key is {}", origin.label(hint)),
+            );
         } else if !value.trim().is_empty() {
             // Templates leave unused variables empty (`CRIER_SMTP_URL=`); empty counts as unset.
             self.found.insert(name, FoundValue { value: value.trim().to_owned(), origin });
@@ -85,7 +88,7 @@ impl Reader {
             Ok(table) => table,
             Err(error) => {
                 let message = format!("{}; write for example http_addr = \"…\"", values::toml_fault(text, &error));
-                return self.problem("configuration file".to_owned(), message);
+                return self.add_problem("configuration file".to_owned(), message);
             }
         };
         let mut flat = Vec::new();
@@ -94,10 +97,10 @@ impl Reader {
             let label = Origin::File.label(&name);
             match value_text(value) {
                 Some(_) if self.found.contains_key(&name) => {
-                    self.problem(label, "is there twice, by itself and in a table; leave one of them".to_owned());
+                    self.add_problem(label, "is there twice, by itself and in a table; leave one of them".to_owned());
                 }
                 Some(text) => self.take(name, &text, Origin::File, known),
-                None => self.problem(label, "must be a text, a number, true, false or a list of texts".to_owned()),
+                None => self.add_problem(label, "must be a text, a number, true, false or a list of texts".to_owned()),
             }
         }
     }
@@ -120,7 +123,7 @@ impl Reader {
                 let subject = if key.secret { "the value".to_owned() } else { format!("`{value}`") };
                 let label = origin.label(&key.name);
                 self.bad.insert(key.name.to_string());
-                self.problem(label, format!("{subject} {wrong}; a right value is for example {}", key.example));
+                self.add_problem(label, format!("{subject} {wrong}; a right value is for example {}", key.example));
                 None
             }
         }
@@ -141,7 +144,7 @@ impl Reader {
         self.aws.get(name).filter(|value| !value.is_empty()).cloned()
     }
 
-    pub(super) fn problem(&mut self, key: String, message: String) {
+    pub(super) fn add_problem(&mut self, key: String, message: String) {
         self.problems.push(ConfigProblem { key, message });
     }
 }

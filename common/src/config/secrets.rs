@@ -9,7 +9,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::keys::{Key, Preset};
 use super::reader::Reader;
-use super::{Role, values};
+use super::{ProcessRole, values};
 use crate::secrets::SecretKey;
 
 const SECRET_KEY: Key = Key::new(
@@ -73,10 +73,10 @@ fn decode(encoded: &str) -> Option<[u8; 32]> {
     })
 }
 
-pub(super) fn read(reader: &mut Reader, role: Role) -> Option<SecretKeys> {
+pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> Option<SecretKeys> {
     let keys = reader.optional(&SECRET_KEY, SecretKeys::from_str);
     if role.is_separate() && !reader.is_set(&SECRET_KEY) {
-        reader.problem(
+        reader.add_problem(
             SECRET_KEY.variable(),
             format!(
                 "is not set, and {role} shares its secrets with the other processes; make one key for all of them with \

@@ -57,7 +57,7 @@ fn s3(reader: &mut Reader, bucket: String, prefix: String) -> S3Config {
         Ok(url) => Some(url),
         Err(wrong) => {
             let message = format!("the value {wrong}; a right value is for example http://127.0.0.1:9000");
-            reader.problem("AWS_ENDPOINT_URL".to_owned(), message);
+            reader.add_problem("AWS_ENDPOINT_URL".to_owned(), message);
             None
         }
     });
@@ -81,7 +81,7 @@ fn s3(reader: &mut Reader, bucket: String, prefix: String) -> S3Config {
 fn needed(reader: &mut Reader, name: &str, value: Option<String>, example: &str) -> String {
     value.unwrap_or_else(|| {
         let message = format!("is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to {example}");
-        reader.problem(name.to_owned(), message);
+        reader.add_problem(name.to_owned(), message);
         String::new()
     })
 }

@@ -12,7 +12,7 @@ const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const PG: &str = "postgres://crier:hush-pg@db:5432/crier";
 const REDIS: &str = "redis://:hush-redis@cache:6379/1";
 
-fn load(env: &[(&str, &str)], role: Role) -> Result<Config, ConfigError> {
+fn load(env: &[(&str, &str)], role: ProcessRole) -> Result<Config, ConfigError> {
     Config::load(&ConfigSource::new(env.iter().copied(), None, [("", ""); 0]), role)
 }
 
@@ -23,12 +23,12 @@ fn wrong(result: Result<Config, ConfigError>) -> String {
 }
 
 fn from_file(text: &str) -> Result<Config, ConfigError> {
-    Config::load(&ConfigSource::new([("", ""); 0], Some(text.to_owned()), [("", ""); 0]), Role::Crier)
+    Config::load(&ConfigSource::new([("", ""); 0], Some(text.to_owned()), [("", ""); 0]), ProcessRole::Crier)
 }
 
 #[test]
-fn nothing_set_is_a_working_installation_in_one_process() {
-    let config = load(&[("PATH", "/bin"), ("CRIER_SMTP_URL", "")], Role::Crier).unwrap();
+fn defaults_work_in_embedded_mode() {
+    let config = load(&[("PATH", "/bin"), ("CRIER_SMTP_URL", "")], ProcessRole::Crier).unwrap();
     assert_eq!(config.http.addr.to_string(), "127.0.0.1:8080");
     assert_eq!(config.http.ops_addr.to_string(), "127.0.0.1:9090");
     assert_eq!(config.absolute("/docs"), "http://127.0.0.1:8080/docs");
@@ -49,8 +49,8 @@ fn nothing_set_is_a_working_installation_in_one_process() {
 }
 
 #[test]
-fn the_separate_processes_need_what_they_share() {
-    assert_eq!(wrong(load(&[], Role::Worker)), "\
+fn separate_processes_require_shared_settings() {
+    assert_eq!(wrong(load(&[], ProcessRole::Worker)), "\
 CRIER_DATABASE_URL: is not set, which means SQLite, and crier-worker cannot share a SQLite file with the other processes; \
 set postgres://crier:password@localhost:5432/crier, or run `crier`, which is all of them in one process
 CRIER_REDIS_URL: is not set, and crier-worker hears of work through Redis only; set redis://localhost:6379/0, or run \
@@ -58,26 +58,26 @@ CRIER_REDIS_URL: is not set, and crier-worker hears of work through Redis only; 
 CRIER_SECRET_KEY: is not set, and crier-worker shares its secrets with the other processes; make one key for all of them \
 with `openssl rand -base64 32`");
     let all = [("CRIER_DATABASE_URL", PG), ("CRIER_REDIS_URL", REDIS), ("CRIER_SECRET_KEY", KEY)];
-    for role in [Role::Api, Role::Worker, Role::Scheduler] {
+    for role in [ProcessRole::Api, ProcessRole::Worker, ProcessRole::Scheduler] {
         let config = load(&all, role).unwrap();
         assert!(!config.sandbox && matches!(config.database, Database::Postgres(_)));
     }
     let sqlite = [("CRIER_DATABASE_URL", "sqlite:///var/crier.db"), all[1], all[2]];
-    assert!(wrong(load(&sqlite, Role::Api)).starts_with("CRIER_DATABASE_URL: is SQLite, and crier-api cannot"));
-    let one_process = load(&[sqlite[0], ("CRIER_SANDBOX", "off")], Role::Crier).unwrap();
+    assert!(wrong(load(&sqlite, ProcessRole::Api)).starts_with("CRIER_DATABASE_URL: is SQLite, and crier-api cannot"));
+    let one_process = load(&[sqlite[0], ("CRIER_SANDBOX", "off")], ProcessRole::Crier).unwrap();
     assert!(!one_process.sandbox);
     // An invalid address is reported once, not also as missing.
     let bad = [("CRIER_DATABASE_URL", "mysql://x"), ("CRIER_REDIS_URL", "nats://x"), ("CRIER_SECRET_KEY", "short")];
-    assert_eq!(wrong(load(&bad, Role::Api)).lines().count(), 3);
+    assert_eq!(wrong(load(&bad, ProcessRole::Api)).lines().count(), 3);
 }
 
 #[test]
-fn flags_go_before_variables_and_variables_before_the_file() {
+fn flags_override_env_and_env_overrides_the_file() {
     let file = "http_addr = \"127.0.0.1:1\"\nops_addr = \"127.0.0.1:2\"\n[ai]\nbase_url = \"http://file/\"\n\
                 [worker]\nconcurrency = 3\nkinds = [\"noop\", \"deliver_webhook\"]\n[google_business]\nclient_id = 77\n";
     let env = [("CRIER_HTTP_ADDR", "127.0.0.1:3"), ("CRIER_OPS_ADDR", "127.0.0.1:4")];
     let source = ConfigSource::new(env, Some(file.to_owned()), [("http-addr", "127.0.0.1:5")]);
-    let config = Config::load(&source, Role::Crier).unwrap();
+    let config = Config::load(&source, ProcessRole::Crier).unwrap();
     assert_eq!((config.http.addr.port(), config.http.ops_addr.port()), (5, 4));
     assert_eq!(config.ai.base_url.as_deref(), Some("http://file"));
     assert_eq!(config.worker.concurrency, Concurrency::each(3));
@@ -86,12 +86,12 @@ fn flags_go_before_variables_and_variables_before_the_file() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_the_nearest_known_one() {
+fn an_unknown_key_error_suggests_the_nearest_key() {
     let env = [("CRIER_HTTP_ADR", "x"), ("CRIER_TWITER_CLIENT_ID", "x"), ("CRIER_TEST_PG_URL", "x"), ("CRIERS", "x")];
     let file = "redis_uri = \"x\"\n[http]\nport = 1\n";
     let source = ConfigSource::new(env, Some(file.to_owned()), [("--ops-adr", "x")]);
     assert_eq!(
-        wrong(Config::load(&source, Role::Crier)),
+        wrong(Config::load(&source, ProcessRole::Crier)),
         "\
 http_port (configuration file): is unknown; the nearest known key is http_addr (configuration file)
 redis_uri (configuration file): is unknown; the nearest known key is redis_url (configuration file)
@@ -102,21 +102,21 @@ CRIER_TWITER_CLIENT_ID: is unknown; the nearest known key is CRIER_TWITTER_CLIEN
 }
 
 #[test]
-fn what_kubernetes_says_of_a_service_named_crier_is_no_configuration() {
+fn kubernetes_service_variables_are_ignored() {
     let links = [
         ("CRIER_SERVICE_HOST", "10.0.0.1"),
         ("CRIER_API_SERVICE_PORT_HTTP", "8080"),
         ("CRIER_PORT", "tcp://10.0.0.1:8080"),
         ("CRIER_API_PORT_8080_TCP_ADDR", "10.0.0.1"),
     ];
-    assert_eq!(wrong(load(&links, Role::Crier)).lines().count(), 4);
+    assert_eq!(wrong(load(&links, ProcessRole::Crier)).lines().count(), 4);
     let mut env = links.to_vec();
     env.push(("KUBERNETES_SERVICE_HOST", "10.0.0.2"));
-    load(&env, Role::Crier).unwrap();
+    load(&env, ProcessRole::Crier).unwrap();
 }
 
 #[test]
-fn a_wrong_value_is_named_with_a_right_one() {
+fn an_invalid_value_error_contains_an_example() {
     let table = [
         (
             "HTTP_ADDR",
@@ -193,9 +193,9 @@ fn a_wrong_value_is_named_with_a_right_one() {
     ];
     for (name, value, message) in table {
         let name = format!("CRIER_{name}");
-        assert_eq!(wrong(load(&[(&name, value)], Role::Crier)), format!("{name}: {message}"));
+        assert_eq!(wrong(load(&[(&name, value)], ProcessRole::Crier)), format!("{name}: {message}"));
     }
-    let kinds = wrong(load(&[("CRIER_WORKER_KINDS", "publish")], Role::Crier));
+    let kinds = wrong(load(&[("CRIER_WORKER_KINDS", "publish")], ProcessRole::Crier));
     assert!(
         kinds.starts_with("CRIER_WORKER_KINDS: `publish` has `publish`, which is none of: all, publish_target,"),
         "{kinds}"
@@ -203,8 +203,8 @@ fn a_wrong_value_is_named_with_a_right_one() {
 }
 
 #[test]
-fn each_kind_may_have_a_concurrency_of_its_own() {
-    let read = |text| load(&[("CRIER_WORKER_CONCURRENCY", text)], Role::Crier).unwrap().worker.concurrency;
+fn concurrency_is_configurable_per_kind() {
+    let read = |text| load(&[("CRIER_WORKER_CONCURRENCY", text)], ProcessRole::Crier).unwrap().worker.concurrency;
     let of = |text| [JobKind::PublishTarget, JobKind::DeliverWebhook, JobKind::Noop].map(|kind| read(text).of(kind));
     assert_eq!(of("5"), [5, 5, 5]);
     assert_eq!(of(" 64 , publish_target = 16,deliver_webhook=1024"), [16, 1_024, 64]);
@@ -220,7 +220,7 @@ fn each_kind_may_have_a_concurrency_of_its_own() {
         ("noop=3,noop=4", "has `noop` twice"),
         ("3,4", "has a number without a kind twice"),
     ] {
-        let error = wrong(load(&[("CRIER_WORKER_CONCURRENCY", text)], Role::Crier));
+        let error = wrong(load(&[("CRIER_WORKER_CONCURRENCY", text)], ProcessRole::Crier));
         assert!(
             error.starts_with(&format!("CRIER_WORKER_CONCURRENCY: `{text}` {message}; a right value is")),
             "{error}"
@@ -229,9 +229,9 @@ fn each_kind_may_have_a_concurrency_of_its_own() {
 }
 
 #[test]
-fn a_platform_s_daily_cap_is_the_operator_s_or_its_own() {
+fn a_daily_cap_falls_back_to_the_platform_default() {
     let caps = |env: &[(&str, &str)]| {
-        let platforms = load(env, Role::Crier).unwrap().platforms;
+        let platforms = load(env, ProcessRole::Crier).unwrap().platforms;
         let config = PlatformsConfig { platforms, ..PlatformsConfig::default() };
         [Platform::Instagram, Platform::Tiktok, Platform::Telegram].map(|platform| config.daily_posts(platform))
     };
@@ -239,12 +239,12 @@ fn a_platform_s_daily_cap_is_the_operator_s_or_its_own() {
     let set =
         [("CRIER_INSTAGRAM_DAILY_POSTS", "0"), ("CRIER_TIKTOK_DAILY_POSTS", "40"), ("CRIER_TELEGRAM_DAILY_POSTS", "1")];
     assert_eq!(caps(&set), [None, Some(40), Some(1)]);
-    let error = wrong(load(&[("CRIER_THREADS_DAILY_POSTS", "-1")], Role::Crier));
+    let error = wrong(load(&[("CRIER_THREADS_DAILY_POSTS", "-1")], ProcessRole::Crier));
     assert!(error.starts_with("CRIER_THREADS_DAILY_POSTS: `-1` is not a number from 0 to"), "{error}");
 }
 
 #[test]
-fn all_problems_are_told_at_once_and_no_secret_is() {
+fn all_errors_are_reported_together_without_secrets() {
     let env = [
         ("CRIER_DATABASE_URL", "mysql://u:hush@db"),
         ("CRIER_REDIS_URL", "http://hush@cache"),
@@ -253,7 +253,7 @@ fn all_problems_are_told_at_once_and_no_secret_is() {
         ("CRIER_TWITTER_CLIENT_SECRET", "hu\nsh"),
         ("CRIER_HTTP_ADDR", "nowhere"),
     ];
-    let error = load(&env, Role::Crier).unwrap_err();
+    let error = load(&env, ProcessRole::Crier).unwrap_err();
     assert_eq!(error.problems.len(), env.len());
     let text = error.to_string();
     assert!(!text.contains("hush") && !text.contains("hu\nsh"), "{text}");
@@ -263,7 +263,7 @@ fn all_problems_are_told_at_once_and_no_secret_is() {
 }
 
 #[test]
-fn a_configuration_that_is_printed_shows_no_secret() {
+fn debug_output_redacts_secrets() {
     let env = [
         ("CRIER_DATABASE_URL", PG),
         ("CRIER_REDIS_URL", REDIS),
@@ -276,7 +276,7 @@ fn a_configuration_that_is_printed_shows_no_secret() {
         ("AWS_SECRET_ACCESS_KEY", "hush-aws"),
         ("AWS_ENDPOINT_URL", "http://127.0.0.1:9000/"),
     ];
-    let config = load(&env, Role::Crier).unwrap();
+    let config = load(&env, ProcessRole::Crier).unwrap();
     let printed = format!("{config:?}");
     assert!(!printed.contains("hush") && !printed.contains("[0, 1, 2"), "{printed}");
     let smtp = config.mail.smtp.unwrap();
@@ -289,16 +289,16 @@ fn a_configuration_that_is_printed_shows_no_secret() {
 }
 
 #[test]
-fn a_bucket_needs_the_keys_to_it() {
-    assert_eq!(wrong(load(&[("CRIER_STORAGE_URL", "s3://bucket"), ("AWS_REGION", "")], Role::Crier)), "\
+fn an_s3_bucket_requires_credentials() {
+    assert_eq!(wrong(load(&[("CRIER_STORAGE_URL", "s3://bucket"), ("AWS_REGION", "")], ProcessRole::Crier)), "\
 AWS_REGION: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to eu-central-1
 AWS_ACCESS_KEY_ID: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to AKIAIOSFODNN7EXAMPLE
 AWS_SECRET_ACCESS_KEY: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to the secret that came with the id");
-    load(&[("AWS_ENDPOINT_URL", "not looked at without s3")], Role::Crier).unwrap();
+    load(&[("AWS_ENDPOINT_URL", "not looked at without s3")], ProcessRole::Crier).unwrap();
 }
 
 #[test]
-fn keys_are_told_apart_by_their_ids_and_the_first_encrypts() {
+fn keys_are_identified_by_id_and_the_first_encrypts() {
     let one: SecretKeys = KEY.parse().unwrap();
     assert_eq!((one.as_slice()[0].id, one.as_slice()[0].bytes.expose_secret()[31]), (0, 31));
     let other = KEY.replace('A', "B").replace('=', "");
@@ -313,7 +313,7 @@ fn keys_are_told_apart_by_their_ids_and_the_first_encrypts() {
 }
 
 #[test]
-fn networks_and_durations_are_read_in_all_their_forms() {
+fn networks_and_durations_are_parsed_in_every_form() {
     let networks = values::networks("10.1.2.3/8, 127.0.0.1,::1, fd00::/8,").unwrap();
     let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
     assert_eq!(networks, ["10.0.0.0/8", "127.0.0.1/32", "::1/128", "fd00::/8"]);
@@ -326,14 +326,15 @@ fn networks_and_durations_are_read_in_all_their_forms() {
 }
 
 #[test]
-fn senders_and_mail_servers_are_read_in_all_their_forms() {
-    let from = |text: &str| load(&[("CRIER_MAIL_FROM", text)], Role::Crier).map(|config| config.mail.from);
+fn senders_and_mail_servers_are_parsed_in_every_form() {
+    let from = |text: &str| load(&[("CRIER_MAIL_FROM", text)], ProcessRole::Crier).map(|config| config.mail.from);
     assert_eq!(from("a@b").unwrap(), Mailbox { name: None, address: "a@b".to_owned() });
     assert_eq!(from("\"Doe, J.\" <j@x.example>").unwrap().name.as_deref(), Some("Doe, J."));
     for text in ["a", "@b", "a@", "a@b@c", "A <a@b", "a@b>", "A <a b@c>"] {
         assert!(from(text).is_err(), "{text}");
     }
-    let smtp = |text: &str| load(&[("CRIER_SMTP_URL", text)], Role::Crier).map(|config| config.mail.smtp.unwrap());
+    let smtp =
+        |text: &str| load(&[("CRIER_SMTP_URL", text)], ProcessRole::Crier).map(|config| config.mail.smtp.unwrap());
     let implicit = smtp("smtps://[::1]?tls=required").unwrap();
     assert_eq!((implicit.host.as_str(), implicit.port, implicit.tls), ("::1", 465, SmtpTls::Implicit));
     assert_eq!(smtp("smtp://mail:2525").unwrap().tls, SmtpTls::IfOffered);
@@ -343,7 +344,7 @@ fn senders_and_mail_servers_are_read_in_all_their_forms() {
 }
 
 #[test]
-fn a_file_that_is_no_toml_is_told_by_its_line_without_quoting_it() {
+fn toml_errors_name_the_line_without_its_content() {
     let text = wrong(from_file("http_addr = \"127.0.0.1:1\"\nredis_url = redis://:hush@x\n"));
     assert!(text.starts_with("configuration file: line 2 is no TOML: ") && !text.contains("hush"), "{text}");
     assert_eq!(
@@ -354,7 +355,7 @@ fn a_file_that_is_no_toml_is_told_by_its_line_without_quoting_it() {
 }
 
 #[test]
-fn the_plans_file_is_read_and_its_faults_are_told_with_the_rest() {
+fn plans_file_errors_are_reported_with_the_others() {
     let source = |text: &'static str| {
         ConfigSource::new([("CRIER_PLANS_FILE", "/plans.toml"), ("CRIER_SANDBOX", "x")], None, [("", ""); 0])
             .with_files(move |path| {
@@ -362,14 +363,16 @@ fn the_plans_file_is_read_and_its_faults_are_told_with_the_rest() {
                 if text.is_empty() { Err(std::io::ErrorKind::NotFound.into()) } else { Ok(text.to_owned()) }
             })
     };
-    let text = wrong(Config::load(&source("[plans.a]\nbrands = \"many\"\n"), Role::Crier));
+    let text = wrong(Config::load(&source("[plans.a]\nbrands = \"many\"\n"), ProcessRole::Crier));
     assert!(text.contains("CRIER_SANDBOX: `x`"), "{text}");
     assert!(text.contains("CRIER_PLANS_FILE: /plans.toml: [plans.a] brands must be a whole number"), "{text}");
-    assert!(wrong(Config::load(&source(""), Role::Crier)).contains("CRIER_PLANS_FILE: /plans.toml: cannot be read"));
+    assert!(
+        wrong(Config::load(&source(""), ProcessRole::Crier)).contains("CRIER_PLANS_FILE: /plans.toml: cannot be read")
+    );
 }
 
 #[test]
-fn every_example_in_the_table_is_right_and_every_name_is_there_once() {
+fn setting_examples_are_valid_and_names_are_unique() {
     let keys = keys::all();
     let names: std::collections::BTreeSet<String> = keys.iter().map(keys::Key::variable).collect();
     assert_eq!(names.len(), keys.len());
@@ -380,12 +383,12 @@ fn every_example_in_the_table_is_right_and_every_name_is_there_once() {
         .map(|key| (key.variable(), key.example.to_owned()))
         .collect();
     let source = ConfigSource::new(env, None, [("", ""); 0]).with_files(|_| Ok("[plans.one]".to_owned()));
-    let config = Config::load(&source, Role::Crier).unwrap();
+    let config = Config::load(&source, ProcessRole::Crier).unwrap();
     assert_eq!(config.plans.names().collect::<Vec<_>>(), ["one"]);
 }
 
 #[test]
-fn help_and_the_readme_name_every_key() {
+fn help_and_readme_list_every_key() {
     let (help, table) = (keys::help(), keys::markdown_table());
     for key in keys::fixed() {
         assert!(help.contains(&format!("--{} VALUE", key.flag())), "{help}");
@@ -395,7 +398,7 @@ fn help_and_the_readme_name_every_key() {
 }
 
 #[test]
-fn the_command_line_of_a_separate_process() {
+fn a_separate_process_parses_its_command_line() {
     let parse = |args: &[&str]| Invocation::parse(args.iter().map(Into::into));
     assert_eq!(parse(&["--http-addr=1:1", "--help"]).unwrap(), Invocation::Help);
     assert_eq!(parse(&["-V"]).unwrap(), Invocation::Version);

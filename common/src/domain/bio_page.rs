@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slug_is_of_plain_letters() {
+    fn only_valid_slugs_are_accepted() {
         for good in ["ab", "a-", "0-0", "a--b", &"a".repeat(63)] {
             assert!(is_slug(good), "{good}");
         }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_is_written_in_plain_letters() {
+    fn titles_are_transliterated_to_ascii() {
         for (title, slug) in [
             ("Hello World", "hello-world"),
             ("  Café — Löwe!  ", "cafe-lowe"),
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_title_is_the_slug_is_one(title in "\\PC*") {
+        fn any_title_yields_a_valid_slug(title in "\\PC*") {
             if let Some(slug) = slug_of(&title, 56) {
                 prop_assert!(is_slug(&slug) && slug.len() <= 56, "{}", slug);
             }

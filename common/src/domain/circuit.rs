@@ -22,7 +22,7 @@ pub const MAX_OPEN_ATTEMPTS: i64 = 4;
 /// A success that takes longer is a strike.
 pub const SLOW: Duration = Duration::from_secs(5);
 
-const LONGEST_PAUSE: TimeDelta = TimeDelta::seconds(30);
+const MAX_PAUSE: TimeDelta = TimeDelta::seconds(30);
 
 /// The result of one attempt, for judging its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Health {
     /// Returns how long an open circuit lets no attempt through after a failure.
     pub fn pause(self) -> Option<TimeDelta> {
         let failed = self.circuit() == Circuit::Open && self.failing_since.is_some();
-        failed.then(|| TimeDelta::seconds(1 << (self.strikes - OPENS_AT).min(5)).min(LONGEST_PAUSE))
+        failed.then(|| TimeDelta::seconds(1 << (self.strikes - OPENS_AT).min(5)).min(MAX_PAUSE))
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_strikes_open_it_and_a_quick_success_closes_it() {
+    fn ten_strikes_open_the_circuit_and_a_quick_success_closes_it() {
         let mut verdicts = vec![CircuitVerdict::Failed; 9];
         assert_eq!((after(&verdicts).circuit(), after(&verdicts).pause()), (Circuit::Closed, None));
         let pauses: Vec<_> = (0..7)
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_of_the_answer_and_the_time() {
+    fn a_verdict_depends_on_success_and_duration() {
         let of = |success, seconds| CircuitVerdict::of(success, Duration::from_secs(seconds));
         assert_eq!(
             [of(true, 5), of(true, 6), of(false, 0)],
@@ -125,7 +125,7 @@ mod tests {
         /// Law: `strikes` counts since the last quick success, `failing_since` is the first failure since the last
         /// success.
         #[test]
-        fn the_record_is_of_what_came_last(verdicts in prop::collection::vec(prop::sample::select(vec![CircuitVerdict::Quick, CircuitVerdict::Slow, CircuitVerdict::Failed]), 0..40)) {
+        fn health_depends_on_the_latest_verdicts(verdicts in prop::collection::vec(prop::sample::select(vec![CircuitVerdict::Quick, CircuitVerdict::Slow, CircuitVerdict::Failed]), 0..40)) {
             let health = after(&verdicts);
             let strikes = verdicts.iter().rev().take_while(|v| **v != CircuitVerdict::Quick).count();
             let failures = verdicts.iter().rev().take_while(|v| **v == CircuitVerdict::Failed).count();

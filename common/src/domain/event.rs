@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sample_has_the_promised_fields() {
+    fn every_sample_has_the_documented_fields() {
         assert_eq!(EventName::ALL.len(), 12);
         for event in EventName::ALL {
             let promised = match event.as_str() {

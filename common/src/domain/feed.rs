@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failing_feed_is_asked_less_and_less_often() {
+    fn a_failing_feed_is_polled_with_backoff() {
         let now = DateTime::from_timestamp(1_781_000_000, 0).unwrap_or_default();
         let minutes = |failures, random| (next_fetch(failures, None, now, random) - now).num_minutes();
         let all: Vec<i64> = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 50, i32::MAX].iter().map(|n| minutes(*n, 0.5)).collect();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_an_address() {
+    fn the_host_of_a_url_is_extracted() {
         for (url, host) in [
             ("https://example.com/feed", "example.com"),
             ("http://a.b:81?x=/y", "a.b:81"),

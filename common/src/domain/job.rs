@@ -43,7 +43,7 @@ crate::text_enum! {
 
 /// The fixed limits of a kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct KindLimits {
     /// Maximum number of runs; a crash counts as one.
     pub max_attempts: i32,
     /// Maximum number of concurrent jobs of one lane; `None`: no cap.
@@ -54,19 +54,19 @@ pub struct Rules {
 }
 
 impl JobKind {
-    pub const fn rules(self) -> Rules {
+    pub const fn rules(self) -> KindLimits {
         match self {
-            Self::PublishTarget => Rules { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(256) },
+            Self::PublishTarget => KindLimits { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(256) },
             // The delivery's own `max_attempts` decides; a replay raises it. A failing endpoint has fewer places.
-            Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },
-            Self::SendMail => Rules { max_attempts: 8, lane_cap: Some(8), workspace_cap: None },
+            Self::DeliverWebhook => KindLimits { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },
+            Self::SendMail => KindLimits { max_attempts: 8, lane_cap: Some(8), workspace_cap: None },
             // A failed fetch is not a failed job: these attempts are for crashes and database outages. The lane is a
             // host: it bounds the concurrent requests to the host, and a slow host delays no other.
-            Self::FetchFeed => Rules { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(128) },
+            Self::FetchFeed => KindLimits { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(128) },
             // The lane is the brand: one that imports a whole catalogue leaves room for the others. A download keeps
             // its slot because its data fills memory and disk.
-            Self::ImportMedia => Rules { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
-            Self::Noop => Rules { max_attempts: 5, lane_cap: None, workspace_cap: None },
+            Self::ImportMedia => KindLimits { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
+            Self::Noop => KindLimits { max_attempts: 5, lane_cap: None, workspace_cap: None },
         }
     }
 }

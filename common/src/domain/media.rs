@@ -74,7 +74,7 @@ impl MediaJobStatus {
     }
 
     /// Returns the next status if the diagram allows the transition.
-    pub fn to(self, next: Self) -> Result<Self, NoSuchTransition> {
+    pub fn to(self, next: Self) -> Result<Self, MediaJobTransitionError> {
         use MediaJobStatus::{Completed, Failed, Pending, Processing};
         let allowed = match self {
             Pending => matches!(next, Processing | Failed),
@@ -82,14 +82,14 @@ impl MediaJobStatus {
             Failed => matches!(next, Pending),
             Completed => false,
         };
-        allowed.then_some(next).ok_or(NoSuchTransition { from: self, to: next })
+        allowed.then_some(next).ok_or(MediaJobTransitionError { from: self, to: next })
     }
 }
 
 /// The diagram does not allow this transition.
 #[derive(Debug, thiserror::Error)]
 #[error("an import that is {from} cannot become {to}")]
-pub struct NoSuchTransition {
+pub struct MediaJobTransitionError {
     pub from: MediaJobStatus,
     pub to: MediaJobStatus,
 }
@@ -166,7 +166,7 @@ mod tests {
     use super::MediaJobStatus::{self, Completed, Failed, Pending, Processing};
 
     #[test]
-    fn an_import_goes_along_the_arrows_alone() {
+    fn only_allowed_import_transitions_are_accepted() {
         let arrows = [
             (Pending, Processing),
             (Pending, Failed),

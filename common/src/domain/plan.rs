@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_plans_are_those_of_the_contract() {
+    fn built_in_plans_match_the_contract() {
         let plans = Plans::default();
         assert_eq!(plans.names().collect::<Vec<_>>(), ["business", "free", "pro", "unlimited"]);
         let (free, pro, business) =

@@ -51,14 +51,14 @@ crate::text_enum! {
 /// A transition that the diagram does not allow.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("a post cannot go from {from} to {to}")]
-pub struct NoSuchTransition {
+pub struct PostTransitionError {
     pub from: PostStatus,
     pub to: PostStatus,
 }
 
 impl PostStatus {
     /// Returns the next status if the diagram allows the transition (a draft or a scheduled post may always stay).
-    pub fn to(self, next: Self) -> Result<Self, NoSuchTransition> {
+    pub fn to(self, next: Self) -> Result<Self, PostTransitionError> {
         use PostStatus::{Draft, Failed, PartiallyPublished, PendingApproval, Published, Publishing, Scheduled};
         let allowed = match self {
             Draft => matches!(next, Draft | PendingApproval | Scheduled | Publishing),
@@ -68,7 +68,7 @@ impl PostStatus {
             Failed | PartiallyPublished => matches!(next, Publishing),
             Published => false,
         };
-        allowed.then_some(next).ok_or(NoSuchTransition { from: self, to: next })
+        allowed.then_some(next).ok_or(PostTransitionError { from: self, to: next })
     }
 
     /// Returns the status of a post whose targets are all terminal; `None` while one is not.

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_holds_no_control_character_and_has_its_length() {
+    fn lines_are_bounded_and_have_no_control_characters() {
         for (text, wanted) in [
             ("Ann's b", "Ann's b"),
             ("  a\tb\r\n c ", "a b c"),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_http_and_nothing_else() {
+    fn only_http_urls_are_accepted() {
         for (text, wanted) in [
             ("https://a.example/p?q=1#f", Some("https://a.example/p?q=1#f")),
             ("HTTP://A.example", Some("http://a.example/")),

@@ -13,7 +13,7 @@ crate::text_enum! {
 
 crate::text_enum! {
     /// How an attempt ended; the label of the metric as well.
-    pub enum AttemptOutcome {
+    pub enum DeliveryOutcome {
         Success = "2xx",
         Redirect = "3xx",
         ClientError = "4xx",
@@ -28,7 +28,7 @@ crate::text_enum! {
     }
 }
 
-impl AttemptOutcome {
+impl DeliveryOutcome {
     /// Returns whether the endpoint accepted the delivery.
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Success)
@@ -79,12 +79,12 @@ pub struct Delivery {
 
 /// One stored attempt at a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct Attempt {
+pub struct WebhookAttempt {
     pub id: i64,
     pub number: i32,
     pub started_at: DateTime<Utc>,
     pub duration_ms: i64,
-    pub outcome: AttemptOutcome,
+    pub outcome: DeliveryOutcome,
     pub response_code: Option<i32>,
     pub error: Option<String>,
     pub response_body: Option<String>,

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use super::FeedError;
 
 /// Every how many checks the clock is read.
-const EVERY: u32 = 256;
+const CHECKS_PER_CLOCK_READ: u32 = 256;
 
 /// Checked at each step of parsing; once it has passed, it stays passed.
 pub struct Deadline<'a> {
@@ -29,7 +29,7 @@ impl<'a> Deadline<'a> {
     pub(super) fn check(&self) -> Result<(), FeedError> {
         let asked = self.asked.get();
         self.asked.set(asked.wrapping_add(1));
-        if asked.is_multiple_of(EVERY) { self.check_now() } else { self.known() }
+        if asked.is_multiple_of(CHECKS_PER_CLOCK_READ) { self.check_now() } else { self.known() }
     }
 
     /// Checks before a large step; always reads the clock.

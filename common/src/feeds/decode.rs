@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_declared_and_what_is_there() {
+    fn declared_and_actual_encodings_are_handled() {
         let western = b"<?xml version='1.0' encoding = 'iso-8859-1'?><a>caf\xe9 \x80</a>";
         assert!(decode(western, None).ends_with("<a>café €</a>"));
         let wrong = "<?xml version=\"1.0\" encoding=\"windows-1252\"?><a>café €</a>".as_bytes();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_and_wide_characters() {
+    fn bom_and_utf16_are_decoded() {
         assert_eq!(decode(b"\xef\xbb\xbf<a/>", None), "<a/>");
         let wide = |order: fn(u16) -> [u8; 2], mark: bool| {
             let text = if mark { "\u{feff}<a>é😀</a>" } else { "<a>é😀</a>" };

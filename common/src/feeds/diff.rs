@@ -41,16 +41,16 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
     }
     let at = |k: &KnownArticle| changed.get(&k.id).map_or(k.published_at, |row| row.published_at);
     // New articles in the order of the feed, then stored ones: the order in which they are listed.
-    let new = fresh.iter().enumerate().map(|(n, row)| (row.published_at, Which::New(n)));
+    let new = fresh.iter().enumerate().map(|(n, row)| (row.published_at, ArticleRef::New(n)));
     let mut old: Vec<&KnownArticle> = known.iter().collect();
     old.sort_by_key(|k| std::cmp::Reverse(k.id));
-    let mut all: Vec<(DateTime<Utc>, Which)> =
-        new.chain(old.into_iter().map(|k| (at(k), Which::Known(k.id)))).collect();
+    let mut all: Vec<(DateTime<Utc>, ArticleRef)> =
+        new.chain(old.into_iter().map(|k| (at(k), ArticleRef::Known(k.id)))).collect();
     all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     let over = all.split_off(all.len().min(MAX_ARTICLES));
     let mut delete = Vec::new();
     for (_, which) in over {
-        if let Which::Known(id) = which {
+        if let ArticleRef::Known(id) = which {
             changed.remove(&id);
             delete.push(id);
         }
@@ -58,7 +58,7 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
     let mut insert = Vec::new();
     let mut fresh: Vec<Option<ArticleRow>> = fresh.into_iter().map(Some).collect();
     for (_, which) in all.iter().rev() {
-        if let Which::New(n) = which {
+        if let ArticleRef::New(n) = which {
             insert.extend(fresh[*n].take());
         }
     }
@@ -68,7 +68,7 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
     (Changes { insert, update, delete }, all.len())
 }
 
-enum Which {
+enum ArticleRef {
     New(usize),
     Known(i64),
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn new_ones_are_written_oldest_first_and_each_once() {
+    fn new_articles_are_inserted_once_oldest_first() {
         let all = vec![
             found("c", Some(1)),
             found("b", Some(2)),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_change_is_left_and_what_did_keeps_its_place() {
+    fn unchanged_articles_are_skipped_and_updates_keep_their_date() {
         let (a, b, c) = (found("a", Some(5)), found("b", None), found("c", Some(-1)));
         let stored = [known(1, &a), known(2, &b), known(3, &c)];
         let (changes, count) = compare(&stored, vec![c.clone(), b.clone(), a.clone()], now() + TimeDelta::minutes(5));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept() {
+    fn only_the_newest_articles_are_kept() {
         let all: Vec<_> = (0..230).map(|n| found(&format!("g{n}"), Some(230 - n))).collect();
         let (changes, count) = compare(&[], all.clone(), now());
         assert_eq!((changes.insert.len(), count, guids(&changes)[0]), (200, 200, "g30"));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn those_without_a_date_do_not_come_and_go() {
+    fn undated_articles_are_stable_across_fetches() {
         let hours_ahead = |n: usize| n.is_multiple_of(2).then_some(-1);
         let all: Vec<_> = (0..500).map(|n| found(&format!("g{n}"), hours_ahead(n))).collect();
         let (changes, count) = compare(&[], all.clone(), now());

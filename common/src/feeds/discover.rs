@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 
 use url::Url;
 
-use super::html::{Piece, walk};
+use super::html::{HtmlToken, walk};
 use super::{LONGEST_URL, web_address};
 
 /// How many bytes of a page are searched; the links are in its head.
 const MAX_SCANNED_BYTES: usize = 256 << 10;
 /// Maximum number of a page's feeds that are tried.
-const MOST: usize = 3;
+const MAX_FEEDS_PER_PAGE: usize = 3;
 const TYPES: &[&str] = &["application/rss+xml", "application/atom+xml", "application/feed+json"];
 
 /// Returns whether a document is a web page, by its beginning.
@@ -36,12 +36,12 @@ pub fn feeds(html: &str, page: &Url) -> Vec<String> {
     let (mut base, mut found) = (None::<Url>, Vec::new());
     walk(html, MAX_SCANNED_BYTES, |piece| {
         match piece {
-            Piece::Open("base", attributes) if base.is_none() => {
+            HtmlToken::Open("base", attributes) if base.is_none() => {
                 base = attributes.get("href").and_then(|href| page.join(href.trim()).ok());
                 // Bounds memory: every link is joined to the base.
                 base = base.take().filter(|base| base.as_str().len() <= LONGEST_URL);
             }
-            Piece::Open("link", attributes) => {
+            HtmlToken::Open("link", attributes) => {
                 let get = |name| attributes.get(name).unwrap_or_default().trim().to_ascii_lowercase();
                 let kind = get("type");
                 let kind = kind.split(';').next().unwrap_or_default().trim().to_owned();
@@ -61,7 +61,7 @@ pub fn feeds(html: &str, page: &Url) -> Vec<String> {
     found.sort_by_key(|(comments, _)| *comments);
     let mut urls: Vec<String> = Vec::new();
     for (_, url) in found {
-        if !urls.contains(&url) && urls.len() < MOST {
+        if !urls.contains(&url) && urls.len() < MAX_FEEDS_PER_PAGE {
             urls.push(url);
         }
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_names_its_feeds() {
+    fn feed_links_are_discovered_in_a_page() {
         let page = Url::parse("https://example.com/blog/").unwrap();
         let html = r#"<!doctype html><title><link rel=alternate type=application/rss+xml href=/no></title>
             <link rel="stylesheet" href="x.css"><link rel=alternate hreflang=de href=/de>
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_known_by_its_beginning() {
+    fn html_is_detected_by_its_first_bytes() {
         for text in ["<!DOCTYPE HTML>", " \n<html lang=x>", "<?xml version='1.0'?><!-- x --><html>", "<HEAD>"] {
             assert!(is_page(text), "{text}");
         }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn where_wordpress_has_its_feed() {
+    fn wordpress_feed_urls_are_guessed() {
         let of = |site| of_wordpress(&Url::parse(site).unwrap());
         assert_eq!(of("https://a.b"), ["https://a.b/feed/", "https://a.b/?feed=rss2"]);
         assert_eq!(of("https://a.b/blog/?x=1#y"), ["https://a.b/blog/feed/", "https://a.b/blog/?feed=rss2"]);

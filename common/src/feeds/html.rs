@@ -12,7 +12,7 @@ use html5ever::tokenizer::{BufferQueue, Tag, TagKind, Token, TokenSink, TokenSin
 
 /// A piece of HTML.
 #[derive(Debug)]
-pub enum Piece<'a> {
+pub enum HtmlToken<'a> {
     Open(&'a str, Attributes<'a>),
     Close(&'a str),
     /// With character references resolved.
@@ -32,10 +32,10 @@ impl Attributes<'_> {
 /// Bytes per call of the tokenizer.
 const STEP: usize = 1 << 10;
 /// Maximum number of spaces and slashes in one tag; each may start an attribute.
-const MOST_GAPS: usize = 500;
+const MAX_TAG_GAPS: usize = 500;
 
 /// Calls `each` with every piece of the first `limit` bytes, until it returns `Break`.
-pub fn walk(html: &str, limit: usize, each: impl FnMut(Piece<'_>) -> ControlFlow<()>) {
+pub fn walk(html: &str, limit: usize, each: impl FnMut(HtmlToken<'_>) -> ControlFlow<()>) {
     let sink =
         Sink { each: RefCell::new(each), hidden: Cell::new(None), saw_token: Cell::new(false), done: Cell::new(false) };
     let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
@@ -51,7 +51,7 @@ pub fn walk(html: &str, limit: usize, each: impl FnMut(Piece<'_>) -> ControlFlow
             input.push_back(step.into());
             let _ = tokenizer.feed(&input);
             gaps = if tokenizer.sink.saw_token.take() { 0 } else { gaps + step.bytes().filter(is_gap).count() };
-            if tokenizer.sink.done.get() || gaps > MOST_GAPS {
+            if tokenizer.sink.done.get() || gaps > MAX_TAG_GAPS {
                 return;
             }
             rest = after;
@@ -88,15 +88,15 @@ fn hidden(name: &str) -> Option<(&'static str, RawKind)> {
     })
 }
 
-impl<F: FnMut(Piece<'_>) -> ControlFlow<()>> Sink<F> {
-    fn give(&self, piece: Piece<'_>) {
+impl<F: FnMut(HtmlToken<'_>) -> ControlFlow<()>> Sink<F> {
+    fn emit(&self, piece: HtmlToken<'_>) {
         if !self.done.get() && (self.each.borrow_mut())(piece).is_break() {
             self.done.set(true);
         }
     }
 }
 
-impl<F: FnMut(Piece<'_>) -> ControlFlow<()>> TokenSink for Sink<F> {
+impl<F: FnMut(HtmlToken<'_>) -> ControlFlow<()>> TokenSink for Sink<F> {
     type Handle = ();
 
     fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
@@ -106,7 +106,7 @@ impl<F: FnMut(Piece<'_>) -> ControlFlow<()>> TokenSink for Sink<F> {
                 if self.hidden.get() == Some(&*tag.name) {
                     self.hidden.set(None);
                 } else if self.hidden.get().is_none() {
-                    self.give(Piece::Close(&tag.name));
+                    self.emit(HtmlToken::Close(&tag.name));
                 }
             }
             Token::TagToken(tag) => {
@@ -114,9 +114,9 @@ impl<F: FnMut(Piece<'_>) -> ControlFlow<()>> TokenSink for Sink<F> {
                     self.hidden.set(Some(name));
                     return TokenSinkResult::RawData(kind);
                 }
-                self.give(Piece::Open(&tag.name, Attributes(&tag)));
+                self.emit(HtmlToken::Open(&tag.name, Attributes(&tag)));
             }
-            Token::CharacterTokens(text) if self.hidden.get().is_none() => self.give(Piece::Text(&text)),
+            Token::CharacterTokens(text) if self.hidden.get().is_none() => self.emit(HtmlToken::Text(&text)),
             _ => {}
         }
         TokenSinkResult::Continue
@@ -128,17 +128,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_come_in_order_and_hidden_ones_do_not() {
+    fn pieces_are_ordered_and_hidden_ones_are_skipped() {
         let mut seen = String::new();
         let html =
             "a&amp;<b x=1 x=2>b</b><script>if (a<b) '</b>'</script><title>t</title>c<!-- d --><img src='i&#47;'>";
         walk(html, html.len(), |piece| {
             seen += &match piece {
-                Piece::Open(name, attributes) => {
+                HtmlToken::Open(name, attributes) => {
                     format!("<{name} {:?}>", attributes.get("src").or(attributes.get("x")))
                 }
-                Piece::Close(name) => format!("</{name}>"),
-                Piece::Text(text) => text.to_owned(),
+                HtmlToken::Close(name) => format!("</{name}>"),
+                HtmlToken::Text(text) => text.to_owned(),
             };
             ControlFlow::Continue(())
         });
@@ -157,11 +157,11 @@ mod tests {
     }
 
     #[test]
-    fn reading_ends_at_a_tag_that_has_no_end() {
+    fn parsing_stops_at_an_unterminated_tag() {
         let text = |html: &str| {
             let mut out = String::new();
             walk(html, html.len(), |piece| {
-                if let Piece::Text(text) = piece {
+                if let HtmlToken::Text(text) = piece {
                     out += text;
                 }
                 ControlFlow::Continue(())

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_counted_outside_of_strings() {
+    fn values_are_counted_outside_strings() {
         assert_eq!(values(r#"{"a,\"{[":[1,2,{}],"b\\":","}"#), 6);
         let base = Url::parse("https://example.com/").unwrap();
         let feed = |items: String| {

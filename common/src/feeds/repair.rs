@@ -8,7 +8,7 @@
 //! some), tags with more attributes. These limits bound all comparisons between elements or attributes, here and in the
 //! parser.
 //!
-//! **To repair another error:** its arm in [`Mender::run`], or its line in [`NAMESPACES`], and a document with it in
+//! **To repair another error:** its arm in [`Repairer::run`], or its line in [`NAMESPACES`], and a document with it in
 //! the corpus.
 
 use std::borrow::Cow;
@@ -45,17 +45,17 @@ const PERSONS: &[&str] = &["author", "creator", "managingEditor", "webMaster"];
 
 /// Returns the repaired document.
 pub fn repair(text: &str, deadline: &Deadline<'_>) -> Result<String, FeedError> {
-    let mut mender = Mender::new(text, deadline);
+    let mut mender = Repairer::new(text, deadline);
     mender.run()?;
     Ok(mender.out)
 }
 
-struct Mender<'a> {
+struct Repairer<'a> {
     text: &'a str,
     at: usize,
     out: String,
     /// The open elements, with their names and the lengths of their bases.
-    open: Vec<Open<'a>>,
+    open: Vec<OpenElement<'a>>,
     /// The name of the root element.
     root: &'a str,
     items: usize,
@@ -66,12 +66,12 @@ struct Mender<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Open<'a> {
+struct OpenElement<'a> {
     name: &'a str,
     base: usize,
 }
 
-impl<'a> Mender<'a> {
+impl<'a> Repairer<'a> {
     fn new(text: &'a str, deadline: &'a Deadline<'a>) -> Self {
         let out = String::with_capacity(text.len() + 64);
         Self { text, at: 0, out, open: Vec::new(), root: "", items: 0, elements: 0, bases: 0, deadline }
@@ -91,7 +91,7 @@ impl<'a> Mender<'a> {
                 self.skip_to(rest, "-->");
             } else if rest.starts_with("<![CDATA[") {
                 let end = rest.find("]]>").map_or(rest.len(), |end| end + 3);
-                let piece = self.named_safely(&rest[..end]);
+                let piece = self.mask_email_address(&rest[..end]);
                 self.out.push_str(&piece);
                 self.at += end;
             } else if rest.starts_with("<?") {
@@ -162,7 +162,7 @@ impl<'a> Mender<'a> {
             self.out.replace_range(from.., &repaired);
         }
         if !tag.is_empty {
-            self.open.push(Open { name: tag.name, base });
+            self.open.push(OpenElement { name: tag.name, base });
             self.bases += base;
             if self.open.len() > DEEPEST {
                 return Err(FeedError::Broken(format!("its elements are nested more than {DEEPEST} deep")));
@@ -221,7 +221,7 @@ impl<'a> Mender<'a> {
 
     /// Writes text with its references; an invalid reference becomes a plain `&`.
     fn push_text(&mut self, text: &str) {
-        let text = self.named_safely(text);
+        let text = self.mask_email_address(text);
         let mut rest = text.as_ref();
         while let Some(at) = rest.find('&') {
             self.out.push_str(&rest[..at]);
@@ -246,7 +246,7 @@ impl<'a> Mender<'a> {
     }
 
     /// Replaces `@` in a person's text with non-ASCII letters, so that the parser does not see an email address in it.
-    fn named_safely<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    fn mask_email_address<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let person = self.open.last().is_some_and(|open| PERSONS.contains(&local_of(open.name)));
         if person && text.contains('@') && !text.is_ascii() { text.replace('@', " at ").into() } else { text.into() }
     }
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_commonly_wrong_is_mended() {
+    fn common_xml_errors_are_repaired() {
         for (text, right) in [
             (
                 "<a>AT&T & R&D; &amp; &lt; &nbsp; &#233; &#xE9;</a>",
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_do_harm_is_refused() {
+    fn excessive_depth_elements_and_attributes_are_rejected() {
         let repair = |text: &str| repair(text, &Deadline::none());
         assert!(repair(&"<a>".repeat(DEEPEST)).is_ok());
         assert!(repair(&"<a>".repeat(DEEPEST + 1)).is_err());
@@ -433,7 +433,7 @@ mod tests {
 
     /// Regression test: runs on a stack of 64 KiB, which recursion per attribute would overflow.
     #[test]
-    fn a_tag_is_mended_without_calls_for_each_attribute() {
+    fn tag_repair_does_not_recurse_per_attribute() {
         let small = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
             let tag = |n| format!("<feed><content{}/></feed>", " src=''".repeat(n));
             assert_eq!(repaired(&tag(MAX_ATTRIBUTES)), tag(MAX_ATTRIBUTES).replace("src", "was-src"));
@@ -444,7 +444,7 @@ mod tests {
 
     /// The parser copies its base to each element.
     #[test]
-    fn bases_are_no_longer_together_than_an_address() {
+    fn nested_base_urls_are_bounded() {
         let base = |n| format!("<x xml:base='{}/'>", "y".repeat(n));
         let bases = |text: &str| repaired(text).matches("xml:base").count();
         assert_eq!(bases(&base(1_000).repeat(3)), 2);
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_ends_with_the_time_for_it() {
+    fn repair_stops_at_the_deadline() {
         let asked = std::cell::Cell::new(0);
         let is_over = || asked.replace(asked.get() + 1) >= 10;
         assert_eq!(repair(&"<a></a>".repeat(100_000), &Deadline::new(&is_over)), Err(FeedError::TooSlow));
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_without_end_is_cut_after_enough_articles() {
+    fn an_endless_document_is_cut_at_the_item_limit() {
         let text = format!("<rss version=\"2.0\"><channel>{}", "<item><title>x</title></item>".repeat(MAX_ITEMS + 5));
         let repaired = repaired(&text);
         assert_eq!(repaired.matches("<item>").count(), MAX_ITEMS);
@@ -471,7 +471,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_survived(text in "([<>&;!?/\\[\\]\"'#xa-c é-]|<!\\[CDATA\\[|]]>|<!--|-->|<!DOCTYPE|&#x|&amp;|<item>|<rss ){0,60}") {
+        fn arbitrary_text_does_not_panic(text in "([<>&;!?/\\[\\]\"'#xa-c é-]|<!\\[CDATA\\[|]]>|<!--|-->|<!DOCTYPE|&#x|&amp;|<item>|<rss ){0,60}") {
             let _ = repair(&text, &Deadline::none());
         }
     }

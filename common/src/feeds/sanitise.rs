@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use ammonia::{Builder, UrlRelative};
 use url::Url;
 
-use super::html::{Piece, walk};
+use super::html::{HtmlToken, walk};
 use super::web_address;
 
 /// How many bytes of an article's text are read.
@@ -102,10 +102,10 @@ struct Shortened {
 }
 
 impl Shortened {
-    fn take(&mut self, piece: Piece<'_>, base: &Url) -> ControlFlow<()> {
+    fn take(&mut self, piece: HtmlToken<'_>, base: &Url) -> ControlFlow<()> {
         match piece {
-            Piece::Text(text) => self.push_text(text),
-            Piece::Open(name, attributes) if self.may_have(name) => {
+            HtmlToken::Text(text) => self.push_text(text),
+            HtmlToken::Open(name, attributes) if self.may_have(name) => {
                 if name == "a" || BLOCKS.contains(&name) {
                     self.close(|open| name != "a" || open == "a");
                 }
@@ -118,12 +118,12 @@ impl Shortened {
                     self.open.push(name.to_owned());
                 }
             }
-            Piece::Close(name) if INLINE.contains(&name) => self.close(|open| open == name),
-            Piece::Close(name) if BLOCKS.contains(&name) && self.may_have(name) => {
+            HtmlToken::Close(name) if INLINE.contains(&name) => self.close(|open| open == name),
+            HtmlToken::Close(name) if BLOCKS.contains(&name) && self.may_have(name) => {
                 self.close(|_| true);
                 self.html.extend(["</", name, ">"]);
             }
-            Piece::Open(name, _) | Piece::Close(name) if BLOCKS.contains(&name) => self.html.push(' '),
+            HtmlToken::Open(name, _) | HtmlToken::Close(name) if BLOCKS.contains(&name) => self.html.push(' '),
             _ => {}
         }
         if self.cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -178,7 +178,7 @@ pub fn plain_text(html: &str) -> String {
     let (mut breaks, mut space) = (0, false);
     walk(html, MAX_SCANNED_BYTES, |piece| {
         match piece {
-            Piece::Text(text) => {
+            HtmlToken::Text(text) => {
                 for (n, word) in text.split(char::is_whitespace).enumerate() {
                     space |= n > 0;
                     if word.is_empty() {
@@ -194,9 +194,9 @@ pub fn plain_text(html: &str) -> String {
                     (breaks, space) = (0, false);
                 }
             }
-            Piece::Open("br", _) => breaks = (breaks + 1).min(2),
-            Piece::Open("p" | "blockquote", _) | Piece::Close("p" | "blockquote") => breaks = 2,
-            Piece::Open(name, _) | Piece::Close(name) if BLOCKS.contains(&name) => breaks = breaks.max(1),
+            HtmlToken::Open("br", _) => breaks = (breaks + 1).min(2),
+            HtmlToken::Open("p" | "blockquote", _) | HtmlToken::Close("p" | "blockquote") => breaks = 2,
+            HtmlToken::Open(name, _) | HtmlToken::Close(name) if BLOCKS.contains(&name) => breaks = breaks.max(1),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -223,7 +223,7 @@ pub fn one_line(text: &str, most: usize) -> Option<String> {
 pub fn first_image(html: &str, base: &Url) -> Option<String> {
     let mut found = None;
     walk(html, MAX_SCANNED_BYTES, |piece| {
-        if let Piece::Open("img", attributes) = piece {
+        if let HtmlToken::Open("img", attributes) = piece {
             let tiny = |name| attributes.get(name).and_then(|n| n.trim().parse::<u32>().ok()).is_some_and(|n| n < 3);
             if !tiny("width") && !tiny("height") {
                 // Lazily loaded pictures have their URL in `data-src`.
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_has_a_few_tags_and_safe_links() {
+    fn summaries_contain_only_allowed_tags_and_safe_links() {
         for (html, safe) in [
             ("<p>Hello <b>you</b></p>", "<p>Hello <b>you</b></p>"),
             ("<p onclick=x style='y' class=z>a</p>", "<p>a</p>"),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_one_is_cut_between_words_and_stays_whole() {
+    fn long_summaries_are_cut_between_words_and_stay_balanced() {
         let html = format!("<ul><li><b>{}</b></li></ul>", "lorem ".repeat(1_000));
         let cut = short(&html);
         assert!(cut.starts_with("<ul><li><b>lorem ") && cut.ends_with("lorem…</b></li></ul>"), "{cut}");
@@ -289,7 +289,7 @@ mod tests {
 
     /// Input that would grow to a tree of gigabytes or a summary of megabytes.
     #[test]
-    fn html_that_is_to_grow_does_not() {
+    fn malicious_html_does_not_blow_up_output() {
         let open: String = (0..3_000).map(|n| format!("<b a={n}>")).collect();
         let deep = "<b><i><em><code><strong>".repeat(3);
         for html in [
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_html() {
+    fn html_is_converted_to_plain_text() {
         for (html, text) in [
             ("<p>a  b\nc</p><p>d<br>e</p>", "a b c\n\nd\ne"),
             ("<ul><li>x</li><li>y</li></ul>z", "x\ny\nz"),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_picture() {
+    fn the_first_image_is_found() {
         let image = |html| first_image(html, &base());
         let html = "<img width=1 height=1 src=/count.gif><p><img src='../a.jpg?x=1&amp;y=2'><img src=b.png>";
         assert_eq!(image(html).as_deref(), Some("https://example.com/a.jpg?x=1&y=2"));
@@ -338,10 +338,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_that_runs_comes_through(html in "(<|>|/|script|a href=|javascript:|'|\"|&lt;|img |onerror=x| |p|b|svg|<!--|-->|é){0,40}") {
+        fn scripts_and_unsafe_attributes_are_removed(html in "(<|>|/|script|a href=|javascript:|'|\"|&lt;|img |onerror=x| |p|b|svg|<!--|-->|é){0,40}") {
             let safe = short(&html);
             walk(&safe, safe.len(), |piece| {
-                if let Piece::Open(name, attributes) = piece {
+                if let HtmlToken::Open(name, attributes) = piece {
                     assert!(TAGS.contains(&name), "{html}: {safe}");
                     assert!(attributes.get("onerror").is_none() && attributes.get("src").is_none(), "{html}: {safe}");
                     let href = attributes.get("href").unwrap_or("https:");

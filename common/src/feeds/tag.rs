@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_takes_steps_in_proportion_to_its_length() {
+    fn tag_parsing_is_linear() {
         let steps = |text: &str| {
             STEPS.set(0);
             let read = Tag::new(text).attributes().count();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_come_in_their_order_and_what_is_none_does_not() {
+    fn attributes_keep_order_and_invalid_ones_are_skipped() {
         let read = |text: &str| {
             let tag = Tag::new(text);
             let all = tag.attributes().map(|a| format!(" {}={}{}{}", a.name, a.quote, a.value, a.quote));

@@ -39,11 +39,11 @@ pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, 
     deadline.check_now()?;
     let feed = read
         .map_err(|_| FeedError::Broken("it has a value that cannot be read".to_owned()))?
-        .map_err(|error| why(&error))?;
+        .map_err(|error| to_feed_error(&error))?;
     convert(feed, base, deadline)
 }
 
-fn why(error: &ParseFeedError) -> FeedError {
+fn to_feed_error(error: &ParseFeedError) -> FeedError {
     match error {
         ParseFeedError::ParseError(ParseErrorKind::NoFeedRoot) => FeedError::Unknown,
         ParseFeedError::XmlReader(error) => {

@@ -48,7 +48,7 @@ impl HttpClient {
     /// announced length is refused before any of the body is read.
     pub async fn download(&self, url: &str, accept: &'static str, max_bytes: u64) -> Result<Download, DownloadError> {
         let deadline = Instant::now() + self.timeout;
-        let mut url = self.judge(url).map_err(|refusal| refused_url(refusal, url))?;
+        let mut url = self.check_redirect_url(url).map_err(|refusal| refused_url(refusal, url))?;
         for _ in 0..=MAX_REDIRECTS {
             let request = self.prepare(self.inner.get(url.clone()).header(ACCEPT, accept))?;
             let response = match timeout_at(deadline, self.inner.execute(request)).await {
@@ -63,12 +63,12 @@ impl HttpClient {
                 return Ok(Download { url, response, deadline, remaining: max_bytes });
             }
             let target = target(&url, &response).ok_or(DownloadError::Status(status))?;
-            url = self.judge(target.as_str()).map_err(|refusal| refused_redirect(refusal, &target))?;
+            url = self.check_redirect_url(target.as_str()).map_err(|refusal| refused_redirect(refusal, &target))?;
         }
         Err(DownloadError::TooManyRedirects)
     }
 
-    fn judge(&self, url: &str) -> Result<Url, UrlRefusal> {
+    fn check_redirect_url(&self, url: &str) -> Result<Url, UrlRefusal> {
         match &self.guard {
             Some(guard) => guard.check_url(url, SchemePolicy::HttpOrHttps),
             None => Url::parse(url).map_err(|_| UrlRefusal::Invalid),

@@ -18,7 +18,7 @@ use ipnet::IpNet;
 use url::{Host, Url};
 
 use super::address::is_public;
-use super::resolver::{Lookup, System};
+use super::resolver::{Lookup, SystemResolver};
 
 /// The lookup timeout while a user waits for a URL to be saved.
 const SAVE_LOOKUP: Duration = Duration::from_secs(3);
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Guard {
 impl Guard {
     /// Creates a guard that permits `allowed` in addition to public addresses.
     pub fn new(allowed: Vec<IpNet>) -> Self {
-        Self::with_lookup(allowed, Arc::new(System))
+        Self::with_lookup(allowed, Arc::new(SystemResolver))
     }
 
     /// Creates a guard with another name lookup.

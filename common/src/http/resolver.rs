@@ -15,10 +15,10 @@ pub trait Lookup: Send + Sync {
 }
 
 /// The system's lookup (`/etc/hosts`, DNS and whatever else is configured), on tokio's blocking threads.
-pub(super) struct System;
+pub(super) struct SystemResolver;
 
 #[async_trait]
-impl Lookup for System {
+impl Lookup for SystemResolver {
     async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
     }

@@ -39,7 +39,7 @@ async fn post(client: &HttpClient, url: &str) -> Result<HttpResponse, HttpError>
 }
 
 #[tokio::test]
-async fn an_answer_is_read_whole_and_redirects_are_answers() {
+async fn responses_are_read_completely_and_redirects_are_returned() {
     let server = TestServer::run(|mut stream| async move {
         let request = read_request(&mut stream).await.to_ascii_lowercase();
         assert!(request.contains(&format!("user-agent: {}", USER_AGENT.to_ascii_lowercase())), "{request}");
@@ -54,7 +54,7 @@ async fn an_answer_is_read_whole_and_redirects_are_answers() {
 }
 
 #[tokio::test]
-async fn the_deadline_holds_for_a_body_that_drips() {
+async fn the_deadline_applies_to_a_slow_body() {
     let server = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n").await.unwrap();
@@ -71,7 +71,7 @@ async fn the_deadline_holds_for_a_body_that_drips() {
 }
 
 #[tokio::test]
-async fn a_body_is_cut_at_the_cap() {
+async fn a_body_is_truncated_at_the_limit() {
     let server =
         TestServer::answering(format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", "y".repeat(100_000)))
             .await;
@@ -83,7 +83,7 @@ async fn a_body_is_cut_at_the_cap() {
 }
 
 #[tokio::test]
-async fn the_cap_holds_after_decompression() {
+async fn the_limit_applies_after_decompression() {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..64 {
         packed.write_all(&[0; 1 << 20]).unwrap();
@@ -100,7 +100,7 @@ async fn the_cap_holds_after_decompression() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_an_error_unless_the_status_is_the_answer() {
+async fn a_truncated_body_fails_unless_only_the_status_is_needed() {
     let server = TestServer::answering("HTTP/1.1 201 Created\r\nContent-Length: 10\r\n\r\nabc").await;
     let client = client(LONG, 1024);
     assert!(matches!(get(&client, &server.url()).await, Err(HttpError::Broken)));
@@ -109,7 +109,7 @@ async fn a_body_that_breaks_off_is_an_error_unless_the_status_is_the_answer() {
 }
 
 #[tokio::test]
-async fn what_breaks_after_the_request_may_have_arrived() {
+async fn errors_after_the_request_may_have_arrived() {
     let closed = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
     })
@@ -134,7 +134,7 @@ async fn what_breaks_after_the_request_may_have_arrived() {
 }
 
 #[tokio::test]
-async fn what_fails_before_the_request_has_not_arrived() {
+async fn errors_before_the_request_have_not_arrived() {
     let plain = TestServer::run(|mut stream| async move {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         let _ = stream.read(&mut [0; 4096]).await;
@@ -163,7 +163,7 @@ async fn what_fails_before_the_request_has_not_arrived() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_was_closed_has_carried_nothing() {
+async fn a_request_on_a_closed_idle_connection_has_not_arrived() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
@@ -195,7 +195,7 @@ async fn connections_are_kept_and_reused() {
 }
 
 #[tokio::test]
-async fn refused_addresses_are_never_connected_to() {
+async fn blocked_addresses_are_never_connected() {
     let server = TestServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     let (url, port) = (server.url(), server.port);
     let public = HttpClient::guarded(Guard::new(Vec::new()), LONG, 1024);
@@ -215,7 +215,7 @@ async fn refused_addresses_are_never_connected_to() {
 }
 
 #[tokio::test]
-async fn rebinding_gains_nothing() {
+async fn dns_rebinding_is_ineffective() {
     let server = TestServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
     let url = format!("http://rebind.example:{}/", server.port);
     let client = named("127.0.0.1 127.0.0.1 127.0.0.2", "127.0.0.1/32");
@@ -227,7 +227,7 @@ async fn rebinding_gains_nothing() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_unknown_or_slow_is_told_apart() {
+async fn unknown_names_and_slow_lookups_are_distinguished() {
     let error = get(&named("-", "127.0.0.1/32"), "https://unknown.example/").await.unwrap_err();
     assert!(matches!(error, HttpError::Dns) && !error.may_have_arrived(), "{error:?}");
     let client = HttpClient::guarded(Guard::with_lookup(Vec::new(), Arc::new(PendingLookup)), SHORT, 1024);

@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Decision, Limiter, Subject, take};
+use super::{Decision, Limiter, RateLimitSubject, take};
 use crate::clock::Clock;
 
 /// Maximum number of tracked subjects; about 64 bytes each.
-const MOST: usize = 100_000;
+const MAX_SUBJECTS: usize = 100_000;
 /// Minimum interval between sweeps of full allowances, in microseconds.
 const SWEEP_EVERY: i64 = 1_000_000;
 
@@ -21,7 +21,7 @@ pub struct MemoryLimiter {
 
 #[derive(Debug, Default)]
 struct State {
-    whole_at: HashMap<Subject, i64>,
+    whole_at: HashMap<RateLimitSubject, i64>,
     swept_at: i64,
 }
 
@@ -30,14 +30,14 @@ impl MemoryLimiter {
         Self { clock, state: Mutex::default() }
     }
 
-    pub fn take_now(&self, subject: Subject, limit: u32) -> Decision {
+    pub fn take_now(&self, subject: RateLimitSubject, limit: u32) -> Decision {
         let now = self.clock.now().timestamp_micros();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.make_room(now);
         let before = state.whole_at.get(&subject).copied();
         let (next, decision) = take(before.unwrap_or(0), now, limit);
         // If even the sweep made no room, new subjects are let through uncounted: better than rejecting known ones.
-        if before.is_some() || state.whole_at.len() < MOST {
+        if before.is_some() || state.whole_at.len() < MAX_SUBJECTS {
             state.whole_at.insert(subject, next);
         }
         decision
@@ -52,7 +52,7 @@ impl MemoryLimiter {
 impl State {
     /// Removes subjects with full allowances, once there are many subjects.
     fn make_room(&mut self, now: i64) {
-        if self.whole_at.len() >= MOST / 10 && now - self.swept_at >= SWEEP_EVERY {
+        if self.whole_at.len() >= MAX_SUBJECTS / 10 && now - self.swept_at >= SWEEP_EVERY {
             self.swept_at = now;
             self.whole_at.retain(|_, whole_at| *whole_at > now);
         }
@@ -61,7 +61,7 @@ impl State {
 
 #[async_trait]
 impl Limiter for MemoryLimiter {
-    async fn take(&self, subject: Subject, limit: u32) -> Decision {
+    async fn take(&self, subject: RateLimitSubject, limit: u32) -> Decision {
         self.take_now(subject, limit)
     }
 }
@@ -75,16 +75,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_bounded_and_those_who_are_known_stay_limited() {
+    fn memory_is_bounded_and_known_subjects_stay_limited() {
         let clock = Clock::manual(DateTime::UNIX_EPOCH + TimeDelta::days(20_000));
         let limiter = MemoryLimiter::new(clock.clone());
-        let address = |n: u32| Subject::address(Ipv4Addr::from(n).into());
-        for n in 0..u32::try_from(MOST + 500).unwrap() {
+        let address = |n: u32| RateLimitSubject::address(Ipv4Addr::from(n).into());
+        for n in 0..u32::try_from(MAX_SUBJECTS + 500).unwrap() {
             limiter.take_now(address(n), 1);
         }
-        assert_eq!(limiter.remembered(), MOST);
+        assert_eq!(limiter.remembered(), MAX_SUBJECTS);
         assert!(!limiter.take_now(address(7), 1).allowed);
-        assert!(limiter.take_now(Subject::Key(1), 1).allowed);
+        assert!(limiter.take_now(RateLimitSubject::Key(1), 1).allowed);
         clock.advance(TimeDelta::minutes(1));
         limiter.take_now(address(7), 1);
         assert_eq!(limiter.remembered(), 1);

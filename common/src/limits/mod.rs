@@ -21,14 +21,14 @@ pub const UNLIMITED: u32 = 1_000_000;
 
 /// The subject of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
+pub enum RateLimitSubject {
     /// An API key, by its id.
     Key(i64),
     /// A client without a valid key, by address. IPv6 addresses are grouped by /64, the usual assignment of one client.
     Address(IpAddr),
 }
 
-impl Subject {
+impl RateLimitSubject {
     pub fn address(ip: IpAddr) -> Self {
         Self::Address(match ip.to_canonical() {
             IpAddr::V6(v6) => {
@@ -40,7 +40,7 @@ impl Subject {
     }
 }
 
-impl std::fmt::Display for Subject {
+impl std::fmt::Display for RateLimitSubject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Key(id) => write!(f, "key:{id}"),
@@ -98,7 +98,7 @@ impl Decision {
 pub trait Limiter: Send + Sync {
     /// Takes one request from the subject's allowance of `limit` per minute. Never fails: if the shared state is
     /// unavailable, each process counts for itself.
-    async fn take(&self, subject: Subject, limit: u32) -> Decision;
+    async fn take(&self, subject: RateLimitSubject, limit: u32) -> Decision;
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
     const START: i64 = 1_700_000_000_000_000;
 
     #[test]
-    fn an_allowance_may_be_used_at_once_and_comes_back_evenly() {
+    fn a_full_bucket_allows_a_burst_and_refills_evenly() {
         let mut whole_at = 0;
         for left in (0..60).rev() {
             let (next, decision) = take(whole_at, START, 60);
@@ -127,15 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_locks_nobody_out() {
+    fn a_clock_set_back_does_not_lock_out_clients() {
         let (whole_at, _) = take(0, START, 60);
         let (_, decision) = take(whole_at, START - 3_600_000_000, 60);
         assert!(!decision.allowed && decision.retry_after == 1, "{decision:?}");
     }
 
     #[test]
-    fn addresses_of_one_client_are_one_subject() {
-        let subject = |text: &str| Subject::address(text.parse().unwrap());
+    fn addresses_of_one_client_share_a_subject() {
+        let subject = |text: &str| RateLimitSubject::address(text.parse().unwrap());
         assert_eq!(subject("2001:db8::1"), subject("2001:db8::ffff:1"));
         assert_ne!(subject("2001:db8::1"), subject("2001:db8:0:1::1"));
         assert_eq!(subject("::ffff:192.0.2.1"), subject("192.0.2.1"));
@@ -146,7 +146,7 @@ mod tests {
         /// For any pauses, no minute lets more than twice the allowance through, `remaining` is correct, and after
         /// `retry_after` the next request is allowed.
         #[test]
-        fn what_is_told_is_what_happens(limit in 1_u32..2_000, pauses in prop::collection::vec(0_i64..2_000_000, 1..300)) {
+        fn reported_limits_match_later_decisions(limit in 1_u32..2_000, pauses in prop::collection::vec(0_i64..2_000_000, 1..300)) {
             let (mut whole_at, mut now, mut let_through) = (0, START, 0_i64);
             let mut remaining = limit;
             for pause in pauses {

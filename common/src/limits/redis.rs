@@ -12,7 +12,7 @@ use redis::{Client, RedisError, Script};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::memory::MemoryLimiter;
-use super::{Decision, Limiter, Subject, WINDOW, share};
+use super::{Decision, Limiter, RateLimitSubject, WINDOW, share};
 use crate::clock::Clock;
 
 /// Timeout of one count.
@@ -46,11 +46,11 @@ pub struct RedisLimiter {
 impl RedisLimiter {
     /// Creates a limiter that connects on first use. Needs a runtime.
     pub fn new(url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
-        Self::under(PREFIX, url, clock)
+        Self::with_prefix(PREFIX, url, clock)
     }
 
     /// Like [`Self::new`], with another key prefix.
-    pub fn under(prefix: &str, url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
+    pub fn with_prefix(prefix: &str, url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
         let client = Client::open(url.expose_secret())?;
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(PAUSE))
@@ -65,7 +65,7 @@ impl RedisLimiter {
         })
     }
 
-    async fn take_shared(&self, subject: Subject, limit: u32) -> Option<Decision> {
+    async fn take_shared(&self, subject: RateLimitSubject, limit: u32) -> Option<Decision> {
         let mut connection = self.connection.clone();
         let mut call = self.script.prepare_invoke();
         call.key(format!("{}{subject}", self.prefix)).arg(share(limit)).arg(WINDOW);
@@ -95,7 +95,7 @@ impl RedisLimiter {
 
 #[async_trait]
 impl Limiter for RedisLimiter {
-    async fn take(&self, subject: Subject, limit: u32) -> Decision {
+    async fn take(&self, subject: RateLimitSubject, limit: u32) -> Decision {
         if !self.is_away() {
             if let Some(decision) = self.take_shared(subject, limit).await {
                 return decision;

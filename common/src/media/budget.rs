@@ -54,11 +54,11 @@ impl Drop for Threads {
 
 /// A share of the memory; released on drop.
 #[derive(Debug)]
-pub struct Share(Option<OwnedSemaphorePermit>);
+pub struct MemoryPermit(Option<OwnedSemaphorePermit>);
 
-impl Share {
+impl MemoryPermit {
     /// Releases all but `bytes`.
-    pub fn keep(&mut self, bytes: u64) {
+    pub fn shrink_to(&mut self, bytes: u64) {
         if let Some(held) = &mut self.0 {
             let over = held.num_permits().saturating_sub(units(bytes) as usize);
             drop(held.split(over));
@@ -78,10 +78,10 @@ impl Budget {
     }
 
     /// Waits for memory, first come, first served. A request above the total gets all of it, and so runs alone.
-    pub async fn share(&self, bytes: u64) -> Share {
+    pub async fn share(&self, bytes: u64) -> MemoryPermit {
         let units = units(bytes).min(self.units);
         // The semaphore is never closed.
-        Share(self.memory.clone().acquire_many_owned(units).await.ok())
+        MemoryPermit(self.memory.clone().acquire_many_owned(units).await.ok())
     }
 
     /// Runs heavy work once a core is free; `None` if it panicked.
@@ -103,16 +103,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_a_share_gives_back_is_there_for_others() {
+    async fn a_released_share_is_available_to_others() {
         let budget = Budget::new(10 * UNIT);
         let mut share = budget.share(50 * UNIT).await;
         let others = budget.share(6 * UNIT);
         tokio::pin!(others);
         assert!(tokio::time::timeout(Duration::from_millis(1), &mut others).await.is_err(), "all of it is taken");
-        share.keep(50 * UNIT);
-        share.keep(5 * UNIT);
+        share.shrink_to(50 * UNIT);
+        share.shrink_to(5 * UNIT);
         assert!(tokio::time::timeout(Duration::from_millis(1), &mut others).await.is_err(), "there is room for 5");
-        share.keep(4 * UNIT - 1);
+        share.shrink_to(4 * UNIT - 1);
         others.await;
     }
 }

@@ -10,19 +10,19 @@ use crate::store::{Result, StoreError, Tx, events};
 
 /// Records the start of a run.
 pub async fn begin(tx: &mut Tx, import: &MediaJob) -> Result<()> {
-    step(tx, &import.into(), MediaJobStatus::Processing, None, None).await
+    set_status(tx, &import.into(), MediaJobStatus::Processing, None, None).await
 }
 
 /// Records a failed run that will be retried; the error is kept until the next run starts.
 pub async fn retry_later(tx: &mut Tx, import: &MediaJob, why: &MediaError) -> Result<()> {
-    step(tx, &import.into(), MediaJobStatus::Pending, None, Some(why)).await
+    set_status(tx, &import.into(), MediaJobStatus::Pending, None, Some(why)).await
 }
 
 /// Records that the picture is in the library.
 pub async fn complete(tx: &mut Tx, import: &MediaJob, media_id: i64, trace: Option<&str>) -> Result<()> {
     let import = LockedImport::from(import);
-    step(tx, &import, MediaJobStatus::Completed, Some(media_id), None).await?;
-    tell(tx, &import, EventName::MediaCompleted, Some(media_id), None, trace).await
+    set_status(tx, &import, MediaJobStatus::Completed, Some(media_id), None).await?;
+    emit_event(tx, &import, EventName::MediaCompleted, Some(media_id), None, trace).await
 }
 
 /// Records a final failure.
@@ -31,8 +31,8 @@ pub async fn fail(tx: &mut Tx, import: &MediaJob, why: &MediaError, trace: Optio
 }
 
 async fn end(tx: &mut Tx, import: &LockedImport, why: &MediaError, trace: Option<&str>) -> Result<()> {
-    step(tx, import, MediaJobStatus::Failed, None, Some(why)).await?;
-    tell(tx, import, EventName::MediaFailed, None, Some(why), trace).await
+    set_status(tx, import, MediaJobStatus::Failed, None, Some(why)).await?;
+    emit_event(tx, import, EventName::MediaFailed, None, Some(why), trace).await
 }
 
 /// Fails an import whose run did not end by itself: its job died, or the operator cancelled it. If an earlier attempt
@@ -49,11 +49,11 @@ pub async fn fail_without_run(tx: &mut Tx, job_id: i64, message: &str, trace: Op
 pub async fn retry_failed(tx: &mut Tx, job_id: i64) -> Result<bool> {
     let failed = media_jobs::lock_bare(tx, job_id).await?.filter(|i| i.status == MediaJobStatus::Failed);
     let Some(import) = failed else { return Ok(false) };
-    step(tx, &import, MediaJobStatus::Pending, None, None).await?;
+    set_status(tx, &import, MediaJobStatus::Pending, None, None).await?;
     Ok(true)
 }
 
-async fn step(
+async fn set_status(
     tx: &mut Tx,
     import: &LockedImport,
     to: MediaJobStatus,
@@ -64,7 +64,7 @@ async fn step(
     media_jobs::progress(tx, import, &Progress { status, media_id, error }).await
 }
 
-async fn tell(
+async fn emit_event(
     tx: &mut Tx,
     import: &LockedImport,
     name: EventName,

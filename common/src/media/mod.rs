@@ -4,11 +4,11 @@
 //!    unknown.
 //! 2. [`Library::ingest`] checks them completely (`picture/`), within one [`Budget`] of memory; reserves a row and
 //!    storage quota (`store::files`), committed before anything else happens; and writes them to the [`Storage`].
-//! 3. [`keep`], in the caller's transaction, confirms the row and creates the asset for it.
+//! 3. [`create_asset`], in the caller's transaction, confirms the row and creates the asset for it.
 //!
 //! If the process dies in between, a reserved row remains; the scheduler's sweep deletes it with its bytes.
 //!
-//! **To add pictures from another source:** spool, [`Library::ingest`], [`keep`]; on a failure after the second step
+//! **To add pictures from another source:** spool, [`Library::ingest`], [`create_asset`]; on a failure after the second step
 //! [`Library::abandon`], so that the quota is released at once.
 
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl Library {
 
     /// Checks a picture and writes it to the storage.
     pub async fn ingest(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
-        let taken = self.bring_in(store, owner, spooled).await;
+        let taken = self.store_picture(store, owner, spooled).await;
         metrics::media_ingested(match &taken {
             Ok(_) => IngestOutcome::Stored,
             Err(IngestError::Refused(Refusal::TooLarge(_))) => IngestOutcome::TooLarge,
@@ -136,7 +136,12 @@ impl Library {
         taken
     }
 
-    async fn bring_in(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
+    async fn store_picture(
+        &self,
+        store: &Store,
+        owner: &Owner,
+        spooled: &Spooled,
+    ) -> Result<IngestedFile, IngestError> {
         let (picture, _share) = self.examine(spooled).await?;
         let (row, kind) = (reserve(store, owner, &picture).await?, picture.kind);
         let taken = IngestedFile { file_id: row.id, kind };
@@ -165,20 +170,20 @@ impl Library {
     }
 
     /// Checks a picture. The share of memory for it is held until the second value is dropped.
-    async fn examine(&self, spooled: &Spooled) -> Result<(Picture, budget::Share), IngestError> {
+    async fn examine(&self, spooled: &Spooled) -> Result<(Picture, budget::MemoryPermit), IngestError> {
         if spooled.size() == 0 {
             return Err(Refusal::Empty.into());
         }
         let (limits, source) = (self.0.limits, spooled.clone());
         let probe = move || Ok::<_, std::io::Error>(picture::probe(source.reader()?, &limits));
-        let probed = self.work(probe).await??;
+        let probed = self.run_on_budget(probe).await??;
         let share = self.0.budget.share(spooled.size() * 2 + probed.memory).await;
         let source = spooled.clone();
         let examine = move || Ok::<_, std::io::Error>(picture::examine(source.bytes()?, &limits));
-        Ok((self.work(examine).await??, share))
+        Ok((self.run_on_budget(examine).await??, share))
     }
 
-    async fn work<T: Send + 'static>(
+    async fn run_on_budget<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
     ) -> Result<T, IngestError> {
@@ -239,12 +244,12 @@ async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Rese
 }
 
 /// Maximum length of a file name.
-const LONGEST_FILENAME: usize = 255;
+const MAX_FILENAME_LENGTH: usize = 255;
 
 /// Returns a file name for display: without directories and control characters; if nothing is left, a name by its type.
 pub fn filename(given: Option<&str>, kind: ImageType) -> String {
     let last = given.unwrap_or_default().rsplit(['/', '\\']).next().unwrap_or_default();
-    let clean: String = last.nfc().filter(|c| !c.is_control()).take(LONGEST_FILENAME).collect();
+    let clean: String = last.nfc().filter(|c| !c.is_control()).take(MAX_FILENAME_LENGTH).collect();
     match clean.trim() {
         "" | "." | ".." => format!("image.{}", kind.extension()),
         name => name.to_owned(),
@@ -262,7 +267,7 @@ pub struct Described<'a> {
 
 /// Creates an asset for a taken-in file and returns its id; `None` if it took so long that the sweep has deleted the
 /// file: take it in again.
-pub async fn keep(
+pub async fn create_asset(
     tx: &mut Tx,
     brand_id: i64,
     taken: &IngestedFile,
@@ -286,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_ours_are_files() {
+    fn only_generated_names_are_accepted() {
         let name = "aB3".repeat(13) + "z";
         for (end, kind) in [(".jpg", ImageType::Jpeg), ("-thumb.png", ImageType::Png), (".webp", ImageType::Webp)] {
             assert_eq!(kind_of(&format!("{name}{end}")), Some(kind), "{end}");

@@ -22,10 +22,10 @@ pub const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The space shared by all spools. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Spools(Arc<Room>);
+pub struct Spools(Arc<SpaceLimit>);
 
 #[derive(Debug)]
-struct Room {
+struct SpaceLimit {
     most: u64,
     held: Mutex<Held>,
     freed: Notify,
@@ -48,7 +48,7 @@ pub enum SpoolError {
 
 impl Spools {
     pub fn new(most: u64) -> Self {
-        Self(Arc::new(Room { most, held: Mutex::default(), freed: Notify::new() }))
+        Self(Arc::new(SpaceLimit { most, held: Mutex::default(), freed: Notify::new() }))
     }
 
     /// Returns the total space that is reserved now.
@@ -62,7 +62,7 @@ impl Spools {
     }
 
     async fn open_within(&self, workspace_id: i64, bytes: u64, timeout: Duration) -> Result<Spool, SpoolError> {
-        let mut share = Share { room: self.0.clone(), workspace_id, bytes: 0 };
+        let mut share = SpaceReservation { room: self.0.clone(), workspace_id, bytes: 0 };
         let taken = async {
             loop {
                 let freed = self.0.freed.notified();
@@ -80,7 +80,7 @@ impl Spools {
     }
 }
 
-impl Room {
+impl SpaceLimit {
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,13 +88,13 @@ impl Room {
 
 /// A reservation of space; released on drop.
 #[derive(Debug)]
-struct Share {
-    room: Arc<Room>,
+struct SpaceReservation {
+    room: Arc<SpaceLimit>,
     workspace_id: i64,
     bytes: u64,
 }
 
-impl Share {
+impl SpaceReservation {
     /// Reserves more space; returns `false` if there is not enough.
     fn grow(&mut self, by: u64) -> bool {
         let mut held = self.room.held();
@@ -111,7 +111,7 @@ impl Share {
     }
 
     /// Releases all but `bytes`.
-    fn keep(&mut self, bytes: u64) {
+    fn shrink_to(&mut self, bytes: u64) {
         let over = self.bytes.saturating_sub(bytes);
         if over == 0 {
             return;
@@ -130,16 +130,16 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for SpaceReservation {
     fn drop(&mut self) {
-        self.keep(0);
+        self.shrink_to(0);
     }
 }
 
 /// Receives bytes.
 #[derive(Debug)]
 pub struct Spool {
-    share: Share,
+    share: SpaceReservation,
     waiting: Vec<u8>,
     file: Option<Arc<File>>,
     size: u64,
@@ -168,7 +168,7 @@ impl Spool {
     }
 
     pub async fn finish(mut self) -> io::Result<Spooled> {
-        self.share.keep(self.size);
+        self.share.shrink_to(self.size);
         if self.file.is_none() {
             let place = SpoolLocation::Memory(self.waiting.into());
             return Ok(Spooled { size: self.size, place, _share: Some(Arc::new(self.share)) });
@@ -202,7 +202,7 @@ pub struct Spooled {
     size: u64,
     place: SpoolLocation,
     /// The reservation; released with the last clone.
-    _share: Option<Arc<Share>>,
+    _share: Option<Arc<SpaceReservation>>,
 }
 
 #[derive(Clone, Debug)]
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_written_is_read_again_be_it_few_or_many() {
+    async fn written_bytes_are_read_back_at_any_size() {
         for size in [0, 1, CHUNK - 1, CHUNK, 3 * CHUNK + 5] {
             let bytes: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
             let spools = Spools::new(16 << 20);
@@ -283,7 +283,7 @@ mod tests {
     const AT_ONCE: Duration = Duration::from_millis(1);
 
     #[tokio::test]
-    async fn no_workspace_gets_more_than_half_and_all_together_no_more_than_there_is() {
+    async fn workspace_and_total_limits_are_enforced() {
         let spools = Spools::new(8 * MIB);
         let open = |workspace, bytes| spools.open_within(workspace, bytes, AT_ONCE);
         let one = open(1, 3 * MIB).await.unwrap();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_waits_gets_what_becomes_free() {
+    async fn a_waiting_spool_gets_released_space() {
         let spools = Spools::new(8 * MIB);
         let first = spools.open(1, 4 * MIB).await.unwrap();
         let waiting = spools.open(1, MIB);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_spool_that_was_opened_for_less_grows_while_there_is_room() {
+    async fn a_spool_grows_while_space_is_available() {
         let spools = Spools::new(4 * MIB);
         let mut spool = spools.open(1, 0).await.unwrap();
         let piece = vec![7; 300_000];
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_room_is_held_until_the_last_who_may_read_it_is_gone() {
+    async fn space_is_released_with_the_last_clone() {
         let spools = Spools::new(4 * MIB);
         let mut spool = spools.open(1, MIB).await.unwrap();
         spool.write(&vec![1; CHUNK]).await.unwrap();

@@ -26,7 +26,7 @@ pub use error::StorageError;
 /// The top-level directory, or prefix, of all files.
 const TOP: &str = "media";
 /// Upper bound of offsets: larger than any file, and accepted by buckets.
-const MOST: u64 = 1 << 62;
+const MAX_OFFSET: u64 = 1 << 62;
 
 /// A file, or a part of it, as a stream.
 pub struct StoredObject {
@@ -39,7 +39,7 @@ pub struct StoredObject {
 
 /// The requested part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ByteRange {
     Whole,
     /// Cut to the file's size.
     Between(Range<u64>),
@@ -48,7 +48,7 @@ pub enum Part {
 }
 
 /// The result of a lookup.
-pub enum CacheLookup {
+pub enum ObjectLookup {
     Found(StoredObject),
     /// The file does not exist.
     Missing,
@@ -78,7 +78,7 @@ impl Storage {
     }
 
     pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), StorageError> {
-        let put = match self.is_there().await {
+        let put = match self.check_root().await {
             // Do not write into an empty mount point: mounting the disk would hide the file.
             Err(error) => Err(error),
             Ok(()) => self.files.put(&path(key), bytes.into()).await.map(drop).map_err(StorageError::of),
@@ -87,16 +87,21 @@ impl Storage {
     }
 
     /// Streams a file or a part of it: only the chunk being read is in memory.
-    pub async fn get(&self, key: &str, part: &Part) -> Result<CacheLookup, StorageError> {
+    pub async fn get(&self, key: &str, part: &ByteRange) -> Result<ObjectLookup, StorageError> {
         let range = match part {
-            Part::Whole => None,
-            Part::Between(range) => Some(GetRange::Bounded(range.start.min(MOST)..range.end.min(MOST))),
-            Part::From(first) => Some(GetRange::Offset(*first.min(&MOST))),
-            // The libraries treat a suffix of length 0 as a valid part.
-            Part::Last(0) => {
-                return Ok(self.size(key).await?.map_or(CacheLookup::Missing, |size| CacheLookup::OutOfRange { size }));
+            ByteRange::Whole => None,
+            ByteRange::Between(range) => {
+                Some(GetRange::Bounded(range.start.min(MAX_OFFSET)..range.end.min(MAX_OFFSET)))
             }
-            Part::Last(count) => Some(GetRange::Suffix(*count.min(&MOST))),
+            ByteRange::From(first) => Some(GetRange::Offset(*first.min(&MAX_OFFSET))),
+            // The libraries treat a suffix of length 0 as a valid part.
+            ByteRange::Last(0) => {
+                return Ok(self
+                    .size(key)
+                    .await?
+                    .map_or(ObjectLookup::Missing, |size| ObjectLookup::OutOfRange { size }));
+            }
+            ByteRange::Last(count) => Some(GetRange::Suffix(*count.min(&MAX_OFFSET))),
         };
         let ranged = range.is_some();
         match self.files.get_opts(&path(key), GetOptions { range, ..GetOptions::default() }).await {
@@ -107,12 +112,12 @@ impl Storage {
                     GetResultPayload::File(file, _) => directory::read(file, range.clone()),
                     GetResultPayload::Stream(body) => body.map(|chunk| chunk.map_err(StorageError::of)).boxed(),
                 };
-                Ok(CacheLookup::Found(StoredObject { size, range, body }))
+                Ok(ObjectLookup::Found(StoredObject { size, range, body }))
             }
-            Err(error) if error::is_missing(&error) => self.none(CacheLookup::Missing).await,
+            Err(error) if error::is_missing(&error) => self.missing_or_error(ObjectLookup::Missing).await,
             Err(error) if ranged => match self.size(key).await? {
-                None => Ok(CacheLookup::Missing),
-                Some(size) if !part.fits(size) => Ok(CacheLookup::OutOfRange { size }),
+                None => Ok(ObjectLookup::Missing),
+                Some(size) if !part.fits(size) => Ok(ObjectLookup::OutOfRange { size }),
                 Some(_) => counted(StorageCall::Get, Err(StorageError::of(error))),
             },
             Err(error) => counted(StorageCall::Get, Err(StorageError::of(error))),
@@ -123,7 +128,7 @@ impl Storage {
     pub async fn read(&self, key: &str) -> Result<Option<Bytes>, StorageError> {
         match self.files.get(&path(key)).await {
             Ok(found) => counted(StorageCall::Get, found.bytes().await.map_err(StorageError::of)).map(Some),
-            Err(error) if error::is_missing(&error) => self.none(None).await,
+            Err(error) if error::is_missing(&error) => self.missing_or_error(None).await,
             Err(error) => counted(StorageCall::Get, Err(StorageError::of(error))),
         }
     }
@@ -131,21 +136,21 @@ impl Storage {
     /// Returns the size of a file; `None` if it does not exist.
     pub async fn size(&self, key: &str) -> Result<Option<u64>, StorageError> {
         match self.files.head(&path(key)).await {
-            Err(error) if error::is_missing(&error) => self.none(None).await,
+            Err(error) if error::is_missing(&error) => self.missing_or_error(None).await,
             found => counted(StorageCall::Get, found.map_err(StorageError::of)).map(|meta| Some(meta.size)),
         }
     }
 
     /// Returns `nothing` for a missing file, or an error if the whole directory is missing.
-    async fn none<T>(&self, nothing: T) -> Result<T, StorageError> {
-        match self.is_there().await {
+    async fn missing_or_error<T>(&self, nothing: T) -> Result<T, StorageError> {
+        match self.check_root().await {
             Ok(()) => Ok(nothing),
             Err(error) => counted(StorageCall::Get, Err(error)),
         }
     }
 
     /// Checks that the directory exists; a bucket reports it by itself.
-    async fn is_there(&self) -> Result<(), StorageError> {
+    async fn check_root(&self) -> Result<(), StorageError> {
         match &self.root {
             Some(root) => directory::check(root.clone()).await.map_err(StorageError::of_disk),
             None => Ok(()),
@@ -166,7 +171,7 @@ impl Storage {
     }
 }
 
-impl Part {
+impl ByteRange {
     fn fits(&self, size: u64) -> bool {
         match self {
             Self::Whole => true,

@@ -38,7 +38,7 @@ use crate::domain::platform::{AccountKind, Descriptor};
 use crate::store::{StoreError, Tx};
 
 pub use config::{PlatformConfig, PlatformsConfig};
-pub use registry::{Clients, Registry};
+pub use registry::{Clients, ConnectorRegistry};
 
 /// The secrets of an account: credentials entered by the user, or tokens issued by the platform. A JSON object of
 /// strings, encrypted at rest; `Debug` prints `[REDACTED]`.
@@ -106,7 +106,7 @@ impl std::fmt::Debug for Secrets {
 
 /// The account data that a connector needs.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct ConnectorAccount {
     pub id: i64,
     pub workspace_id: i64,
     pub external_id: String,
@@ -114,7 +114,7 @@ pub struct Account {
     pub secrets: Secrets,
 }
 
-impl Account {
+impl ConnectorAccount {
     /// Builds an account from a stored row and its secrets.
     pub fn stored(account: &SocialAccount, secrets: &SecretString) -> Result<Self, StoreError> {
         Ok(Self {
@@ -176,12 +176,12 @@ pub struct Image {
     pub height: u32,
     /// The URL for platforms that download pictures.
     pub url: String,
-    pub uploaded: Option<Uploaded>,
+    pub uploaded: Option<UploadedImage>,
 }
 
 /// The platform's reference to an uploaded picture.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Uploaded {
+pub struct UploadedImage {
     /// The value returned by [`Connector::upload`].
     pub name: Value,
     /// Uploaded in this run. An upload of an earlier run may have been deleted: platforms drop uploads that no post
@@ -200,7 +200,7 @@ impl Image {
 
 /// A post to be published on one account.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub struct OutgoingPost {
     pub target_id: i64,
     pub text: String,
     pub images: Vec<Image>,
@@ -324,7 +324,7 @@ pub trait Connector: Send + Sync {
     }
 
     /// Gets new tokens, or checks credentials that do not expire.
-    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError>;
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError>;
 
     /// Creates the marker that [`Connector::reconcile`] looks for; called once per target, and stored before its first
     /// call.
@@ -342,25 +342,30 @@ pub trait Connector: Send + Sync {
 
     /// Uploads one picture of a post ([`ImageTransfer::Uploaded`]) and returns the platform's reference to it, which is
     /// stored before the next upload. Readers of the platform do not see the upload.
-    async fn upload(&self, _account: &Account, _post: &Outgoing, _image: &Image) -> Result<Value, CallError> {
+    async fn upload(
+        &self,
+        _account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        _image: &Image,
+    ) -> Result<Value, CallError> {
         Err(CallError::Transient(Failure::of(Category::Internal, "This platform takes no uploads.")))
     }
 
     /// Returns whether publishing waits for another host or a timer instead of working in this process; if so, another
     /// job may use its slot meanwhile.
-    fn waits_externally(&self, _post: &Outgoing) -> bool {
+    fn waits_externally(&self, _post: &OutgoingPost) -> bool {
         true
     }
 
     /// Publishes the post. The marker is already stored, and the pictures are ready as [`Connector::image_transfer`]
     /// requires.
-    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError>;
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError>;
 
     /// Looks up the post of an earlier call whose outcome is unknown.
-    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError>;
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError>;
 
     /// Revokes what the platform granted, when the last brand disconnects the account. Best effort.
-    async fn revoke(&self, _account: &Account) -> Result<(), CallError> {
+    async fn revoke(&self, _account: &ConnectorAccount) -> Result<(), CallError> {
         Ok(())
     }
 }

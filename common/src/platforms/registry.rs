@@ -1,6 +1,6 @@
 //! The connectors of this installation, by platform.
 //!
-//! **To add one:** add a line to [`Registry::new`], or call [`Registry::register`] if the connector needs something
+//! **To add one:** add a line to [`ConnectorRegistry::new`], or call [`ConnectorRegistry::register`] if the connector needs something
 //! that is not available there (the sandbox needs the database).
 
 use std::collections::BTreeMap;
@@ -29,12 +29,12 @@ pub struct Clients {
 }
 
 /// The connectors, and the settings of every platform.
-pub struct Registry {
+pub struct ConnectorRegistry {
     connectors: BTreeMap<Platform, Arc<dyn Connector>>,
     config: PlatformsConfig,
 }
 
-impl Registry {
+impl ConnectorRegistry {
     /// Creates a registry with every connector that needs only configuration and HTTP.
     pub fn new(config: PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
         let mut registry = Self { connectors: BTreeMap::new(), config };

@@ -12,8 +12,8 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
 use super::{
-    Account, CallError, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Published, Reconciled,
-    Refreshed, Secrets, catalogue,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, Marker, MarkerSeed, OutgoingPost,
+    Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
@@ -90,7 +90,7 @@ impl Sandbox {
         Published { external_id: id.to_string(), url: Some(url), secrets: None }
     }
 
-    async fn is_expired(&self, account: &Account) -> Result<bool, StoreError> {
+    async fn is_expired(&self, account: &ConnectorAccount) -> Result<bool, StoreError> {
         let mut conn = self.store.read().await?;
         let expired = sandbox::is_expired(&mut conn, account.workspace_id, &account.external_id).await?;
         Ok(expired.unwrap_or(true))
@@ -107,7 +107,7 @@ impl Sandbox {
     }
 
     /// Returns the pictures by their paths: the page shows no pictures of other hosts.
-    fn pictures_of(&self, post: &Outgoing) -> Vec<SandboxPicture> {
+    fn pictures_of(&self, post: &OutgoingPost) -> Vec<SandboxPicture> {
         let picture = |image: &Image| SandboxPicture {
             url: image.url.strip_prefix(&self.public_url).unwrap_or(&image.url).to_owned(),
             alt: image.alt_text.clone().unwrap_or_default(),
@@ -115,7 +115,7 @@ impl Sandbox {
         post.images.iter().map(picture).collect()
     }
 
-    async fn put(&self, handle: &str, post: &Outgoing) -> Result<i64, StoreError> {
+    async fn put(&self, handle: &str, post: &OutgoingPost) -> Result<i64, StoreError> {
         // The caller stores the id durably, and looks it up by the key if it could not.
         let mut tx = self.store.begin_async_commit().await?;
         let id = sandbox::publish(&mut tx, handle, &key(post), &post.text, &self.pictures_of(post)).await?;
@@ -138,7 +138,7 @@ fn unavailable(error: &StoreError) -> CallError {
     CallError::Transient(Failure::of(Category::PlatformError, "The sandbox is not available right now."))
 }
 
-fn key(post: &Outgoing) -> String {
+fn key(post: &OutgoingPost) -> String {
     post.marker.get("key").and_then(Value::as_str).map_or_else(|| format!("target-{}", post.target_id), str::to_owned)
 }
 
@@ -188,7 +188,7 @@ impl Connector for Sandbox {
         Ok(if claimed { Ok(()) } else { Err(handle_taken(handle)) })
     }
 
-    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         match self.is_expired(account).await {
             Ok(false) => Ok(Refreshed { secrets: None, token_expires_at: None }),
             Ok(true) => Err(refused()),
@@ -206,11 +206,11 @@ impl Connector for Sandbox {
         true
     }
 
-    fn waits_externally(&self, post: &Outgoing) -> bool {
+    fn waits_externally(&self, post: &OutgoingPost) -> bool {
         matches!(Directive::of(&post.text), Directive::Slow)
     }
 
-    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let handle = &account.external_id;
         if self.is_expired(account).await.map_err(|e| unavailable(&e))? {
             return Err(refused());
@@ -241,7 +241,7 @@ impl Connector for Sandbox {
         Ok(self.published(handle, id))
     }
 
-    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let found = async {
             let mut conn = self.store.read().await?;
             sandbox::find_by_key(&mut conn, &key(post)).await
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_has_a_form() {
+    fn only_valid_handles_are_accepted() {
         for good in ["a", "a-b_9", &"z".repeat(32)] {
             assert!(is_handle(good), "{good}");
         }

@@ -11,8 +11,8 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::{
-    Account, CallError, ConnectError, Connected, Connector, Image, ImageTransfer, Marker, MarkerSeed, Outgoing,
-    Published, Reconciled, Refreshed, Secrets,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
+    OutgoingPost, Published, Reconciled, Refreshed, Secrets,
 };
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::Descriptor;
@@ -51,7 +51,7 @@ impl Connector for SanitizingConnector {
         self.0.reserve(tx, workspace_id, connected).await.map(|claimed| claimed.map_err(ConnectError::checked))
     }
 
-    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let Refreshed { secrets, token_expires_at } = self.0.refresh(account).await.map_err(CallError::checked)?;
         if secrets.as_ref().is_some_and(|secrets| !secrets.is_storable()) {
             let message = "The platform answered with new tokens that are too large to be stored.";
@@ -68,7 +68,7 @@ impl Connector for SanitizingConnector {
         self.0.can_reconcile()
     }
 
-    fn waits_externally(&self, post: &Outgoing) -> bool {
+    fn waits_externally(&self, post: &OutgoingPost) -> bool {
         self.0.waits_externally(post)
     }
 
@@ -76,7 +76,7 @@ impl Connector for SanitizingConnector {
         self.0.image_transfer()
     }
 
-    async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
+    async fn upload(&self, account: &ConnectorAccount, post: &OutgoingPost, image: &Image) -> Result<Value, CallError> {
         let name = self.0.upload(account, post, image).await.map_err(CallError::checked)?;
         let json = name.to_string();
         // The reference is sent back to the platform unchanged, so nothing can be removed from it.
@@ -87,11 +87,11 @@ impl Connector for SanitizingConnector {
         Ok(name)
     }
 
-    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         self.0.publish(account, post).await.map(Published::sanitized).map_err(CallError::checked)
     }
 
-    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         Ok(match self.0.reconcile(account, post).await.map_err(CallError::checked)? {
             Reconciled::Found(published) => Reconciled::Found(published.sanitized()),
             Reconciled::Absent => Reconciled::Absent,
@@ -99,7 +99,7 @@ impl Connector for SanitizingConnector {
         })
     }
 
-    async fn revoke(&self, account: &Account) -> Result<(), CallError> {
+    async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
         self.0.revoke(account).await.map_err(CallError::checked)
     }
 }

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message};
 use super::{
-    Account, CallError, Clients, ConnectError, Connected, Connector, Image, ImageTransfer, Outgoing, PlatformsConfig,
-    Published, Reconciled, Refreshed, Secrets, catalogue,
+    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, OutgoingPost,
+    PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -73,7 +73,7 @@ impl Telegram {
     }
 
     /// Sends the post to `chat` by the method for its number of pictures.
-    async fn send(&self, token: &SecretString, chat: &str, post: &Outgoing) -> Result<Published, MethodError> {
+    async fn send(&self, token: &SecretString, chat: &str, post: &OutgoingPost) -> Result<Published, MethodError> {
         let effect = Effect::Publishes;
         let messages: Vec<Message> = match post.images.as_slice() {
             [] => {
@@ -171,7 +171,7 @@ impl Connector for Telegram {
         })
     }
 
-    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let token = account.secrets.require("bot_token")?;
         let checked: Result<User, _> =
             self.call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({}))).await;
@@ -187,7 +187,7 @@ impl Connector for Telegram {
         ImageTransfer::Inline
     }
 
-    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let token = account.secrets.require("bot_token")?;
         let chat = account.secrets.require("chat_id")?;
         match self.send(&token, chat.expose_secret(), post).await {
@@ -201,7 +201,7 @@ impl Connector for Telegram {
         }
     }
 
-    async fn reconcile(&self, _account: &Account, _post: &Outgoing) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Reconciled, CallError> {
         Ok(Reconciled::Unsupported)
     }
 }

@@ -18,8 +18,8 @@ use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique};
 use super::{
-    Account, CallError, Clients, ConnectError, Connected, Connector, Marker, MarkerSeed, Outgoing, Published,
-    Reconciled, Refreshed, Secrets, catalogue, marker_field,
+    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Marker, MarkerSeed, OutgoingPost,
+    Published, Reconciled, Refreshed, Secrets, catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
@@ -92,7 +92,7 @@ impl Connector for Woocommerce {
         Err(ConnectError::Refused("No WooCommerce REST API was found at this address.".to_owned()))
     }
 
-    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         status(&self.stored(&account.secrets)?).await?;
         Ok(Refreshed { secrets: None, token_expires_at: None })
     }
@@ -105,7 +105,7 @@ impl Connector for Woocommerce {
         true
     }
 
-    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let rest = self.stored(&account.secrets)?;
         let sku = marker_field(&post.marker, "sku")?;
         if post.has_earlier_attempt
@@ -124,7 +124,7 @@ impl Connector for Woocommerce {
         }
     }
 
-    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let rest = self.stored(&account.secrets)?;
         let found = self.look_up(&rest, marker_field(&post.marker, "sku")?).await?;
         Ok(found.map_or(Reconciled::Absent, Reconciled::Found))
@@ -140,7 +140,7 @@ async fn status(rest: &Rest<'_>) -> Result<(), RestError> {
 }
 
 /// Builds the product. A post without text is named after its first picture.
-fn product(post: &Outgoing, sku: &str) -> Value {
+fn product(post: &OutgoingPost, sku: &str) -> Value {
     let parts = html::split(&post.text);
     let first = post.images.first();
     let alt = first.and_then(|image| image.alt_text.as_deref()).filter(|alt| !alt.is_empty());

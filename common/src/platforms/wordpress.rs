@@ -19,8 +19,8 @@ use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique};
 use super::{
-    Account, CallError, Clients, ConnectError, Connected, Connector, Image, ImageTransfer, Marker, MarkerSeed,
-    Outgoing, Published, Reconciled, Refreshed, Secrets, catalogue, marker_field,
+    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
+    OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -122,7 +122,7 @@ impl Wordpress {
 
     /// Returns the site's media for the post's pictures. Checks that uploads of earlier attempts still exist: WordPress
     /// silently creates a post without a picture that was deleted meanwhile.
-    async fn media_of(&self, rest: &Rest<'_>, post: &Outgoing) -> Result<Vec<Media>, CallError> {
+    async fn media_of(&self, rest: &Rest<'_>, post: &OutgoingPost) -> Result<Vec<Media>, CallError> {
         let media: Vec<Media> = post.images.iter().map(Media::of).collect::<Result<_, _>>()?;
         let earlier: Vec<i64> =
             media.iter().zip(&post.images).filter(|(_, image)| !is_fresh(image)).map(|(media, _)| media.id).collect();
@@ -196,7 +196,7 @@ impl Connector for Wordpress {
         })
     }
 
-    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let me = me(&self.rest(&account.secrets)?).await?;
         if !me.may_publish() {
             let message = "The WordPress user may not publish posts any more; give it the role Author or Editor.";
@@ -218,7 +218,7 @@ impl Connector for Wordpress {
     }
 
     /// Uploads under a name derived from the slug, by which a retry finds it; then sets the alt text.
-    async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
+    async fn upload(&self, account: &ConnectorAccount, post: &OutgoingPost, image: &Image) -> Result<Value, CallError> {
         let rest = self.rest(&account.secrets)?;
         let name = format!("{}-{}", marker_field(&post.marker, "slug")?, image.id);
         let existing = if post.has_earlier_attempt { self.look_up_media(&rest, &name).await? } else { None };
@@ -238,7 +238,7 @@ impl Connector for Wordpress {
         Ok(json!({ "id": media.id, "source_url": media.source_url, "alt": alt_of(image) }))
     }
 
-    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let rest = self.rest(&account.secrets)?;
         let slug = marker_field(&post.marker, "slug")?;
         if post.has_earlier_attempt
@@ -258,7 +258,7 @@ impl Connector for Wordpress {
         Ok(created.published())
     }
 
-    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let rest = self.rest(&account.secrets)?;
         let found = self.look_up(&rest, marker_field(&post.marker, "slug")?).await?;
         Ok(found.map_or(Reconciled::Absent, Reconciled::Found))
@@ -271,7 +271,7 @@ async fn me(rest: &Rest<'_>) -> Result<Me, RestError> {
 }
 
 /// Builds the post: the first picture is the featured one, the others form a gallery below the text.
-fn post_body(post: &Outgoing, slug: &str, media: &[Media]) -> Value {
+fn post_body(post: &OutgoingPost, slug: &str, media: &[Media]) -> Value {
     let parts = html::split(&post.text);
     // With the option `title`, the whole text becomes the content.
     let title_option = post.options.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty());

@@ -92,7 +92,7 @@ fn remove_drafts(dir: &Path) -> std::io::Result<()> {
 }
 
 /// Creates the database's directory, and its file if missing: SQLite creates its log and index with the same mode.
-pub fn database(path: &Path) -> Result<(), StartError> {
+pub fn prepare_database_file(path: &Path) -> Result<(), StartError> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         make(dir)?;
     }
@@ -107,7 +107,7 @@ pub fn database(path: &Path) -> Result<(), StartError> {
 }
 
 /// Closes the directory of files to other users, if it is inside the data directory.
-pub fn files(config: &Config) {
+pub fn restrict_files_dir(config: &Config) {
     if let Storage::Directory(dir) = &config.storage
         && dir.starts_with(&config.data_dir)
         && *dir != config.data_dir

@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 /// The assumed limit if the system has none.
 const UNLIMITED: usize = 1 << 20;
 /// Below this, a process serves only few clients; a warning is logged.
-const COMFORTABLE: usize = 1_024;
+const LOW_LIMIT: usize = 1_024;
 
 /// Raises the soft limit to the hard one, and warns if it is low. If raising fails, the limit stays as it is.
 pub fn raise() {
@@ -21,7 +21,7 @@ pub fn raise() {
         }
     }
     let limit = self::limit();
-    if limit < COMFORTABLE {
+    if limit < LOW_LIMIT {
         tracing::warn!(limit, "the limit of open files is low (`ulimit -Hn`): few clients can be connected at once");
     }
 }

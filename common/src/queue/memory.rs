@@ -41,7 +41,7 @@ impl Transport for MemoryNotifier {
     }
 
     /// A kind without a listener has no room.
-    async fn room(&self) -> Option<Vec<(JobKind, usize)>> {
+    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
         let listeners = self.0.read().ok()?;
         let of = |kind| listeners.iter().find(|(k, _)| *k == kind).map_or(0, |(_, sender)| sender.capacity());
         Some(JobKind::ALL.iter().map(|kind| (*kind, of(*kind))).collect())

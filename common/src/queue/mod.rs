@@ -37,5 +37,5 @@ pub trait Transport: JobNotifier {
     fn is_up(&self) -> bool;
 
     /// Returns how many more ids of each kind the notifier accepts; `None`: it is unreachable.
-    async fn room(&self) -> Option<Vec<(JobKind, usize)>>;
+    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>>;
 }

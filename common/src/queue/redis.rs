@@ -27,7 +27,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Ids that wait for the pusher; further ids are left to the dispatcher.
 const BUFFER: usize = 8_192;
 /// How many ids a listener pops at once: enough to batch a claim.
-const POP: usize = 100;
+const MAX_POP: usize = 100;
 
 /// The notifier over Redis. Its tasks end when `stop` is cancelled.
 pub struct RedisNotifier {
@@ -76,7 +76,7 @@ impl JobNotifier for RedisNotifier {
 #[async_trait]
 impl Transport for RedisNotifier {
     fn listen(&self, kind: JobKind, places: Arc<Semaphore>) -> mpsc::Receiver<Notification> {
-        let (sender, receiver) = mpsc::channel(POP);
+        let (sender, receiver) = mpsc::channel(MAX_POP);
         let listener = Listener { client: self.client.clone(), key: key(&self.prefix, kind), places, sender };
         let stop = self.stop.clone();
         tokio::spawn(async move {
@@ -89,7 +89,7 @@ impl Transport for RedisNotifier {
         self.up.load(Ordering::Relaxed)
     }
 
-    async fn room(&self) -> Option<Vec<(JobKind, usize)>> {
+    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
         // Called several times a second, so the connection is reused as long as it works.
         let mut cached = self.asking.lock().await;
         let mut connection = match cached.take() {
@@ -208,8 +208,8 @@ impl Listener {
             let mut first = redis::cmd("BLPOP");
             first.arg(&self.key).arg(WAIT.as_secs());
             let Some((_, id)) = first.query_async::<Option<(String, i64)>>(&mut connection).await? else { continue };
-            self.hand_on(id, place, &mut connection).await?;
-            let more = self.places.available_permits().min(POP);
+            self.forward(id, place, &mut connection).await?;
+            let more = self.places.available_permits().min(MAX_POP);
             let Ok(mut places) = self.places.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(0)) else {
                 continue;
             };
@@ -220,14 +220,14 @@ impl Listener {
             others.arg(&self.key).arg(more);
             for id in others.query_async::<Option<Vec<i64>>>(&mut connection).await?.unwrap_or_default() {
                 if let Some(place) = places.split(1) {
-                    self.hand_on(id, place, &mut connection).await?;
+                    self.forward(id, place, &mut connection).await?;
                 }
             }
         }
         Ok(())
     }
 
-    async fn hand_on(
+    async fn forward(
         &self,
         id: i64,
         place: OwnedSemaphorePermit,

@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
-use super::{Conn, Page, PageOf, Result, StoreError, Tx};
+use super::{Conn, Page, PageRequest, Result, StoreError, Tx};
 use crate::domain::account::{AccountError, AccountStatus, DisconnectResult, SocialAccount};
 use crate::domain::platform::{AccountKind, Platform};
 use crate::secrets::{Cipher, SecretLocation};
@@ -28,7 +28,10 @@ pub struct NewAccount {
     pub secrets: SecretString,
 }
 
-const COLUMNS: &str = "a.id, a.workspace_id, a.platform, a.name, a.username, a.external_id, a.profile_url, a.avatar_url, a.kind, a.status, a.token_expires_at, a.last_error, a.credentials_version, a.connected_at, a.created_at, a.updated_at";
+const COLUMNS: &str = "
+    a.id, a.workspace_id, a.platform, a.name, a.username, a.external_id, a.profile_url, a.avatar_url,
+    a.kind, a.status, a.token_expires_at, a.last_error, a.credentials_version, a.connected_at, a.created_at,
+    a.updated_at";
 
 fn row_name(workspace_id: i64, platform: Platform, external_id: &str) -> String {
     format!("{workspace_id}/{platform}/{external_id}")
@@ -40,7 +43,20 @@ fn place(row: &str) -> SecretLocation<'_> {
 
 /// Stores the result of a connect: a new record, or new credentials for the existing one, which becomes active.
 pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<SocialAccount> {
-    const SQL: &str = "INSERT INTO social_accounts (workspace_id, platform, external_id, name, username, profile_url, avatar_url, kind, status, secrets, token_expires_at, connected_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11) ON CONFLICT (workspace_id, platform, external_id) DO UPDATE SET name = excluded.name, username = excluded.username, profile_url = excluded.profile_url, avatar_url = excluded.avatar_url, kind = excluded.kind, status = 'active', secrets = excluded.secrets, credentials_version = social_accounts.credentials_version + 1, refreshing_until = NULL, token_expires_at = excluded.token_expires_at, last_error = NULL, connected_at = excluded.connected_at, updated_at = excluded.updated_at RETURNING *";
+    const SQL: &str = "
+        INSERT INTO social_accounts (
+            workspace_id, platform, external_id, name, username, profile_url, avatar_url, kind, status,
+            secrets, token_expires_at, connected_at, created_at, updated_at
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11)
+        ON CONFLICT (workspace_id, platform, external_id)
+        DO UPDATE SET name = excluded.name, username = excluded.username,
+            profile_url = excluded.profile_url, avatar_url = excluded.avatar_url, kind = excluded.kind,
+            status = 'active', secrets = excluded.secrets,
+            credentials_version = social_accounts.credentials_version + 1, refreshing_until = NULL,
+            token_expires_at = excluded.token_expires_at, last_error = NULL,
+            connected_at = excluded.connected_at, updated_at = excluded.updated_at
+        RETURNING *";
     let row = row_name(workspace_id, new.platform, &new.external_id);
     let sealed = tx.cipher.seal(&place(&row), new.secrets.expose_secret().as_bytes())?;
     let now = tx.now;
@@ -51,8 +67,10 @@ pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<So
 
 /// Attaches an account to a brand; `false`: it was already attached.
 pub async fn attach(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<bool> {
-    const SQL: &str =
-        "INSERT INTO brand_accounts (brand_id, account_id, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    const SQL: &str = "
+            INSERT INTO brand_accounts (brand_id, account_id, created_at)
+            VALUES ($1, $2, $3)
+            ON CONFLICT DO NOTHING";
     let now = tx.now;
     Ok(execute!(tx, SQL, brand_id, account_id, now)? > 0)
 }
@@ -65,7 +83,13 @@ pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
 
 /// Whether the brand already has this external account (so that reconnecting it does not count against the cap).
 pub async fn has_external(conn: &mut Conn, brand_id: i64, platform: Platform, external_id: &str) -> Result<bool> {
-    const SQL: &str = "SELECT a.id FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 AND a.platform = $2 AND a.external_id = $3";
+    const SQL: &str = "
+        SELECT a.id
+        FROM social_accounts a
+        JOIN brand_accounts b ON b.account_id = a.id
+        WHERE b.brand_id = $1
+            AND a.platform = $2
+            AND a.external_id = $3";
     let found: Option<i64> =
         run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(platform).bind(external_id).fetch_optional(c))?;
     Ok(found.is_some())
@@ -82,9 +106,16 @@ pub async fn has_platform(conn: &mut Conn, brand_id: i64, platform: Platform) ->
     Ok(found > 0)
 }
 
-pub async fn list(conn: &mut Conn, brand_id: i64, page: PageOf) -> Result<Page<SocialAccount>> {
+pub async fn list(conn: &mut Conn, brand_id: i64, page: PageRequest) -> Result<Page<SocialAccount>> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 ORDER BY a.id DESC LIMIT $2 OFFSET $3"
+        "
+            SELECT {COLUMNS}
+            FROM social_accounts a
+            JOIN brand_accounts b ON b.account_id = a.id
+            WHERE b.brand_id = $1
+            ORDER BY a.id DESC
+            LIMIT $2
+            OFFSET $3"
     );
     let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page.per_page).bind(page.offset()).fetch_all(c))?;
     Ok(Page { rows, total: count(conn, brand_id).await? })
@@ -93,7 +124,11 @@ pub async fn list(conn: &mut Conn, brand_id: i64, page: PageOf) -> Result<Page<S
 /// Finds an account of the brand.
 pub async fn find(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<Option<SocialAccount>> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 AND a.id = $2"
+        "
+            SELECT {COLUMNS}
+            FROM social_accounts a
+            JOIN brand_accounts b ON b.account_id = a.id
+            WHERE b.brand_id = $1 AND a.id = $2"
     );
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(account_id).fetch_optional(c))?)
 }
@@ -105,7 +140,11 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
         "(SELECT value FROM json_each($2))",
     );
     let sql = format!(
-        "SELECT {COLUMNS} FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 AND a.id IN {ids}"
+        "
+            SELECT {COLUMNS}
+            FROM social_accounts a
+            JOIN brand_accounts b ON b.account_id = a.id
+            WHERE b.brand_id = $1 AND a.id IN {ids}"
     );
     let list = super::jobs::id_list(account_ids);
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(&list).fetch_all(c))?)

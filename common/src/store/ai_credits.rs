@@ -22,7 +22,7 @@ pub const LEASE: TimeDelta = TimeDelta::seconds(60);
 
 /// Credits to be reserved.
 #[derive(Debug, Clone, Copy)]
-pub struct Want {
+pub struct CreditRequest {
     pub workspace_id: i64,
     pub brand_id: i64,
     pub operation: Operation,
@@ -32,9 +32,17 @@ pub struct Want {
 }
 
 /// Reserves credits of this month and returns the reservation's id; `None`: too few are left.
-pub async fn reserve(tx: &mut Tx, want: &Want) -> Result<Option<i64>> {
-    const TAKE: &str = "INSERT INTO ai_usage (workspace_id, month, used) VALUES ($1, $2, $3) ON CONFLICT (workspace_id, month) DO UPDATE SET used = ai_usage.used + excluded.used WHERE ai_usage.used + excluded.used <= $4";
-    const MARK: &str = "INSERT INTO ai_reservations (workspace_id, brand_id, month, operation, credits, lease_until) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
+pub async fn reserve(tx: &mut Tx, want: &CreditRequest) -> Result<Option<i64>> {
+    const TAKE: &str = "
+        INSERT INTO ai_usage (workspace_id, month, used)
+        VALUES ($1, $2, $3)
+        ON CONFLICT (workspace_id, month)
+        DO UPDATE SET used = ai_usage.used + excluded.used
+        WHERE ai_usage.used + excluded.used <= $4";
+    const MARK: &str = "
+        INSERT INTO ai_reservations (workspace_id, brand_id, month, operation, credits, lease_until)
+        VALUES ($1, $2, $3, $4, $5, $6)
+        RETURNING id";
     let now = tx.now;
     let month = month(tx, want.workspace_id, now).await?;
     let (credits, cap) = (signed(want.credits), want.cap.map_or(i64::MAX, signed));
@@ -56,30 +64,57 @@ struct ReservationEnd {
 }
 
 async fn end(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<Option<ReservationEnd>> {
-    const SQL: &str = "DELETE FROM ai_reservations WHERE workspace_id = $1 AND id = $2 RETURNING workspace_id, brand_id, month, operation, credits";
+    const SQL: &str = "
+        DELETE FROM ai_reservations
+        WHERE workspace_id = $1 AND id = $2
+        RETURNING workspace_id, brand_id, month, operation, credits";
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(id).fetch_optional(c))?)
 }
 
 /// Consumes the credits when the response is there. `false`: they were given back meanwhile; then nothing is charged.
 pub async fn consume(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
-    const SQL: &str = "INSERT INTO ai_brand_usage (workspace_id, month, brand_id, operation, requests, credits) VALUES ($1, $2, $3, $4, 1, $5) ON CONFLICT (workspace_id, month, brand_id, operation) DO UPDATE SET requests = ai_brand_usage.requests + 1, credits = ai_brand_usage.credits + excluded.credits";
+    const SQL: &str = "
+        INSERT INTO ai_brand_usage (workspace_id, month, brand_id, operation, requests, credits)
+        VALUES ($1, $2, $3, $4, 1, $5)
+        ON CONFLICT (workspace_id, month, brand_id, operation)
+        DO UPDATE SET requests = ai_brand_usage.requests + 1,
+            credits = ai_brand_usage.credits + excluded.credits";
     let Some(ended) = end(tx, workspace_id, id).await? else { return Ok(false) };
     execute!(tx, SQL, ended.workspace_id, &ended.month, ended.brand_id, ended.operation, ended.credits)?;
     Ok(true)
 }
 
 /// Gives the credits back without a response; `false`: the reservation had already ended.
-pub async fn give_back(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
+pub async fn refund(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
     let ended = end(tx, workspace_id, id).await?;
     free(tx, ended.as_slice()).await?;
     Ok(ended.is_some())
 }
 
 /// Gives back the credits of requests whose lease ran out, at most `limit` of them; returns how many.
-pub async fn give_back_abandoned(tx: &mut Tx, limit: i64) -> Result<usize> {
+pub async fn refund_expired(tx: &mut Tx, limit: i64) -> Result<usize> {
     let sql = tx.for_engine(
-        "DELETE FROM ai_reservations WHERE id IN (SELECT id FROM ai_reservations WHERE lease_until <= $1 ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING workspace_id, brand_id, month, operation, credits",
-        "DELETE FROM ai_reservations WHERE id IN (SELECT id FROM ai_reservations WHERE lease_until <= $1 ORDER BY lease_until LIMIT $2) RETURNING workspace_id, brand_id, month, operation, credits",
+        "
+            DELETE FROM ai_reservations
+            WHERE id IN (
+                SELECT id
+                FROM ai_reservations
+                WHERE lease_until <= $1
+                ORDER BY lease_until
+                LIMIT $2
+                FOR UPDATE SKIP LOCKED
+            )
+            RETURNING workspace_id, brand_id, month, operation, credits",
+        "
+            DELETE FROM ai_reservations
+            WHERE id IN (
+                SELECT id
+                FROM ai_reservations
+                WHERE lease_until <= $1
+                ORDER BY lease_until
+                LIMIT $2
+            )
+            RETURNING workspace_id, brand_id, month, operation, credits",
     );
     let now = tx.now;
     let ended: Vec<ReservationEnd> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
@@ -118,7 +153,11 @@ pub struct BrandUse {
 
 /// Returns what the brands of a workspace used this month.
 pub async fn by_brand(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<Vec<BrandUse>> {
-    const SQL: &str = "SELECT brand_id, operation, requests, credits FROM ai_brand_usage WHERE workspace_id = $1 AND month = $2 ORDER BY brand_id, operation";
+    const SQL: &str = "
+        SELECT brand_id, operation, requests, credits
+        FROM ai_brand_usage
+        WHERE workspace_id = $1 AND month = $2
+        ORDER BY brand_id, operation";
     let month = month(conn, workspace_id, now).await?;
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(workspace_id).bind(&month).fetch_all(c))?)
 }

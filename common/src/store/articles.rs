@@ -8,12 +8,18 @@ use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
 use crate::domain::feed::{Article, FoundArticle, KnownArticle, MAX_ARTICLES};
 
-const COLUMNS: &str = "id, feed_id, guid, title, url, summary, author, image_url, published_at, created_at, updated_at";
+const COLUMNS: &str = "
+    id, feed_id, guid, title, url, summary, author, image_url, published_at, created_at, updated_at";
 
 /// Lists articles, newest first.
 pub async fn list(conn: &mut Conn, feed_id: i64) -> Result<Vec<Article>> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM articles WHERE feed_id = $1 ORDER BY published_at DESC, id DESC LIMIT {MAX_ARTICLES}"
+        "
+            SELECT {COLUMNS}
+            FROM articles
+            WHERE feed_id = $1
+            ORDER BY published_at DESC, id DESC
+            LIMIT {MAX_ARTICLES}"
     );
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_all(c))?)
 }
@@ -69,16 +75,46 @@ pub async fn write(tx: &mut Tx, feed_id: i64, changes: &Changes) -> Result<()> {
     }
     if !changes.update.is_empty() {
         let sql = tx.for_engine(
-            "UPDATE articles SET title = v ->> 'title', url = v ->> 'url', summary = v ->> 'summary', author = v ->> 'author', image_url = v ->> 'image_url', published_at = (v ->> 'published_at')::timestamptz, digest = v ->> 'digest', updated_at = $3 FROM (SELECT value AS v FROM json_array_elements($1::json)) found WHERE articles.id = (v ->> 'id')::bigint AND articles.feed_id = $2",
-            "UPDATE articles SET title = v ->> 'title', url = v ->> 'url', summary = v ->> 'summary', author = v ->> 'author', image_url = v ->> 'image_url', published_at = v ->> 'published_at', digest = v ->> 'digest', updated_at = $3 FROM (SELECT value AS v FROM json_each($1)) found WHERE articles.id = v ->> 'id' AND articles.feed_id = $2",
+            "
+                UPDATE articles
+                SET title = v ->> 'title', url = v ->> 'url', summary = v ->> 'summary',
+                    author = v ->> 'author', image_url = v ->> 'image_url',
+                    published_at = (v ->> 'published_at')::timestamptz, digest = v ->> 'digest',
+                    updated_at = $3
+                FROM (SELECT value AS v FROM json_array_elements($1::json)) found
+                WHERE articles.id = (v ->> 'id')::bigint AND articles.feed_id = $2",
+            "
+                UPDATE articles
+                SET title = v ->> 'title', url = v ->> 'url', summary = v ->> 'summary',
+                    author = v ->> 'author', image_url = v ->> 'image_url',
+                    published_at = v ->> 'published_at', digest = v ->> 'digest', updated_at = $3
+                FROM (SELECT value AS v FROM json_each($1)) found
+                WHERE articles.id = v ->> 'id' AND articles.feed_id = $2",
         );
         let rows: Vec<_> = changes.update.iter().map(|(id, row)| to_json(Some(*id), row)).collect();
         execute!(tx, sql, json!(rows).to_string(), feed_id, now)?;
     }
     if !changes.insert.is_empty() {
         let sql = tx.for_engine(
-            "INSERT INTO articles (feed_id, guid, title, url, summary, author, image_url, published_at, digest, created_at, updated_at) SELECT $2, v ->> 'guid', v ->> 'title', v ->> 'url', v ->> 'summary', v ->> 'author', v ->> 'image_url', (v ->> 'published_at')::timestamptz, v ->> 'digest', $3, $3 FROM json_array_elements($1::json) WITH ORDINALITY AS found (v, n) ORDER BY n",
-            "INSERT INTO articles (feed_id, guid, title, url, summary, author, image_url, published_at, digest, created_at, updated_at) SELECT $2, value ->> 'guid', value ->> 'title', value ->> 'url', value ->> 'summary', value ->> 'author', value ->> 'image_url', value ->> 'published_at', value ->> 'digest', $3, $3 FROM json_each($1) ORDER BY key",
+            "
+                INSERT INTO articles (
+                    feed_id, guid, title, url, summary, author, image_url, published_at, digest, created_at,
+                    updated_at
+                )
+                SELECT $2, v ->> 'guid', v ->> 'title', v ->> 'url', v ->> 'summary', v ->> 'author',
+                    v ->> 'image_url', (v ->> 'published_at')::timestamptz, v ->> 'digest', $3, $3
+                FROM json_array_elements($1::json) WITH ORDINALITY AS found (v, n)
+                ORDER BY n",
+            "
+                INSERT INTO articles (
+                    feed_id, guid, title, url, summary, author, image_url, published_at, digest, created_at,
+                    updated_at
+                )
+                SELECT $2, value ->> 'guid', value ->> 'title', value ->> 'url', value ->> 'summary',
+                    value ->> 'author', value ->> 'image_url', value ->> 'published_at', value ->> 'digest',
+                    $3, $3
+                FROM json_each($1)
+                ORDER BY key",
         );
         let rows: Vec<_> = changes.insert.iter().map(|row| to_json(None, row)).collect();
         execute!(tx, sql, json!(rows).to_string(), feed_id, now)?;

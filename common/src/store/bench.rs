@@ -15,7 +15,7 @@ use crate::domain::job::{JobKind, JobState};
 
 /// A database beside the installation's, on the same server.
 #[derive(Clone)]
-pub struct OwnDatabase {
+pub struct ScratchDatabase {
     /// The installation's: only connected to for `CREATE DATABASE` and `DROP DATABASE`.
     server: PgConnectOptions,
     pub name: String,
@@ -23,7 +23,7 @@ pub struct OwnDatabase {
     pub url: String,
 }
 
-impl OwnDatabase {
+impl ScratchDatabase {
     /// Chooses the name; nothing is created yet. `url` is the installation's.
     pub fn beside(url: &str) -> Result<Self> {
         let server = PgConnectOptions::from_str(url)?.application_name("crier bench");
@@ -34,7 +34,7 @@ impl OwnDatabase {
     }
 
     pub async fn make(&self) -> Result<()> {
-        self.tell("CREATE DATABASE").await?;
+        self.execute_on_server("CREATE DATABASE").await?;
         // A `dbname` option in the URL overrides its path, and would lead to the installation's tables.
         let mut own = PgConnection::connect(&self.url).await?;
         let name: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&mut own).await?;
@@ -47,10 +47,10 @@ impl OwnDatabase {
 
     /// Drops the database, and closes all connections to it.
     pub async fn remove(&self) -> Result<()> {
-        self.tell("DROP DATABASE IF EXISTS").await
+        self.execute_on_server("DROP DATABASE IF EXISTS").await
     }
 
-    async fn tell(&self, what: &str) -> Result<()> {
+    async fn execute_on_server(&self, what: &str) -> Result<()> {
         let force = if what.starts_with("DROP") { " WITH (FORCE)" } else { "" };
         let mut server = self.server.connect().await?;
         // The name was generated here.
@@ -67,7 +67,18 @@ pub async fn fill(
     subjects: Range<i64>,
     run_at: DateTime<Utc>,
 ) -> Result<()> {
-    const SQL: &str = "WITH RECURSIVE subjects (id) AS (SELECT CAST($1 AS bigint) UNION ALL SELECT id + 1 FROM subjects WHERE id + 1 < $2) INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at) SELECT $3, id, $4, $5, $6, $7, $7 FROM subjects WHERE id < $2";
+    const SQL: &str = "
+        WITH RECURSIVE subjects (id) AS (
+            SELECT CAST($1 AS bigint)
+            UNION ALL
+            SELECT id + 1
+            FROM subjects
+            WHERE id + 1 < $2
+        )
+        INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at)
+        SELECT $3, id, $4, $5, $6, $7, $7
+        FROM subjects
+        WHERE id < $2";
     let now = tx.now;
     execute!(tx, SQL, subjects.start, subjects.end, kind, state, run_at, kind.rules().max_attempts, now)?;
     Ok(())
@@ -91,8 +102,13 @@ pub async fn tidy(db: &Db) -> Result<()> {
 /// Returns the engine with its version, and whether a commit waits for the disk.
 pub async fn engine(conn: &mut Conn) -> Result<(String, String)> {
     let sql = conn.for_engine(
-        "SELECT 'PostgreSQL ' || current_setting('server_version'), 'fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit')",
-        "SELECT 'SQLite ' || sqlite_version(), 'each commit synced to the disk, with those beside it'",
+        "
+            SELECT 'PostgreSQL ' || current_setting('server_version'),
+                'fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting(
+                    'synchronous_commit'
+                )",
+        "
+            SELECT 'SQLite ' || sqlite_version(), 'each commit synced to the disk, with those beside it'",
     );
     Ok(run!(conn, c => sqlx::query_as(sql).fetch_one(c))?)
 }

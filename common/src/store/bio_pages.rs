@@ -35,7 +35,11 @@ pub struct LinkEntry {
 /// Creates a page; `None`: the slug is taken. Of two concurrent requests for one slug, only one succeeds.
 pub async fn create(tx: &mut Tx, brand_id: i64, slug: &str, page: &NewPage<'_>) -> Result<Option<BioPage>> {
     let sql = format!(
-        "INSERT INTO bio_pages (brand_id, slug, title, bio, theme, avatar_id, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (slug) DO NOTHING RETURNING {PAGE}"
+        "
+            INSERT INTO bio_pages (brand_id, slug, title, bio, theme, avatar_id, created_at, updated_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+            ON CONFLICT (slug) DO NOTHING
+            RETURNING {PAGE}"
     );
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(slug).bind(page.title).bind(page.bio)
@@ -57,7 +61,11 @@ pub async fn count_of_brand(conn: &mut Conn, brand_id: i64) -> Result<i64> {
 /// Returns the links of all of the brand's pages, each page's in order.
 pub async fn links_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<BioLink>> {
     let sql = format!(
-        "SELECT {LINK} FROM bio_links WHERE page_id IN (SELECT id FROM bio_pages WHERE brand_id = $1) ORDER BY page_id DESC, position, id"
+        "
+            SELECT {LINK}
+            FROM bio_links
+            WHERE page_id IN (SELECT id FROM bio_pages WHERE brand_id = $1)
+            ORDER BY page_id DESC, position, id"
     );
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
 }
@@ -90,7 +98,11 @@ pub async fn is_taken(conn: &mut Conn, slug: &str, except: Option<i64>) -> Resul
 /// Stores the mutable fields of a page and increments its version. `false`: another page took the slug meanwhile, and
 /// the transaction can no longer be used.
 pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
-    const SQL: &str = "UPDATE bio_pages SET slug = $2, title = $3, bio = $4, theme = $5, avatar_id = $6, version = version + 1, updated_at = $7 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE bio_pages
+        SET slug = $2, title = $3, bio = $4, theme = $5, avatar_id = $6, version = version + 1,
+            updated_at = $7
+        WHERE id = $1";
     let now = tx.now;
     let written = execute!(tx, SQL, page.id, &page.slug, &page.title, &page.bio, page.theme, page.avatar_id, now);
     match written.map_err(StoreError::from) {
@@ -105,8 +117,13 @@ pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
 pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Result<()> {
     let kept: Vec<i64> = entries.iter().filter_map(|entry| entry.id).collect();
     let delete = tx.for_engine(
-        "DELETE FROM bio_links WHERE page_id = $2 AND id NOT IN (SELECT value::bigint FROM json_array_elements_text($1::json))",
-        "DELETE FROM bio_links WHERE page_id = $2 AND id NOT IN (SELECT value FROM json_each($1))",
+        "
+            DELETE FROM bio_links
+            WHERE page_id = $2
+                AND id NOT IN (SELECT value::bigint FROM json_array_elements_text($1::json))",
+        "
+            DELETE FROM bio_links
+            WHERE page_id = $2 AND id NOT IN (SELECT value FROM json_each($1))",
     );
     execute!(tx, delete, id_list(&kept), page_id)?;
     let rows = |new: bool| {
@@ -116,15 +133,38 @@ pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Resu
     };
     let now = tx.now;
     let change = tx.for_engine(
-        "UPDATE bio_links SET position = e.position, title = e.title, url = e.url, updated_at = $3 FROM (SELECT (value ->> 0)::bigint AS id, (value ->> 1)::integer AS position, value ->> 2 AS title, value ->> 3 AS url FROM json_array_elements($1::json)) e WHERE bio_links.id = e.id AND bio_links.page_id = $2",
-        "UPDATE bio_links SET position = e.position, title = e.title, url = e.url, updated_at = $3 FROM (SELECT value ->> 0 AS id, value ->> 1 AS position, value ->> 2 AS title, value ->> 3 AS url FROM json_each($1)) e WHERE bio_links.id = e.id AND bio_links.page_id = $2",
+        "
+            UPDATE bio_links
+            SET position = e.position, title = e.title, url = e.url, updated_at = $3
+            FROM (
+                SELECT (value ->> 0)::bigint AS id, (value ->> 1)::integer AS position,
+                    value ->> 2 AS title, value ->> 3 AS url
+                FROM json_array_elements($1::json)
+            ) e
+            WHERE bio_links.id = e.id AND bio_links.page_id = $2",
+        "
+            UPDATE bio_links
+            SET position = e.position, title = e.title, url = e.url, updated_at = $3
+            FROM (
+                SELECT value ->> 0 AS id, value ->> 1 AS position, value ->> 2 AS title, value ->> 3 AS url
+                FROM json_each($1)
+            ) e
+            WHERE bio_links.id = e.id AND bio_links.page_id = $2",
     );
     if !kept.is_empty() {
         execute!(tx, change, rows(false), page_id, now)?;
     }
     let add = tx.for_engine(
-        "INSERT INTO bio_links (page_id, position, title, url, created_at, updated_at) SELECT $2, (value ->> 1)::integer, value ->> 2, value ->> 3, $3, $3 FROM json_array_elements($1::json) WITH ORDINALITY AS new (value, n) ORDER BY n",
-        "INSERT INTO bio_links (page_id, position, title, url, created_at, updated_at) SELECT $2, value ->> 1, value ->> 2, value ->> 3, $3, $3 FROM json_each($1) ORDER BY key",
+        "
+            INSERT INTO bio_links (page_id, position, title, url, created_at, updated_at)
+            SELECT $2, (value ->> 1)::integer, value ->> 2, value ->> 3, $3, $3
+            FROM json_array_elements($1::json) WITH ORDINALITY AS new (value, n)
+            ORDER BY n",
+        "
+            INSERT INTO bio_links (page_id, position, title, url, created_at, updated_at)
+            SELECT $2, value ->> 1, value ->> 2, value ->> 3, $3, $3
+            FROM json_each($1)
+            ORDER BY key",
     );
     if kept.len() < entries.len() {
         execute!(tx, add, rows(true), page_id, now)?;
@@ -161,7 +201,7 @@ pub async fn avatar(conn: &mut Conn, page: &BioPage) -> Result<Option<Asset>> {
 }
 
 /// Whether a page shows the picture, whose row is locked ([`super::media::lock`]).
-pub async fn shows(conn: &mut Conn, media_id: i64) -> Result<bool> {
+pub async fn is_avatar(conn: &mut Conn, media_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT EXISTS (SELECT 1 FROM bio_pages WHERE avatar_id = $1)";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
@@ -183,7 +223,11 @@ impl Version {
 
 /// Returns the id and the version of the page that has the slug.
 pub async fn version(conn: &mut Conn, slug: &str) -> Result<Option<Version>> {
-    const SQL: &str = "SELECT p.id AS page_id, p.version, m.alt_text FROM bio_pages p LEFT JOIN media m ON m.id = p.avatar_id WHERE p.slug = $1";
+    const SQL: &str = "
+        SELECT p.id AS page_id, p.version, m.alt_text
+        FROM bio_pages p
+        LEFT JOIN media m ON m.id = p.avatar_id
+        WHERE p.slug = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(slug).fetch_optional(c))?)
 }
 
@@ -191,10 +235,20 @@ pub async fn version(conn: &mut Conn, slug: &str) -> Result<Option<Version>> {
 ///
 /// Locks the pages' rows first, including those of the clicked links, in id order: counting and changing a page (which
 /// locks it, [`find_for_update`]) then wait for each other without a deadlock.
-pub async fn count(tx: &mut Tx, views: &[(i64, u64)], clicks: &[(i64, u64)]) -> Result<()> {
+pub async fn add_counts(tx: &mut Tx, views: &[(i64, u64)], clicks: &[(i64, u64)]) -> Result<()> {
     let ids = |counts: &[(i64, u64)]| id_list(&counts.iter().map(|(id, _)| *id).collect::<Vec<_>>());
     if tx.is_postgres() {
-        const HOLD: &str = "SELECT id FROM bio_pages WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json)) OR id IN (SELECT page_id FROM bio_links WHERE id IN (SELECT value::bigint FROM json_array_elements_text($2::json))) ORDER BY id FOR NO KEY UPDATE";
+        const HOLD: &str = "
+            SELECT id
+            FROM bio_pages
+            WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json))
+                OR id IN (
+                    SELECT page_id
+                    FROM bio_links
+                    WHERE id IN (SELECT value::bigint FROM json_array_elements_text($2::json))
+                )
+            ORDER BY id
+            FOR NO KEY UPDATE";
         let (views, clicks) = (ids(views), ids(clicks));
         let _: Vec<i64> = run!(tx, c => sqlx::query_scalar(HOLD).bind(&views).bind(&clicks).fetch_all(c))?;
     }
@@ -207,7 +261,11 @@ async fn add(tx: &mut Tx, update: &str, table: &str, counts: &[(i64, u64)]) -> R
         return Ok(());
     }
     let from = tx.for_engine(
-        "(SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS n FROM json_array_elements($1::json)) c",
+        "
+            (
+                SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS n
+                FROM json_array_elements($1::json)
+            ) c",
         "(SELECT value ->> 0 AS id, value ->> 1 AS n FROM json_each($1)) c",
     );
     let sql = format!("{update} FROM {from} WHERE {table}.id = c.id");

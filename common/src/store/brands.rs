@@ -22,7 +22,10 @@ pub async fn create(
     cap: Option<u64>,
     brand: NewBrand<'_>,
 ) -> Result<Option<Brand>> {
-    const SQL: &str = "INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6) RETURNING *";
+    const SQL: &str = "
+        INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $6)
+        RETURNING *";
     let now = tx.now;
     if let Some(cap) = cap {
         // Two concurrent creates must not both find room: the lock on the workspace's row serializes them.
@@ -57,15 +60,22 @@ pub async fn count(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
 
 /// Lists the brands that the user is a member of, newest first.
 pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Brand>> {
-    const SQL: &str =
-        "SELECT b.* FROM brands b JOIN brand_members m ON m.brand_id = b.id WHERE m.user_id = $1 ORDER BY b.id DESC";
+    const SQL: &str = "
+            SELECT b.*
+            FROM brands b
+            JOIN brand_members m ON m.brand_id = b.id
+            WHERE m.user_id = $1
+            ORDER BY b.id DESC";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
 }
 
 /// Returns a brand and the user's role in it; `None`: the user is not a member, or the brand does not exist.
 pub async fn find(conn: &mut Conn, user_id: i64, brand_id: i64) -> Result<Option<(Brand, Role)>> {
-    const SQL: &str =
-        "SELECT b.*, m.role FROM brands b JOIN brand_members m ON m.brand_id = b.id WHERE m.user_id = $1 AND b.id = $2";
+    const SQL: &str = "
+            SELECT b.*, m.role
+            FROM brands b
+            JOIN brand_members m ON m.brand_id = b.id
+            WHERE m.user_id = $1 AND b.id = $2";
     #[derive(sqlx::FromRow)]
     struct BrandRow {
         #[sqlx(flatten)]
@@ -84,13 +94,21 @@ pub async fn workspace_of(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>>
 
 /// Returns the workspace of a brand and its plan, for work outside a request.
 pub async fn plan_of(conn: &mut Conn, brand_id: i64) -> Result<Option<(i64, String)>> {
-    const SQL: &str = "SELECT w.id, w.plan FROM brands b JOIN workspaces w ON w.id = b.workspace_id WHERE b.id = $1";
+    const SQL: &str = "
+        SELECT w.id, w.plan
+        FROM brands b
+        JOIN workspaces w ON w.id = b.workspace_id
+        WHERE b.id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?)
 }
 
 /// Adds a member or changes the role.
 pub async fn set_member(tx: &mut Tx, brand_id: i64, user_id: i64, role: Role) -> Result<()> {
-    const SQL: &str = "INSERT INTO brand_members (brand_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT (brand_id, user_id) DO UPDATE SET role = excluded.role";
+    const SQL: &str = "
+        INSERT INTO brand_members (brand_id, user_id, role, created_at)
+        VALUES ($1, $2, $3, $4)
+        ON CONFLICT (brand_id, user_id)
+        DO UPDATE SET role = excluded.role";
     let now = tx.now;
     execute!(tx, SQL, brand_id, user_id, role, now)?;
     Ok(())

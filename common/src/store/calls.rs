@@ -33,7 +33,13 @@ pub async fn begin(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<Date
 /// Returns when a call may begin; `None`: now. Counts nothing.
 pub async fn full_until(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<DateTime<Utc>>> {
     // The call that has to leave the window before there is room: with `cap` calls in it, the oldest of them.
-    const FULL: &str = "SELECT began_at FROM publish_calls WHERE account_id = $1 AND began_at > $3 ORDER BY began_at DESC LIMIT 1 OFFSET $2";
+    const FULL: &str = "
+        SELECT began_at
+        FROM publish_calls
+        WHERE account_id = $1 AND began_at > $3
+        ORDER BY began_at DESC
+        LIMIT 1
+        OFFSET $2";
     let (before, since) = (i64::from(cap) - 1, tx.now - WINDOW);
     let full: Option<DateTime<Utc>> =
         run!(tx, c => sqlx::query_scalar(FULL).bind(account_id).bind(before).bind(since).fetch_optional(c))?;

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_commit_copies_the_log_before_it_is_long() {
+    async fn commits_do_not_checkpoint_a_short_wal() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("crier.db");
         let (writer, beside) = (pool(sqlite_options(&path)), pool(sqlite_options(&path)));

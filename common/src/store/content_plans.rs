@@ -14,7 +14,10 @@ use crate::domain::content_plan::{ContentPlan, PlanItem, PlanItemHead, PlanSize}
 const PLAN: &str = "id, name, description, starts_on, ends_on, created_at, updated_at";
 
 /// Ignores a deleted post, whose row may stay for a while.
-const ITEM: &str = "SELECT i.id, i.plan_id, i.title, i.content, i.planned_at, p.id AS post_id, i.created_at, i.updated_at FROM content_plan_items i LEFT JOIN posts p ON p.id = i.post_id AND p.deleted_at IS NULL";
+const ITEM: &str = "
+    SELECT i.id, i.plan_id, i.title, i.content, i.planned_at, p.id AS post_id, i.created_at, i.updated_at
+    FROM content_plan_items i
+    LEFT JOIN posts p ON p.id = i.post_id AND p.deleted_at IS NULL";
 
 /// The display order: by time, items without one last.
 const IN_ORDER: &str = "ORDER BY i.plan_id DESC, i.planned_at IS NULL, i.planned_at, i.id";
@@ -75,7 +78,12 @@ pub async fn items(conn: &mut Conn, plan_id: i64) -> Result<Vec<PlanItem>> {
 
 pub async fn create(tx: &mut Tx, brand_id: i64, plan: &NewPlan<'_>) -> Result<ContentPlan> {
     let sql = format!(
-        "INSERT INTO content_plans (brand_id, name, description, starts_on, ends_on, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6) RETURNING {PLAN}"
+        "
+            INSERT INTO content_plans (
+                brand_id, name, description, starts_on, ends_on, created_at, updated_at
+            )
+            VALUES ($1, $2, $3, $4, $5, $6, $6)
+            RETURNING {PLAN}"
     );
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan.name).bind(plan.description)
@@ -84,7 +92,10 @@ pub async fn create(tx: &mut Tx, brand_id: i64, plan: &NewPlan<'_>) -> Result<Co
 
 /// Stores the mutable fields of a plan.
 pub async fn update(tx: &mut Tx, plan: &ContentPlan) -> Result<()> {
-    const SQL: &str = "UPDATE content_plans SET name = $2, description = $3, starts_on = $4, ends_on = $5, updated_at = $6 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE content_plans
+        SET name = $2, description = $3, starts_on = $4, ends_on = $5, updated_at = $6
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, plan.id, &plan.name, &plan.description, plan.starts_on, plan.ends_on, now)?;
     Ok(())
@@ -100,8 +111,18 @@ pub async fn add_items(tx: &mut Tx, plan_id: i64, items: &[NewItem]) -> Result<V
     let rows: Vec<_> =
         items.iter().map(|item| json!([item.title, item.content, item.planned_at.map(time_text)])).collect();
     let sql = tx.for_engine(
-        "INSERT INTO content_plan_items (plan_id, title, content, planned_at, created_at, updated_at) SELECT $2, value ->> 0, value ->> 1, (value ->> 2)::timestamptz, $3, $3 FROM json_array_elements($1::json) WITH ORDINALITY AS new (value, n) ORDER BY n RETURNING id",
-        "INSERT INTO content_plan_items (plan_id, title, content, planned_at, created_at, updated_at) SELECT $2, value ->> 0, value ->> 1, value ->> 2, $3, $3 FROM json_each($1) ORDER BY key RETURNING id",
+        "
+            INSERT INTO content_plan_items (plan_id, title, content, planned_at, created_at, updated_at)
+            SELECT $2, value ->> 0, value ->> 1, (value ->> 2)::timestamptz, $3, $3
+            FROM json_array_elements($1::json) WITH ORDINALITY AS new (value, n)
+            ORDER BY n
+            RETURNING id",
+        "
+            INSERT INTO content_plan_items (plan_id, title, content, planned_at, created_at, updated_at)
+            SELECT $2, value ->> 0, value ->> 1, value ->> 2, $3, $3
+            FROM json_each($1)
+            ORDER BY key
+            RETURNING id",
     );
     let (list, now) = (serde_json::Value::from(rows).to_string(), tx.now);
     let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(plan_id).bind(now).fetch_all(c))?;
@@ -133,15 +154,21 @@ pub async fn find_items(conn: &mut Conn, brand_id: i64, plan_id: i64, items: &[i
 
 /// Finds an item and locks its row first, so that a post that another request made from it meanwhile is seen.
 pub async fn find_item_for_update(tx: &mut Tx, brand_id: i64, plan_id: i64, item_id: i64) -> Result<Option<PlanItem>> {
-    const HOLD: &str = "UPDATE content_plan_items SET updated_at = updated_at WHERE id = $3 AND plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)";
+    const HOLD: &str = "
+        UPDATE content_plan_items
+        SET updated_at = updated_at
+        WHERE id = $3
+            AND plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)";
     execute!(tx, HOLD, brand_id, plan_id, item_id)?;
     find_item(tx, brand_id, plan_id, item_id).await
 }
 
 /// Stores the fields of an item that a client may change.
 pub async fn update_item(tx: &mut Tx, item: &PlanItem) -> Result<()> {
-    const SQL: &str =
-        "UPDATE content_plan_items SET title = $2, content = $3, planned_at = $4, updated_at = $5 WHERE id = $1";
+    const SQL: &str = "
+            UPDATE content_plan_items
+            SET title = $2, content = $3, planned_at = $4, updated_at = $5
+            WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, item.id, &item.title, &item.content, item.planned_at, now)?;
     Ok(())
@@ -156,7 +183,10 @@ pub async fn set_post(tx: &mut Tx, item_id: i64, post_id: i64) -> Result<()> {
 
 /// Deletes an item; a post made from it stays. `false`: the item did not exist.
 pub async fn delete_item(tx: &mut Tx, brand_id: i64, plan_id: i64, item_id: i64) -> Result<bool> {
-    const SQL: &str = "DELETE FROM content_plan_items WHERE id = $3 AND plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)";
+    const SQL: &str = "
+        DELETE FROM content_plan_items
+        WHERE id = $3
+            AND plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)";
     Ok(execute!(tx, SQL, brand_id, plan_id, item_id)? > 0)
 }
 

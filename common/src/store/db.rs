@@ -27,7 +27,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const SQLITE_READERS: u32 = 4;
 /// Pool size of [`Db::new_connections`]: one connection in use, and a spare in case that one hangs.
-const A_FEW: u32 = 2;
+const EXTRA_POOL_SIZE: u32 = 2;
 /// Settings of every Postgres connection. JIT is off: all statements are short, and a wrong estimate would cost a
 /// second of compilation. Transactions wait for nothing but the database, so an idle one belongs to a suspended process
 /// or a lost machine; the timeout releases its row locks well within a lease.
@@ -129,7 +129,7 @@ impl Db {
     /// Opens a few more connections to the same database, for a thread with its own runtime.
     pub async fn new_connections(&self) -> Result<Self, StoreError> {
         match self {
-            Self::Pg(pool) => Ok(Self::Pg(pg_pool((*pool.connect_options()).clone(), A_FEW))),
+            Self::Pg(pool) => Ok(Self::Pg(pg_pool((*pool.connect_options()).clone(), EXTRA_POOL_SIZE))),
             Self::Sqlite { path, write_permit: turn, .. } => Self::sqlite_in_turn(path, turn.clone()).await,
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::db::run;
-use super::jobs::{self, Subject, id_list};
+use super::jobs::{self, JobSubject, id_list};
 use super::{Result, StoreError, Tx};
 use crate::domain::event::EventName;
 use crate::domain::job::{JobKind, Lane, NewJob};
@@ -38,7 +38,35 @@ pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: O
 /// Finds the listeners, stores the event and creates the deliveries in one statement on Postgres, to save round trips.
 /// Locks the endpoints: the deletion of one meanwhile would break its delivery's foreign key.
 async fn insert_for_listeners(tx: &mut Tx, brand_id: i64, name: EventName, payload: &str) -> Result<Vec<NewDelivery>> {
-    const SQL: &str = "WITH listeners AS MATERIALIZED (SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND w.events @> jsonb_build_array($2::text) ORDER BY w.id FOR KEY SHARE OF w), event AS (INSERT INTO events (brand_id, name, payload, created_at) SELECT $1, $2, $3, $4 WHERE EXISTS (SELECT 1 FROM listeners) RETURNING id) INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT listeners.id, event.id, 'pending', $5, $4, $4, $4 FROM listeners, event RETURNING id, webhook_id, (SELECT u.workspace_id FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = webhook_deliveries.webhook_id)";
+    const SQL: &str = "
+        WITH listeners AS MATERIALIZED (
+            SELECT w.id
+            FROM webhooks w
+            JOIN brand_members m ON m.user_id = w.user_id
+            WHERE m.brand_id = $1
+                AND w.is_active
+                AND w.events @> jsonb_build_array($2::text)
+            ORDER BY w.id
+            FOR KEY SHARE OF w
+        ),
+        event AS (
+            INSERT INTO events (brand_id, name, payload, created_at)
+            SELECT $1, $2, $3, $4
+            WHERE EXISTS (SELECT 1 FROM listeners)
+            RETURNING id
+        )
+        INSERT INTO webhook_deliveries (
+            webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at
+        )
+        SELECT listeners.id, event.id, 'pending', $5, $4, $4, $4
+        FROM listeners, event
+        RETURNING id, webhook_id,
+            (
+                SELECT u.workspace_id
+                FROM webhooks w
+                JOIN users u ON u.id = w.user_id
+                WHERE w.id = webhook_deliveries.webhook_id
+            )";
     let now = tx.now;
     Ok(
         run!(tx, c => sqlx::query_as(SQL).bind(brand_id).bind(name).bind(payload).bind(now).bind(MAX_ATTEMPTS).fetch_all(c))?,
@@ -47,7 +75,14 @@ async fn insert_for_listeners(tx: &mut Tx, brand_id: i64, name: EventName, paylo
 
 /// Finds the listeners on SQLite, where no other transaction can delete them meanwhile.
 async fn listeners(tx: &mut Tx, brand_id: i64, name: EventName) -> Result<Vec<i64>> {
-    const SQL: &str = "SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND EXISTS (SELECT 1 FROM json_each(w.events) e WHERE e.value = $2) ORDER BY w.id";
+    const SQL: &str = "
+        SELECT w.id
+        FROM webhooks w
+        JOIN brand_members m ON m.user_id = w.user_id
+        WHERE m.brand_id = $1
+            AND w.is_active
+            AND EXISTS (SELECT 1 FROM json_each(w.events) e WHERE e.value = $2)
+        ORDER BY w.id";
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(name).fetch_all(c))?)
 }
 
@@ -62,20 +97,47 @@ async fn insert_deliveries(
     if webhook_ids.is_empty() {
         return Ok(Vec::new());
     }
-    const EVENT: &str = "INSERT INTO events (brand_id, name, payload, created_at) VALUES ($1, $2, $3, $4) RETURNING id";
+    const EVENT: &str = "
+        INSERT INTO events (brand_id, name, payload, created_at)
+        VALUES ($1, $2, $3, $4)
+        RETURNING id";
     let now = tx.now;
     let event: i64 =
         run!(tx, c => sqlx::query_scalar(EVENT).bind(brand_id).bind(name).bind(payload).bind(now).fetch_one(c))?;
     let sql = tx.for_engine(
-        "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT value::bigint, $2, 'pending', $3, $4, $4, $4 FROM json_array_elements_text($1::json) RETURNING id, webhook_id, (SELECT u.workspace_id FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = webhook_deliveries.webhook_id)",
-        "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT value, $2, 'pending', $3, $4, $4, $4 FROM json_each($1) RETURNING id, webhook_id, (SELECT u.workspace_id FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = webhook_deliveries.webhook_id)",
+        "
+            INSERT INTO webhook_deliveries (
+                webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at
+            )
+            SELECT value::bigint, $2, 'pending', $3, $4, $4, $4
+            FROM json_array_elements_text($1::json)
+            RETURNING id, webhook_id,
+                (
+                    SELECT u.workspace_id
+                    FROM webhooks w
+                    JOIN users u ON u.id = w.user_id
+                    WHERE w.id = webhook_deliveries.webhook_id
+                )",
+        "
+            INSERT INTO webhook_deliveries (
+                webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at
+            )
+            SELECT value, $2, 'pending', $3, $4, $4, $4
+            FROM json_each($1)
+            RETURNING id, webhook_id,
+                (
+                    SELECT u.workspace_id
+                    FROM webhooks w
+                    JOIN users u ON u.id = w.user_id
+                    WHERE w.id = webhook_deliveries.webhook_id
+                )",
     );
     let list = id_list(webhook_ids);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(event).bind(MAX_ATTEMPTS).bind(now).fetch_all(c))?)
 }
 
 async fn enqueue(tx: &mut Tx, made: &[NewDelivery], lane: fn(i64) -> Lane, trace: Option<&str>) -> Result<()> {
-    let subject = |(id, webhook, workspace): &NewDelivery| Subject {
+    let subject = |(id, webhook, workspace): &NewDelivery| JobSubject {
         id: *id,
         lane: lane(*webhook),
         // A delivery that a person requested does not wait for others.

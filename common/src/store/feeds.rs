@@ -7,7 +7,9 @@ use super::{Conn, Result, StoreError, Tx, jobs};
 use crate::domain::feed::{FETCH_INTERVAL, Feed, FeedStatus, FeedType, host_of};
 use crate::domain::job::{JobKind, NewJob};
 
-const COLUMNS: &str = "id, brand_id, name, named, url, type, status, version, found_url, validator_url, etag, last_modified, failures, last_error, last_fetched_at, next_fetch_at, articles_count, created_at, updated_at";
+const COLUMNS: &str = "
+    id, brand_id, name, named, url, type, status, version, found_url, validator_url, etag, last_modified,
+    failures, last_error, last_fetched_at, next_fetch_at, articles_count, created_at, updated_at";
 
 /// A feed as a client sends it.
 #[derive(Debug)]
@@ -38,7 +40,10 @@ async fn workspace_of(tx: &mut Tx, feed_id: i64) -> Result<i64> {
 
 /// Stores a feed with the job that fetches it.
 pub async fn create(tx: &mut Tx, brand_id: i64, new: &NewFeed<'_>, trace: Option<&str>) -> Result<Feed> {
-    const SQL: &str = "INSERT INTO feeds (brand_id, name, named, url, type, status, next_fetch_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7, $7) RETURNING id";
+    const SQL: &str = "
+        INSERT INTO feeds (brand_id, name, named, url, type, status, next_fetch_at, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7, $7)
+        RETURNING id";
     let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(new.name).bind(new.named).bind(new.url)
         .bind(new.kind).bind(next).bind(now).fetch_one(c))?;
@@ -95,7 +100,13 @@ pub async fn rename(tx: &mut Tx, feed_id: i64, name: &str) -> Result<()> {
 /// Changes a feed's URL and fetches it from there. Deletes what was known of the old one, including its articles.
 /// `name`: the name until the feed's own title is known; not used if a user named the feed.
 pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Option<&str>) -> Result<()> {
-    const SQL: &str = "UPDATE feeds SET url = $2, name = CASE WHEN named THEN name ELSE $3 END, status = 'pending', version = version + 1, found_url = NULL, validator_url = NULL, etag = NULL, last_modified = NULL, failures = 0, last_error = NULL, last_fetched_at = NULL, next_fetch_at = $4, articles_count = 0, updated_at = $5 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE feeds
+        SET url = $2, name = CASE WHEN named THEN name ELSE $3 END, status = 'pending',
+            version = version + 1, found_url = NULL, validator_url = NULL, etag = NULL,
+            last_modified = NULL, failures = 0, last_error = NULL, last_fetched_at = NULL,
+            next_fetch_at = $4, articles_count = 0, updated_at = $5
+        WHERE id = $1";
     let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     execute!(tx, SQL, feed_id, url, name, next, now)?;
     execute!(tx, "DELETE FROM articles WHERE feed_id = $1", feed_id)?;
@@ -114,8 +125,32 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<bool> {
 /// time, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that has a job keeps it.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
     let sql = tx.for_engine(
-        "WITH found AS MATERIALIZED (SELECT id FROM feeds WHERE next_fetch_at <= $1 ORDER BY next_fetch_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE feeds SET next_fetch_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING id, coalesce(found_url, url), (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
-        "UPDATE feeds SET next_fetch_at = $3 WHERE id IN (SELECT id FROM feeds WHERE next_fetch_at <= $1 ORDER BY next_fetch_at LIMIT $2) RETURNING id, coalesce(found_url, url), (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
+        "
+            WITH found AS MATERIALIZED (
+                SELECT id
+                FROM feeds
+                WHERE next_fetch_at <= $1
+                ORDER BY next_fetch_at
+                LIMIT (SELECT $2)
+                FOR UPDATE SKIP LOCKED
+            )
+            UPDATE feeds
+            SET next_fetch_at = $3
+            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+            RETURNING id, coalesce(found_url, url),
+                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
+        "
+            UPDATE feeds
+            SET next_fetch_at = $3
+            WHERE id IN (
+                SELECT id
+                FROM feeds
+                WHERE next_fetch_at <= $1
+                ORDER BY next_fetch_at
+                LIMIT $2
+            )
+            RETURNING id, coalesce(found_url, url),
+                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
     );
     let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     let due: Vec<(i64, String, i64)> =
@@ -129,15 +164,15 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
 
 /// The result of a successful fetch.
 #[derive(Debug, Clone, Default)]
-pub struct Fetched {
+pub struct FetchUpdate {
     /// `None`: nothing changed.
-    pub changed: Option<Changed>,
+    pub changed: Option<FeedUpdate>,
     pub next_fetch_at: DateTime<Utc>,
 }
 
 /// What the fetched document contains about the feed itself.
 #[derive(Debug, Clone)]
-pub struct Changed {
+pub struct FeedUpdate {
     /// Its own title.
     pub title: Option<String>,
     pub kind: FeedType,
@@ -149,9 +184,17 @@ pub struct Changed {
 }
 
 /// Records a successful fetch. The caller has locked the row.
-pub async fn fetched(tx: &mut Tx, feed_id: i64, fetched: &Fetched) -> Result<()> {
-    const GOOD: &str = "UPDATE feeds SET status = $2, failures = 0, last_error = NULL, last_fetched_at = $3, next_fetch_at = $4, updated_at = $3 WHERE id = $1";
-    const CHANGED: &str = "UPDATE feeds SET name = CASE WHEN named OR $2 = '' THEN name ELSE $2 END, type = $3, found_url = $4, validator_url = $5, etag = $6, last_modified = $7, articles_count = $8 WHERE id = $1";
+pub async fn record_success(tx: &mut Tx, feed_id: i64, fetched: &FetchUpdate) -> Result<()> {
+    const GOOD: &str = "
+        UPDATE feeds
+        SET status = $2, failures = 0, last_error = NULL, last_fetched_at = $3, next_fetch_at = $4,
+            updated_at = $3
+        WHERE id = $1";
+    const CHANGED: &str = "
+        UPDATE feeds
+        SET name = CASE WHEN named OR $2 = '' THEN name ELSE $2 END, type = $3, found_url = $4,
+            validator_url = $5, etag = $6, last_modified = $7, articles_count = $8
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, GOOD, feed_id, FeedStatus::Active, now, fetched.next_fetch_at)?;
     if let Some(c) = &fetched.changed {
@@ -173,8 +216,19 @@ pub async fn fetched(tx: &mut Tx, feed_id: i64, fetched: &Fetched) -> Result<()>
 
 /// Records a failed fetch, with a reason for the feed's owner. `lost`: the feed is no longer at the URL where it was
 /// found, and is searched for again. The caller has locked the row.
-pub async fn failed(tx: &mut Tx, feed_id: i64, reason: &str, lost: bool, next_fetch_at: DateTime<Utc>) -> Result<()> {
-    const SQL: &str = "UPDATE feeds SET status = $2, failures = failures + 1, last_error = $3, last_fetched_at = $4, next_fetch_at = $5, found_url = CASE WHEN $6 THEN NULL ELSE found_url END, validator_url = CASE WHEN $6 THEN NULL ELSE validator_url END, updated_at = $4 WHERE id = $1";
+pub async fn record_failure(
+    tx: &mut Tx,
+    feed_id: i64,
+    reason: &str,
+    lost: bool,
+    next_fetch_at: DateTime<Utc>,
+) -> Result<()> {
+    const SQL: &str = "
+        UPDATE feeds
+        SET status = $2, failures = failures + 1, last_error = $3, last_fetched_at = $4, next_fetch_at = $5,
+            found_url = CASE WHEN $6 THEN NULL ELSE found_url END,
+            validator_url = CASE WHEN $6 THEN NULL ELSE validator_url END, updated_at = $4
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, feed_id, FeedStatus::Failing, reason, now, next_fetch_at, lost)?;
     Ok(())

@@ -19,7 +19,7 @@ pub const LEASE: TimeDelta = TimeDelta::seconds(30);
 
 /// The owner, the key, and the fingerprint of the request.
 #[derive(Debug, Clone)]
-pub struct Slot {
+pub struct IdempotencySlot {
     pub api_key_id: i64,
     pub key: String,
     /// A hash of method, path, query and body.
@@ -56,7 +56,7 @@ pub enum KeyState {
     InProgress,
 }
 
-impl Slot {
+impl IdempotencySlot {
     fn row(&self) -> String {
         format!("{}/{}", self.api_key_id, self.key)
     }
@@ -70,7 +70,7 @@ impl Slot {
 }
 
 /// Returns what is stored under the key, without taking it: a mere look must not make another's write "in progress".
-pub async fn peek(store: &Store, slot: &Slot) -> Result<KeyState> {
+pub async fn peek(store: &Store, slot: &IdempotencySlot) -> Result<KeyState> {
     find(&mut store.read().await?, store.cipher(), slot, store.now()).await
 }
 
@@ -84,7 +84,7 @@ pub async fn is_known(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<boo
 }
 
 /// Takes the key for this transaction and returns what is stored under it.
-pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<KeyState> {
+pub async fn take(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState> {
     if tx.is_postgres() {
         const LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
         let id = slot.lock_id();
@@ -99,12 +99,17 @@ pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<KeyState> {
 
 /// Takes a key that the caller holds by a lease until `mine`; this lease itself counts as nothing. Returns what is
 /// stored if the lease ran out and another request took the key. Excludes all others until the end of the transaction.
-pub async fn retake(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<KeyState> {
+pub async fn take_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<KeyState> {
     if tx.is_postgres() {
         let id = slot.lock_id();
         execute!(tx, "SELECT pg_advisory_xact_lock($1)", id)?;
     }
-    const SQL: &str = "SELECT count(*) FROM idempotency_keys WHERE api_key_id = $1 AND key = $2 AND lease_until = $3";
+    const SQL: &str = "
+        SELECT count(*)
+        FROM idempotency_keys
+        WHERE api_key_id = $1
+            AND key = $2
+            AND lease_until = $3";
     let held: i64 =
         run!(tx, c => sqlx::query_scalar(SQL).bind(slot.api_key_id).bind(&slot.key).bind(mine).fetch_one(c))?;
     if held > 0 {
@@ -114,8 +119,8 @@ pub async fn retake(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<Key
     find(tx, &cipher, slot, now).await
 }
 
-/// An expired row counts as nothing; [`store`] and [`hold`] overwrite it.
-async fn find(conn: &mut Conn, cipher: &Cipher, slot: &Slot, now: DateTime<Utc>) -> Result<KeyState> {
+/// An expired row counts as nothing; [`store`] and [`acquire_lease`] overwrite it.
+async fn find(conn: &mut Conn, cipher: &Cipher, slot: &IdempotencySlot, now: DateTime<Utc>) -> Result<KeyState> {
     const SQL: &str = "
         SELECT fingerprint, status, location, body, records, lease_until, created_at
         FROM idempotency_keys
@@ -159,7 +164,7 @@ fn place(row: &str) -> SecretLocation<'_> {
 }
 
 /// Stores the response in the transaction of the write.
-pub async fn store(tx: &mut Tx, slot: &Slot, answer: &StoredResponse) -> Result<()> {
+pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse) -> Result<()> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, body, records, created_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -182,7 +187,7 @@ pub async fn store(tx: &mut Tx, slot: &Slot, answer: &StoredResponse) -> Result<
 }
 
 /// Holds the key by a lease for an operation with external calls; returns when the lease ends.
-pub async fn hold(tx: &mut Tx, slot: &Slot) -> Result<DateTime<Utc>> {
+pub async fn acquire_lease(tx: &mut Tx, slot: &IdempotencySlot) -> Result<DateTime<Utc>> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at)
         VALUES ($1, $2, $3, $4, $5)
@@ -200,8 +205,12 @@ pub async fn hold(tx: &mut Tx, slot: &Slot) -> Result<DateTime<Utc>> {
 }
 
 /// Releases the key, held until `mine`: the operation was refused or failed. The row of another holder stays.
-pub async fn release(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<()> {
-    const SQL: &str = "DELETE FROM idempotency_keys WHERE api_key_id = $1 AND key = $2 AND lease_until = $3";
+pub async fn release(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<()> {
+    const SQL: &str = "
+        DELETE FROM idempotency_keys
+        WHERE api_key_id = $1
+            AND key = $2
+            AND lease_until = $3";
     execute!(tx, SQL, slot.api_key_id, &slot.key, mine)?;
     Ok(())
 }
@@ -209,8 +218,26 @@ pub async fn release(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<()
 /// Deletes expired responses, at most `limit`; returns how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     let sql = tx.for_engine(
-        "DELETE FROM idempotency_keys WHERE ctid = ANY(ARRAY(SELECT ctid FROM idempotency_keys WHERE created_at <= $1 ORDER BY created_at LIMIT (SELECT $2)))",
-        "DELETE FROM idempotency_keys WHERE rowid IN (SELECT rowid FROM idempotency_keys WHERE created_at <= $1 ORDER BY created_at LIMIT (SELECT $2))",
+        "
+            DELETE FROM idempotency_keys
+            WHERE ctid = ANY(
+                ARRAY(
+                    SELECT ctid
+                    FROM idempotency_keys
+                    WHERE created_at <= $1
+                    ORDER BY created_at
+                    LIMIT (SELECT $2)
+                )
+            )",
+        "
+            DELETE FROM idempotency_keys
+            WHERE rowid IN (
+                SELECT rowid
+                FROM idempotency_keys
+                WHERE created_at <= $1
+                ORDER BY created_at
+                LIMIT (SELECT $2)
+            )",
     );
     let before = tx.now - RETENTION;
     Ok(execute!(tx, sql, before, limit)?)

@@ -12,7 +12,7 @@ use crate::secrets::SecretError;
 /// How many characters follow the prefix.
 pub const KEY_LENGTH: usize = 40;
 /// `last_used_at` is written at most this often.
-const USED_EVERY: TimeDelta = TimeDelta::minutes(1);
+const LAST_USED_INTERVAL: TimeDelta = TimeDelta::minutes(1);
 
 /// The user behind a request, and what the key and the plan allow.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ async fn create_row(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -
 }
 
 /// Records that a first key is to be shown to a user.
-pub async fn owe_first(tx: &mut Tx, user_id: i64) -> Result<()> {
+pub async fn require_first_key(tx: &mut Tx, user_id: i64) -> Result<()> {
     execute!(tx, "INSERT INTO first_key (id, user_id) VALUES (1, $1)", user_id)?;
     Ok(())
 }
@@ -88,14 +88,20 @@ pub async fn create_first(tx: &mut Tx) -> Result<Option<SecretString>> {
 }
 
 /// Records that the first key was shown.
-pub async fn first_is_shown(tx: &mut Tx) -> Result<()> {
+pub async fn mark_first_key_shown(tx: &mut Tx) -> Result<()> {
     execute!(tx, "DELETE FROM first_key")?;
     Ok(())
 }
 
 /// Returns the caller behind a key; `None`: the key does not exist (any more).
 pub async fn authenticate(conn: &mut Conn, key: &SecretString) -> Result<Option<Caller>> {
-    const SQL: &str = "SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name, w.id AS workspace_id, w.plan FROM api_keys k JOIN users u ON u.id = k.user_id JOIN workspaces w ON w.id = u.workspace_id WHERE k.hash = $1";
+    const SQL: &str = "
+        SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name,
+            w.id AS workspace_id, w.plan
+        FROM api_keys k
+        JOIN users u ON u.id = k.user_id
+        JOIN workspaces w ON w.id = u.workspace_id
+        WHERE k.hash = $1";
     #[derive(sqlx::FromRow)]
     struct KeyRow {
         key_id: i64,
@@ -126,7 +132,7 @@ pub async fn authenticate(conn: &mut Conn, key: &SecretString) -> Result<Option<
 
 /// Whether it is time to write `last_used_at` again.
 pub fn should_touch(last_used_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
-    last_used_at.is_none_or(|at| now - at >= USED_EVERY)
+    last_used_at.is_none_or(|at| now - at >= LAST_USED_INTERVAL)
 }
 
 pub async fn touch(tx: &mut Tx, key_id: i64) -> Result<()> {
@@ -136,7 +142,11 @@ pub async fn touch(tx: &mut Tx, key_id: i64) -> Result<()> {
 }
 
 pub async fn list(conn: &mut Conn) -> Result<Vec<KeyRow>> {
-    const SQL: &str = "SELECT k.id, k.user_id, u.email, k.mode, k.scopes, k.prefix, k.last4, k.last_used_at, k.created_at FROM api_keys k JOIN users u ON u.id = k.user_id ORDER BY k.id";
+    const SQL: &str = "
+        SELECT k.id, k.user_id, u.email, k.mode, k.scopes, k.prefix, k.last4, k.last_used_at, k.created_at
+        FROM api_keys k
+        JOIN users u ON u.id = k.user_id
+        ORDER BY k.id";
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
 

@@ -16,8 +16,11 @@ pub struct NewMail<'a> {
 }
 
 /// Stores a mail on behalf of a user, with the job that sends it. It is deleted with the user.
-pub async fn post(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<i64> {
-    const SQL: &str = "INSERT INTO mails (user_id, recipient, subject, body_text, message_id, status, created_at) VALUES ($1, $2, $3, $4, $5, 'pending', $6) RETURNING id";
+pub async fn enqueue_mail(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<i64> {
+    const SQL: &str = "
+        INSERT INTO mails (user_id, recipient, subject, body_text, message_id, status, created_at)
+        VALUES ($1, $2, $3, $4, $5, 'pending', $6)
+        RETURNING id";
     let now = tx.now;
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.recipient).bind(new.subject)
         .bind(new.body_text).bind(new.message_id).bind(now).fetch_one(c))?;
@@ -28,7 +31,10 @@ pub async fn post(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&s
 
 /// Finds a mail by its id alone, for the worker and the operator.
 pub async fn find(conn: &mut Conn, mail_id: i64) -> Result<Option<Mail>> {
-    const SQL: &str = "SELECT id, user_id, recipient, subject, body_text, message_id, status, error, created_at, sent_at FROM mails WHERE id = $1";
+    const SQL: &str = "
+        SELECT id, user_id, recipient, subject, body_text, message_id, status, error, created_at, sent_at
+        FROM mails
+        WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(mail_id).fetch_optional(c))?)
 }
 
@@ -39,7 +45,7 @@ pub async fn lock(tx: &mut Tx, mail_id: i64) -> Result<()> {
 }
 
 /// Records that the mail server accepted the mail.
-pub async fn sent(tx: &mut Tx, mail_id: i64) -> Result<()> {
+pub async fn mark_sent(tx: &mut Tx, mail_id: i64) -> Result<()> {
     const SQL: &str = "UPDATE mails SET status = 'sent', sent_at = $2, error = NULL WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, mail_id, now)?;
@@ -47,20 +53,26 @@ pub async fn sent(tx: &mut Tx, mail_id: i64) -> Result<()> {
 }
 
 /// Records why the mail has to wait.
-pub async fn deferred(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
+pub async fn mark_deferred(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
     execute!(tx, "UPDATE mails SET error = $2 WHERE id = $1 AND status = 'pending'", mail_id, reason)?;
     Ok(())
 }
 
 /// Fails the mail, with a reason.
-pub async fn failed(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
-    const SQL: &str = "UPDATE mails SET status = 'failed', error = $2 WHERE id = $1 AND status = 'pending'";
+pub async fn mark_failed(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
+    const SQL: &str = "
+        UPDATE mails
+        SET status = 'failed', error = $2
+        WHERE id = $1 AND status = 'pending'";
     execute!(tx, SQL, mail_id, reason)?;
     Ok(())
 }
 
 /// Makes a failed mail pending again; `false`: it does not exist or has not failed.
-pub async fn revive(tx: &mut Tx, mail_id: i64) -> Result<bool> {
-    const SQL: &str = "UPDATE mails SET status = 'pending', error = NULL WHERE id = $1 AND status = 'failed'";
+pub async fn retry_failed(tx: &mut Tx, mail_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        UPDATE mails
+        SET status = 'pending', error = NULL
+        WHERE id = $1 AND status = 'failed'";
     Ok(execute!(tx, SQL, mail_id)? > 0)
 }

@@ -2,10 +2,14 @@
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
-use super::{Conn, Page, PageOf, Result, Tx};
+use super::{Conn, Page, PageRequest, Result, Tx};
 use crate::domain::media::{Asset, AssetType};
 
-const SELECT: &str = "SELECT m.id, m.brand_id, m.asset_type, m.filename, m.alt_text, m.source_url, f.key, f.thumbnail_key, f.mime_type, f.size_bytes, f.width, f.height, m.created_at, m.updated_at FROM media m JOIN files f ON f.id = m.file_id";
+const SELECT: &str = "
+    SELECT m.id, m.brand_id, m.asset_type, m.filename, m.alt_text, m.source_url, f.key, f.thumbnail_key,
+        f.mime_type, f.size_bytes, f.width, f.height, m.created_at, m.updated_at
+    FROM media m
+    JOIN files f ON f.id = m.file_id";
 
 /// An asset to be created.
 #[derive(Debug, Clone)]
@@ -19,7 +23,12 @@ pub struct NewAsset<'a> {
 
 /// Stores an asset; its file is already stored ([`super::files::mark_stored`]).
 pub async fn insert(tx: &mut Tx, brand_id: i64, new: &NewAsset<'_>) -> Result<i64> {
-    const SQL: &str = "INSERT INTO media (brand_id, file_id, asset_type, filename, alt_text, source_url, search, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) RETURNING id";
+    const SQL: &str = "
+        INSERT INTO media (
+            brand_id, file_id, asset_type, filename, alt_text, source_url, search, created_at, updated_at
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+        RETURNING id";
     let (now, search) = (tx.now, search_text(new.filename, new.alt_text));
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(new.file_id).bind(new.asset_type).bind(new.filename)
         .bind(new.alt_text).bind(new.source_url).bind(search).bind(now).fetch_one(c))?)
@@ -49,7 +58,7 @@ pub struct MediaFilter<'a> {
 }
 
 /// Lists assets, newest first.
-pub async fn list(conn: &mut Conn, brand_id: i64, filter: &MediaFilter<'_>, page: PageOf) -> Result<Page<Asset>> {
+pub async fn list(conn: &mut Conn, brand_id: i64, filter: &MediaFilter<'_>, page: PageRequest) -> Result<Page<Asset>> {
     let which =
         "WHERE m.brand_id = $1 AND ($2 = '' OR m.asset_type = $2) AND ($3 = '' OR m.search LIKE $3 ESCAPE '\\')";
     let (kind, pattern) =
@@ -92,7 +101,10 @@ pub async fn lock(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<Option<i6
 
 /// Stores the mutable fields of an asset whose row is locked: its texts and its type.
 pub async fn update(tx: &mut Tx, asset: &Asset) -> Result<()> {
-    const SQL: &str = "UPDATE media SET asset_type = $3, filename = $4, alt_text = $5, search = $6, updated_at = $7 WHERE brand_id = $1 AND id = $2";
+    const SQL: &str = "
+        UPDATE media
+        SET asset_type = $3, filename = $4, alt_text = $5, search = $6, updated_at = $7
+        WHERE brand_id = $1 AND id = $2";
     let search = search_text(&asset.filename, asset.alt_text.as_deref());
     let alt_text = asset.alt_text.as_deref();
     execute!(tx, SQL, asset.brand_id, asset.id, asset.asset_type, &asset.filename, alt_text, search, asset.updated_at)?;

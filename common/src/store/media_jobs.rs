@@ -6,7 +6,10 @@ use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 use crate::domain::media::{AssetType, MediaError, MediaJob, MediaJobStatus};
 
-const SELECT: &str = "SELECT j.id, j.brand_id, j.asset_type, j.source_url, j.alt_text, j.status, j.media_id, j.error, j.created_at, j.updated_at FROM media_jobs j";
+const SELECT: &str = "
+    SELECT j.id, j.brand_id, j.asset_type, j.source_url, j.alt_text, j.status, j.media_id, j.error,
+        j.created_at, j.updated_at
+    FROM media_jobs j";
 
 /// A requested import.
 #[derive(Clone, Debug)]
@@ -18,7 +21,10 @@ pub struct NewImport<'a> {
 
 /// Stores a pending import and returns its id.
 pub async fn insert(tx: &mut Tx, brand_id: i64, new: &NewImport<'_>) -> Result<i64> {
-    const SQL: &str = "INSERT INTO media_jobs (brand_id, asset_type, source_url, alt_text, status, created_at, updated_at) VALUES ($1, $2, $3, $4, 'pending', $5, $5) RETURNING id";
+    const SQL: &str = "
+        INSERT INTO media_jobs (brand_id, asset_type, source_url, alt_text, status, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, 'pending', $5, $5)
+        RETURNING id";
     let now = tx.now;
     Ok(
         run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(new.asset_type).bind(new.source_url).bind(new.alt_text)
@@ -55,7 +61,11 @@ pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<LockedImport>>
         "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
         "WHERE j.id = $1",
     );
-    let sql = format!("SELECT j.id, j.brand_id, j.status, CAST(j.error AS text) AS error FROM media_jobs j {rest}");
+    let sql = format!(
+        "
+        SELECT j.id, j.brand_id, j.status, CAST(j.error AS text) AS error
+        FROM media_jobs j {rest}"
+    );
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
 }
 
@@ -86,8 +96,10 @@ pub struct Progress<'a> {
 /// Updates an import whose row is locked. The caller checks that the status may follow the earlier one
 /// ([`MediaJobStatus::to`]).
 pub async fn progress(tx: &mut Tx, import: &LockedImport, to: &Progress<'_>) -> Result<()> {
-    const SQL: &str =
-        "UPDATE media_jobs SET status = $3, media_id = $4, error = $5, updated_at = $6 WHERE brand_id = $1 AND id = $2";
+    const SQL: &str = "
+            UPDATE media_jobs
+            SET status = $3, media_id = $4, error = $5, updated_at = $6
+            WHERE brand_id = $1 AND id = $2";
     let (now, error) = (tx.now, to.error.map(sqlx::types::Json));
     execute!(tx, SQL, import.brand_id, import.id, to.status, to.media_id, error, now)?;
     Ok(())
@@ -96,6 +108,16 @@ pub async fn progress(tx: &mut Tx, import: &LockedImport, to: &Progress<'_>) -> 
 /// Deletes imports that ended by `before`, oldest first; the imported pictures stay. Returns how many.
 pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
     // Checks the status again on the row itself: the operator may have revived the import meanwhile.
-    const SQL: &str = "WITH found AS MATERIALIZED (SELECT id FROM media_jobs WHERE status IN ('completed', 'failed') AND updated_at <= $1 ORDER BY updated_at LIMIT (SELECT $2)) DELETE FROM media_jobs WHERE id IN (SELECT id FROM found WHERE id = id + 0) AND status IN ('completed', 'failed')";
+    const SQL: &str = "
+        WITH found AS MATERIALIZED (
+            SELECT id
+            FROM media_jobs
+            WHERE status IN ('completed', 'failed') AND updated_at <= $1
+            ORDER BY updated_at
+            LIMIT (SELECT $2)
+        )
+        DELETE FROM media_jobs
+        WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+            AND status IN ('completed', 'failed')";
     Ok(execute!(tx, SQL, before, limit)?)
 }

@@ -281,12 +281,12 @@ pub struct Page<T> {
 
 /// Which page: `LIMIT per_page OFFSET (page - 1) * per_page`.
 #[derive(Debug, Clone, Copy)]
-pub struct PageOf {
+pub struct PageRequest {
     pub page: i64,
     pub per_page: i64,
 }
 
-impl PageOf {
+impl PageRequest {
     pub fn offset(self) -> i64 {
         (self.page - 1).saturating_mul(self.per_page)
     }

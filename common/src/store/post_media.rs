@@ -41,7 +41,22 @@ pub async fn set(tx: &mut Tx, brand_id: i64, post_id: i64, media_ids: &[i64]) ->
 /// Whether a post that is still to be published shows the picture, whose row is locked ([`super::media::lock`]). A
 /// deleted post counts only while one of its targets is unfinished.
 pub async fn in_use(conn: &mut Conn, media_id: i64) -> Result<bool> {
-    const SQL: &str = "SELECT EXISTS (SELECT 1 FROM post_media m JOIN posts p ON p.id = m.post_id WHERE m.media_id = $1 AND p.status IN ('pending_approval', 'scheduled', 'publishing') AND (p.deleted_at IS NULL OR EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.status IN ('pending', 'publishing'))))";
+    const SQL: &str = "
+        SELECT EXISTS (
+            SELECT 1
+            FROM post_media m
+            JOIN posts p ON p.id = m.post_id
+            WHERE m.media_id = $1
+                AND p.status IN ('pending_approval', 'scheduled', 'publishing')
+                AND (
+                    p.deleted_at IS NULL
+                    OR EXISTS (
+                        SELECT 1
+                        FROM post_targets t
+                        WHERE t.post_id = p.id AND t.status IN ('pending', 'publishing')
+                    )
+                )
+        )";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
 

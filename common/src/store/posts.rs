@@ -3,17 +3,27 @@
 use sqlx::types::Json;
 
 use super::db::{execute, run};
-use super::{Conn, Page, PageOf, Result, Tx};
+use super::{Conn, Page, PageRequest, Result, Tx};
 use crate::domain::post::{Post, PostStatus};
 
-const SELECT: &str = "SELECT p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at, p.published_at, p.media, p.counted, p.created_at, p.updated_at FROM posts p LEFT JOIN users u ON u.id = p.author_id";
+const COLUMNS: &str = "
+    p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
+    p.published_at, p.media, p.counted, p.created_at, p.updated_at";
+
+const FROM: &str = "FROM posts p LEFT JOIN users u ON u.id = p.author_id";
 
 /// Locks the post's row; SQLite needs no lock, since it has one writer.
 const FOR_UPDATE: &str = "FOR UPDATE OF p";
 
 /// Stores a new post (its `id` is ignored) and returns the id.
 pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
-    const SQL: &str = "INSERT INTO posts (brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) RETURNING id";
+    const SQL: &str = "
+        INSERT INTO posts (
+            brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
+            created_at, updated_at
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
+        RETURNING id";
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(post.brand_id).bind(post.author_id).bind(post.status)
         .bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at).bind(post.published_at)
@@ -22,7 +32,11 @@ pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
 
 /// Stores the mutable fields of a post.
 pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
-    const SQL: &str = "UPDATE posts SET status = $2, content = $3, schedule_type = $4, scheduled_at = $5, published_at = $6, media = $7, counted = $8, updated_at = $9 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE posts
+        SET status = $2, content = $3, schedule_type = $4, scheduled_at = $5, published_at = $6, media = $7,
+            counted = $8, updated_at = $9
+        WHERE id = $1";
     let now = tx.now;
     execute!(
         tx,
@@ -41,14 +55,14 @@ pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
-    let sql = format!("{SELECT} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL");
+    let sql = format!("SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
 /// Finds a post and locks its row: changes of a post, and starts and ends of its targets, must not overlap.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
     let sql = format!(
-        "{SELECT} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {}",
+        "SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {}",
         tx.for_engine(FOR_UPDATE, "")
     );
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
@@ -72,31 +86,44 @@ async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<
         post: Post,
         deleted: bool,
     }
+    let for_update = tx.for_engine(FOR_UPDATE, "");
     let sql = format!(
-        "{} WHERE {which} {}",
-        SELECT.replace("p.updated_at FROM", "p.updated_at, p.deleted_at IS NOT NULL AS deleted FROM"),
-        tx.for_engine(FOR_UPDATE, "")
+        "
+        SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS deleted
+        {FROM}
+        WHERE {which}
+        {for_update}"
     );
     let row: Option<PostRow> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
     Ok(row.map(|r| (r.post, r.deleted)))
 }
 
-pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageOf) -> Result<Page<Post>> {
+pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageRequest) -> Result<Page<Post>> {
     // Two texts instead of `$2 IS NULL OR …`, so that each is served by its own index.
     let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
     let word = status.map_or("", PostStatus::as_str);
     let rows = format!(
-        "{SELECT} WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter} ORDER BY p.id DESC LIMIT $3 OFFSET $4"
+        "SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter} ORDER BY p.id DESC LIMIT $3 OFFSET $4"
     );
     let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(brand_id).bind(word)
         .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
-    let total = format!("SELECT count(*) FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}");
+    let total = format!(
+        "
+        SELECT count(*)
+        FROM posts p
+        WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}"
+    );
     let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(brand_id).bind(word).fetch_one(c))?;
     Ok(Page { rows, total })
 }
 
 /// Returns the total size of the contents of a page's posts, in bytes.
-pub async fn content_size(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageOf) -> Result<i64> {
+pub async fn content_size(
+    conn: &mut Conn,
+    brand_id: i64,
+    status: Option<PostStatus>,
+    page: PageRequest,
+) -> Result<i64> {
     let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
     let sql = format!(
         "
@@ -130,6 +157,26 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
 /// Deletes the rows of deleted posts whose targets have no unfinished jobs, at most `limit`; returns how many. The jobs
 /// are counted instead of joined, so that they are looked up only for these posts, however many jobs there are.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
-    const SQL: &str = "WITH found AS MATERIALIZED (SELECT p.id FROM posts p WHERE p.deleted_at IS NOT NULL AND (SELECT coalesce(sum((SELECT count(*) FROM jobs j WHERE j.kind = 'publish_target' AND j.subject_id = t.id AND j.state IN ('scheduled', 'ready', 'running'))), 0) FROM post_targets t WHERE t.post_id = p.id) = 0 ORDER BY p.deleted_at LIMIT (SELECT $1)) DELETE FROM posts WHERE id IN (SELECT id FROM found WHERE id = id + 0)";
+    const SQL: &str = "
+        WITH found AS MATERIALIZED (
+            SELECT p.id
+            FROM posts p
+            WHERE p.deleted_at IS NOT NULL
+                AND (
+                    SELECT coalesce(sum((
+                        SELECT count(*)
+                        FROM jobs j
+                        WHERE j.kind = 'publish_target'
+                            AND j.subject_id = t.id
+                            AND j.state IN ('scheduled', 'ready', 'running')
+                    )), 0)
+                    FROM post_targets t
+                    WHERE t.post_id = p.id
+                ) = 0
+            ORDER BY p.deleted_at
+            LIMIT (SELECT $1)
+        )
+        DELETE FROM posts
+        WHERE id IN (SELECT id FROM found WHERE id = id + 0)";
     Ok(execute!(tx, SQL, limit)?)
 }

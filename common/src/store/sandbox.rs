@@ -30,7 +30,12 @@ pub struct SandboxPost {
 
 /// Claims a handle for a workspace, or confirms that it has it; `false`: another workspace has it.
 pub async fn claim_handle(tx: &mut Tx, workspace_id: i64, handle: &str) -> Result<bool> {
-    const SQL: &str = "INSERT INTO sandbox_handles (handle, workspace_id, created_at) VALUES ($1, $2, $3) ON CONFLICT (handle) DO UPDATE SET expired = FALSE WHERE sandbox_handles.workspace_id = excluded.workspace_id";
+    const SQL: &str = "
+        INSERT INTO sandbox_handles (handle, workspace_id, created_at)
+        VALUES ($1, $2, $3)
+        ON CONFLICT (handle)
+        DO UPDATE SET expired = FALSE
+        WHERE sandbox_handles.workspace_id = excluded.workspace_id";
     let now = tx.now;
     Ok(execute!(tx, SQL, handle, workspace_id, now)? > 0)
 }
@@ -55,7 +60,12 @@ pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
 
 /// Publishes under a key; the same key again returns the first post's id.
 pub async fn publish(tx: &mut Tx, handle: &str, key: &str, content: &str, media: &[SandboxPicture]) -> Result<i64> {
-    const SQL: &str = "INSERT INTO sandbox_posts (handle, key, content, media, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (key) DO UPDATE SET key = excluded.key RETURNING id";
+    const SQL: &str = "
+        INSERT INTO sandbox_posts (handle, key, content, media, created_at)
+        VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (key)
+        DO UPDATE SET key = excluded.key
+        RETURNING id";
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(handle).bind(key).bind(content).bind(Json(media)).bind(now)
         .fetch_one(c))?)

@@ -12,7 +12,9 @@ use crate::domain::job::JobAttempt;
 use crate::domain::platform::Platform;
 use crate::domain::post::{Attempt, AttemptOutcome, Target, TargetOverride, TargetStatus};
 
-const COLUMNS: &str = "id, post_id, account_id, platform, status, content, media, options, marker, call_started_at, external_id, url, error, attempts, next_attempt_at, published_at, created_at, updated_at";
+const COLUMNS: &str = "
+    id, post_id, account_id, platform, status, content, media, options, marker, call_started_at,
+    external_id, url, error, attempts, next_attempt_at, published_at, created_at, updated_at";
 
 /// A target to be created for an account.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +64,7 @@ pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
 
 /// What a list of posts shows of their targets.
 #[derive(Debug, Clone, sqlx::FromRow)]
-pub struct Brief {
+pub struct TargetSummary {
     pub post_id: i64,
     pub account_id: i64,
     pub status: TargetStatus,
@@ -71,7 +73,7 @@ pub struct Brief {
 }
 
 /// Returns the targets of many posts in brief, each post's in order.
-pub async fn briefs(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<Brief>> {
+pub async fn briefs(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<TargetSummary>> {
     let sql = list_sql!(
         conn,
         "SELECT post_id, account_id, status, error FROM post_targets WHERE post_id",
@@ -88,10 +90,15 @@ pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
 
 /// Finds a target without its JSON columns: enough to end a target whose row cannot be read.
 pub async fn find_without_json(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
-    const BARE: &str = "nullif(media, media) AS media, coalesce(nullif(options, options), '{}') AS options, nullif(marker, marker) AS marker, nullif(error, error) AS error";
-    let columns = COLUMNS.replace("media, options, marker, ", "").replace("error, ", "");
-    let sql = format!("SELECT {columns}, {BARE} FROM post_targets WHERE id = $1");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(target_id).fetch_optional(c))?)
+    // `nullif` of a column with itself is NULL, of the column's type, without its value being decoded.
+    const SQL: &str = "
+        SELECT id, post_id, account_id, platform, status, content, call_started_at, external_id, url, attempts,
+            next_attempt_at, published_at, created_at, updated_at, nullif(media, media) AS media,
+            coalesce(nullif(options, options), '{}') AS options, nullif(marker, marker) AS marker,
+            nullif(error, error) AS error
+        FROM post_targets
+        WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_optional(c))?)
 }
 
 /// Returns the status of each target of a post, and when it was published.
@@ -114,7 +121,11 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
 /// content mean nothing for the new one, so the marker is deleted, unless the outcome of a call made with it is still
 /// unknown: then the next run must ask for that very post.
 pub async fn set_overrides(tx: &mut Tx, target_id: i64, wish: &TargetOverride) -> Result<()> {
-    const SQL: &str = "UPDATE post_targets SET content = $2, media = $3, options = $4, marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $5 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE post_targets
+        SET content = $2, media = $3, options = $4,
+            marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $5
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, &wish.content, wish.media.as_ref().map(Json), Json(&wish.options), now)?;
     Ok(())
@@ -123,7 +134,11 @@ pub async fn set_overrides(tx: &mut Tx, target_id: i64, wish: &TargetOverride) -
 /// Makes a target pending again, for a new round of attempts (PUT `now`). `forget_call`: a call of unknown outcome is
 /// no longer looked up, since the platform cannot tell and a person has decided.
 pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()> {
-    const SQL: &str = "UPDATE post_targets SET status = 'pending', next_attempt_at = NULL, call_started_at = CASE WHEN $2 THEN NULL ELSE call_started_at END, updated_at = $3 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'pending', next_attempt_at = NULL,
+            call_started_at = CASE WHEN $2 THEN NULL ELSE call_started_at END, updated_at = $3
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, forget_call, now)?;
     Ok(())
@@ -131,7 +146,10 @@ pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()>
 
 /// Starts a run: the target is being published.
 pub async fn start(tx: &mut Tx, target_id: i64) -> Result<()> {
-    const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, updated_at = $2 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, updated_at = $2
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, now)?;
     Ok(())
@@ -139,7 +157,11 @@ pub async fn start(tx: &mut Tx, target_id: i64) -> Result<()> {
 
 /// Starts a run whose call follows once the post's pictures are uploaded: [`start`] with the marker.
 pub async fn start_marked(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
-    const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2, updated_at = $3 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2,
+            updated_at = $3
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, Json(marker), now)?;
     Ok(())
@@ -147,7 +169,11 @@ pub async fn start_marked(tx: &mut Tx, target_id: i64, marker: &Map<String, Valu
 
 /// Starts a run and its call: [`start`] and [`mark_call`] in one.
 pub async fn start_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
-    const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2, call_started_at = $3, updated_at = $3 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2,
+            call_started_at = $3, updated_at = $3
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, Json(marker), now)?;
     Ok(())
@@ -163,7 +189,10 @@ pub async fn refund_attempt(tx: &mut Tx, target_id: i64) -> Result<()> {
 
 /// Stores the marker and the time *before* the call that uses them.
 pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
-    const SQL: &str = "UPDATE post_targets SET marker = $2, call_started_at = $3, updated_at = $3 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE post_targets
+        SET marker = $2, call_started_at = $3, updated_at = $3
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, Json(marker), now)?;
     Ok(())
@@ -181,14 +210,18 @@ pub async fn clear_call(tx: &mut Tx, target_id: i64) -> Result<()> {
 }
 
 /// Postpones the call until `until`; the run does not count, and `attempts` is reset to the value before it.
-pub async fn hold_back(
+pub async fn postpone(
     tx: &mut Tx,
     target_id: i64,
     attempts: i32,
     failure: &Failure,
     until: DateTime<Utc>,
 ) -> Result<()> {
-    const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = $2, error = $3, next_attempt_at = $4, call_started_at = NULL, updated_at = $5 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'publishing', attempts = $2, error = $3, next_attempt_at = $4, call_started_at = NULL,
+            updated_at = $5
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, attempts, Json(failure), until, now)?;
     Ok(())
@@ -208,7 +241,11 @@ pub struct TargetEnd {
 }
 
 pub async fn end(tx: &mut Tx, target_id: i64, ended: &TargetEnd) -> Result<()> {
-    const SQL: &str = "UPDATE post_targets SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7, call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
+            call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
+        WHERE id = $1";
     let now = tx.now;
     execute!(
         tx,
@@ -238,7 +275,11 @@ pub struct NewAttempt {
 }
 
 pub async fn add_attempt(tx: &mut Tx, attempt: &NewAttempt) -> Result<()> {
-    const SQL: &str = "INSERT INTO target_attempts (target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)";
+    const SQL: &str = "
+        INSERT INTO target_attempts (
+            target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)";
     let now = tx.now;
     let duration_ms = (now - attempt.started_at).num_milliseconds().max(0);
     execute!(
@@ -258,12 +299,22 @@ pub async fn add_attempt(tx: &mut Tx, attempt: &NewAttempt) -> Result<()> {
 
 /// Returns every attempt at every target of a post, newest first.
 pub async fn attempts(conn: &mut Conn, post_id: i64) -> Result<Vec<Attempt>> {
-    const SQL: &str = "SELECT a.id, a.target_id, a.number, a.started_at, a.duration_ms, a.outcome, a.status_code, a.error, a.created_at, a.updated_at FROM target_attempts a JOIN post_targets t ON t.id = a.target_id WHERE t.post_id = $1 ORDER BY a.id DESC";
+    const SQL: &str = "
+        SELECT a.id, a.target_id, a.number, a.started_at, a.duration_ms, a.outcome, a.status_code, a.error,
+            a.created_at, a.updated_at
+        FROM target_attempts a
+        JOIN post_targets t ON t.id = a.target_id
+        WHERE t.post_id = $1
+        ORDER BY a.id DESC";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).fetch_all(c))?)
 }
 
 /// Returns every attempt at one target, oldest first.
 pub async fn attempt_summaries(conn: &mut Conn, target_id: i64) -> Result<Vec<JobAttempt>> {
-    const SQL: &str = "SELECT number, started_at, duration_ms, outcome, error ->> 'message' AS error FROM target_attempts WHERE target_id = $1 ORDER BY id";
+    const SQL: &str = "
+        SELECT number, started_at, duration_ms, outcome, error ->> 'message' AS error
+        FROM target_attempts
+        WHERE target_id = $1
+        ORDER BY id";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_all(c))?)
 }

@@ -11,7 +11,12 @@ fn month(at: DateTime<Utc>) -> String {
 
 /// Takes one post of this month's cap; `false`: `cap` is reached. Two concurrent calls cannot both take the last one.
 pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Result<bool> {
-    const SQL: &str = "INSERT INTO usage (workspace_id, month, posts) VALUES ($1, $2, 1) ON CONFLICT (workspace_id, month) DO UPDATE SET posts = usage.posts + 1 WHERE usage.posts < $3";
+    const SQL: &str = "
+        INSERT INTO usage (workspace_id, month, posts)
+        VALUES ($1, $2, 1)
+        ON CONFLICT (workspace_id, month)
+        DO UPDATE SET posts = usage.posts + 1
+        WHERE usage.posts < $3";
     let cap = cap.map_or(i64::MAX, |c| i64::try_from(c).unwrap_or(i64::MAX));
     let month = month(tx.now);
     Ok(cap > 0 && execute!(tx, SQL, workspace_id, &month, cap)? > 0)

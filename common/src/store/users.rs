@@ -6,11 +6,16 @@ use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 use crate::domain::brand::User;
 
-const FIND: &str = "SELECT u.id, u.workspace_id, u.email, u.name, w.plan, u.created_at FROM users u JOIN workspaces w ON w.id = u.workspace_id";
+const FIND: &str = "
+    SELECT u.id, u.workspace_id, u.email, u.name, w.plan, u.created_at
+    FROM users u
+    JOIN workspaces w ON w.id = u.workspace_id";
 
 pub async fn create_workspace(tx: &mut Tx, name: &str, plan: &str) -> Result<i64> {
-    const SQL: &str =
-        "INSERT INTO workspaces (name, plan, created_at, updated_at) VALUES ($1, $2, $3, $3) RETURNING id";
+    const SQL: &str = "
+            INSERT INTO workspaces (name, plan, created_at, updated_at)
+            VALUES ($1, $2, $3, $3)
+            RETURNING id";
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(name).bind(plan).bind(now).fetch_one(c))?)
 }
@@ -36,7 +41,10 @@ pub async fn set_timezone(tx: &mut Tx, workspace_id: i64, zone: &str) -> Result<
 
 /// Adds a user; the e-mail address is stored in lower case and is unique on the installation.
 pub async fn create(tx: &mut Tx, workspace_id: i64, email: &str, name: &str) -> Result<i64> {
-    const SQL: &str = "INSERT INTO users (workspace_id, email, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) RETURNING id";
+    const SQL: &str = "
+        INSERT INTO users (workspace_id, email, name, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $4)
+        RETURNING id";
     let now = tx.now;
     let email = email.to_lowercase();
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(&email).bind(name).bind(now).fetch_one(c))?)
@@ -82,6 +90,11 @@ pub struct Member {
 }
 
 pub async fn members(conn: &mut Conn, brand_id: i64) -> Result<Vec<Member>> {
-    const SQL: &str = "SELECT u.id, u.name, u.email, m.role, m.created_at, u.updated_at FROM brand_members m JOIN users u ON u.id = m.user_id WHERE m.brand_id = $1 ORDER BY u.id DESC";
+    const SQL: &str = "
+        SELECT u.id, u.name, u.email, m.role, m.created_at, u.updated_at
+        FROM brand_members m
+        JOIN users u ON u.id = m.user_id
+        WHERE m.brand_id = $1
+        ORDER BY u.id DESC";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_all(c))?)
 }

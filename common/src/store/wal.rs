@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn all_who_ask_are_answered() {
+    async fn all_concurrent_syncs_complete() {
         let dir = tempfile::tempdir().expect("a directory");
         let wal = WalSync::start(&dir.path().join("crier.db")).expect("a thread");
         assert!(wal.sync().await.is_ok(), "there is no log yet");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_stays_open_until_another_takes_its_place() {
+    fn the_wal_file_is_reopened_only_when_replaced() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("crier.db-wal");
         std::fs::write(&path, b"frames").expect("a file");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unreachable_log_is_an_error() {
+    async fn an_unreachable_wal_is_an_error() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("file");
         std::fs::write(&file, b"").expect("a file");

@@ -30,7 +30,10 @@ pub struct NewWebhook<'a> {
 }
 
 pub async fn create(tx: &mut Tx, user_id: i64, new: &NewWebhook<'_>) -> Result<Webhook> {
-    const SQL: &str = "INSERT INTO webhooks (user_id, url, events, description, is_active, secret, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) RETURNING id";
+    const SQL: &str = "
+        INSERT INTO webhooks (user_id, url, events, description, is_active, secret, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+        RETURNING id";
     let now = tx.now;
     // The seal is bound to the row's id, so the secret is stored after the insert, in the same transaction.
     let empty: Vec<u8> = Vec::new();
@@ -73,8 +76,14 @@ pub async fn find_for_update(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Resu
 
 /// Stores the mutable fields of an endpoint. Switching it on or off resets its health record.
 pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
-    const SQL: &str = "UPDATE webhooks SET url = $2, events = $3, is_active = $4, disabled_reason = $5, description = $7, updated_at = $6 WHERE id = $1";
-    const SWITCH: &str = "UPDATE webhooks SET failing_since = NULL, strikes = 0 WHERE id = $1 AND is_active <> $2";
+    const SQL: &str = "
+        UPDATE webhooks
+        SET url = $2, events = $3, is_active = $4, disabled_reason = $5, description = $7, updated_at = $6
+        WHERE id = $1";
+    const SWITCH: &str = "
+        UPDATE webhooks
+        SET failing_since = NULL, strikes = 0
+        WHERE id = $1 AND is_active <> $2";
     let now = tx.now;
     if execute!(tx, SWITCH, webhook.id, webhook.is_active)? > 0 {
         free(tx, webhook.id).await?;
@@ -111,7 +120,7 @@ pub(super) fn open_secret(cipher: &Cipher, webhook_id: i64, sealed: &[u8]) -> Re
 
 /// Returns the health records of those endpoints whose record is not clean, or with `all` of all of them; locks their
 /// rows until the end of the transaction, in id order.
-pub async fn records(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, Health)>> {
+pub async fn lock_health(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, Health)>> {
     #[derive(sqlx::FromRow)]
     struct WebhookRow {
         id: i64,
@@ -120,8 +129,23 @@ pub async fn records(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, He
     }
     // Not `FOR UPDATE`: the insert of a delivery references the row, and need not wait.
     let sql = tx.for_engine(
-        "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id FOR NO KEY UPDATE",
-        "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value FROM json_each($1)) AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id",
+        "
+            SELECT id, failing_since, strikes
+            FROM webhooks
+            WHERE id IN (
+                SELECT value::bigint
+                FROM json_array_elements_text($1::json)
+                WHERE value = value || ''
+            )
+                AND ($2 OR failing_since IS NOT NULL OR strikes > 0)
+            ORDER BY id
+            FOR NO KEY UPDATE",
+        "
+            SELECT id, failing_since, strikes
+            FROM webhooks
+            WHERE id IN (SELECT value FROM json_each($1))
+                AND ($2 OR failing_since IS NOT NULL OR strikes > 0)
+            ORDER BY id",
     );
     let list = id_list(ids);
     let rows: Vec<WebhookRow> = run!(tx, c => sqlx::query_as(sql).bind(&list).bind(all).fetch_all(c))?;
@@ -136,8 +160,10 @@ pub async fn set_record(tx: &mut Tx, webhook_id: i64, health: Health) -> Result<
 
 /// Disables an endpoint for a reason that its owner can read; `false`: it was already off.
 pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool> {
-    const SQL: &str =
-        "UPDATE webhooks SET is_active = FALSE, disabled_reason = $2, updated_at = $3 WHERE id = $1 AND is_active";
+    const SQL: &str = "
+            UPDATE webhooks
+            SET is_active = FALSE, disabled_reason = $2, updated_at = $3
+            WHERE id = $1 AND is_active";
     let now = tx.now;
     let disabled = execute!(tx, SQL, webhook_id, reason, now)? > 0;
     if disabled {
@@ -154,7 +180,7 @@ async fn free(tx: &mut Tx, webhook_id: i64) -> Result<()> {
 
 /// The data for the notice to the owner of a disabled endpoint.
 #[derive(Debug, sqlx::FromRow)]
-pub struct Disabled {
+pub struct DisabledWebhook {
     pub user_id: i64,
     pub email: String,
     pub name: String,
@@ -165,13 +191,23 @@ pub struct Disabled {
 }
 
 /// Returns `None` if the endpoint is not disabled or does not exist.
-pub async fn disabled(conn: &mut Conn, webhook_id: i64) -> Result<Option<Disabled>> {
-    const SQL: &str = "SELECT w.user_id, u.email, u.name, w.url, w.description, w.disabled_reason, w.failing_since FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = $1 AND NOT w.is_active AND w.disabled_reason IS NOT NULL";
+pub async fn disabled(conn: &mut Conn, webhook_id: i64) -> Result<Option<DisabledWebhook>> {
+    const SQL: &str = "
+        SELECT w.user_id, u.email, u.name, w.url, w.description, w.disabled_reason, w.failing_since
+        FROM webhooks w
+        JOIN users u ON u.id = w.user_id
+        WHERE w.id = $1
+            AND NOT w.is_active
+            AND w.disabled_reason IS NOT NULL";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).fetch_optional(c))?)
 }
 
 /// Returns how many endpoints are active, switched off by their owner, and disabled by the service.
 pub async fn counts(conn: &mut Conn) -> Result<(i64, i64, i64)> {
-    const SQL: &str = "SELECT count(CASE WHEN is_active THEN 1 END), count(CASE WHEN NOT is_active AND disabled_reason IS NULL THEN 1 END), count(CASE WHEN NOT is_active AND disabled_reason IS NOT NULL THEN 1 END) FROM webhooks";
+    const SQL: &str = "
+        SELECT count(CASE WHEN is_active THEN 1 END),
+            count(CASE WHEN NOT is_active AND disabled_reason IS NULL THEN 1 END),
+            count(CASE WHEN NOT is_active AND disabled_reason IS NOT NULL THEN 1 END)
+        FROM webhooks";
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_one(c))?)
 }

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_certificate_of_a_user_s_server_is_no_error_of_ours() {
+    fn certificate_errors_of_remote_servers_are_muted() {
         let lines = |filter: &str| {
             let buffer = Buffer::default();
             let writer = buffer.clone();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_json_objects_away_from_a_terminal() {
+    fn logs_are_json_without_a_terminal() {
         let log = logged("info", None, false);
         let line: serde_json::Value = serde_json::from_str(&log).expect("one line, one object");
         assert_eq!(
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_text_on_a_terminal_or_where_it_is_wished() {
+    fn logs_are_text_on_a_terminal_or_if_configured() {
         assert!(logged("info", None, true).contains('\u{1b}'), "colours on a terminal");
         let log = logged("debug", Some(LogFormat::Text), false);
         assert!(

@@ -13,11 +13,11 @@ use chrono::{DateTime, Utc};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-use crate::config::Role;
+use crate::config::ProcessRole;
 use crate::domain::ai::Operation;
 use crate::domain::media::FileState;
 use crate::domain::post::AttemptOutcome;
-use crate::webhooks::AttemptOutcome as DeliveryOutcome;
+use crate::webhooks::DeliveryOutcome;
 
 /// The content type of `/metrics`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -188,7 +188,7 @@ crate::text_enum! {
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 
 /// Initialises the metrics of this process, with its job kinds and platforms. May be called again.
-pub fn init(role: Role, kinds: &[&'static str], platforms: &[&'static str]) {
+pub fn init(role: ProcessRole, kinds: &[&'static str], platforms: &[&'static str]) {
     HANDLE.get_or_init(install);
     gauge!("crier_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     start_at_zero(role, kinds, platforms);
@@ -220,17 +220,17 @@ fn install() -> PrometheusHandle {
 }
 
 /// Creates every series whose labels are known in advance.
-fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str]) {
+fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms: &[&'static str]) {
     for kind in kinds {
         jobs_enqueued(kind, 0);
     }
-    if matches!(role, Role::Crier | Role::Api) {
+    if matches!(role, ProcessRole::Crier | ProcessRole::Api) {
         counter!("crier_bio_views_total").increment(0);
         counter!("crier_bio_clicks_total").increment(0);
         http_connections(0);
         http_connections_evicted(0);
     }
-    if matches!(role, Role::Crier | Role::Worker) {
+    if matches!(role, ProcessRole::Crier | ProcessRole::Worker) {
         for &kind in kinds {
             for outcome in JobOutcome::ALL {
                 counter!("crier_jobs_finished_total", "kind" => kind, "outcome" => outcome.as_str()).increment(0);
@@ -270,7 +270,7 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
             counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(0);
         }
     }
-    if matches!(role, Role::Crier | Role::Api) {
+    if matches!(role, ProcessRole::Crier | ProcessRole::Api) {
         for operation in Operation::ALL {
             for outcome in AiOutcome::ALL {
                 let (operation, outcome) = (operation.as_str(), outcome.as_str());
@@ -279,7 +279,7 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
             let _ = histogram!("crier_ai_request_duration_seconds", "operation" => operation.as_str());
         }
     }
-    if matches!(role, Role::Crier | Role::Scheduler) {
+    if matches!(role, ProcessRole::Crier | ProcessRole::Scheduler) {
         for &kind in kinds {
             for state in CountedState::ALL {
                 jobs(kind, *state, 0);
@@ -468,9 +468,9 @@ mod tests {
 
     /// The recorder is global, so only one test uses it.
     #[test]
-    fn everything_is_described_bounded_and_starts_at_zero() {
-        init(Role::Crier, &["noop", "publish_target"], &["sandbox"]);
-        init(Role::Worker, &["noop"], &["sandbox"]);
+    fn metrics_are_described_bounded_and_start_at_zero() {
+        init(ProcessRole::Crier, &["noop", "publish_target"], &["sandbox"]);
+        init(ProcessRole::Worker, &["noop"], &["sandbox"]);
         http_request(&http::Method::GET, "/brands/{brand}".to_owned(), http::StatusCode::OK, Duration::from_millis(3));
         let odd = http::Method::from_bytes(b"ODD").unwrap();
         http_request(&odd, "(none)".to_owned(), http::StatusCode::NOT_FOUND, Duration::ZERO);

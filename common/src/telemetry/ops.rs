@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_tells_which_part_is_missing_and_that_it_drains() {
+    async fn readyz_reports_missing_parts_and_draining() {
         let Server { addr, readiness, stop, task } = start().await;
         assert!(ask(addr, "GET /healthz").await.starts_with("HTTP/1.1 200 OK\r\n"));
         readiness.ready("database");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_serves_metrics_and_nothing_else() {
+    async fn only_health_and_metrics_paths_are_served() {
         let Server { addr, .. } = start().await;
         let answer = ask(addr, "GET /metrics?x=1").await;
         assert!(
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_clients_cannot_pin_it() {
+    async fn slow_clients_cannot_block_the_server() {
         let Server { addr, .. } = start().await;
         let mut slow = Vec::new();
         for _ in 0..MAX_CONNECTIONS {

@@ -11,7 +11,7 @@ pub mod signature;
 use secrecy::SecretString;
 
 pub use crate::domain::event::EventName;
-pub use sender::{AttemptOutcome, AttemptResult, DeliveryRequest, Sender};
+pub use sender::{AttemptResult, DeliveryOutcome, DeliveryRequest, Sender};
 
 const SECRET_PREFIX: &str = "whsec_";
 const SECRET_LENGTH: usize = 40;
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_have_their_shape_and_use_the_whole_alphabet() {
+    fn secrets_have_a_fixed_format_and_use_the_full_alphabet() {
         let secrets: BTreeSet<String> = (0..200).map(|_| new_secret().unwrap().expose_secret().to_owned()).collect();
         assert_eq!(secrets.len(), 200);
         let mut seen = BTreeSet::new();

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distances_are_those_promised() {
+    fn retry_delays_match_the_documentation() {
         let middle: Vec<_> = (0..=9).map(|made| wait(made, 0.5)).collect();
         let promised = [0, 5, 300, 1800, 7200, 18_000, 36_000, 36_000];
         assert_eq!(middle[..8], promised.map(Some));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_in_both_forms() {
+    fn retry_after_is_parsed_in_both_forms() {
         let read = |value| parse_retry_after(value, now()).map(|at| (at - now()).num_seconds());
         assert_eq!(read("120"), Some(120));
         assert_eq!(read(" 0 "), Some(0));
@@ -105,14 +105,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn within_a_fifth_of_the_distance(made in 1_u32..20, random in 0.0_f64..1.0) {
+        fn jitter_stays_within_a_fifth_of_the_delay(made in 1_u32..20, random in 0.0_f64..1.0) {
             let delay = DELAYS[(made as usize - 1).min(6)].num_milliseconds() as f64;
             let at = next_attempt(made, 20, None, now(), random).map(|at| (at - now()).num_milliseconds() as f64);
             prop_assert!(at.is_some_and(|ms| ms >= delay * 0.8 - 1.0 && ms <= delay * 1.2), "{at:?}");
         }
 
         #[test]
-        fn never_in_the_past_and_never_more_than_a_day_off(made: u32, max: u32, after in prop::option::of(-1_i64 << 40..1 << 40), random: f64) {
+        fn retry_times_are_in_the_future_and_within_a_day(made: u32, max: u32, after in prop::option::of(-1_i64 << 40..1 << 40), random: f64) {
             let after = after.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
             match next_attempt(made, max, after, now(), random) {
                 Some(at) => prop_assert!(made < max && at >= now() && at <= now() + TimeDelta::hours(24)),
@@ -121,7 +121,7 @@ mod tests {
         }
 
         #[test]
-        fn any_header_is_survived(value in "\\PC{0,40}|[0-9]{0,40}") {
+        fn arbitrary_headers_do_not_panic(value in "\\PC{0,40}|[0-9]{0,40}") {
             if let Some(at) = parse_retry_after(&value, now()) {
                 prop_assert!(next_attempt(1, 2, Some(at), now(), 0.0).is_some());
             }

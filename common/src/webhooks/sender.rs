@@ -15,7 +15,7 @@ use super::schedule::parse_retry_after;
 use super::signature::sign;
 use crate::domain::event::EventName;
 use crate::domain::untrusted::{self, MAX_MESSAGE};
-pub use crate::domain::webhook::AttemptOutcome;
+pub use crate::domain::webhook::DeliveryOutcome;
 use crate::http::{Guard, HttpClient, HttpError, HttpResponse};
 
 /// The deadline from DNS to the last byte of the response.
@@ -27,7 +27,7 @@ pub const MAX_STORED_BODY: usize = 1024;
 
 const USER_AGENT: &str = "Crier-Webhook/1.0";
 
-impl AttemptOutcome {
+impl DeliveryOutcome {
     fn of_status(status: StatusCode) -> Self {
         match status.as_u16() {
             200..=299 => Self::Success,
@@ -64,7 +64,7 @@ pub struct DeliveryRequest {
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptResult {
-    pub outcome: AttemptOutcome,
+    pub outcome: DeliveryOutcome,
     pub response_code: Option<u16>,
     pub duration: Duration,
     /// One sentence for the owner of the endpoint; `None` on success.
@@ -112,7 +112,7 @@ impl Sender {
         match answer {
             Ok(answer) => response_result(&answer, duration, now),
             Err(error) => AttemptResult {
-                outcome: AttemptOutcome::of_error(&error),
+                outcome: DeliveryOutcome::of_error(&error),
                 response_code: None,
                 duration,
                 // The text may contain parts of the endpoint's certificate.
@@ -125,7 +125,7 @@ impl Sender {
 }
 
 fn response_result(answer: &HttpResponse, duration: Duration, now: DateTime<Utc>) -> AttemptResult {
-    let outcome = AttemptOutcome::of_status(answer.status);
+    let outcome = DeliveryOutcome::of_status(answer.status);
     let asks = matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let retry_after = answer.headers.get(header::RETRY_AFTER).filter(|_| asks).and_then(|value| value.to_str().ok());
     AttemptResult {
@@ -139,8 +139,8 @@ fn response_result(answer: &HttpResponse, duration: Duration, now: DateTime<Utc>
     }
 }
 
-fn status_error(outcome: AttemptOutcome, status: StatusCode) -> String {
-    let note = if outcome == AttemptOutcome::Redirect { "; redirects are not followed" } else { "" };
+fn status_error(outcome: DeliveryOutcome, status: StatusCode) -> String {
+    let note = if outcome == DeliveryOutcome::Redirect { "; redirects are not followed" } else { "" };
     format!("the endpoint answered {}{note}", status.as_u16())
 }
 

@@ -101,13 +101,13 @@ mod tests {
     /// `printf '%s' '1700000000.{"event":"brand.created","data":{}}' | openssl dgst -sha256 -hmac whsec_abc…` prints
     /// the same.
     #[test]
-    fn a_known_signature() {
+    fn a_known_signature_is_reproduced() {
         let header = sign(&secret(), 1_700_000_000, br#"{"event":"brand.created","data":{}}"#);
         assert_eq!(header, "t=1700000000,v1=2a556ea4f5d64c78dbf81642e6565439fa8f41590bfd4bbdb26d02b9d09ca11b");
     }
 
     #[test]
-    fn what_is_no_header_is_malformed() {
+    fn invalid_signature_headers_are_malformed() {
         let good = sign(&secret(), 100, b"body");
         let v1 = &good[good.find("v1=").unwrap_or(0)..];
         let cases = [
@@ -131,14 +131,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_signed_verifies_within_the_tolerance(body: Vec<u8>, at in 0_i64..1 << 40, off in -1000_i64..1000) {
+        fn signatures_verify_within_the_tolerance(body: Vec<u8>, at in 0_i64..1 << 40, off in -1000_i64..1000) {
             let header = sign(&secret(), at, &body);
             let expected = if off.abs() <= 300 { Ok(()) } else { Err(SignatureError::Expired) };
             prop_assert_eq!(verify(&secret(), &header, &body, at + off, TOLERANCE), expected);
         }
 
         #[test]
-        fn any_change_is_noticed(body in prop::collection::vec(any::<u8>(), 1..64), at in 0_i64..1 << 40, place: prop::sample::Index, flip in 1_u8..) {
+        fn any_change_of_the_body_is_detected(body in prop::collection::vec(any::<u8>(), 1..64), at in 0_i64..1 << 40, place: prop::sample::Index, flip in 1_u8..) {
             let header = sign(&secret(), at, &body);
             let mut changed = body.clone();
             changed[place.index(body.len())] ^= flip;
@@ -151,7 +151,7 @@ mod tests {
 
         /// Any secret works, including an empty one and one longer than a block of the hash.
         #[test]
-        fn any_secret_signs(key in "\\PC{0,200}", other in "\\PC{0,200}", body: Vec<u8>, at: i64) {
+        fn arbitrary_secrets_sign_and_verify(key in "\\PC{0,200}", other in "\\PC{0,200}", body: Vec<u8>, at: i64) {
             let secret = SecretString::from(key.clone());
             let header = sign(&secret, at, &body);
             prop_assert_eq!(verify(&secret, &header, &body, at, Duration::ZERO), Ok(()));
@@ -162,7 +162,7 @@ mod tests {
 
         /// A header with one byte changed or missing is rejected.
         #[test]
-        fn any_change_of_the_header_is_noticed(body: Vec<u8>, at in 0_i64..1 << 40, place: prop::sample::Index, byte in 0_u8..128) {
+        fn any_change_of_the_header_is_detected(body: Vec<u8>, at in 0_i64..1 << 40, place: prop::sample::Index, byte in 0_u8..128) {
             let header = sign(&secret(), at, &body);
             let (place, byte) = (place.index(header.len()), char::from(byte));
             let changed = format!("{}{byte}{}", &header[..place], &header[place + 1..]);
@@ -173,7 +173,7 @@ mod tests {
         }
 
         #[test]
-        fn any_header_is_survived(header in "(t=[0-9-]{0,20})?,?(v1=[0-9a-f]{0,64})?|\\PC{0,80}") {
+        fn arbitrary_headers_do_not_panic(header in "(t=[0-9-]{0,20})?,?(v1=[0-9a-f]{0,64})?|\\PC{0,80}") {
             prop_assert!(verify(&secret(), &header, b"body", 0, TOLERANCE).is_err());
         }
     }

@@ -14,22 +14,23 @@ use crier_common::store::{Result, Tx, idempotency, media_jobs, posts};
 
 use crate::Scheduler;
 
-const ENDED: TimeDelta = TimeDelta::days(7);
-const DEAD: TimeDelta = TimeDelta::days(30);
+const ENDED_JOB_RETENTION: TimeDelta = TimeDelta::days(7);
+const DEAD_JOB_RETENTION: TimeDelta = TimeDelta::days(30);
 /// As long as the dead job of an import that failed with an internal error: until then the operator may run it again.
-const IMPORTS: TimeDelta = TimeDelta::days(30);
+const IMPORT_RETENTION: TimeDelta = TimeDelta::days(30);
 /// The first and the maximum batch size.
 const FIRST: i64 = 100;
 const LARGEST: i64 = 1_000;
 /// How long a transaction should take; after a longer one the batch size is halved.
-const HELD: Duration = Duration::from_millis(10);
+const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row; if there is more, the next tick follows at once.
-const TICK: Duration = Duration::from_secs(2);
+const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [Over; 5] = [Over::Jobs, Over::Imports, Over::Answers, Over::Posts, Over::Holds];
+const ALL: [PurgeKind; 5] =
+    [PurgeKind::Jobs, PurgeKind::Imports, PurgeKind::Answers, PurgeKind::Posts, PurgeKind::Holds];
 
 #[derive(Clone, Copy)]
-enum Over {
+enum PurgeKind {
     Jobs,
     Imports,
     Answers,
@@ -37,12 +38,12 @@ enum Over {
     Holds,
 }
 
-impl Over {
+impl PurgeKind {
     async fn purge(self, tx: &mut Tx, limit: i64) -> Result<u64> {
         let now = tx.now;
         match self {
-            Self::Jobs => dispatch::purge(tx, now - ENDED, now - DEAD, limit).await,
-            Self::Imports => media_jobs::purge(tx, now - IMPORTS, limit).await,
+            Self::Jobs => dispatch::purge(tx, now - ENDED_JOB_RETENTION, now - DEAD_JOB_RETENTION, limit).await,
+            Self::Imports => media_jobs::purge(tx, now - IMPORT_RETENTION, limit).await,
             Self::Answers => idempotency::purge(tx, limit).await,
             Self::Posts => posts::purge(tx, limit).await,
             Self::Holds => holds::purge(tx, limit).await,
@@ -53,14 +54,14 @@ impl Over {
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let mut more = false;
     for over in ALL {
-        more |= in_batches(s, over).await?;
+        more |= purge_in_batches(s, over).await?;
     }
     Ok(more.then_some(Duration::ZERO))
 }
 
 /// Returns whether there is more.
-async fn in_batches(s: &Scheduler, over: Over) -> Result<bool> {
-    let (end, mut size) = (Instant::now() + TICK, FIRST);
+async fn purge_in_batches(s: &Scheduler, over: PurgeKind) -> Result<bool> {
+    let (end, mut size) = (Instant::now() + MAX_TICK_TIME, FIRST);
     while Instant::now() < end {
         let mut tx = s.store.begin().await?;
         let began = Instant::now();
@@ -71,15 +72,15 @@ async fn in_batches(s: &Scheduler, over: Over) -> Result<bool> {
             return Ok(false);
         }
         size = next_size(size, took);
-        tokio::time::sleep(took.min(HELD)).await;
+        tokio::time::sleep(took.min(MAX_TRANSACTION_TIME)).await;
     }
     Ok(true)
 }
 
 fn next_size(size: i64, took: Duration) -> i64 {
-    let next = if took > HELD {
+    let next = if took > MAX_TRANSACTION_TIME {
         size / 2
-    } else if took < HELD / 3 {
+    } else if took < MAX_TRANSACTION_TIME / 3 {
         size * 2
     } else {
         size
@@ -92,11 +93,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_grows_while_it_is_quick_and_shrinks_when_it_is_not() {
-        assert_eq!(next_size(100, HELD / 10), 200);
-        assert_eq!(next_size(800, HELD / 10), LARGEST);
-        assert_eq!(next_size(100, HELD / 2), 100);
-        assert_eq!(next_size(100, HELD * 2), 50);
-        assert_eq!(next_size(1, HELD * 2), 1);
+    fn batch_size_adapts_to_the_duration() {
+        assert_eq!(next_size(100, MAX_TRANSACTION_TIME / 10), 200);
+        assert_eq!(next_size(800, MAX_TRANSACTION_TIME / 10), LARGEST);
+        assert_eq!(next_size(100, MAX_TRANSACTION_TIME / 2), 100);
+        assert_eq!(next_size(100, MAX_TRANSACTION_TIME * 2), 50);
+        assert_eq!(next_size(1, MAX_TRANSACTION_TIME * 2), 1);
     }
 }

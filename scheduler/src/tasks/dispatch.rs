@@ -10,7 +10,7 @@ use crier_common::store::Result;
 use crier_common::store::jobs::dispatch;
 
 use crate::Scheduler;
-use crate::room::Room;
+use crate::room::NotifierCapacity;
 
 /// The tick interval; shorter if a job is known to be due sooner.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(250);
@@ -18,7 +18,7 @@ pub const TICK_INTERVAL: Duration = Duration::from_millis(250);
 /// Returns how long until the next job is due, if that is sooner than the tick.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     // An unreachable notifier blocks nothing: jobs made ready now are notified again when it is back.
-    let mut room = Room::of(&*s.transport).await.unwrap_or_else(Room::one_batch);
+    let mut room = NotifierCapacity::of(&*s.transport).await.unwrap_or_else(NotifierCapacity::one_batch);
     loop {
         let firsts = dispatch::next_due(&mut s.store.read().await?).await?;
         let now = s.store.now();
@@ -36,7 +36,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     }
 }
 
-async fn promote_due(s: &Scheduler, kind: JobKind, room: &mut Room) -> Result<usize> {
+async fn promote_due(s: &Scheduler, kind: JobKind, room: &mut NotifierCapacity) -> Result<usize> {
     let limit = room.batch(kind);
     if limit == 0 {
         return Ok(0);

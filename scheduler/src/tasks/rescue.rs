@@ -9,11 +9,11 @@ use crier_common::subjects;
 use crier_common::telemetry::metrics::{self, RescueReason};
 
 use crate::Scheduler;
-use crate::room::Room;
+use crate::room::NotifierCapacity;
 
 const BATCH: i64 = 100;
 /// More than will ever be stuck, so that the jobs behind them are reached.
-const EACH: i64 = 1_000;
+const MAX_SINGLE_RESCUES: i64 = 1_000;
 
 /// Runs all parts, even if one of them fails.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
@@ -42,10 +42,10 @@ async fn rescue(s: &Scheduler) -> Result<()> {
 
 async fn rescue_together(s: &Scheduler) -> Result<usize> {
     let mut tx = s.store.begin().await?;
-    match take_back(&mut tx).await {
+    match rescue_batch(&mut tx).await {
         Ok(rescued) => {
             tx.commit().await?;
-            rescued.iter().for_each(tell);
+            rescued.iter().for_each(log_rescued);
             Ok(rescued.len())
         }
         Err(error) => {
@@ -57,24 +57,24 @@ async fn rescue_together(s: &Scheduler) -> Result<usize> {
     }
 }
 
-async fn take_back(tx: &mut Tx) -> Result<Vec<Rescued>> {
+async fn rescue_batch(tx: &mut Tx) -> Result<Vec<Rescued>> {
     let rescued = dispatch::rescue(tx, BATCH).await?;
     for one in &rescued {
-        tell_subject(tx, one).await?;
+        notify_subject(tx, one).await?;
     }
     Ok(rescued)
 }
 
 async fn rescue_each(s: &Scheduler) -> Result<()> {
-    let expired = dispatch::expired(&mut s.store.read().await?, s.store.now(), EACH).await?;
+    let expired = dispatch::expired(&mut s.store.read().await?, s.store.now(), MAX_SINGLE_RESCUES).await?;
     let mut failed = Ok(());
     for id in expired {
         let rescued = async {
             let mut tx = s.store.begin().await?;
             let Some(one) = dispatch::rescue_one(&mut tx, id).await? else { return Ok(()) };
-            tell_subject(&mut tx, &one).await?;
+            notify_subject(&mut tx, &one).await?;
             tx.commit().await?;
-            tell(&one);
+            log_rescued(&one);
             Ok(())
         };
         if let Err(error) = rescued.await {
@@ -85,14 +85,14 @@ async fn rescue_each(s: &Scheduler) -> Result<()> {
     failed
 }
 
-async fn tell_subject(tx: &mut Tx, Rescued { job, dead }: &Rescued) -> Result<()> {
+async fn notify_subject(tx: &mut Tx, Rescued { job, dead }: &Rescued) -> Result<()> {
     match dead {
         Some(_) => subjects::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await,
         None => Ok(()),
     }
 }
 
-fn tell(Rescued { job, dead }: &Rescued) {
+fn log_rescued(Rescued { job, dead }: &Rescued) {
     tracing::warn!(job = job.id, kind = %job.kind, trace = job.trace.as_deref(), dead, "rescued a dead worker's job");
     let reason = if *dead == Some("poison") { RescueReason::Poison } else { RescueReason::LeaseExpired };
     metrics::jobs_rescued(reason, 1);
@@ -105,7 +105,7 @@ async fn sweep(s: &Scheduler) -> Result<()> {
 }
 
 async fn renotify_stale(s: &Scheduler) -> Result<()> {
-    let Some(mut room) = Room::of(&*s.transport).await else { return Ok(()) };
+    let Some(mut room) = NotifierCapacity::of(&*s.transport).await else { return Ok(()) };
     let before = s.store.now() - RENOTIFY_AFTER;
     loop {
         let firsts = dispatch::oldest_unclaimed(&mut s.store.read().await?).await?;

@@ -15,7 +15,7 @@ const BATCH: i64 = 100;
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     loop {
         let mut tx = s.store.begin().await?;
-        let refunded = ai_credits::give_back_abandoned(&mut tx, BATCH).await?;
+        let refunded = ai_credits::refund_expired(&mut tx, BATCH).await?;
         if refunded == 0 {
             tx.rollback().await?;
             return Ok(None);

@@ -21,7 +21,7 @@ pub const TICK_INTERVAL: Duration = Duration::from_secs(30);
 const ABANDONED: TimeDelta = TimeDelta::hours(1);
 /// How long after that a write may still be in progress: a slow bucket may store what it was sent after all. Longer
 /// than any request to a bucket.
-const SETTLED: TimeDelta = TimeDelta::minutes(5);
+const WRITE_GRACE_PERIOD: TimeDelta = TimeDelta::minutes(5);
 /// How many rows share a transaction.
 const BATCH: i64 = 100;
 /// How many files are deleted concurrently.
@@ -31,7 +31,7 @@ const TICK: Duration = Duration::from_secs(10);
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let end = Instant::now() + TICK;
-    let more = [mark_for_deletion(s, end).await?, take_away(s, end).await?];
+    let more = [mark_for_deletion(s, end).await?, delete_marked_files(s, end).await?];
     Ok(more.contains(&true).then_some(Duration::ZERO))
 }
 
@@ -50,10 +50,10 @@ async fn mark_for_deletion(s: &Scheduler, end: Instant) -> Result<bool> {
 }
 
 /// Returns whether there is more that can be deleted.
-async fn take_away(s: &Scheduler, end: Instant) -> Result<bool> {
+async fn delete_marked_files(s: &Scheduler, end: Instant) -> Result<bool> {
     let (mut after, mut failed, mut failures) = (0, None, 0);
     loop {
-        let before = s.store.now() - SETTLED;
+        let before = s.store.now() - WRITE_GRACE_PERIOD;
         let doomed = files::marked_for_deletion(&mut s.store.read().await?, after, before, BATCH).await?;
         let Some(last) = doomed.last().map(|file| file.id) else { break };
         let (deleted, error) = remove(s.library.storage(), &doomed, end).await;

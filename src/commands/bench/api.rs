@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crier_api::{App, Parts};
+use crier_api::{App, AppDeps};
 use crier_common::ai::Ai;
 use crier_common::config::Config;
 use crier_common::domain::plan::{Feature, Plan, Plans};
@@ -37,7 +37,7 @@ pub async fn listen(
     let (store, guard) = (place.api().clone(), crew::guard());
     let unlimited =
         Plan { name: Plans::UNLIMITED.to_owned(), features: Feature::ALL.iter().copied().collect(), ..Plan::default() };
-    let app = App::new(Parts {
+    let app = App::new(AppDeps {
         store: store.clone(),
         platforms: Arc::new(platforms_of(config, &store, &guard)),
         plans: Arc::new(Plans::new([unlimited])),

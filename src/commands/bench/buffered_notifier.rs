@@ -34,7 +34,7 @@ impl BufferedNotifier {
     /// Waits until the notifier holds this many ids of a kind.
     pub async fn wait_for_ids(&self, kind: JobKind, ids: usize) -> Result {
         for _ in 0..30_000 {
-            let room = self.inner.room().await.unwrap_or_default();
+            let room = self.inner.free_capacity().await.unwrap_or_default();
             if room.iter().any(|(k, free)| *k == kind && CAPACITY - free >= ids) {
                 return Ok(());
             }
@@ -69,7 +69,7 @@ impl Transport for BufferedNotifier {
         self.inner.is_up()
     }
 
-    async fn room(&self) -> Option<Vec<(JobKind, usize)>> {
-        self.inner.room().await
+    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
+        self.inner.free_capacity().await
     }
 }

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_one_of_the_times() {
+    fn percentiles_are_observed_durations() {
         let times: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
         let of = |percent| percentile(&times, percent).as_millis();
         assert_eq!((of(50), of(99), of(100)), (100, 198, 200));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_read_at_a_glance() {
+    fn quantities_use_readable_units() {
         let values =
             [(0.25, "ms"), (2.5, "ms"), (250.0, "ms"), (2_500.0, "ms"), (5.3e7, "bytes"), (12_345.6, "jobs/s")];
         let texts = values.map(|(value, unit)| quantity(value, unit));

@@ -17,7 +17,7 @@ const NAME: &str = "memory";
 const SCHEDULER_DELAY: Duration = Duration::from_millis(1_500);
 
 /// Measures the crew. `fill` writes jobs of its kind to the given store; `done` waits until all of them have started.
-pub async fn of(
+pub async fn measure_memory(
     place: &BenchEnvironment,
     kind: JobKind,
     crew: BenchRoles,

@@ -53,7 +53,7 @@ pub trait Suite: Sized {
 pub struct Bench<A> {
     config: Config,
     args: A,
-    ground: EnvironmentConfig,
+    environment_config: EnvironmentConfig,
     progress: ProgressBar,
     /// The place of the current measurement.
     place: Arc<Mutex<Option<Arc<BenchEnvironment>>>>,
@@ -69,7 +69,13 @@ pub fn run<A: Suite>(config: Config, args: A) -> Result {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| io("the runtime", error))?;
     runtime.block_on(async {
-        let bench = Bench { config, args, ground, progress: ProgressBar::new_spinner(), place: Arc::default() };
+        let bench = Bench {
+            config,
+            args,
+            environment_config: ground,
+            progress: ProgressBar::new_spinner(),
+            place: Arc::default(),
+        };
         let measured = tokio::select! {
             measured = AssertUnwindSafe(A::measure(&bench)).catch_unwind() => measured,
             interrupted = interrupted() => Ok(interrupted.and_then(|()| refused("interrupted"))),
@@ -113,10 +119,10 @@ impl<A: Suite> Bench<A> {
     }
 
     /// Creates an empty database with its notifier, and deletes the previous one.
-    async fn fresh(&self) -> std::result::Result<Arc<BenchEnvironment>, CommandError> {
+    async fn create_environment(&self) -> std::result::Result<Arc<BenchEnvironment>, CommandError> {
         self.clear().await?;
         let mut here = self.place.clone().lock_owned().await;
-        let ground = self.ground.clone();
+        let ground = self.environment_config.clone();
         // In a separate task: cancelled halfway, it could leave a database that is never deleted.
         let opened = tokio::spawn(async move {
             let place = here.insert(Arc::new(BenchEnvironment::plan(ground)?)).clone();

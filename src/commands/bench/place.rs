@@ -12,7 +12,7 @@ use crier_common::limits::{Limiter, memory::MemoryLimiter, redis::RedisLimiter};
 use crier_common::media::{Library, Storage};
 use crier_common::queue::{Transport as _, memory::MemoryNotifier, redis::RedisNotifier};
 use crier_common::secrets::{Cipher, SecretKey};
-use crier_common::store::bench::OwnDatabase;
+use crier_common::store::bench::ScratchDatabase;
 use crier_common::store::{Db, Store, StoreError};
 use redis::AsyncCommands as _;
 use secrecy::{ExposeSecret, SecretString};
@@ -60,7 +60,7 @@ impl EnvironmentConfig {
 /// The owner of the database.
 enum DatabaseOwner {
     File(tempfile::TempDir),
-    Server { database: Box<OwnDatabase>, redis: SecretString, prefix: String },
+    Server { database: Box<ScratchDatabase>, redis: SecretString, prefix: String },
 }
 
 /// The stores of the roles: a shared one in the embedded form, one per role with its own connections in the split form.
@@ -91,7 +91,7 @@ impl BenchEnvironment {
                 DatabaseOwner::File(made.map_err(|error| super::io("the directory for the SQLite file", error))?)
             }
             EnvironmentConfig::Split { database, redis } => DatabaseOwner::Server {
-                database: Box::new(OwnDatabase::beside(database.expose_secret())?),
+                database: Box::new(ScratchDatabase::beside(database.expose_secret())?),
                 redis,
                 prefix: format!("crier-bench-{:016x}", crier_common::random::u64()),
             },
@@ -179,7 +179,7 @@ impl BenchEnvironment {
         Ok(match &self.holder {
             DatabaseOwner::File(_) => Arc::new(MemoryLimiter::new(clock)),
             DatabaseOwner::Server { redis, prefix, .. } => {
-                let limiter = RedisLimiter::under(prefix, redis, clock);
+                let limiter = RedisLimiter::with_prefix(prefix, redis, clock);
                 Arc::new(limiter.map_err(|error| CommandError::Refused(format!("CRIER_REDIS_URL: {error}")))?)
             }
         })

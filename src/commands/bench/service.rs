@@ -32,7 +32,7 @@ impl Service {
         if let Some(address) = peer {
             return Ok(Self { address, key: SecretString::from("none"), brand: 1, api, stop });
         }
-        let place = bench.fresh().await?;
+        let place = bench.create_environment().await?;
         let (brand, key) = tenant(place.api()).await?;
         let address = listen(&bench.config, &place, &mut api, stop.clone()).await?;
         Ok(Self { address, key, brand, api, stop })

@@ -138,7 +138,7 @@ async fn by_ids(cx: &Context, change: Change, ids: &[i64]) -> Result {
 
 /// Retries all dead jobs that match the filter.
 pub async fn retry_dead(cx: &Context, filter: &JobQuery) -> Result {
-    let tally = all(cx, Change::Retry, std::slice::from_ref(filter)).await?;
+    let tally = change_matching(cx, Change::Retry, std::slice::from_ref(filter)).await?;
     tally.report(Change::Retry)
 }
 
@@ -147,7 +147,7 @@ pub async fn cancel_all(cx: &Context, filter: &JobQuery) -> Result {
     // Scheduled jobs first: those that become ready meanwhile are found in the second pass.
     let states = filter.state.map_or(vec![JobState::Scheduled, JobState::Ready], |state| vec![state]);
     let of = |state| JobQuery { state: Some(state), ..filter.clone() };
-    let tally = all(cx, Change::Cancel, &states.into_iter().map(of).collect::<Vec<_>>()).await?;
+    let tally = change_matching(cx, Change::Cancel, &states.into_iter().map(of).collect::<Vec<_>>()).await?;
     let running = operate::count(&mut cx.store.read().await?, &of(JobState::Running)).await?;
     if running > 0 {
         line(format_args!("Running, and not cancelled: {running}. What has begun goes on."));
@@ -155,7 +155,11 @@ pub async fn cancel_all(cx: &Context, filter: &JobQuery) -> Result {
     tally.report(Change::Cancel)
 }
 
-async fn all(cx: &Context, change: Change, filters: &[JobQuery]) -> std::result::Result<Tally, CommandError> {
+async fn change_matching(
+    cx: &Context,
+    change: Change,
+    filters: &[JobQuery],
+) -> std::result::Result<Tally, CommandError> {
     let mut tally = Tally::default();
     for filter in filters {
         let mut after = 0;

@@ -21,8 +21,8 @@ pub struct Received {
 
 /// The result of a signature check.
 enum Verdict {
-    Right,
-    Wrong(SignatureError),
+    Valid,
+    Invalid(SignatureError),
     Missing,
     /// `--secret` was not given.
     Unchecked,
@@ -34,8 +34,8 @@ impl Received {
             (None, _) => Verdict::Missing,
             (Some(_), None) => Verdict::Unchecked,
             (Some(signature), Some(secret)) => match verify(secret, &signature, &body, at.timestamp(), TOLERANCE) {
-                Ok(()) => Verdict::Right,
-                Err(error) => Verdict::Wrong(error),
+                Ok(()) => Verdict::Valid,
+                Err(error) => Verdict::Invalid(error),
             },
         };
         Self { head, body, at, signature, again: false }
@@ -71,10 +71,10 @@ impl Received {
 impl Verdict {
     fn word(&self) -> &'static str {
         match self {
-            Self::Right => "ok",
-            Self::Wrong(SignatureError::Malformed) => "malformed",
-            Self::Wrong(SignatureError::Mismatch) => "mismatch",
-            Self::Wrong(SignatureError::Expired) => "expired",
+            Self::Valid => "ok",
+            Self::Invalid(SignatureError::Malformed) => "malformed",
+            Self::Invalid(SignatureError::Mismatch) => "mismatch",
+            Self::Invalid(SignatureError::Expired) => "expired",
             Self::Missing => "missing",
             Self::Unchecked => "unchecked",
         }
@@ -84,8 +84,8 @@ impl Verdict {
 impl Display for Verdict {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Right => write!(f, "signature ok"),
-            Self::Wrong(error) => write!(f, "SIGNATURE WRONG: {error}; {}", what_to_look_at(*error)),
+            Self::Valid => write!(f, "signature ok"),
+            Self::Invalid(error) => write!(f, "SIGNATURE WRONG: {error}; {}", signature_error_hint(*error)),
             Self::Missing => {
                 write!(f, "SIGNATURE MISSING: there is no X-Webhook-Signature, so Crier did not send this")
             }
@@ -94,7 +94,7 @@ impl Display for Verdict {
     }
 }
 
-const fn what_to_look_at(error: SignatureError) -> &'static str {
+const fn signature_error_hint(error: SignatureError) -> &'static str {
     match error {
         SignatureError::Malformed => "did something on the way change it?",
         SignatureError::Mismatch => {

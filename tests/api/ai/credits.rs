@@ -3,28 +3,28 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::ai::PROVIDER_TIMEOUT;
 use crier_common::domain::ai::Operation;
-use crier_common::store::ai_credits::{self, Want};
+use crier_common::store::ai_credits::{self, CreditRequest};
 use crier_common::store::users;
 use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::reservations;
 use serde_json::json;
 
-use crate::support::ai_server::{AiApp, AiServer, Hold, captions, error};
+use crate::support::ai_server::{AiApp, AiServer, ResponseGate, captions, error};
 use crate::support::app::{Reply, Tenant};
 use crate::support::jobs::FixedCapacityTransport;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
-    of_many_at_once_so_many_pass_as_there_are_credits_for,
-    a_month_begins_where_the_workspace_is,
-    what_a_dead_request_took_comes_back_when_its_lease_is_over,
-    a_request_that_was_taken_for_dead_is_paid_all_the_same,
-    a_request_that_was_taken_for_dead_gives_nothing_for_free,
-    a_key_that_another_process_took_over_is_paid_once,
-    credits_go_back_to_the_month_that_they_came_from,
-    no_time_zone_gives_a_month_twice,
-    a_client_that_hangs_up_is_served_all_the_same,
-    what_was_used_is_told_by_brand,
+    concurrent_requests_never_exceed_the_credits,
+    months_start_in_the_workspace_time_zone,
+    expired_reservations_are_refunded,
+    a_request_that_outlives_its_lease_is_charged,
+    a_request_that_outlives_its_lease_can_run_out_of_credits,
+    a_key_taken_over_by_another_process_is_charged_once,
+    refunds_go_to_the_month_of_the_charge,
+    time_zone_changes_grant_no_extra_credits,
+    a_request_completes_after_its_client_disconnects,
+    usage_is_reported_by_brand,
 );
 
 async fn write(t: &Tenant<'_>) -> Reply {
@@ -54,7 +54,7 @@ async fn clean_up(app: &AiApp) {
     reservations::run(&scheduler).await.unwrap();
 }
 
-async fn of_many_at_once_so_many_pass_as_there_are_credits_for(s: TestStore) {
+async fn concurrent_requests_never_exceed_the_credits(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     leave(&app, &t, 44).await;
@@ -65,39 +65,39 @@ async fn of_many_at_once_so_many_pass_as_there_are_credits_for(s: TestStore) {
         .filter(|reply| reply.status == 200)
         .map(|reply| reply.data(200)["credits_remaining"].as_u64().unwrap())
         .collect();
-    replies.iter().filter(|reply| reply.status != 200).for_each(|r| drop(r.refused(402, "insufficient_credits")));
+    replies.iter().filter(|reply| reply.status != 200).for_each(|r| drop(r.expect_error(402, "insufficient_credits")));
     left.sort_unstable();
     assert_eq!((left.len(), left[0]), (2, 14));
     assert_eq!((app.used(t.workspace).await, app.ai.request_bodies().await.len()), (86, 2));
 }
 
-async fn a_month_begins_where_the_workspace_is(s: TestStore) {
+async fn months_start_in_the_workspace_time_zone(s: TestStore) {
     let app = AiApp::start(s).await;
     let (early, utc) = (app.tenant("free").await, app.tenant("free").await);
     app.write(async |tx| users::set_timezone(tx, early.workspace, "Pacific/Kiritimati").await).await;
     for t in [&early, &utc] {
         leave(&app, t, 3).await;
-        write(t).await.refused(402, "insufficient_credits");
+        write(t).await.expect_error(402, "insufficient_credits");
     }
     // July begins in this time zone 14 hours before it begins in UTC.
     let july: DateTime<Utc> = "2026-06-30T10:00:00Z".parse().unwrap();
     app.clock.advance(july - app.now() - TimeDelta::microseconds(1));
-    write(&early).await.refused(402, "insufficient_credits");
+    write(&early).await.expect_error(402, "insufficient_credits");
     app.clock.advance(TimeDelta::microseconds(1));
     app.ai.queue_responses([three(), three()]);
     assert_eq!(write(&early).await.data(200)["credits_remaining"], 85);
-    write(&utc).await.refused(402, "insufficient_credits");
+    write(&utc).await.expect_error(402, "insufficient_credits");
     let usage = early.get(&early.path("/usage")).await.data(200);
     assert_eq!((&usage["ai_credits"]["used"], &usage["credits_remaining"]), (&json!(15), &json!(85)));
     app.clock.advance(TimeDelta::hours(14));
     assert_eq!(write(&utc).await.data(200)["credits_remaining"], 85);
 }
 
-async fn what_a_dead_request_took_comes_back_when_its_lease_is_over(s: TestStore) {
+async fn expired_reservations_are_refunded(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     leave(&app, &t, 15).await;
-    let want = Want {
+    let want = CreditRequest {
         workspace_id: t.workspace,
         brand_id: t.brand,
         operation: Operation::Captions,
@@ -105,7 +105,7 @@ async fn what_a_dead_request_took_comes_back_when_its_lease_is_over(s: TestStore
         cap: Some(100),
     };
     app.write(async |tx| ai_credits::reserve(tx, &want).await).await.expect("enough credits");
-    write(&t).await.refused(402, "insufficient_credits");
+    write(&t).await.expect_error(402, "insufficient_credits");
     app.clock.advance(TimeDelta::seconds(60) - TimeDelta::microseconds(1));
     clean_up(&app).await;
     assert_eq!((app.used(t.workspace).await, app.held().await), (100, 1));
@@ -117,8 +117,8 @@ async fn what_a_dead_request_took_comes_back_when_its_lease_is_over(s: TestStore
 }
 
 /// Lets the lease of a running request end; returns its response.
-async fn outlive_lease(app: &AiApp, t: &Tenant<'_>, meanwhile: impl AsyncFnOnce()) -> Reply {
-    let hold = Hold::new();
+async fn expire_lease_during_request(app: &AiApp, t: &Tenant<'_>, meanwhile: impl AsyncFnOnce()) -> Reply {
+    let hold = ResponseGate::new();
     app.ai.queue_held_response(&hold, three());
     let events = async {
         hold.wait_for_request().await;
@@ -130,52 +130,52 @@ async fn outlive_lease(app: &AiApp, t: &Tenant<'_>, meanwhile: impl AsyncFnOnce(
     tokio::join!(write(t), events).0
 }
 
-async fn a_request_that_was_taken_for_dead_is_paid_all_the_same(s: TestStore) {
+async fn a_request_that_outlives_its_lease_is_charged(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
-    let reply = outlive_lease(&app, &t, async || assert_eq!(app.used(t.workspace).await, 0)).await;
+    let reply = expire_lease_during_request(&app, &t, async || assert_eq!(app.used(t.workspace).await, 0)).await;
     assert_eq!(reply.data(200)["credits_remaining"], 85);
     assert_eq!((app.used(t.workspace).await, app.held().await), (15, 0));
 }
 
-async fn a_request_that_was_taken_for_dead_gives_nothing_for_free(s: TestStore) {
+async fn a_request_that_outlives_its_lease_can_run_out_of_credits(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     let spend = async || {
         app.sql(format!("UPDATE ai_usage SET used = 90 WHERE workspace_id = {}", t.workspace)).await;
     };
-    let reply = outlive_lease(&app, &t, spend).await;
-    reply.refused(402, "insufficient_credits");
+    let reply = expire_lease_during_request(&app, &t, spend).await;
+    reply.expect_error(402, "insufficient_credits");
     assert_eq!((app.used(t.workspace).await, app.held().await), (90, 0));
 }
 
 /// A process stalls until its lease on the key is over, and the client repeats the request elsewhere; then it resumes.
-async fn a_key_that_another_process_took_over_is_paid_once(s: TestStore) {
+async fn a_key_taken_over_by_another_process_is_charged_once(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     let other = AiServer::start().await;
     let there = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
     for (n, late) in [three(), error(500, serde_json::Value::Null, "down")].into_iter().enumerate() {
-        let hold = Hold::new();
+        let hold = ResponseGate::new();
         app.ai.queue_held_response(&hold, late);
         other.queue_responses([captions(&["D", "E", "F"])]);
         let (key, path, body) = (format!("once{n}"), t.path("/ai/captions"), json!({ "prompt": "bread" }));
-        let again = || t.at(&there, "POST", &path).idem(&key).json(&body).send();
+        let again = || t.request_at(&there, "POST", &path).idempotency_key(&key).json(&body).send();
         let events = async {
             hold.wait_for_request().await;
-            again().await.refused(409, "idempotency_in_progress");
+            again().await.expect_error(409, "idempotency_in_progress");
             app.clock.advance(TimeDelta::seconds(30));
             let second = again().await;
             assert!(!second.replayed() && second.status == 200, "{second:?}");
             hold.let_go();
             second.data(200)
         };
-        let (first, second) = tokio::join!(t.request("POST", &path).idem(&key).json(&body).send(), events);
+        let (first, second) = tokio::join!(t.request("POST", &path).idempotency_key(&key).json(&body).send(), events);
         if n == 0 {
             assert!(first.replayed(), "{first:?}");
             assert_eq!(first.data(200), second);
         } else {
-            first.refused(502, "ai_provider_unavailable");
+            first.expect_error(502, "ai_provider_unavailable");
         }
         let third = again().await;
         assert!(third.replayed(), "{third:?}");
@@ -184,13 +184,13 @@ async fn a_key_that_another_process_took_over_is_paid_once(s: TestStore) {
     }
 }
 
-async fn credits_go_back_to_the_month_that_they_came_from(s: TestStore) {
+async fn refunds_go_to_the_month_of_the_charge(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     let june = async || app.number("SELECT used FROM ai_usage WHERE month = '2026-06'").await;
     let july: DateTime<Utc> = "2026-07-01T00:00:00Z".parse().unwrap();
     app.clock.advance(july - app.now() - TimeDelta::seconds(1));
-    let hold = Hold::new();
+    let hold = ResponseGate::new();
     // The first request fails in July, the second succeeds in July.
     for (answer, status, left, used) in
         [(error(500, serde_json::Value::Null, "down"), 502, 0, 0), (three(), 200, 100, 15)]
@@ -213,7 +213,7 @@ async fn credits_go_back_to_the_month_that_they_came_from(s: TestStore) {
 }
 
 /// Changing the time zone or setting the clock back moves the end of a month; each month's credits are granted once.
-async fn no_time_zone_gives_a_month_twice(s: TestStore) {
+async fn time_zone_changes_grant_no_extra_credits(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     let at = async |zone: &str| app.write(async |tx| users::set_timezone(tx, t.workspace, zone).await).await;
@@ -224,7 +224,7 @@ async fn no_time_zone_gives_a_month_twice(s: TestStore) {
             app.ai.queue_responses([three()]);
             let reply = write(&t).await;
             if reply.status != 200 {
-                reply.refused(402, "insufficient_credits");
+                reply.expect_error(402, "insufficient_credits");
                 app.ai.clear_responses();
                 return passed;
             }
@@ -253,15 +253,15 @@ async fn no_time_zone_gives_a_month_twice(s: TestStore) {
     assert_eq!(app.used(t.workspace).await, 180);
 }
 
-async fn a_client_that_hangs_up_is_served_all_the_same(s: TestStore) {
+async fn a_request_completes_after_its_client_disconnects(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
-    let hold = Hold::new();
+    let hold = ResponseGate::new();
     app.ai.queue_held_response(&hold, three());
     let path = t.path("/ai/captions");
-    let send = || t.request("POST", &path).idem("once").json(&json!({ "prompt": "bread" })).send();
+    let send = || t.request("POST", &path).idempotency_key("once").json(&json!({ "prompt": "bread" })).send();
     tokio::select! { _ = send() => panic!("the response is held back"), () = hold.wait_for_request() => {} }
-    send().await.refused(409, "idempotency_in_progress");
+    send().await.expect_error(409, "idempotency_in_progress");
     hold.let_go();
     let answer = crate::support::client::until("the answer", || async {
         let reply = send().await;
@@ -272,7 +272,7 @@ async fn a_client_that_hangs_up_is_served_all_the_same(s: TestStore) {
     assert_eq!((app.used(t.workspace).await, app.held().await, app.ai.request_bodies().await.len()), (15, 0, 1));
 }
 
-async fn what_was_used_is_told_by_brand(s: TestStore) {
+async fn usage_is_reported_by_brand(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let second = t.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();

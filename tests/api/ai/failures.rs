@@ -10,12 +10,12 @@ use crate::support::app::{Tenant, TestApp};
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
-    whatever_the_provider_does_the_credits_come_back,
-    an_answer_without_an_object_is_mended_once,
-    a_prompt_that_the_model_refuses_is_not_valid,
-    a_provider_that_is_slow_is_not_waited_for,
-    a_provider_that_is_away_is_told,
-    without_a_provider_nothing_is_taken,
+    provider_errors_refund_the_credits,
+    an_unparsable_response_is_retried_once,
+    a_refused_prompt_is_a_validation_error,
+    a_slow_provider_times_out,
+    an_unreachable_provider_returns_502,
+    without_a_provider_no_credits_are_charged,
 );
 
 /// Both text endpoints, each with the field that holds the text.
@@ -25,7 +25,7 @@ async fn ask(t: &Tenant<'_>, operation: &str, field: &str) -> crate::support::ap
     t.post(&t.path(&format!("/ai/{operation}")), json!({ field: "fresh bread" })).await
 }
 
-async fn whatever_the_provider_does_the_credits_come_back(s: TestStore) {
+async fn provider_errors_refund_the_credits(s: TestStore) {
     let app = AiApp::start(s).await;
     // Credits for six requests: a lost refund would be noticed.
     let t = app.tenant("free").await;
@@ -52,7 +52,7 @@ async fn whatever_the_provider_does_the_credits_come_back(s: TestStore) {
         for (n, answer) in answers().into_iter().enumerate() {
             app.clock.advance(chrono::TimeDelta::seconds(2));
             app.ai.queue_responses([answer]);
-            let text = ask(&t, operation, field).await.refused(502, "ai_provider_unavailable").to_string();
+            let text = ask(&t, operation, field).await.expect_error(502, "ai_provider_unavailable").to_string();
             for secret in [KEY, "writer", "127.0.0.1", "API key", "overloaded"] {
                 assert!(!text.contains(secret), "{operation} {n}: {text}");
             }
@@ -62,7 +62,7 @@ async fn whatever_the_provider_does_the_credits_come_back(s: TestStore) {
     assert_eq!(app.ai.request_bodies().await.len(), 30, "one call each");
 }
 
-async fn an_answer_without_an_object_is_mended_once(s: TestStore) {
+async fn an_unparsable_response_is_retried_once(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let cut_off = || {
@@ -72,16 +72,16 @@ async fn an_answer_without_an_object_is_mended_once(s: TestStore) {
     for (first, second) in [(cut_off(), cut_off()), (chat(""), chat("[]")), (chat("{\"captions\": {}}"), chat("sorry"))]
     {
         app.ai.queue_responses([first, second]);
-        ask(&t, "captions", "prompt").await.refused(502, "ai_provider_unavailable");
+        ask(&t, "captions", "prompt").await.expect_error(502, "ai_provider_unavailable");
     }
     app.ai.queue_responses([cut_off(), error(500, Value::Null, "down")]);
-    ask(&t, "captions", "prompt").await.refused(502, "ai_provider_unavailable");
+    ask(&t, "captions", "prompt").await.expect_error(502, "ai_provider_unavailable");
     assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await), (8, 0));
     app.ai.queue_responses([cut_off(), chat("{\"captions\": [\"A\", \"B\", \"C\"]}")]);
     ask(&t, "captions", "prompt").await.expect(200);
 }
 
-async fn a_prompt_that_the_model_refuses_is_not_valid(s: TestStore) {
+async fn a_refused_prompt_is_a_validation_error(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let refusal = || {
@@ -98,19 +98,19 @@ async fn a_prompt_that_the_model_refuses_is_not_valid(s: TestStore) {
     for (operation, field) in TEXT_ENDPOINTS {
         app.ai.queue_responses([refusal(), filtered(), policy(), azure()]);
         for _ in 0..4 {
-            assert_eq!(ask(&t, operation, field).await.invalid(), [field]);
+            assert_eq!(ask(&t, operation, field).await.invalid_fields(), [field]);
         }
     }
     assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await, app.held().await), (8, 0, 0));
 }
 
-async fn a_provider_that_is_slow_is_not_waited_for(s: TestStore) {
+async fn a_slow_provider_times_out(s: TestStore) {
     let app = AiApp::with_timeout(s, Duration::from_millis(300)).await;
     let t = app.tenant("free").await;
     for (operation, field) in [TEXT_ENDPOINTS[0], TEXT_ENDPOINTS[1]] {
         app.ai.queue_responses([chat("{}").set_delay(Duration::from_secs(60))]);
         let began = Instant::now();
-        ask(&t, operation, field).await.refused(502, "ai_provider_unavailable");
+        ask(&t, operation, field).await.expect_error(502, "ai_provider_unavailable");
         assert!(began.elapsed() < Duration::from_secs(15));
         assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0), "settled before the response");
     }
@@ -118,25 +118,25 @@ async fn a_provider_that_is_slow_is_not_waited_for(s: TestStore) {
     app.ai.queue_responses([chat("{}").set_delay(Duration::from_secs(60))]);
     let path = t.path("/ai/captions");
     for status in [502, 502] {
-        let request = t.request("POST", &path).idem("again").json(&json!({ "prompt": "bread" }));
+        let request = t.request("POST", &path).idempotency_key("again").json(&json!({ "prompt": "bread" }));
         assert_eq!(request.send().await.status, status);
     }
 }
 
-async fn a_provider_that_is_away_is_told(s: TestStore) {
+async fn an_unreachable_provider_returns_502(s: TestStore) {
     let ai = ai_at("http://127.0.0.1:1/v1", Duration::from_secs(20));
     let app = TestApp::start_with(s, ai).await;
     let t = app.tenant("free").await;
-    ask(&t, "captions", "prompt").await.refused(502, "ai_provider_unavailable");
+    ask(&t, "captions", "prompt").await.expect_error(502, "ai_provider_unavailable");
     assert_eq!(app.number("SELECT cast(sum(used) AS bigint) FROM ai_usage").await, 0);
 }
 
-async fn without_a_provider_nothing_is_taken(s: TestStore) {
+async fn without_a_provider_no_credits_are_charged(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("free").await;
     for (operation, field) in [TEXT_ENDPOINTS[0], TEXT_ENDPOINTS[1], ("images", "prompt")] {
-        ask(&t, operation, field).await.refused(422, "platform_not_configured");
-        assert_eq!(ask(&t, operation, "nope").await.invalid(), [field]);
+        ask(&t, operation, field).await.expect_error(422, "platform_not_configured");
+        assert_eq!(ask(&t, operation, "nope").await.invalid_fields(), [field]);
     }
     assert_eq!(app.number("SELECT count(*) FROM ai_usage").await, 0);
 }

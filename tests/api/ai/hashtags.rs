@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use crate::support::ai_server::{AiApp, chat};
 use crate::support::store::{TestStore, on_both};
 
-on_both!(hashtags_are_put_into_order, a_platform_gets_as_many_as_do_good_there, what_is_not_valid_is_told);
+on_both!(hashtags_are_normalized, the_hashtag_count_is_limited_by_platform, invalid_fields_are_reported);
 
 fn hashtags(list: &[&str]) -> wiremock::ResponseTemplate {
     chat(&json!({ "hashtags": list }).to_string())
 }
 
-async fn hashtags_are_put_into_order(s: TestStore) {
+async fn hashtags_are_normalized(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("pro").await;
     app.ai.queue_responses([hashtags(&["bread", "#Bread", "#fresh bread!", "＃パン", "#2026", "🍞"])]);
@@ -29,7 +29,7 @@ async fn hashtags_are_put_into_order(s: TestStore) {
     assert_eq!(made["hashtags"], json!(["#one"]));
 }
 
-async fn a_platform_gets_as_many_as_do_good_there(s: TestStore) {
+async fn the_hashtag_count_is_limited_by_platform(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let many: Vec<String> = (0..40).map(|n| format!("#tag{n}")).collect();
@@ -42,10 +42,10 @@ async fn a_platform_gets_as_many_as_do_good_there(s: TestStore) {
     }
 }
 
-async fn what_is_not_valid_is_told(s: TestStore) {
+async fn invalid_fields_are_reported(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    let invalid = async |body: Value| t.post(&t.path("/ai/hashtags"), body).await.invalid();
+    let invalid = async |body: Value| t.post(&t.path("/ai/hashtags"), body).await.invalid_fields();
     assert_eq!(invalid(json!({ "platform": "myspace" })).await, ["content", "platform"]);
     assert_eq!(invalid(json!({ "content": "x".repeat(8_001) })).await, ["content"]);
     assert_eq!(invalid(json!({ "content": ["x"], "platform": 5 })).await, ["content", "platform"]);

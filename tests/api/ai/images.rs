@@ -8,23 +8,23 @@ use crate::support::picture::{jpeg, png};
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
-    a_picture_lands_in_the_media_library,
-    a_better_picture_costs_more,
-    a_picture_that_is_elsewhere_is_fetched_through_the_guard,
-    a_server_that_does_not_know_a_parameter_is_asked_without_it,
-    what_is_no_picture_is_the_providers_fault,
-    a_refused_prompt_is_told_at_the_prompt,
-    a_full_storage_is_told_before_the_provider_is_asked,
-    a_full_storage_gives_the_credits_back,
-    a_refused_write_gives_all_of_it_back,
-    what_is_not_valid_is_told,
+    generated_images_are_stored_in_the_media_library,
+    higher_quality_costs_more_credits,
+    image_urls_are_fetched_through_the_guard,
+    an_unknown_parameter_is_dropped_on_retry,
+    an_invalid_image_is_a_provider_error,
+    a_refused_prompt_is_a_validation_error,
+    full_storage_is_checked_before_the_provider_call,
+    full_storage_refunds_the_credits,
+    a_failed_write_refunds_credits_and_storage,
+    invalid_fields_are_reported,
 );
 
 async fn generate_image(t: &Tenant<'_>, options: Value) -> Reply {
     t.post(&t.path("/ai/images"), json!({ "prompt": "a loaf of bread", "options": options })).await
 }
 
-async fn a_picture_lands_in_the_media_library(s: TestStore) {
+async fn generated_images_are_stored_in_the_media_library(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     app.ai.queue_responses([picture(&png(30, 20))]);
@@ -46,7 +46,7 @@ async fn a_picture_lands_in_the_media_library(s: TestStore) {
     assert_eq!(app.ai.first().await.0, "/v1/images/generations");
 }
 
-async fn a_better_picture_costs_more(s: TestStore) {
+async fn higher_quality_costs_more_credits(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("pro").await;
     let mut left = 5_000;
@@ -62,33 +62,33 @@ async fn a_better_picture_costs_more(s: TestStore) {
     let usage = t.get(&t.path("/usage")).await.data(200);
     assert_eq!((&usage["ai_credits"]["used"], &usage["credits_remaining"]), (&json!(1_720), &json!(3_280)));
     let free = app.tenant("free").await;
-    generate_image(&free, json!({ "quality": "low" })).await.refused(402, "insufficient_credits");
+    generate_image(&free, json!({ "quality": "low" })).await.expect_error(402, "insufficient_credits");
     assert_eq!(app.ai.request_bodies().await.len(), 4, "no call without credits");
 }
 
-async fn a_picture_that_is_elsewhere_is_fetched_through_the_guard(s: TestStore) {
+async fn image_urls_are_fetched_through_the_guard(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    let own = app.ai.serves("/files/a.jpg", jpeg(20, 20)).await;
+    let own = app.ai.serve_file("/files/a.jpg", jpeg(20, 20)).await;
     app.ai.queue_responses([picture_at(&own)]);
     let made = generate_image(&t, json!({})).await.data(201);
     assert_eq!(made["media"]["mime_type"], "image/jpeg", "the operator named this server");
     assert_eq!(made["media"]["filename"], "ai-20260609-101320.jpg");
     // Another port is another server, and that one is not public.
     let other = AiServer::start().await;
-    let private = other.serves("/a.png", png(5, 5)).await;
+    let private = other.serve_file("/a.png", png(5, 5)).await;
     for elsewhere in [&private, "http://169.254.169.254/a.png", "file:///etc/passwd", "nope"] {
         app.ai.queue_responses([picture_at(elsewhere)]);
-        generate_image(&t, json!({})).await.refused(502, "ai_provider_unavailable");
+        generate_image(&t, json!({})).await.expect_error(502, "ai_provider_unavailable");
     }
     assert_eq!(other.request_bodies().await.len(), 0);
     let gone = own.replace("a.jpg", "b.jpg");
     app.ai.queue_responses([picture_at(&gone)]);
-    generate_image(&t, json!({})).await.refused(502, "ai_provider_unavailable");
+    generate_image(&t, json!({})).await.expect_error(502, "ai_provider_unavailable");
     assert_eq!((app.used(t.workspace).await, app.held().await), (240, 0));
 }
 
-async fn a_server_that_does_not_know_a_parameter_is_asked_without_it(s: TestStore) {
+async fn an_unknown_parameter_is_dropped_on_retry(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let options = json!({ "size": "1024x1024", "quality": "medium" });
@@ -105,11 +105,11 @@ async fn a_server_that_does_not_know_a_parameter_is_asked_without_it(s: TestStor
     assert_eq!((asked[1].get("quality"), &asked[1]["size"]), (None, &json!("1024x1024")), "the named one is dropped");
     assert_eq!((asked[3].get("quality"), asked[3].get("size")), (None, None), "all are dropped if none is named");
     app.ai.queue_responses([error(400, Value::Null, "no"), error(400, Value::Null, "no"), picture(&png(7, 7))]);
-    generate_image(&t, options).await.refused(502, "ai_provider_unavailable");
+    generate_image(&t, options).await.expect_error(502, "ai_provider_unavailable");
     assert_eq!(app.ai.request_bodies().await.len(), 6, "one retry only");
 }
 
-async fn what_is_no_picture_is_the_providers_fault(s: TestStore) {
+async fn an_invalid_image_is_a_provider_error(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let whole = png(30, 30);
@@ -125,57 +125,57 @@ async fn what_is_no_picture_is_the_providers_fault(s: TestStore) {
     ];
     for answer in answers {
         app.ai.queue_responses([answer]);
-        generate_image(&t, json!({})).await.refused(502, "ai_provider_unavailable");
+        generate_image(&t, json!({})).await.expect_error(502, "ai_provider_unavailable");
         assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
     }
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state <> 'doomed'").await, 0);
 }
 
-async fn a_refused_prompt_is_told_at_the_prompt(s: TestStore) {
+async fn a_refused_prompt_is_a_validation_error(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     for code in ["content_policy_violation", "moderation_blocked"] {
         app.ai.queue_responses([error(400, code, "Your request was rejected by the safety system.")]);
-        assert_eq!(generate_image(&t, json!({ "size": "1024x1024" })).await.invalid(), ["prompt"], "{code}");
+        assert_eq!(generate_image(&t, json!({ "size": "1024x1024" })).await.invalid_fields(), ["prompt"], "{code}");
     }
     assert_eq!((app.used(t.workspace).await, app.ai.request_bodies().await.len()), (0, 2));
 }
 
 /// The provider is not called for a picture that could not be stored.
-async fn a_full_storage_is_told_before_the_provider_is_asked(s: TestStore) {
+async fn full_storage_is_checked_before_the_provider_call(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("pro").await;
     let full: i64 = 20_480 << 20;
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {full})", t.workspace)).await;
-    let error = generate_image(&t, json!({})).await.refused(402, "storage_limit_exceeded");
+    let error = generate_image(&t, json!({})).await.expect_error(402, "storage_limit_exceeded");
     assert!(error["message"].as_str().unwrap().contains("20480 MiB"), "{error}");
     assert_eq!(app.number("SELECT count(*) FROM ai_usage").await, 0);
     assert_eq!(
-        generate_image(&t, json!({ "size": "9x9" })).await.invalid(),
+        generate_image(&t, json!({ "size": "9x9" })).await.invalid_fields(),
         ["options.size"],
         "validation comes first"
     );
     assert_eq!(app.ai.request_bodies().await.len(), 0);
 }
 
-async fn a_full_storage_gives_the_credits_back(s: TestStore) {
+async fn full_storage_refunds_the_credits(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("pro").await;
     let full: i64 = (20_480 << 20) - 1;
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {full})", t.workspace)).await;
     app.ai.queue_responses([picture(&png(9, 9))]);
-    generate_image(&t, json!({})).await.refused(402, "storage_limit_exceeded");
+    generate_image(&t, json!({})).await.expect_error(402, "storage_limit_exceeded");
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
     assert_eq!((app.number("SELECT count(*) FROM media").await, app.ai.request_bodies().await.len()), (0, 1));
 }
 
 /// The picture is stored, but the database write fails.
-async fn a_refused_write_gives_all_of_it_back(s: TestStore) {
+async fn a_failed_write_refunds_credits_and_storage(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     app.sql("ALTER TABLE media RENAME TO hidden").await;
     app.ai.queue_responses([picture(&png(9, 9)), picture(&png(9, 9))]);
-    generate_image(&t, json!({})).await.refused(500, "internal_error");
+    generate_image(&t, json!({})).await.expect_error(500, "internal_error");
     app.sql("ALTER TABLE hidden RENAME TO media").await;
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
@@ -183,17 +183,17 @@ async fn a_refused_write_gives_all_of_it_back(s: TestStore) {
     generate_image(&t, json!({})).await.expect(201);
 }
 
-async fn what_is_not_valid_is_told(s: TestStore) {
+async fn invalid_fields_are_reported(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     assert_eq!(
-        generate_image(&t, json!({ "size": "9x9", "quality": "ultra" })).await.invalid(),
+        generate_image(&t, json!({ "size": "9x9", "quality": "ultra" })).await.invalid_fields(),
         ["options.quality", "options.size"]
     );
-    assert_eq!(generate_image(&t, json!("large")).await.invalid(), ["options"]);
-    assert_eq!(t.post(&t.path("/ai/images"), json!({})).await.invalid(), ["prompt"]);
+    assert_eq!(generate_image(&t, json!("large")).await.invalid_fields(), ["options"]);
+    assert_eq!(t.post(&t.path("/ai/images"), json!({})).await.invalid_fields(), ["prompt"]);
     assert_eq!(
-        generate_image(&t, json!({ "size": 1_024, "quality": true })).await.invalid(),
+        generate_image(&t, json!({ "size": 1_024, "quality": true })).await.invalid_fields(),
         ["options.quality", "options.size"]
     );
     assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await), (0, 0));

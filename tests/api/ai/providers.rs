@@ -14,14 +14,14 @@ use crate::support::store::{TestStore, on_both};
 
 on_both!(
     falls_back_to_prompt_without_schema_support,
-    what_a_model_says_is_found_wherever_it_stands,
-    a_base_address_may_lack_the_version,
-    an_error_with_a_200_is_an_error,
-    a_guard_of_the_provider_refuses_the_prompt,
-    a_picture_comes_in_many_ways,
-    parameters_are_left_out_one_after_the_other,
-    a_body_that_does_not_end_is_not_waited_for,
-    a_wrong_key_costs_nothing_and_is_not_shown,
+    every_response_format_is_parsed,
+    the_base_url_may_omit_the_version,
+    an_error_body_with_status_200_is_an_error,
+    a_content_filter_makes_the_prompt_invalid,
+    every_image_encoding_is_accepted,
+    rejected_parameters_are_dropped_one_by_one,
+    an_unfinished_response_times_out,
+    a_rejected_api_key_is_free_and_not_disclosed,
 );
 
 async fn one(t: &Tenant<'_>) -> Reply {
@@ -78,12 +78,12 @@ async fn falls_back_to_prompt_without_schema_support(s: TestStore) {
     // Authentication and rate limit errors are not retried, whatever their message.
     for status in [401, 403, 429] {
         app.ai.queue_responses([error(status, Value::Null, "response_format")]);
-        one(&t).await.refused(502, "ai_provider_unavailable");
+        one(&t).await.expect_error(502, "ai_provider_unavailable");
     }
     assert_eq!(app.ai.request_bodies().await.len(), 2 * 8 + 3);
 }
 
-async fn what_a_model_says_is_found_wherever_it_stands(s: TestStore) {
+async fn every_response_format_is_parsed(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let object = r#"{"captions": ["A"]}"#;
@@ -107,7 +107,7 @@ async fn what_a_model_says_is_found_wherever_it_stands(s: TestStore) {
     assert_eq!(app.ai.request_bodies().await.len(), count, "no repair request was needed");
 }
 
-async fn a_base_address_may_lack_the_version(s: TestStore) {
+async fn the_base_url_may_omit_the_version(s: TestStore) {
     let ai = AiServer::start().await;
     let root = ai.url().replace("/v1", "");
     let app = TestApp::start_with(s, ai_at(&root, Duration::from_secs(20))).await;
@@ -116,7 +116,7 @@ async fn a_base_address_may_lack_the_version(s: TestStore) {
     one(&t).await.expect(200);
     generate_image(&t, json!({})).await.expect(201);
     // LM Studio reports this with a 200.
-    ai.answers(
+    ai.set_response(
         "/chat/completions",
         json_response(200, json!({ "error": "Unexpected endpoint or method. (POST /chat/completions)" })),
     )
@@ -126,13 +126,13 @@ async fn a_base_address_may_lack_the_version(s: TestStore) {
     // If the base URL has a path, no other path is tried.
     let there = app.replica_with(ai_at(&format!("{root}/v2/"), Duration::from_secs(20))).await;
     let body = json!({ "prompt": "bread" });
-    let asked = t.at(&there, "POST", &t.path("/ai/captions")).json(&body).send().await;
-    asked.refused(502, "ai_provider_unavailable");
+    let asked = t.request_at(&there, "POST", &t.path("/ai/captions")).json(&body).send().await;
+    asked.expect_error(502, "ai_provider_unavailable");
     let paths = ai.paths().await;
     assert_eq!(paths.last().map(String::as_str), Some("/v2/chat/completions"), "{paths:?}");
 }
 
-async fn an_error_with_a_200_is_an_error(s: TestStore) {
+async fn an_error_body_with_status_200_is_an_error(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     for body in [
@@ -142,12 +142,12 @@ async fn an_error_with_a_200_is_an_error(s: TestStore) {
         json!([1, 2]),
     ] {
         app.ai.queue_responses([json_response(200, body)]);
-        one(&t).await.refused(502, "ai_provider_unavailable");
+        one(&t).await.expect_error(502, "ai_provider_unavailable");
     }
     assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await, app.held().await), (4, 0, 0));
 }
 
-async fn a_guard_of_the_provider_refuses_the_prompt(s: TestStore) {
+async fn a_content_filter_makes_the_prompt_invalid(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let azure =
@@ -155,21 +155,21 @@ async fn a_guard_of_the_provider_refuses_the_prompt(s: TestStore) {
     let router = json!({ "error": { "code": 403, "message": "flagged", "metadata": { "reasons": ["violence"], "flagged_input": "bread" } } });
     for (status, body) in [(400, azure.clone()), (403, router.clone()), (200, router)] {
         app.ai.queue_responses([json_response(status, body)]);
-        assert_eq!(one(&t).await.invalid(), ["prompt"]);
+        assert_eq!(one(&t).await.invalid_fields(), ["prompt"]);
     }
     for body in [azure, json!({ "error": { "code": "contentFilter", "message": "Your task failed." } })] {
         app.ai.queue_responses([json_response(400, body)]);
-        assert_eq!(generate_image(&t, json!({ "size": "1024x1024" })).await.invalid(), ["prompt"]);
+        assert_eq!(generate_image(&t, json!({ "size": "1024x1024" })).await.invalid_fields(), ["prompt"]);
     }
     assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await, app.held().await), (5, 0, 0));
 }
 
-async fn a_picture_comes_in_many_ways(s: TestStore) {
+async fn every_image_encoding_is_accepted(s: TestStore) {
     use base64::Engine as _;
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let text = |n| base64::engine::general_purpose::STANDARD.encode(png(n, 5));
-    let url = app.ai.serves("/files/a.png", png(9, 9)).await;
+    let url = app.ai.serve_file("/files/a.png", png(9, 9)).await;
     for data in [
         json!({ "b64_json": text(5), "url": null, "revised_prompt": "A loaf" }),
         json!({ "b64_json": format!("data:image/png;base64,{}\n", text(6)) }),
@@ -183,7 +183,7 @@ async fn a_picture_comes_in_many_ways(s: TestStore) {
 }
 
 /// Like OpenAI's `dall-e-3`, which has other sizes and other values for the quality.
-async fn parameters_are_left_out_one_after_the_other(s: TestStore) {
+async fn rejected_parameters_are_dropped_one_by_one(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let wrong = |param: &str| refusal_of(400, "invalid_value", &format!("Invalid value for '{param}'."), json!(param));
@@ -196,7 +196,7 @@ async fn parameters_are_left_out_one_after_the_other(s: TestStore) {
     app.ai.queue_responses([wrong("size"), wrong("size"), wrong("size"), picture(&png(8, 8))]);
     generate_image(&t, json!({ "size": "1024x1536", "quality": "medium" }))
         .await
-        .refused(502, "ai_provider_unavailable");
+        .expect_error(502, "ai_provider_unavailable");
     app.ai.clear_responses();
     app.ai.queue_responses([
         json_response(422, json!({ "detail": [{ "loc": ["body", "quality"] }] })),
@@ -206,9 +206,9 @@ async fn parameters_are_left_out_one_after_the_other(s: TestStore) {
     assert_eq!(app.ai.request_bodies().await.len(), 3 + 3 + 2);
 }
 
-async fn a_body_that_does_not_end_is_not_waited_for(s: TestStore) {
+async fn an_unfinished_response_times_out(s: TestStore) {
     let whole = ok(br#"{"choices":[{"message":{"content":"{\"captions\":[\"A\"]}"}}]}"#);
-    let slow = Source::saying([
+    let slow = Source::with_responses([
         SourceResponse::Stall(whole[..whole.len() - 1].to_vec()),
         SourceResponse::Stall(cut_off(&whole)),
     ])
@@ -216,16 +216,16 @@ async fn a_body_that_does_not_end_is_not_waited_for(s: TestStore) {
     let app = TestApp::start_with(s, ai_at(&slow.url("/v1"), Duration::from_millis(300))).await;
     let t = app.tenant("free").await;
     for _ in 0..2 {
-        one(&t).await.refused(502, "ai_provider_unavailable");
+        one(&t).await.expect_error(502, "ai_provider_unavailable");
         assert_eq!(app.number("SELECT cast(sum(used) AS bigint) FROM ai_usage").await, 0);
     }
 }
 
-async fn a_wrong_key_costs_nothing_and_is_not_shown(s: TestStore) {
+async fn a_rejected_api_key_is_free_and_not_disclosed(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     app.ai.queue_responses([json_response(401, json!({ "message": "Unauthorized", "request_id": "1" }))]);
-    let text = one(&t).await.refused(502, "ai_provider_unavailable").to_string();
+    let text = one(&t).await.expect_error(502, "ai_provider_unavailable").to_string();
     assert!(!text.contains("Unauthorized") && !text.contains("CRIER_AI"), "{text}");
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
 }

@@ -6,15 +6,15 @@ use crier_common::media::import;
 use crier_common::store::{Tx, media_jobs};
 use serde_json::{Value, json};
 
-use crate::support::app::{NOWHERE, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
 use crate::support::picture;
 
 on_both_apps!(
-    an_import_is_accepted_and_described,
-    the_same_key_makes_one_import,
-    what_is_wrong_is_told_and_nothing_is_made,
-    only_public_addresses_are_taken,
-    a_job_says_what_has_become_of_it,
+    an_import_is_accepted_and_enqueued,
+    a_repeated_key_creates_one_import,
+    invalid_fields_are_reported_and_create_nothing,
+    only_public_urls_are_accepted,
+    a_job_reports_its_status,
     reading_and_writing_need_their_scopes,
 );
 
@@ -29,7 +29,7 @@ async fn accepted(t: &Tenant<'_>, body: Value) -> Value {
     t.post(&t.path("/media/from-url"), body).await.data(202)
 }
 
-async fn an_import_is_accepted_and_described(app: TestApp) {
+async fn an_import_is_accepted_and_enqueued(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "url": SOURCE, "asset_type": "icon", "alt_text": "Bread", "unknown": 1 });
     let reply = t.post(&t.path("/media/from-url"), body).await;
@@ -58,17 +58,19 @@ async fn an_import_is_accepted_and_described(app: TestApp) {
     assert_eq!(imports(&app).await, (2, 2));
 }
 
-async fn the_same_key_makes_one_import(app: TestApp) {
+async fn a_repeated_key_creates_one_import(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let send = async |body: Value| t.request("POST", &t.path("/media/from-url")).idem("one").json(&body).send().await;
+    let send = async |body: Value| {
+        t.request("POST", &t.path("/media/from-url")).idempotency_key("one").json(&body).send().await
+    };
     let (first, again) = (send(json!({ "url": SOURCE })).await, send(json!({ "url": SOURCE })).await);
     assert_eq!((first.data(202), again.replayed()), (again.data(202), true));
     assert_eq!(first.header("location"), again.header("location"));
-    send(json!({ "url": "https://8.8.8.8/other.png" })).await.refused(409, "idempotency_key_reused");
+    send(json!({ "url": "https://8.8.8.8/other.png" })).await.expect_error(409, "idempotency_key_reused");
     assert_eq!(imports(&app).await, (1, 1));
 }
 
-async fn what_is_wrong_is_told_and_nothing_is_made(app: TestApp) {
+async fn invalid_fields_are_reported_and_create_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (body, field) in [
         (json!({}), "url"),
@@ -81,13 +83,13 @@ async fn what_is_wrong_is_told_and_nothing_is_made(app: TestApp) {
         (json!({ "url": SOURCE, "alt_text": 5 }), "alt_text"),
         (json!({ "url": SOURCE, "alt_text": "x".repeat(2_001) }), "alt_text"),
     ] {
-        assert_eq!(t.post(&t.path("/media/from-url"), body.clone()).await.invalid(), [field], "{body}");
+        assert_eq!(t.post(&t.path("/media/from-url"), body.clone()).await.invalid_fields(), [field], "{body}");
     }
     assert_eq!(imports(&app).await, (0, 0));
     accepted(&t, json!({ "url": format!("https://8.8.8.8/{}", "x".repeat(2_048 - 16)) })).await;
 }
 
-async fn only_public_addresses_are_taken(app: TestApp) {
+async fn only_public_urls_are_accepted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for url in [
         "",
@@ -113,7 +115,8 @@ async fn only_public_addresses_are_taken(app: TestApp) {
         "https://8.8.8.8/\n",
         "https:\\\\8.8.8.8\\a.png",
     ] {
-        let error = t.post(&t.path("/media/from-url"), json!({ "url": url })).await.refused(422, "invalid_source_url");
+        let error =
+            t.post(&t.path("/media/from-url"), json!({ "url": url })).await.expect_error(422, "invalid_source_url");
         assert!(error["message"].as_str().unwrap().contains("Give a public http"), "{url}: {error}");
     }
     assert_eq!(imports(&app).await, (0, 0));
@@ -129,7 +132,7 @@ async fn step(app: &TestApp, id: i64, write: impl AsyncFnOnce(&mut Tx, &MediaJob
     .await;
 }
 
-async fn a_job_says_what_has_become_of_it(app: TestApp) {
+async fn a_job_reports_its_status(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let asset = t.upload("bread.png", &picture::png(9, 9), &[]).await.data(201);
     let path = async || {
@@ -164,7 +167,7 @@ async fn a_job_says_what_has_become_of_it(app: TestApp) {
     step(&app, bad, async |tx, import| import::fail(tx, import, &why, None).await).await;
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["media"], &job["error"]), (Some("failed"), &Value::Null, &error));
-    t.get(&t.path(&format!("/jobs/{NOWHERE}"))).await.refused(404, "not_found");
+    t.get(&t.path(&format!("/jobs/{MISSING_ID}"))).await.expect_error(404, "not_found");
 }
 
 async fn reading_and_writing_need_their_scopes(app: TestApp) {
@@ -174,8 +177,8 @@ async fn reading_and_writing_need_their_scopes(app: TestApp) {
     let write = app.key_of(t.user, KeyMode::Live, "media:write").await;
     let (from_url, shown) = (t.path("/media/from-url"), t.path(&format!("/jobs/{}", job["id"])));
     t.request("GET", &shown).key(&read).send().await.expect(200);
-    t.request("GET", &shown).key(&write).send().await.refused(403, "insufficient_scope");
+    t.request("GET", &shown).key(&write).send().await.expect_error(403, "insufficient_scope");
     let body = json!({ "url": SOURCE });
-    t.request("POST", &from_url).key(&read).json(&body).send().await.refused(403, "insufficient_scope");
+    t.request("POST", &from_url).key(&read).json(&body).send().await.expect_error(403, "insufficient_scope");
     t.request("POST", &from_url).key(&write).json(&body).send().await.expect(202);
 }

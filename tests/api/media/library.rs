@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{NOWHERE, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
 use crate::support::picture;
 
 on_both_apps!(
-    pictures_are_listed_newest_first_and_found,
-    what_is_no_filter_is_refused,
-    what_is_said_of_a_picture_may_change,
-    a_change_has_rules,
-    a_deleted_picture_is_gone_and_its_room_free,
-    a_picture_in_use_stays,
+    pictures_are_listed_newest_first_and_searchable,
+    invalid_filters_are_refused,
+    picture_metadata_can_be_updated,
+    invalid_updates_are_refused,
+    a_deleted_picture_releases_its_storage,
+    a_picture_in_use_cannot_be_deleted,
 );
 
 async fn made(t: &Tenant<'_>, name: &str, texts: &[(&str, &str)]) -> i64 {
@@ -23,7 +23,7 @@ fn ids(list: &Value) -> Vec<i64> {
     list["data"].as_array().unwrap().iter().map(|asset| asset["id"].as_i64().unwrap()).collect()
 }
 
-async fn pictures_are_listed_newest_first_and_found(app: TestApp) {
+async fn pictures_are_listed_newest_first_and_searchable(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let dog = made(&t, "IMG_1.png", &[("alt_text", "A Dog, ÄHREN and 100% bread")]).await;
     let logo = made(&t, "Brot.png", &[("asset_type", "logo")]).await;
@@ -54,7 +54,7 @@ async fn pictures_are_listed_newest_first_and_found(app: TestApp) {
     assert_eq!((ids(&page), &page["links"]["next"]), (vec![dog], &Value::Null));
 }
 
-async fn what_is_no_filter_is_refused(app: TestApp) {
+async fn invalid_filters_are_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let long = "x".repeat(201);
     for (query, field) in [
@@ -64,11 +64,11 @@ async fn what_is_no_filter_is_refused(app: TestApp) {
         (&format!("search={long}"), "search"),
         ("per_page=0", "per_page"),
     ] {
-        assert_eq!(t.get(&t.path(&format!("/media?{query}"))).await.invalid(), [field], "{query}");
+        assert_eq!(t.get(&t.path(&format!("/media?{query}"))).await.invalid_fields(), [field], "{query}");
     }
 }
 
-async fn what_is_said_of_a_picture_may_change(app: TestApp) {
+async fn picture_metadata_can_be_updated(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = made(&t, "a.png", &[("alt_text", "Old words")]).await;
     let path = t.path(&format!("/media/{id}"));
@@ -94,21 +94,21 @@ async fn what_is_said_of_a_picture_may_change(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200)["filename"], "eclairs.png");
 }
 
-async fn a_change_has_rules(app: TestApp) {
+async fn invalid_updates_are_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = made(&t, "a.png", &[]).await;
     let path = t.path(&format!("/media/{id}"));
     let bad = json!({ "alt_text": "x".repeat(2_001), "filename": "", "asset_type": "video" });
-    assert_eq!(t.put(&path, bad).await.invalid(), ["alt_text", "asset_type", "filename"]);
-    assert_eq!(t.put(&path, json!({ "alt_text": "a\0b" })).await.invalid(), ["alt_text"]);
-    assert_eq!(t.put(&path, json!({ "alt_text": 5 })).await.invalid(), ["alt_text"]);
-    let nowhere = t.path(&format!("/media/{NOWHERE}"));
-    t.get(&nowhere).await.refused(404, "not_found");
-    t.put(&nowhere, json!({ "alt_text": 5 })).await.refused(404, "not_found");
-    t.delete(&nowhere).await.refused(404, "not_found");
+    assert_eq!(t.put(&path, bad).await.invalid_fields(), ["alt_text", "asset_type", "filename"]);
+    assert_eq!(t.put(&path, json!({ "alt_text": "a\0b" })).await.invalid_fields(), ["alt_text"]);
+    assert_eq!(t.put(&path, json!({ "alt_text": 5 })).await.invalid_fields(), ["alt_text"]);
+    let nowhere = t.path(&format!("/media/{MISSING_ID}"));
+    t.get(&nowhere).await.expect_error(404, "not_found");
+    t.put(&nowhere, json!({ "alt_text": 5 })).await.expect_error(404, "not_found");
+    t.delete(&nowhere).await.expect_error(404, "not_found");
 }
 
-async fn a_deleted_picture_is_gone_and_its_room_free(app: TestApp) {
+async fn a_deleted_picture_releases_its_storage(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, twin) = (made(&t, "a.png", &[]).await, made(&t, "b.png", &[]).await);
     let path = t.path(&format!("/media/{one}"));
@@ -118,8 +118,8 @@ async fn a_deleted_picture_is_gone_and_its_room_free(app: TestApp) {
     assert!(used > 0);
     t.delete(&path).await.expect(204);
     assert_eq!(room().await, used, "its twin has the same bytes");
-    t.get(&path).await.refused(404, "not_found");
-    t.delete(&path).await.refused(404, "not_found");
+    t.get(&path).await.expect_error(404, "not_found");
+    t.delete(&path).await.expect_error(404, "not_found");
     t.delete(&t.path(&format!("/media/{twin}"))).await.expect(204);
     assert_eq!(room().await, 0);
     assert_eq!(t.get(&t.path("/media")).await.expect(200)["meta"]["total"], 0);
@@ -127,7 +127,7 @@ async fn a_deleted_picture_is_gone_and_its_room_free(app: TestApp) {
     assert_eq!(room().await, used);
 }
 
-async fn a_picture_in_use_stays(app: TestApp) {
+async fn a_picture_in_use_cannot_be_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = made(&t, "a.png", &[]).await;
     let path = t.path(&format!("/media/{id}"));
@@ -135,7 +135,7 @@ async fn a_picture_in_use_stays(app: TestApp) {
     app.sql(format!("INSERT INTO post_media (post_id, media_id) VALUES ({post}, {id})")).await;
     for status in ["pending_approval", "scheduled", "publishing"] {
         app.sql(format!("UPDATE posts SET status = '{status}' WHERE id = {post}")).await;
-        t.delete(&path).await.refused(409, "media_in_use");
+        t.delete(&path).await.expect_error(409, "media_in_use");
         t.get(&path).await.expect(200);
     }
     app.sql(format!("UPDATE posts SET deleted_at = created_at WHERE id = {post}")).await;

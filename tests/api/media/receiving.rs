@@ -13,11 +13,11 @@ use crate::support::picture;
 use crate::support::store::TestStore;
 
 on_both_apps!(
-    what_is_larger_than_the_room_left_is_refused_before_it_is_read,
-    what_outgrows_the_room_left_is_refused_while_it_is_read,
-    an_answered_upload_is_answered_again_when_the_room_is_used_up,
-    a_workspace_that_holds_its_half_waits_and_keeps_nobody_else_out,
-    what_a_client_leaves_behind_is_gone_with_it,
+    a_content_length_over_the_free_storage_is_refused,
+    a_chunked_body_over_the_free_storage_is_refused,
+    an_upload_is_replayed_even_if_storage_is_full,
+    one_workspace_cannot_exhaust_the_spool,
+    a_disconnected_client_releases_its_spool,
 );
 
 const MIB: i64 = 1 << 20;
@@ -29,7 +29,7 @@ async fn use_up(app: &TestApp, t: &Tenant<'_>, bytes: i64) {
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {bytes})", t.workspace)).await;
 }
 
-async fn what_is_larger_than_the_room_left_is_refused_before_it_is_read(app: TestApp) {
+async fn a_content_length_over_the_free_storage_is_refused(app: TestApp) {
     let t = app.tenant("free").await;
     use_up(&app, &t, CAP - MIB).await;
     let answer = upload_response(&t, &format!("Content-Length: {}", 10 * MIB), b"").await;
@@ -40,7 +40,7 @@ async fn what_is_larger_than_the_room_left_is_refused_before_it_is_read(app: Tes
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
-async fn what_outgrows_the_room_left_is_refused_while_it_is_read(app: TestApp) {
+async fn a_chunked_body_over_the_free_storage_is_refused(app: TestApp) {
     let t = app.tenant("free").await;
     use_up(&app, &t, CAP - MIB).await;
     let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
@@ -55,26 +55,27 @@ async fn what_outgrows_the_room_left_is_refused_while_it_is_read(app: TestApp) {
     assert_eq!(app.api.library.spools().held(), 0);
 }
 
-async fn an_answered_upload_is_answered_again_when_the_room_is_used_up(app: TestApp) {
+async fn an_upload_is_replayed_even_if_storage_is_full(app: TestApp) {
     let t = app.tenant("free").await;
     let large = picture::noise(300);
     assert!(large.len() > 128 << 10);
-    let send = || t.request("POST", &t.path("/media")).idem("once").form(Some(("a.png", &large)), &[]).send();
+    let send =
+        || t.request("POST", &t.path("/media")).idempotency_key("once").form(Some(("a.png", &large)), &[]).send();
     send().await.expect(201);
     use_up(&app, &t, CAP).await;
     let again = send().await;
     assert!(again.replayed(), "{again:?}");
-    t.upload("b.png", &large, &[]).await.refused(402, "storage_limit_exceeded");
+    t.upload("b.png", &large, &[]).await.expect_error(402, "storage_limit_exceeded");
 }
 
-async fn a_workspace_that_holds_its_half_waits_and_keeps_nobody_else_out(app: TestApp) {
+async fn one_workspace_cannot_exhaust_the_spool(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let spools = app.api.library.spools();
     let half = spools.open(t.workspace, 256 << 20).await.expect("all of its half");
     let png = picture::png(20, 20);
     let (refused, taken) = tokio::join!(t.upload("a.png", &png, &[]), other.upload("a.png", &png, &[]));
     taken.expect(201);
-    refused.refused(503, "service_unavailable");
+    refused.expect_error(503, "service_unavailable");
     assert_eq!(refused.header("retry-after"), Some("5"));
     let waits = async {
         tokio::task::yield_now().await;
@@ -99,7 +100,7 @@ async fn begun(t: &Tenant<'_>, length: usize) -> TcpStream {
     stream
 }
 
-async fn what_a_client_leaves_behind_is_gone_with_it(app: TestApp) {
+async fn a_disconnected_client_releases_its_spool(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let spools = app.api.library.spools();
     let uploads = futures::future::join_all((0..8).map(|_| begun(&t, 20 << 20))).await;
@@ -112,7 +113,7 @@ async fn what_a_client_leaves_behind_is_gone_with_it(app: TestApp) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upload_that_drips_is_given_up_and_its_room_is_free_again() {
+async fn a_slow_upload_is_aborted_and_releases_its_spool() {
     let app = TestApp::start_paced(TestStore::sqlite().await, SHORT_PACE).await;
     let t = app.tenant("unlimited").await;
     let mut stream = begun(&t, 20 << 20).await;

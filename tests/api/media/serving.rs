@@ -10,15 +10,15 @@ use crate::support::picture;
 use crate::support::store::{TestStore, on_both_storages};
 
 on_both_apps!(
-    a_picture_comes_with_its_headers,
-    parts_of_a_picture_are_served,
-    what_is_known_is_not_sent_again,
+    pictures_are_served_with_their_headers,
+    range_requests_return_partial_content,
+    a_matching_etag_returns_304,
     invalid_file_names_return_not_found,
 );
 on_both_storages!(
-    any_replica_shows_what_another_took_in,
-    a_picture_goes_from_upload_to_the_sweep,
-    a_storage_that_is_away_is_told_and_recovers,
+    every_replica_serves_every_upload,
+    a_deleted_picture_is_swept,
+    unavailable_storage_returns_503_until_it_recovers,
 );
 
 async fn uploaded(app: &TestApp) -> (String, String, Vec<u8>) {
@@ -32,7 +32,7 @@ async fn uploaded(app: &TestApp) -> (String, String, Vec<u8>) {
 }
 
 #[track_caller]
-fn check_headers(reply: &Reply, url: &str) {
+fn assert_headers(reply: &Reply, url: &str) {
     let key = url.rsplit('/').next().unwrap();
     for (name, value) in [
         ("content-type", if key.ends_with(".jpg") { "image/jpeg" } else { "image/png" }),
@@ -49,37 +49,37 @@ fn check_headers(reply: &Reply, url: &str) {
     }
 }
 
-async fn a_picture_comes_with_its_headers(app: TestApp) {
+async fn pictures_are_served_with_their_headers(app: TestApp) {
     let (url, thumbnail, body) = uploaded(&app).await;
     for (url, width) in [(&url, 900), (&thumbnail, 400)] {
         let reply = app.visit("GET", url).send().await;
         assert_eq!(reply.status, 200);
-        check_headers(&reply, url);
+        assert_headers(&reply, url);
         assert_eq!(image::load_from_memory(&reply.body).unwrap().width(), width);
         assert_eq!(reply.header("content-length"), Some(reply.body.len().to_string().as_str()));
         let head = app.visit("HEAD", url).send().await;
         assert_eq!((head.status, head.body.len()), (200, 0));
-        check_headers(&head, url);
+        assert_headers(&head, url);
         assert_eq!(head.header("content-length"), reply.header("content-length"));
     }
     assert_eq!(app.visit("HEAD", &url).header("range", "bytes=0-1").send().await.status, 200);
-    app.visit("POST", &url).send().await.refused_plainly(405);
+    app.visit("POST", &url).send().await.assert_uncached_error(405);
     assert!(body.starts_with(b"\x89PNG"));
 }
 
 trait Plain {
-    fn refused_plainly(&self, status: u16);
+    fn assert_uncached_error(&self, status: u16);
 }
 
 impl Plain for Reply {
     #[track_caller]
-    fn refused_plainly(&self, status: u16) {
+    fn assert_uncached_error(&self, status: u16) {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
         assert!(!self.body.is_empty() && self.header("cache-control") != Some("public, max-age=31536000, immutable"));
     }
 }
 
-async fn parts_of_a_picture_are_served(app: TestApp) {
+async fn range_requests_return_partial_content(app: TestApp) {
     let (url, _, body) = uploaded(&app).await;
     let size = body.len();
     let get = async |range: &str| app.visit("GET", &url).header("range", range).send().await;
@@ -92,7 +92,7 @@ async fn parts_of_a_picture_are_served(app: TestApp) {
     ] {
         let reply = get(range).await;
         assert_eq!(reply.status, 206, "{range}");
-        check_headers(&reply, &url);
+        assert_headers(&reply, &url);
         assert!(reply.body == body[part.clone()], "{range}");
         let expected = format!("bytes {}-{}/{size}", part.start, part.end - 1);
         assert_eq!(reply.header("content-range"), Some(expected.as_str()), "{range}");
@@ -101,11 +101,11 @@ async fn parts_of_a_picture_are_served(app: TestApp) {
         let reply = get(range).await;
         assert!(reply.status == 200 && reply.body == body, "{range}: {}", reply.status);
     }
-    let twice = app.visit("GET", &url).header("range", "bytes=0-1").also("range", "bytes=3-4").send().await;
+    let twice = app.visit("GET", &url).header("range", "bytes=0-1").append_header("range", "bytes=3-4").send().await;
     assert!(twice.status == 200 && twice.body == body, "{}", twice.status);
     for range in [format!("bytes={size}-"), format!("bytes={size}-{}", size + 5), "bytes=-0".to_owned()] {
         let reply = get(&range).await;
-        reply.refused_plainly(416);
+        reply.assert_uncached_error(416);
         assert_eq!(reply.header("content-range"), Some(format!("bytes */{size}").as_str()), "{range}");
     }
     let tag = format!("\"{}\"", url.rsplit('/').next().unwrap());
@@ -115,7 +115,7 @@ async fn parts_of_a_picture_are_served(app: TestApp) {
     }
 }
 
-async fn what_is_known_is_not_sent_again(app: TestApp) {
+async fn a_matching_etag_returns_304(app: TestApp) {
     let (url, _, _) = uploaded(&app).await;
     let tag = format!("\"{}\"", url.rsplit('/').next().unwrap());
     for (known, status) in
@@ -123,11 +123,11 @@ async fn what_is_known_is_not_sent_again(app: TestApp) {
     {
         let reply = app.visit("GET", &url).header("if-none-match", &known).send().await;
         assert_eq!(reply.status, status, "{known}");
-        check_headers(&reply, &url);
+        assert_headers(&reply, &url);
         assert_eq!(reply.body.is_empty(), status == 304);
     }
     let nothing = format!("{}/media/{}.png", app.url, "a".repeat(40));
-    app.visit("GET", &nothing).header("if-none-match", "*").send().await.refused_plainly(404);
+    app.visit("GET", &nothing).header("if-none-match", "*").send().await.assert_uncached_error(404);
 }
 
 async fn invalid_file_names_return_not_found(app: TestApp) {
@@ -154,11 +154,11 @@ async fn invalid_file_names_return_not_found(app: TestApp) {
         key.replace(".png", "-thumb-thumb.png"),
         "%ff%fe.png".to_owned(),
     ] {
-        app.visit("GET", &format!("{}/media/{name}", app.url)).send().await.refused_plainly(404);
+        app.visit("GET", &format!("{}/media/{name}", app.url)).send().await.assert_uncached_error(404);
     }
 }
 
-async fn any_replica_shows_what_another_took_in(s: TestStore) {
+async fn every_replica_serves_every_upload(s: TestStore) {
     let app = TestApp::start(s).await;
     let (url, thumbnail, body) = uploaded(&app).await;
     let other = app.replica().await;
@@ -169,38 +169,38 @@ async fn any_replica_shows_what_another_took_in(s: TestStore) {
     assert_eq!(app.visit("GET", &thumbnail.replace(&app.url, &other)).send().await.status, 200);
 }
 
-async fn a_picture_goes_from_upload_to_the_sweep(s: TestStore) {
+async fn a_deleted_picture_is_swept(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let asset = t.upload("a.jpg", &picture::jpeg(30, 20), &[]).await.data(201);
     let url = asset["url"].as_str().unwrap();
     assert_eq!(app.visit("GET", url).send().await.header("content-type"), Some("image/jpeg"));
-    assert_eq!(app.stored().len(), 2);
+    assert_eq!(app.stored_files().len(), 2);
     t.delete(&t.path(&format!("/media/{}", asset["id"]))).await.expect(204);
     app.advance(301);
     let transport = crate::support::jobs::FixedCapacityTransport::with_room(1);
     let scheduler =
         crier_scheduler::Scheduler { store: app.store.store.clone(), transport, library: app.library(&app.url) };
     crier_scheduler::tasks::sweep::run(&scheduler).await.unwrap();
-    assert_eq!(app.stored().len(), 0);
-    app.visit("GET", url).send().await.refused_plainly(404);
+    assert_eq!(app.stored_files().len(), 0);
+    app.visit("GET", url).send().await.assert_uncached_error(404);
 }
 
-async fn a_storage_that_is_away_is_told_and_recovers(s: TestStore) {
+async fn unavailable_storage_returns_503_until_it_recovers(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let (url, _, body) = uploaded(&app).await;
-    app.set_storage_away(true);
+    app.set_storage_unavailable(true);
     let reply = app.visit("GET", &url).send().await;
-    reply.refused_plainly(503);
+    reply.assert_uncached_error(503);
     assert_eq!(reply.header("retry-after"), Some("5"));
     let refused = t.upload("b.png", &picture::png(8, 8), &[]).await;
-    refused.refused(503, "service_unavailable");
+    refused.expect_error(503, "service_unavailable");
     assert!(refused.header("retry-after").is_some());
     assert_eq!(app.number("SELECT count(*) FROM media WHERE filename = 'b.png'").await, 0);
     let room = t.get(&t.path("/media")).await.expect(200);
     assert_eq!(room["meta"]["total"], 0, "the library itself does not need the storage");
-    app.set_storage_away(false);
+    app.set_storage_unavailable(false);
     assert!(app.visit("GET", &url).send().await.body == body);
     t.upload("b.png", &picture::png(8, 8), &[]).await.expect(201);
     let used = "SELECT CAST(sum(bytes) AS bigint) FROM storage_usage";
@@ -210,7 +210,7 @@ async fn a_storage_that_is_away_is_told_and_recovers(s: TestStore) {
 
 /// The connection is aborted, so that no client takes a partial file for the whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_breaks_off_breaks_the_connection() {
+async fn a_truncated_file_aborts_the_connection() {
     let app = TestApp::start(TestStore::sqlite().await.on_s3().await).await;
     let (key, size) = (format!("{}.png", "b".repeat(40)), 24 << 20);
     app.library(&app.url).storage().put(&key, Bytes::from(vec![7; size])).await.unwrap();
@@ -219,7 +219,7 @@ async fn a_file_that_breaks_off_breaks_the_connection() {
     let mut first = vec![0; 100_000];
     socket.read_exact(&mut first).await.unwrap();
     assert!(String::from_utf8_lossy(&first).contains(&format!("content-length: {size}\r\n")));
-    app.bucket().unwrap().set_away(true);
+    app.bucket().unwrap().set_unavailable(true);
     let mut rest = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(30), socket.read_to_end(&mut rest)).await;
     assert!(read.is_ok(), "the connection hangs");

@@ -11,20 +11,20 @@ use crate::support::app::{BASE, Reply, Tenant, TestApp, on_both_apps};
 use crate::support::picture;
 
 on_both_apps!(
-    a_picture_is_kept_and_described,
-    the_type_comes_from_the_bytes,
-    a_form_that_is_not_right_is_refused_and_leaves_nothing,
-    what_is_no_form_is_refused,
-    bytes_that_are_no_picture_are_refused,
-    what_is_too_large_is_refused_before_it_is_read,
-    what_turns_out_too_large_is_refused_while_it_is_read,
-    the_same_form_again_is_answered_from_the_first_one,
-    another_form_under_the_same_key_is_refused,
-    of_three_at_once_under_one_key_one_makes_the_asset,
-    the_same_bytes_are_stored_once_for_a_brand,
-    what_does_not_fit_the_plan_is_refused_before_it_is_stored,
-    two_at_once_do_not_both_get_the_last_room,
-    a_refused_write_gives_its_room_back,
+    an_upload_is_stored_and_described,
+    the_mime_type_is_detected_from_the_bytes,
+    an_invalid_form_stores_nothing,
+    a_malformed_multipart_body_is_refused,
+    files_other_than_pictures_are_refused,
+    an_oversized_content_length_is_refused_before_reading,
+    an_oversized_chunked_body_is_refused_while_reading,
+    a_repeated_upload_is_replayed,
+    reusing_a_key_for_another_form_is_refused,
+    concurrent_uploads_with_one_key_create_one_asset,
+    identical_bytes_are_stored_once_per_brand,
+    an_upload_over_the_plan_cap_is_not_stored,
+    concurrent_uploads_never_exceed_the_storage_cap,
+    a_failed_write_releases_its_storage,
 );
 
 /// The storage counted for the workspaces; it should equal `SIZES`.
@@ -62,7 +62,7 @@ fn id(asset: &Value) -> i64 {
     asset["id"].as_i64().unwrap()
 }
 
-async fn a_picture_is_kept_and_described(app: TestApp) {
+async fn an_upload_is_stored_and_described(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let png = picture::png(30, 20);
     let texts = [("asset_type", "logo"), ("alt_text", "A sign"), ("unknown", "is ignored")];
@@ -81,7 +81,7 @@ async fn a_picture_is_kept_and_described(app: TestApp) {
     assert_eq!(usage["storage_mib"]["used"], 1, "a part of a MiB counts as one: {usage}");
 }
 
-async fn the_type_comes_from_the_bytes(app: TestApp) {
+async fn the_mime_type_is_detected_from_the_bytes(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (format, mime) in [
         (ImageFormat::Jpeg, "image/jpeg"),
@@ -96,7 +96,7 @@ async fn the_type_comes_from_the_bytes(app: TestApp) {
     }
 }
 
-async fn a_form_that_is_not_right_is_refused_and_leaves_nothing(app: TestApp) {
+async fn an_invalid_form_stores_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let png = picture::png(3, 3);
     let path = t.path("/media");
@@ -104,16 +104,16 @@ async fn a_form_that_is_not_right_is_refused_and_leaves_nothing(app: TestApp) {
         let request = t.request("POST", &path).form(file.map(|bytes| ("a.png", bytes)), texts);
         async move { request.send().await }
     };
-    assert_eq!(send(None, &[("asset_type", "video")]).await.invalid(), ["asset_type", "file"]);
-    assert_eq!(send(Some(b""), &[]).await.invalid(), ["file"]);
+    assert_eq!(send(None, &[("asset_type", "video")]).await.invalid_fields(), ["asset_type", "file"]);
+    assert_eq!(send(Some(b""), &[]).await.invalid_fields(), ["file"]);
     let long = "x".repeat(2_001);
-    assert_eq!(send(Some(&png), &[("alt_text", &long)]).await.invalid(), ["alt_text"]);
-    assert_eq!(send(Some(&png), &[("alt_text", "a\0b")]).await.invalid(), ["alt_text"]);
+    assert_eq!(send(Some(&png), &[("alt_text", &long)]).await.invalid_fields(), ["alt_text"]);
+    assert_eq!(send(Some(&png), &[("alt_text", "a\0b")]).await.invalid_fields(), ["alt_text"]);
     let two = [
         "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n".to_owned(),
         "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--\r\n".to_owned(),
     ];
-    assert_eq!(raw(&t, "multipart/form-data; boundary=b", two.concat().as_bytes()).await.invalid(), ["file"]);
+    assert_eq!(raw(&t, "multipart/form-data; boundary=b", two.concat().as_bytes()).await.invalid_fields(), ["file"]);
     assert_nothing_stored(&app).await;
 }
 
@@ -121,33 +121,33 @@ async fn raw(t: &Tenant<'_>, content_type: &str, body: &[u8]) -> Reply {
     t.request("POST", &t.path("/media")).raw(body).header("content-type", content_type).send().await
 }
 
-async fn what_is_no_form_is_refused(app: TestApp) {
+async fn a_malformed_multipart_body_is_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let form = "multipart/form-data; boundary=b";
-    raw(&t, "application/json", b"{}").await.refused(415, "unsupported_media_type");
-    raw(&t, "image/png", &picture::png(2, 2)).await.refused(415, "unsupported_media_type");
-    raw(&t, "multipart/form-data", b"--b--\r\n").await.refused(400, "invalid_json");
-    raw(&t, form, b"").await.refused(400, "invalid_json");
-    raw(&t, form, b"no form at all").await.refused(400, "invalid_json");
+    raw(&t, "application/json", b"{}").await.expect_error(415, "unsupported_media_type");
+    raw(&t, "image/png", &picture::png(2, 2)).await.expect_error(415, "unsupported_media_type");
+    raw(&t, "multipart/form-data", b"--b--\r\n").await.expect_error(400, "invalid_json");
+    raw(&t, form, b"").await.expect_error(400, "invalid_json");
+    raw(&t, form, b"no form at all").await.expect_error(400, "invalid_json");
     let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
-    raw(&t, form, format!("{head}cut off").as_bytes()).await.refused(400, "invalid_json");
+    raw(&t, form, format!("{head}cut off").as_bytes()).await.expect_error(400, "invalid_json");
     let latin =
         [b"--b\r\nContent-Disposition: form-data; name=\"alt_text\"\r\n\r\n\xe9\r\n--b--\r\n".as_slice()].concat();
-    raw(&t, form, &latin).await.refused(400, "invalid_json");
+    raw(&t, form, &latin).await.expect_error(400, "invalid_json");
     let part = "--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n1\r\n";
-    raw(&t, form, format!("{}--b--\r\n", part.repeat(33)).as_bytes()).await.refused(400, "invalid_json");
-    raw(&t, form, b"--b--\r\n").await.refused(422, "validation_failed");
+    raw(&t, form, format!("{}--b--\r\n", part.repeat(33)).as_bytes()).await.expect_error(400, "invalid_json");
+    raw(&t, form, b"--b--\r\n").await.expect_error(422, "validation_failed");
     assert_nothing_stored(&app).await;
 }
 
-async fn bytes_that_are_no_picture_are_refused(app: TestApp) {
+async fn files_other_than_pictures_are_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let svg = br#"<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>"#;
     let png = picture::png(64, 64);
     for bytes in
         [&b"hello"[..], svg, b"<!doctype html><script>alert(1)</script>", b"%PDF-1.4\n", &png[..33], &png[..900]]
     {
-        let error = upload(&t, bytes).await.refused(415, "unsupported_media_type");
+        let error = upload(&t, bytes).await.expect_error(415, "unsupported_media_type");
         assert!(error["message"].as_str().unwrap().ends_with('.'), "{error}");
     }
     assert_nothing_stored(&app).await;
@@ -176,7 +176,7 @@ pub async fn upload_response(t: &Tenant<'_>, length: &str, body: &[u8]) -> Strin
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-async fn what_is_too_large_is_refused_before_it_is_read(app: TestApp) {
+async fn an_oversized_content_length_is_refused_before_reading(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let answer = upload_response(&t, &format!("Content-Length: {}", 40 << 20), b"").await;
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
@@ -186,7 +186,7 @@ async fn what_is_too_large_is_refused_before_it_is_read(app: TestApp) {
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
-async fn what_turns_out_too_large_is_refused_while_it_is_read(app: TestApp) {
+async fn an_oversized_chunked_body_is_refused_while_reading(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
     let mut body = format!("{:x}\r\n{head}\r\n", head.len()).into_bytes();
@@ -201,11 +201,12 @@ async fn what_turns_out_too_large_is_refused_while_it_is_read(app: TestApp) {
     assert_nothing_stored(&app).await;
 }
 
-async fn the_same_form_again_is_answered_from_the_first_one(app: TestApp) {
+async fn a_repeated_upload_is_replayed(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let png = picture::png(12, 9);
     let path = t.path("/media");
-    let send = || t.request("POST", &path).idem("once").form(Some(("a.png", &png)), &[("alt_text", "A")]).send();
+    let send =
+        || t.request("POST", &path).idempotency_key("once").form(Some(("a.png", &png)), &[("alt_text", "A")]).send();
     let first = send().await;
     first.expect(201);
     // Each form has its own boundary.
@@ -216,38 +217,38 @@ async fn the_same_form_again_is_answered_from_the_first_one(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
 }
 
-async fn another_form_under_the_same_key_is_refused(app: TestApp) {
+async fn reusing_a_key_for_another_form_is_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (png, other) = (picture::png(12, 9), picture::png(12, 10));
     let path = t.path("/media");
     let send = |name: &'static str, bytes: &[u8], texts: &[(&str, &str)]| {
-        let request = t.request("POST", &path).idem("once").form(Some((name, bytes)), texts);
+        let request = t.request("POST", &path).idempotency_key("once").form(Some((name, bytes)), texts);
         async move { request.send().await }
     };
     send("a.png", &png, &[("alt_text", "A")]).await.expect(201);
-    send("a.png", &other, &[("alt_text", "A")]).await.refused(409, "idempotency_key_reused");
-    send("b.png", &png, &[("alt_text", "A")]).await.refused(409, "idempotency_key_reused");
-    send("a.png", &png, &[("alt_text", "B")]).await.refused(409, "idempotency_key_reused");
-    send("a.png", &png, &[]).await.refused(409, "idempotency_key_reused");
+    send("a.png", &other, &[("alt_text", "A")]).await.expect_error(409, "idempotency_key_reused");
+    send("b.png", &png, &[("alt_text", "A")]).await.expect_error(409, "idempotency_key_reused");
+    send("a.png", &png, &[("alt_text", "B")]).await.expect_error(409, "idempotency_key_reused");
+    send("a.png", &png, &[]).await.expect_error(409, "idempotency_key_reused");
     // A conflict with the key's first request is reported before errors in the body.
-    let broken = t.request("POST", &path).idem("once").raw(b"x".as_slice());
-    broken.send().await.refused(409, "idempotency_key_reused");
+    let broken = t.request("POST", &path).idempotency_key("once").raw(b"x".as_slice());
+    broken.send().await.expect_error(409, "idempotency_key_reused");
     // A refusal releases its key.
-    let refused = t.request("POST", &path).idem("second").form(Some(("a.png", b"no")), &[]);
-    refused.send().await.refused(415, "unsupported_media_type");
-    t.request("POST", &path).idem("second").form(Some(("a.png", &png)), &[]).send().await.expect(201);
+    let refused = t.request("POST", &path).idempotency_key("second").form(Some(("a.png", b"no")), &[]);
+    refused.send().await.expect_error(415, "unsupported_media_type");
+    t.request("POST", &path).idempotency_key("second").form(Some(("a.png", &png)), &[]).send().await.expect(201);
 }
 
-async fn of_three_at_once_under_one_key_one_makes_the_asset(app: TestApp) {
+async fn concurrent_uploads_with_one_key_create_one_asset(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for round in 0..20u8 {
         let png = picture::encoded(&picture::pixels(20, 20, round), ImageFormat::Png);
         let (path, key) = (t.path("/media"), format!("round-{round}"));
-        let send = || t.request("POST", &path).idem(&key).form(Some(("a.png", &png)), &[]).send();
+        let send = || t.request("POST", &path).idempotency_key(&key).form(Some(("a.png", &png)), &[]).send();
         let (one, two, three) = tokio::join!(send(), send(), send());
         for reply in [one, two, three] {
             if reply.status == 409 {
-                reply.refused(409, "idempotency_in_progress");
+                reply.expect_error(409, "idempotency_in_progress");
             } else {
                 reply.expect(201);
             }
@@ -258,7 +259,7 @@ async fn of_three_at_once_under_one_key_one_makes_the_asset(app: TestApp) {
     }
 }
 
-async fn the_same_bytes_are_stored_once_for_a_brand(app: TestApp) {
+async fn identical_bytes_are_stored_once_per_brand(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let png = picture::png(40, 30);
     let (one, two) = (upload(&t, &png).await.data(201), upload(&t, &png).await.data(201));
@@ -277,11 +278,11 @@ async fn the_same_bytes_are_stored_once_for_a_brand(app: TestApp) {
     assert_ne!(theirs["url"], one["url"]);
 }
 
-async fn what_does_not_fit_the_plan_is_refused_before_it_is_stored(app: TestApp) {
+async fn an_upload_over_the_plan_cap_is_not_stored(app: TestApp) {
     let t = app.tenant("free").await;
     let used = 500 << 20;
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {used})", t.workspace)).await;
-    let error = upload(&t, &picture::png(10, 10)).await.refused(402, "storage_limit_exceeded");
+    let error = upload(&t, &picture::png(10, 10)).await.expect_error(402, "storage_limit_exceeded");
     assert!(error["message"].as_str().unwrap().contains("500 MiB"), "{error}");
     assert_eq!(stored(&app), Vec::<String>::new());
     assert_eq!(app.number(COUNTED_BYTES).await, used);
@@ -290,7 +291,7 @@ async fn what_does_not_fit_the_plan_is_refused_before_it_is_stored(app: TestApp)
     assert_eq!((&usage["storage_mib"]["used"], &usage["storage_mib"]["limit"]), (&500.into(), &500.into()));
 }
 
-async fn two_at_once_do_not_both_get_the_last_room(app: TestApp) {
+async fn concurrent_uploads_never_exceed_the_storage_cap(app: TestApp) {
     let t = app.tenant("free").await;
     let pictures: Vec<Vec<u8>> =
         (0..6).map(|seed| picture::encoded(&picture::pixels(60, 60, seed), ImageFormat::Png)).collect();
@@ -301,7 +302,7 @@ async fn two_at_once_do_not_both_get_the_last_room(app: TestApp) {
     let replies = futures::future::join_all(pictures.iter().map(|bytes| upload(&t, bytes))).await;
     let kept = replies.iter().filter(|reply| reply.status == 201).count();
     for refused in replies.iter().filter(|reply| reply.status != 201) {
-        refused.refused(402, "storage_limit_exceeded");
+        refused.expect_error(402, "storage_limit_exceeded");
     }
     assert_eq!(kept, 2);
     assert_eq!(stored(&app).len(), 4);
@@ -309,12 +310,12 @@ async fn two_at_once_do_not_both_get_the_last_room(app: TestApp) {
     assert_eq!(bytes, used + app.number(SIZES).await);
 }
 
-async fn a_refused_write_gives_its_room_back(app: TestApp) {
+async fn a_failed_write_releases_its_storage(app: TestApp) {
     let t = app.tenant("unlimited").await;
     // The bytes are stored, but the asset's row cannot be written.
     app.sql("ALTER TABLE media RENAME TO hidden").await;
     let reply = upload(&t, &picture::png(16, 16)).await;
-    reply.refused(500, "internal_error");
+    reply.expect_error(500, "internal_error");
     app.sql("ALTER TABLE hidden RENAME TO media").await;
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
     assert_eq!(app.number(COUNTED_BYTES).await, 0);

@@ -8,12 +8,12 @@ use super::{create_deliveries, fail, ids, open_jobs};
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    retries_at_once_each_allow_one_more_attempt,
-    recoveries_at_once_repeat_each_delivery_once,
-    a_retry_and_a_recovery_at_once_make_one_job,
-    a_recovery_that_waited_for_another_finds_nothing_left,
-    what_waited_for_a_delete_finds_nothing_there,
-    deleting_in_the_middle_of_it_all_breaks_nothing,
+    concurrent_retries_each_add_one_attempt,
+    concurrent_recoveries_enqueue_each_delivery_once,
+    concurrent_retry_and_recovery_enqueue_one_job,
+    a_recovery_after_another_recovers_nothing,
+    requests_that_wait_for_a_deletion_return_404,
+    an_endpoint_can_be_deleted_during_other_requests,
 );
 
 async fn retry(t: &Tenant<'_>, hook: &str, id: i64) -> Reply {
@@ -33,7 +33,7 @@ fn number(hook: &str) -> i64 {
     hook.trim_start_matches("/webhooks/").parse().unwrap()
 }
 
-async fn retries_at_once_each_allow_one_more_attempt(app: TestApp) {
+async fn concurrent_retries_each_add_one_attempt(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 2).await;
     fail(&t, &all[..1]).await;
@@ -46,7 +46,7 @@ async fn retries_at_once_each_allow_one_more_attempt(app: TestApp) {
     }
 }
 
-async fn recoveries_at_once_repeat_each_delivery_once(app: TestApp) {
+async fn concurrent_recoveries_enqueue_each_delivery_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 6).await;
     fail(&t, &all).await;
@@ -60,7 +60,7 @@ async fn recoveries_at_once_repeat_each_delivery_once(app: TestApp) {
     }
 }
 
-async fn a_retry_and_a_recovery_at_once_make_one_job(app: TestApp) {
+async fn concurrent_retry_and_recovery_enqueue_one_job(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for _ in 0..4 {
         let (hook, all) = create_deliveries(&t, 3).await;
@@ -79,7 +79,7 @@ async fn a_retry_and_a_recovery_at_once_make_one_job(app: TestApp) {
 }
 
 /// The test plays the other recovery, which has not committed when the request arrives.
-async fn a_recovery_that_waited_for_another_finds_nothing_left(app: TestApp) {
+async fn a_recovery_after_another_recovers_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 3).await;
     fail(&t, &all).await;
@@ -92,7 +92,7 @@ async fn a_recovery_that_waited_for_another_finds_nothing_left(app: TestApp) {
     assert_eq!(allowed(&t, &hook).await, vec![json!(9); 3]);
 }
 
-async fn what_waited_for_a_delete_finds_nothing_there(app: TestApp) {
+async fn requests_that_wait_for_a_deletion_return_404(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 1).await;
     let mut deleting = app.begin().await.unwrap();
@@ -109,12 +109,12 @@ async fn what_waited_for_a_delete_finds_nothing_there(app: TestApp) {
     };
     let (replies, ()) = tokio::join!(waiting, async { deleting.commit().await.unwrap() });
     for reply in [replies.0, replies.1, replies.2, replies.3, replies.4] {
-        reply.refused(404, "not_found");
+        reply.expect_error(404, "not_found");
     }
     assert_eq!(app.number("SELECT count(*) FROM events").await, 1, "no sample was left behind");
 }
 
-async fn deleting_in_the_middle_of_it_all_breaks_nothing(app: TestApp) {
+async fn an_endpoint_can_be_deleted_during_other_requests(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for _ in 0..4 {
         let (hook, all) = create_deliveries(&t, 4).await;

@@ -9,18 +9,18 @@ use super::{create_deliveries, fail, ids, open_jobs, planned, stamp, subscribe};
 use crate::support::app::{TestApp, on_both_apps};
 
 on_both_apps!(
-    a_delivery_has_the_promised_fields,
-    the_list_is_paged_newest_first,
-    filters_narrow_the_list_and_its_total,
-    the_links_of_pages_keep_the_filters,
-    an_unknown_filter_is_told_by_its_name,
-    attempts_are_told_oldest_first,
-    a_delivery_can_be_tried_again,
-    a_retry_is_of_a_delivery_whatever_its_status,
-    a_colleague_s_deliveries_are_his_own,
+    a_delivery_has_the_documented_fields,
+    deliveries_are_paginated_newest_first,
+    filters_apply_to_the_list_and_its_total,
+    page_links_keep_the_filters,
+    invalid_filters_are_reported_by_name,
+    attempts_are_listed_oldest_first,
+    a_delivery_can_be_retried,
+    a_delivery_can_be_retried_in_any_status,
+    deliveries_are_private_to_the_endpoint_owner,
 );
 
-async fn a_delivery_has_the_promised_fields(app: TestApp) {
+async fn a_delivery_has_the_documented_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, delivery) = create_deliveries(&t, 1).await;
     let shown = t.get(&format!("{hook}/deliveries/{}", delivery[0])).await.data(200);
@@ -32,10 +32,10 @@ async fn a_delivery_has_the_promised_fields(app: TestApp) {
         assert_eq!(shown[unknown], Value::Null, "{unknown}");
     }
     assert_eq!(t.get(&format!("{hook}/deliveries")).await.data(200), json!([shown]));
-    t.get(&format!("{hook}/deliveries/{}", delivery[0] + 1)).await.refused(404, "not_found");
+    t.get(&format!("{hook}/deliveries/{}", delivery[0] + 1)).await.expect_error(404, "not_found");
 }
 
-async fn the_list_is_paged_newest_first(app: TestApp) {
+async fn deliveries_are_paginated_newest_first(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, mut all) = create_deliveries(&t, 3).await;
     all.reverse();
@@ -44,10 +44,10 @@ async fn the_list_is_paged_newest_first(app: TestApp) {
     assert_eq!((&page["meta"]["total"], &page["meta"]["last_page"]), (&json!(3), &json!(2)));
     let page = t.get(&format!("{hook}/deliveries?per_page=1000")).await.expect(200);
     assert_eq!((ids(&page["data"]), &page["meta"]["per_page"]), (all, &json!(100)));
-    assert_eq!(t.get(&format!("{hook}/deliveries?page=0")).await.invalid(), ["page"]);
+    assert_eq!(t.get(&format!("{hook}/deliveries?page=0")).await.invalid_fields(), ["page"]);
 }
 
-async fn filters_narrow_the_list_and_its_total(app: TestApp) {
+async fn filters_apply_to_the_list_and_its_total(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 4).await;
     fail(&t, &all[..2]).await;
@@ -70,7 +70,7 @@ async fn filters_narrow_the_list_and_its_total(app: TestApp) {
     assert_eq!(t.get(&format!("{other}/deliveries?status=failed&event=brand.created")).await.data(200), json!([]));
 }
 
-async fn the_links_of_pages_keep_the_filters(app: TestApp) {
+async fn page_links_keep_the_filters(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, _) = create_deliveries(&t, 3).await;
     let asked = "status=pending&per_page=1&event=brand.created";
@@ -80,7 +80,7 @@ async fn the_links_of_pages_keep_the_filters(app: TestApp) {
     assert_eq!(page["meta"]["links"][2]["url"], at(2));
 }
 
-async fn an_unknown_filter_is_told_by_its_name(app: TestApp) {
+async fn invalid_filters_are_reported_by_name(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = subscribe(&t, &["brand.created"]).await;
     for (query, wrong) in [
@@ -89,12 +89,12 @@ async fn an_unknown_filter_is_told_by_its_name(app: TestApp) {
         ("event=brand.destroyed", vec!["event"]),
         ("event=Brand.Created&status=FAILED&page=0", vec!["event", "page", "status"]),
     ] {
-        assert_eq!(t.get(&format!("{hook}/deliveries?{query}")).await.invalid(), wrong, "{query}");
+        assert_eq!(t.get(&format!("{hook}/deliveries?{query}")).await.invalid_fields(), wrong, "{query}");
     }
-    t.get("/webhooks/999999/deliveries?status=nope").await.refused(404, "not_found");
+    t.get("/webhooks/999999/deliveries?status=nope").await.expect_error(404, "not_found");
 }
 
-async fn attempts_are_told_oldest_first(app: TestApp) {
+async fn attempts_are_listed_oldest_first(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, delivery) = create_deliveries(&t, 2).await;
     let path = format!("{hook}/deliveries/{}/attempts", delivery[0]);
@@ -129,10 +129,10 @@ async fn attempts_are_told_oldest_first(app: TestApp) {
     assert_eq!(shown, whole);
     assert!(shown[0]["id"].as_i64() < shown[1]["id"].as_i64());
     assert_eq!(t.get(&format!("{hook}/deliveries/{}/attempts", delivery[1])).await.data(200), json!([]));
-    t.get(&format!("{hook}/deliveries/{}/attempts", delivery[1] + 1)).await.refused(404, "not_found");
+    t.get(&format!("{hook}/deliveries/{}/attempts", delivery[1] + 1)).await.expect_error(404, "not_found");
 }
 
-async fn a_delivery_can_be_tried_again(app: TestApp) {
+async fn a_delivery_can_be_retried(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, delivery) = create_deliveries(&t, 1).await;
     let path = format!("{hook}/deliveries");
@@ -143,18 +143,18 @@ async fn a_delivery_can_be_tried_again(app: TestApp) {
     assert_eq!((&again["id"], &again["max_attempts"]), (&delivery["id"], &json!(9)));
     assert_eq!(app.number("SELECT count(*) FROM jobs").await, 1);
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
-    t.request("POST", &retry).send().await.refused(409, "webhook_inactive");
+    t.request("POST", &retry).send().await.expect_error(409, "webhook_inactive");
     let stranger = format!("{path}/{}/retry", delivery["id"].as_i64().unwrap() + 1);
-    t.request("POST", &stranger).send().await.refused(404, "not_found");
+    t.request("POST", &stranger).send().await.expect_error(404, "not_found");
     let other = subscribe(&t, &["brand.created"]).await;
     let stray = format!("{other}/deliveries/{}", delivery["id"]);
-    t.request("POST", &format!("{stray}/retry")).send().await.refused(404, "not_found");
+    t.request("POST", &format!("{stray}/retry")).send().await.expect_error(404, "not_found");
     for path in [stray.clone(), format!("{stray}/attempts")] {
-        t.get(&path).await.refused(404, "not_found");
+        t.get(&path).await.expect_error(404, "not_found");
     }
 }
 
-async fn a_retry_is_of_a_delivery_whatever_its_status(app: TestApp) {
+async fn a_delivery_can_be_retried_in_any_status(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 3).await;
     fail(&t, &all[..2]).await;
@@ -174,22 +174,22 @@ async fn a_retry_is_of_a_delivery_whatever_its_status(app: TestApp) {
     }
 }
 
-async fn a_colleague_s_deliveries_are_his_own(app: TestApp) {
+async fn deliveries_are_private_to_the_endpoint_owner(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     let colleague = owner.colleague(Role::Admin).await;
     let (hook, delivery) = create_deliveries(&owner, 1).await;
     let delivery = format!("{hook}/deliveries/{}", delivery[0]);
     for path in [hook.clone(), format!("{hook}/deliveries"), delivery.clone(), format!("{delivery}/attempts")] {
         owner.get(&path).await.expect(200);
-        colleague.get(&path).await.refused(404, "not_found");
+        colleague.get(&path).await.expect_error(404, "not_found");
     }
-    colleague.put(&hook, json!({ "is_active": false })).await.refused(404, "not_found");
+    colleague.put(&hook, json!({ "is_active": false })).await.expect_error(404, "not_found");
     for path in [format!("{hook}/rotate-secret"), format!("{delivery}/retry")] {
-        colleague.request("POST", &path).send().await.refused(404, "not_found");
+        colleague.request("POST", &path).send().await.expect_error(404, "not_found");
     }
-    colleague.post(&format!("{hook}/test"), json!({ "event": "post.failed" })).await.refused(404, "not_found");
-    colleague.post(&format!("{hook}/recover"), json!({ "since": app.now() })).await.refused(404, "not_found");
-    colleague.delete(&hook).await.refused(404, "not_found");
+    colleague.post(&format!("{hook}/test"), json!({ "event": "post.failed" })).await.expect_error(404, "not_found");
+    colleague.post(&format!("{hook}/recover"), json!({ "since": app.now() })).await.expect_error(404, "not_found");
+    colleague.delete(&hook).await.expect_error(404, "not_found");
     assert_eq!(colleague.get("/webhooks").await.data(200), json!([]));
     assert_eq!(owner.get(&delivery).await.data(200)["max_attempts"], 8);
 }

@@ -8,21 +8,21 @@ use super::{create, create_deliveries, fail, ids, subscribe};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    an_endpoint_is_made_changed_and_deleted,
-    the_secret_is_shown_twice_in_its_life,
-    what_is_not_valid_is_told,
+    an_endpoint_is_created_updated_and_deleted,
+    the_secret_is_shown_on_creation_and_rotation_only,
+    invalid_fields_are_reported,
     private_addresses_are_refused,
-    an_endpoint_has_the_promised_fields,
-    a_replay_shows_the_secret_once_more,
-    fields_have_their_limits,
-    what_is_absent_or_null_on_a_change_stays,
-    a_refused_change_changes_nothing,
-    switched_on_again_an_endpoint_starts_clean,
-    a_deleted_endpoint_takes_its_deliveries_along,
+    an_endpoint_has_the_documented_fields,
+    a_replay_contains_the_secret,
+    field_length_limits_are_enforced,
+    an_update_keeps_absent_and_null_fields,
+    a_refused_update_changes_nothing,
+    reactivating_an_endpoint_resets_its_health,
+    deleting_an_endpoint_deletes_its_deliveries,
     events_are_listed,
 );
 
-async fn an_endpoint_is_made_changed_and_deleted(app: TestApp) {
+async fn an_endpoint_is_created_updated_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = create(&t, "https://8.8.8.8/hook").await.data(201);
     let path = format!("/webhooks/{}", made["id"]);
@@ -32,10 +32,10 @@ async fn an_endpoint_is_made_changed_and_deleted(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200), changed);
     assert_eq!(t.get("/webhooks").await.data(200), json!([changed]));
     t.delete(&path).await.expect(204);
-    t.get(&path).await.refused(404, "not_found");
+    t.get(&path).await.expect_error(404, "not_found");
 }
 
-async fn the_secret_is_shown_twice_in_its_life(app: TestApp) {
+async fn the_secret_is_shown_on_creation_and_rotation_only(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = create(&t, "https://8.8.8.8/hook").await.data(201);
     let path = format!("/webhooks/{}", made["id"]);
@@ -48,12 +48,15 @@ async fn the_secret_is_shown_twice_in_its_life(app: TestApp) {
     assert!(rotated["secret"].as_str().unwrap().starts_with("whsec_") && rotated["secret"] != made["secret"]);
 }
 
-async fn what_is_not_valid_is_told(app: TestApp) {
+async fn invalid_fields_are_reported(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "url": 5, "events": ["nope", 5], "description": 5, "is_active": "yes" });
     let wrong = ["description", "events.0", "events.1", "is_active", "url"];
-    assert_eq!(t.post("/webhooks", body).await.invalid(), wrong);
-    assert_eq!(t.post("/webhooks", json!({ "url": "https://8.8.8.8/", "events": [] })).await.invalid(), ["events"]);
+    assert_eq!(t.post("/webhooks", body).await.invalid_fields(), wrong);
+    assert_eq!(
+        t.post("/webhooks", json!({ "url": "https://8.8.8.8/", "events": [] })).await.invalid_fields(),
+        ["events"]
+    );
 }
 
 async fn private_addresses_are_refused(app: TestApp) {
@@ -71,13 +74,13 @@ async fn private_addresses_are_refused(app: TestApp) {
         "https://0x7f.1/",
         "https://localhost/",
     ] {
-        create(&t, url).await.refused(422, "invalid_webhook_url");
-        t.put(&path, json!({ "url": url })).await.refused(422, "invalid_webhook_url");
+        create(&t, url).await.expect_error(422, "invalid_webhook_url");
+        t.put(&path, json!({ "url": url })).await.expect_error(422, "invalid_webhook_url");
     }
     assert_eq!(t.get("/webhooks").await.data(200).as_array().unwrap().len(), 1);
 }
 
-async fn an_endpoint_has_the_promised_fields(app: TestApp) {
+async fn an_endpoint_has_the_documented_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let reply = create(&t, "https://8.8.8.8/hook").await;
     let made = reply.data(201);
@@ -96,26 +99,27 @@ async fn an_endpoint_has_the_promised_fields(app: TestApp) {
 }
 
 /// A client that lost the response gets the secret with the same key, and in no other way.
-async fn a_replay_shows_the_secret_once_more(app: TestApp) {
+async fn a_replay_contains_the_secret(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
-    let create = async || t.request("POST", "/webhooks").idem("make").json(&body).send().await;
+    let create = async || t.request("POST", "/webhooks").idempotency_key("make").json(&body).send().await;
     let (made, again) = (create().await, create().await);
     assert!(again.replayed() && made.body == again.body && made.header("location") == again.header("location"));
     let path = format!("/webhooks/{}", made.data(201)["id"]);
-    let rotate = async |key: &str| t.request("POST", &format!("{path}/rotate-secret")).idem(key).send().await;
+    let rotate =
+        async |key: &str| t.request("POST", &format!("{path}/rotate-secret")).idempotency_key(key).send().await;
     let (first, again) = (rotate("one").await, rotate("one").await);
     assert!(again.replayed() && first.body == again.body);
     let second = rotate("two").await.data(200);
     assert_ne!(second["secret"], first.data(200)["secret"], "another key is another rotation");
     let sample = t.post(&format!("{path}/test"), json!({ "event": "brand.created" })).await.data(202);
-    let outgoing = deliveries::outgoing(&mut app.conn().await, &[sample["id"].as_i64().unwrap()]).await;
+    let outgoing = deliveries::load_outgoing(&mut app.conn().await, &[sample["id"].as_i64().unwrap()]).await;
     let secret = outgoing.unwrap()[0].secret(app.cipher()).unwrap();
-    assert_eq!(second["secret"], crate::support::store::plain(&secret), "the last secret signs");
+    assert_eq!(second["secret"], crate::support::store::expose(&secret), "the last secret signs");
     assert_eq!(t.get("/webhooks").await.data(200).as_array().unwrap().len(), 1);
 }
 
-async fn fields_have_their_limits(app: TestApp) {
+async fn field_length_limits_are_enforced(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = |field: &str, value: Value| {
         let mut body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
@@ -132,14 +136,14 @@ async fn fields_have_their_limits(app: TestApp) {
         ("description", json!("é".repeat(256))),
         ("is_active", json!(1)),
     ] {
-        assert_eq!(t.post("/webhooks", body(field, value.clone())).await.invalid(), [field], "{value}");
-        assert_eq!(t.put(&path, json!({ field: value })).await.invalid(), [field], "{value}");
+        assert_eq!(t.post("/webhooks", body(field, value.clone())).await.invalid_fields(), [field], "{value}");
+        assert_eq!(t.put(&path, json!({ field: value })).await.invalid_fields(), [field], "{value}");
     }
-    assert_eq!(t.post("/webhooks", json!({})).await.invalid(), ["events", "url"]);
-    assert_eq!(t.post("/webhooks", json!({ "url": null, "events": null })).await.invalid(), ["events", "url"]);
+    assert_eq!(t.post("/webhooks", json!({})).await.invalid_fields(), ["events", "url"]);
+    assert_eq!(t.post("/webhooks", json!({ "url": null, "events": null })).await.invalid_fields(), ["events", "url"]);
     // An empty URL is a string, but not a public address.
-    t.post("/webhooks", body("url", json!(""))).await.refused(422, "invalid_webhook_url");
-    t.put(&path, json!({ "url": "" })).await.refused(422, "invalid_webhook_url");
+    t.post("/webhooks", body("url", json!(""))).await.expect_error(422, "invalid_webhook_url");
+    t.put(&path, json!({ "url": "" })).await.expect_error(422, "invalid_webhook_url");
     let longest = json!({ "url": url(2048), "events": ["brand.created", "post.failed", "brand.created"],
         "description": "é".repeat(255), "is_active": false });
     let made = t.post("/webhooks", longest.clone()).await.data(201);
@@ -149,7 +153,7 @@ async fn fields_have_their_limits(app: TestApp) {
     assert_eq!(t.post("/webhooks", bare).await.data(201)["description"], Value::Null);
 }
 
-async fn what_is_absent_or_null_on_a_change_stays(app: TestApp) {
+async fn an_update_keeps_absent_and_null_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"], "description": "Production" });
     let path = format!("/webhooks/{}", t.post("/webhooks", body).await.data(201)["id"]);
@@ -171,14 +175,16 @@ async fn what_is_absent_or_null_on_a_change_stays(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200), emptied);
 }
 
-async fn a_refused_change_changes_nothing(app: TestApp) {
+async fn a_refused_update_changes_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = subscribe(&t, &["brand.created"]).await;
     let before = t.get(&path).await.data(200);
     app.advance(60);
-    t.put(&path, json!({ "url": "https://10.0.0.1/", "is_active": false })).await.refused(422, "invalid_webhook_url");
-    assert_eq!(t.put(&path, json!({ "events": ["nope"], "is_active": false })).await.invalid(), ["events.0"]);
-    t.put("/webhooks/999999", json!({ "url": "https://10.0.0.1/" })).await.refused(404, "not_found");
+    t.put(&path, json!({ "url": "https://10.0.0.1/", "is_active": false }))
+        .await
+        .expect_error(422, "invalid_webhook_url");
+    assert_eq!(t.put(&path, json!({ "events": ["nope"], "is_active": false })).await.invalid_fields(), ["events.0"]);
+    t.put("/webhooks/999999", json!({ "url": "https://10.0.0.1/" })).await.expect_error(404, "not_found");
     assert_eq!(t.get(&path).await.data(200), before);
 }
 
@@ -193,7 +199,7 @@ async fn disable(t: &Tenant<'_>, path: &str) {
         .await;
 }
 
-async fn switched_on_again_an_endpoint_starts_clean(app: TestApp) {
+async fn reactivating_an_endpoint_resets_its_health(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = subscribe(&t, &["brand.created"]).await;
     disable(&t, &path).await;
@@ -214,17 +220,20 @@ async fn switched_on_again_an_endpoint_starts_clean(app: TestApp) {
     assert_eq!((&off["is_active"], &off["disabled_reason"]), (&json!(false), &Value::Null));
 }
 
-async fn a_deleted_endpoint_takes_its_deliveries_along(app: TestApp) {
+async fn deleting_an_endpoint_deletes_its_deliveries(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, deliveries) = create_deliveries(&t, 2).await;
     fail(&t, &deliveries[..1]).await;
     let other = subscribe(&t, &["brand.created"]).await;
     t.delete(&hook).await.expect(204);
     for path in [hook.clone(), format!("{hook}/deliveries"), format!("{hook}/deliveries/{}", deliveries[0])] {
-        t.get(&path).await.refused(404, "not_found");
+        t.get(&path).await.expect_error(404, "not_found");
     }
-    t.request("POST", &format!("{hook}/deliveries/{}/retry", deliveries[1])).send().await.refused(404, "not_found");
-    t.delete(&hook).await.refused(404, "not_found");
+    t.request("POST", &format!("{hook}/deliveries/{}/retry", deliveries[1]))
+        .send()
+        .await
+        .expect_error(404, "not_found");
+    t.delete(&hook).await.expect_error(404, "not_found");
     assert_eq!(app.number("SELECT count(*) FROM webhook_deliveries").await, 0);
     assert_eq!(ids(&t.get("/webhooks").await.data(200)).len(), 1);
     t.get(&other).await.expect(200);

@@ -9,15 +9,15 @@ use super::subscribe;
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    a_new_brand_is_told_to_who_made_it,
-    accounts_that_come_and_go_are_told_to_the_members,
-    what_is_refused_is_told_to_nobody,
+    brand_created_is_sent_to_the_creator_only,
+    account_events_are_sent_to_brand_members,
+    refused_requests_send_no_events,
 );
 
 const ALL: [&str; 3] = ["brand.created", "account.connected", "account.disconnected"];
 
 /// The payloads of an endpoint's deliveries as the response contains them, newest first.
-async fn payloads_of(t: &Tenant<'_>, hook: &str) -> Vec<String> {
+async fn list_payloads(t: &Tenant<'_>, hook: &str) -> Vec<String> {
     let reply = t.get(&format!("{hook}/deliveries?per_page=100")).await;
     let shown: Vec<String> =
         reply.data(200).as_array().unwrap().iter().map(|delivery| delivery["payload"].to_string()).collect();
@@ -38,7 +38,7 @@ async fn outsider<'a>(t: &'a Tenant<'_>) -> Tenant<'a> {
     Tenant { app: t.app, workspace: t.workspace, user, brand: t.brand, key }
 }
 
-async fn a_new_brand_is_told_to_who_made_it(app: TestApp) {
+async fn brand_created_is_sent_to_the_creator_only(app: TestApp) {
     let (owner, stranger) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let colleague = owner.colleague(Role::Owner).await;
     let hooks = [subscribe(&owner, &ALL).await, subscribe(&owner, &["brand.created"]).await];
@@ -48,15 +48,15 @@ async fn a_new_brand_is_told_to_who_made_it(app: TestApp) {
     let made = owner.post("/brands", json!({ "name": name, "website": "https://x.example/" })).await.data(201);
     let payload = format!(r#"{{"event":"brand.created","data":{{"brand_id":{},"name":{}}}}}"#, made["id"], json!(name));
     for hook in hooks {
-        assert_eq!(payloads_of(&owner, &hook).await, std::slice::from_ref(&payload));
+        assert_eq!(list_payloads(&owner, &hook).await, std::slice::from_ref(&payload));
     }
-    assert!(payloads_of(&owner, &unsubscribed).await.is_empty());
+    assert!(list_payloads(&owner, &unsubscribed).await.is_empty());
     for (other, hook) in others {
-        assert!(payloads_of(other, &hook).await.is_empty());
+        assert!(list_payloads(other, &hook).await.is_empty());
     }
 }
 
-async fn accounts_that_come_and_go_are_told_to_the_members(app: TestApp) {
+async fn account_events_are_sent_to_brand_members(app: TestApp) {
     let (owner, stranger) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let (editor, removed) = (owner.colleague(Role::Editor).await, owner.colleague(Role::Admin).await);
     let outsider = outsider(&owner).await;
@@ -71,7 +71,7 @@ async fn accounts_that_come_and_go_are_told_to_the_members(app: TestApp) {
     };
     let connected = about("connected", owner.brand, "");
     for (member, hook) in hooks.iter().chain([&(&removed, left.clone())]) {
-        assert_eq!(payloads_of(member, hook).await, std::slice::from_ref(&connected));
+        assert_eq!(list_payloads(member, hook).await, std::slice::from_ref(&connected));
     }
     app.write(async |tx| brands::remove_member(tx, owner.brand, removed.user).await).await;
 
@@ -84,25 +84,25 @@ async fn accounts_that_come_and_go_are_told_to_the_members(app: TestApp) {
     let detached = about("disconnected", owner.brand, r#","result":"detached""#);
     let revoked = about("disconnected", own, r#","result":"revoked""#);
     let made = format!(r#"{{"event":"brand.created","data":{{"brand_id":{own},"name":"Own"}}}}"#);
-    assert_eq!(payloads_of(&owner, &hooks[0].1).await, [detached.clone(), connected.clone()]);
+    assert_eq!(list_payloads(&owner, &hooks[0].1).await, [detached.clone(), connected.clone()]);
     let of_editor = [revoked, detached, about("connected", own, ""), made, connected.clone()];
-    assert_eq!(payloads_of(&editor, &hooks[1].1).await, of_editor);
-    assert_eq!(payloads_of(&removed, &left).await, [connected], "a former member is not notified");
+    assert_eq!(list_payloads(&editor, &hooks[1].1).await, of_editor);
+    assert_eq!(list_payloads(&removed, &left).await, [connected], "a former member is not notified");
     for (other, hook) in others {
-        assert!(payloads_of(other, &hook).await.is_empty());
+        assert!(list_payloads(other, &hook).await.is_empty());
     }
 }
 
-async fn what_is_refused_is_told_to_nobody(app: TestApp) {
+async fn refused_requests_send_no_events(app: TestApp) {
     let t = app.tenant("free").await;
     // An endpoint created while the plan had webhooks.
     app.sql(format!("UPDATE workspaces SET plan = 'unlimited' WHERE id = {}", t.workspace)).await;
     let hook = subscribe(&t, &ALL).await;
     app.sql(format!("UPDATE workspaces SET plan = 'free' WHERE id = {}", t.workspace)).await;
-    t.post("/brands", json!({ "name": "One too many" })).await.refused(402, "limit_reached");
+    t.post("/brands", json!({ "name": "One too many" })).await.expect_error(402, "limit_reached");
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "refused" } });
-    t.post(&t.path("/social-accounts"), body).await.refused(422, "invalid_credentials");
-    t.delete(&t.path("/social-accounts/999999")).await.refused(404, "not_found");
-    t.get(&format!("{hook}/deliveries")).await.refused(402, "feature_not_available");
+    t.post(&t.path("/social-accounts"), body).await.expect_error(422, "invalid_credentials");
+    t.delete(&t.path("/social-accounts/999999")).await.expect_error(404, "not_found");
+    t.get(&format!("{hook}/deliveries")).await.expect_error(402, "feature_not_available");
     assert_eq!(app.number("SELECT count(*) FROM events").await, 0);
 }

@@ -7,19 +7,19 @@ use super::{create_deliveries, fail, open_jobs, planned, subscribe};
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
-    what_failed_is_sent_again,
-    only_what_failed_since_then_is_sent_again,
-    deliveries_beyond_the_lane_cap_wait,
-    a_delivery_never_has_two_jobs,
-    since_is_a_time_of_the_last_two_weeks,
-    an_inactive_endpoint_recovers_nothing,
+    failed_deliveries_are_recovered,
+    only_deliveries_after_since_are_recovered,
+    recovered_deliveries_beyond_the_lane_cap_wait,
+    a_recovered_delivery_has_one_open_job,
+    since_must_be_within_the_last_two_weeks,
+    recovery_of_an_inactive_endpoint_is_refused,
 );
 
 async fn recover(t: &Tenant<'_>, hook: &str, since: Value) -> Reply {
     t.post(&format!("{hook}/recover"), json!({ "since": since })).await
 }
 
-async fn what_failed_is_sent_again(app: TestApp) {
+async fn failed_deliveries_are_recovered(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 3).await;
     fail(&t, &all[..2]).await;
@@ -42,7 +42,7 @@ async fn what_failed_is_sent_again(app: TestApp) {
     assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": 0 }));
 }
 
-async fn only_what_failed_since_then_is_sent_again(app: TestApp) {
+async fn only_deliveries_after_since_are_recovered(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, _) = create_deliveries(&t, 2).await;
     let (other, others) = create_deliveries(&t, 1).await;
@@ -68,7 +68,7 @@ async fn only_what_failed_since_then_is_sent_again(app: TestApp) {
 }
 
 /// However many deliveries are recovered, workers are notified of no more jobs than the endpoint's lane admits.
-async fn deliveries_beyond_the_lane_cap_wait(app: TestApp) {
+async fn recovered_deliveries_beyond_the_lane_cap_wait(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let places = JobKind::DeliverWebhook.rules().lane_cap.unwrap();
     let (hook, all) = create_deliveries(&t, 1).await;
@@ -85,7 +85,7 @@ async fn deliveries_beyond_the_lane_cap_wait(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND waiting").await, 2);
 }
 
-async fn a_delivery_never_has_two_jobs(app: TestApp) {
+async fn a_recovered_delivery_has_one_open_job(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 5).await;
     fail(&t, &all).await;
@@ -99,7 +99,7 @@ async fn a_delivery_never_has_two_jobs(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM jobs").await, 7, "two of the five had ended");
 }
 
-async fn since_is_a_time_of_the_last_two_weeks(app: TestApp) {
+async fn since_must_be_within_the_last_two_weeks(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = subscribe(&t, &["brand.created"]).await;
     let (now, longest) = (app.now(), chrono::TimeDelta::days(14));
@@ -113,22 +113,22 @@ async fn since_is_a_time_of_the_last_two_weeks(app: TestApp) {
         json!(1_781_000_000),
         Value::Null,
     ] {
-        assert_eq!(recover(&t, &hook, since.clone()).await.invalid(), ["since"], "{since}");
+        assert_eq!(recover(&t, &hook, since.clone()).await.invalid_fields(), ["since"], "{since}");
     }
-    assert_eq!(t.post(&format!("{hook}/recover"), json!({})).await.invalid(), ["since"]);
-    recover(&t, "/webhooks/999999", json!("nope")).await.refused(404, "not_found");
+    assert_eq!(t.post(&format!("{hook}/recover"), json!({})).await.invalid_fields(), ["since"]);
+    recover(&t, "/webhooks/999999", json!("nope")).await.expect_error(404, "not_found");
     t.put(&hook, json!({ "is_active": true })).await.expect(200);
     for since in [now, now - longest] {
         recover(&t, &hook, json!(since)).await.expect(202);
     }
 }
 
-async fn an_inactive_endpoint_recovers_nothing(app: TestApp) {
+async fn recovery_of_an_inactive_endpoint_is_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 1).await;
     fail(&t, &all).await;
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
-    recover(&t, &hook, json!(app.now())).await.refused(409, "webhook_inactive");
+    recover(&t, &hook, json!(app.now())).await.expect_error(409, "webhook_inactive");
     let delivery = t.get(&format!("{hook}/deliveries/{}", all[0])).await.data(200);
     assert_eq!((&delivery["status"], &delivery["max_attempts"]), (&json!("failed"), &json!(8)));
     assert_eq!(open_jobs(&t, all[0]).await, 0);

@@ -7,14 +7,14 @@ use super::{open_jobs, subscribe};
 use crate::support::app::{TestApp, on_both_apps};
 
 on_both_apps!(
-    every_event_has_a_sample_that_is_sent,
-    it_goes_to_one_endpoint_whatever_that_asked_for,
-    it_comes_and_goes_with_its_request,
-    what_is_no_event_is_told,
-    an_inactive_endpoint_is_sent_none,
+    every_event_has_a_sample_delivery,
+    a_sample_ignores_the_endpoint_subscriptions,
+    a_repeated_key_sends_one_sample,
+    unknown_events_are_refused,
+    samples_to_an_inactive_endpoint_are_refused,
 );
 
-async fn every_event_has_a_sample_that_is_sent(app: TestApp) {
+async fn every_event_has_a_sample_delivery(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = subscribe(&t, &["brand.created"]).await;
     let events = t.get("/webhook-events").await.data(200);
@@ -37,7 +37,7 @@ async fn every_event_has_a_sample_that_is_sent(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 12);
 }
 
-async fn it_goes_to_one_endpoint_whatever_that_asked_for(app: TestApp) {
+async fn a_sample_ignores_the_endpoint_subscriptions(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, other) = (subscribe(&t, &["brand.created"]).await, subscribe(&t, &["post.failed"]).await);
     t.post(&format!("{one}/test"), json!({ "event": "post.failed" })).await.expect(202);
@@ -46,11 +46,15 @@ async fn it_goes_to_one_endpoint_whatever_that_asked_for(app: TestApp) {
     assert_eq!(t.get(&one).await.data(200)["events"], json!(["brand.created"]), "its subscriptions are unchanged");
 }
 
-async fn it_comes_and_goes_with_its_request(app: TestApp) {
+async fn a_repeated_key_sends_one_sample(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = subscribe(&t, &["brand.created"]).await;
     let send = async |key: &str| {
-        t.request("POST", &format!("{hook}/test")).idem(key).json(&json!({ "event": "post.failed" })).send().await
+        t.request("POST", &format!("{hook}/test"))
+            .idempotency_key(key)
+            .json(&json!({ "event": "post.failed" }))
+            .send()
+            .await
     };
     let first = send("once").await;
     let again = send("once").await;
@@ -61,32 +65,32 @@ async fn it_comes_and_goes_with_its_request(app: TestApp) {
         .without("idempotency-key")
         .send()
         .await
-        .refused(400, "idempotency_key_required");
+        .expect_error(400, "idempotency_key_required");
     for table in ["events", "webhook_deliveries", "jobs"] {
         assert_eq!(app.number(format!("SELECT count(*) FROM {table}")).await, 1, "{table}");
     }
 }
 
-async fn what_is_no_event_is_told(app: TestApp) {
+async fn unknown_events_are_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = subscribe(&t, &["brand.created"]).await;
     let test = format!("{hook}/test");
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     for event in [json!("nope"), json!(""), json!(5), json!(["post.failed"]), Value::Null] {
-        assert_eq!(t.post(&test, json!({ "event": event })).await.invalid(), ["event"], "{event}");
+        assert_eq!(t.post(&test, json!({ "event": event })).await.invalid_fields(), ["event"], "{event}");
     }
-    assert_eq!(t.post(&test, json!({})).await.invalid(), ["event"]);
-    t.request("POST", &test).send().await.refused(400, "invalid_json");
-    t.post("/webhooks/999999/test", json!({ "event": "nope" })).await.refused(404, "not_found");
+    assert_eq!(t.post(&test, json!({})).await.invalid_fields(), ["event"]);
+    t.request("POST", &test).send().await.expect_error(400, "invalid_json");
+    t.post("/webhooks/999999/test", json!({ "event": "nope" })).await.expect_error(404, "not_found");
     assert_eq!(app.number("SELECT count(*) FROM events").await, 0);
 }
 
-async fn an_inactive_endpoint_is_sent_none(app: TestApp) {
+async fn samples_to_an_inactive_endpoint_are_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = subscribe(&t, &[EventName::BrandCreated.as_str()]).await;
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     let body = json!({ "event": "brand.created" });
-    t.post(&format!("{hook}/test"), body.clone()).await.refused(409, "webhook_inactive");
+    t.post(&format!("{hook}/test"), body.clone()).await.expect_error(409, "webhook_inactive");
     assert_eq!(app.number("SELECT count(*) FROM events").await, 0);
     t.put(&hook, json!({ "is_active": true })).await.expect(200);
     t.post(&format!("{hook}/test"), body).await.expect(202);

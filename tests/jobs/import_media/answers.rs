@@ -6,12 +6,12 @@ use crate::support::picture;
 use crate::support::source::{SourceResponse, answer, chunked, gzipped, ok, redirect, status};
 
 worker_on_both!(
-    a_refusal_ends_it,
-    a_redirect_that_leads_nowhere_ends_it,
-    an_address_that_is_not_public_is_not_asked,
-    what_is_no_picture_ends_it,
-    what_is_too_large_ends_it,
-    a_full_storage_ends_it,
+    a_4xx_response_fails_the_import,
+    a_redirect_without_target_fails_the_import,
+    private_addresses_are_not_requested,
+    a_file_that_is_no_picture_fails_the_import,
+    an_oversized_file_fails_the_import,
+    an_exceeded_storage_quota_fails_the_import,
 );
 
 /// Imports this response; asserts that the import fails in its first run, and returns its id.
@@ -28,7 +28,7 @@ async fn ends_at(w: &TestWorker, source: &Source, code: Code) -> i64 {
     id
 }
 
-async fn a_refusal_ends_it(w: TestWorker) {
+async fn a_4xx_response_fails_the_import(w: TestWorker) {
     listen(&w).await;
     for says in ["400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found", "410 Gone", "429 Too Many"] {
         let source = Source::with(status(says)).await;
@@ -42,7 +42,7 @@ async fn a_refusal_ends_it(w: TestWorker) {
     }
 }
 
-async fn a_redirect_that_leads_nowhere_ends_it(w: TestWorker) {
+async fn a_redirect_without_target_fails_the_import(w: TestWorker) {
     listen(&w).await;
     let looping = Source::with(redirect("/again")).await;
     ends_at(&w, &looping, Code::HttpError).await;
@@ -55,7 +55,7 @@ async fn a_redirect_that_leads_nowhere_ends_it(w: TestWorker) {
     ends(&w, answer("301 Moved", "", b""), Code::HttpError).await;
 }
 
-async fn an_address_that_is_not_public_is_not_asked(w: TestWorker) {
+async fn private_addresses_are_not_requested(w: TestWorker) {
     listen(&w).await;
     for to in ["http://169.254.169.254/latest/meta-data", "http://10.0.0.1/a.png", "https://[fd00::1]/", "//0xa000001/"]
     {
@@ -70,7 +70,7 @@ async fn an_address_that_is_not_public_is_not_asked(w: TestWorker) {
     has_failed(&w, id, Code::BlockedAddress, 1).await;
 }
 
-async fn what_is_no_picture_ends_it(w: TestWorker) {
+async fn a_file_that_is_no_picture_fails_the_import(w: TestWorker) {
     listen(&w).await;
     let png = picture::png(64, 64);
     for says in [
@@ -89,11 +89,11 @@ async fn what_is_no_picture_ends_it(w: TestWorker) {
     assert_eq!(found(&w, id).await.status, Status::Completed);
 }
 
-async fn what_is_too_large_ends_it(w: TestWorker) {
+async fn an_oversized_file_fails_the_import(w: TestWorker) {
     listen(&w).await;
     let most = library(&w).limits().max_bytes as usize;
     let announced = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", most + 1).into_bytes();
-    ends_at(&w, &Source::saying([SourceResponse::Stall(announced)]).await, Code::TooLarge).await;
+    ends_at(&w, &Source::with_responses([SourceResponse::Stall(announced)]).await, Code::TooLarge).await;
     let body = vec![0; most + 1];
     ends(&w, chunked(&body), Code::TooLarge).await;
     ends(&w, gzipped(&body), Code::TooLarge).await;
@@ -112,7 +112,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-async fn a_full_storage_ends_it(w: TestWorker) {
+async fn an_exceeded_storage_quota_fails_the_import(w: TestWorker) {
     listen(&w).await;
     let plan = 20_480_i64 << 20;
     let almost = plan - 10;

@@ -3,32 +3,32 @@
 
 use super::*;
 use crate::support::fake_platform::Gate;
-use crate::support::jobs::{LEASE_OVER, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, worker_on_both};
 use crate::support::picture;
 use crate::support::source::{SourceResponse, ok};
 
 worker_on_both!(
-    before_it_begins,
-    in_the_middle_of_the_download,
-    before_the_file_has_its_row,
-    before_the_bytes_are_in_the_storage,
-    before_the_thumbnail_is_in_the_storage,
-    before_the_end_is_stored,
-    with_other_bytes_by_the_next_run,
+    a_crash_before_the_start_is_recovered,
+    a_crash_during_the_download_is_recovered,
+    a_crash_before_the_file_row_is_recovered,
+    a_crash_before_the_bytes_are_stored_is_recovered,
+    a_crash_before_the_thumbnail_is_stored_is_recovered,
+    a_crash_before_the_result_is_stored_is_recovered,
+    different_bytes_in_the_next_run_are_kept_once,
 );
 
 /// Lets the dead run's lease expire, and asserts that the import completes.
 async fn goes_on(w: &TestWorker, id: i64) {
     w.run_jobs().await;
     assert_eq!(job(w, id).await.state, JobState::Running, "its lease still holds");
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     run(w).await;
     assert_eq!((job_status(w, id).await, job(w, id).await.crashes), ((JobState::Done, 2), 1));
     assert_eq!(emitted_events(w).await.len(), 1);
     is_kept_once(w, id).await;
 }
 
-async fn before_it_begins(w: TestWorker) {
+async fn a_crash_before_the_start_is_recovered(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
@@ -38,14 +38,16 @@ async fn before_it_begins(w: TestWorker) {
     assert_eq!(source.paths().len(), 1);
 }
 
-async fn in_the_middle_of_the_download(w: TestWorker) {
+async fn a_crash_during_the_download_is_recovered(w: TestWorker) {
     listen(&w).await;
     let (gate, good) = (Gate::new(), ok(&picture::png(9, 9)));
-    let source = Source::saying([SourceResponse::After(gate.clone(), Vec::new()), SourceResponse::This(good)]).await;
+    let source =
+        Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), Vec::new()), SourceResponse::Send(good)])
+            .await;
     let id = import_from(&w, &source).await;
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job());
-    gate.entered().await;
+    gate.wait_until_entered().await;
     doomed.kill().await;
     assert_eq!(import_status(&w, id).await, (Status::Processing, None));
     goes_on(&w, id).await;
@@ -53,15 +55,17 @@ async fn in_the_middle_of_the_download(w: TestWorker) {
 }
 
 /// Writes to the brand's files, or all writes on SQLite, are blocked: the run has the picture and waits for its row.
-async fn before_the_file_has_its_row(w: TestWorker) {
+async fn a_crash_before_the_file_row_is_recovered(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
     let good = ok(&picture::png(9, 9));
-    let source = Source::saying([SourceResponse::After(gate.clone(), good.clone()), SourceResponse::This(good)]).await;
+    let source =
+        Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), good.clone()), SourceResponse::Send(good)])
+            .await;
     let id = import_from(&w, &source).await;
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job());
-    gate.entered().await;
+    gate.wait_until_entered().await;
     let mut tx = w.begin().await.unwrap();
     if w.is_postgres() {
         crate::support::store::lock_table(&mut tx, "files").await;
@@ -79,12 +83,12 @@ async fn waits(w: &TestWorker) {
     if w.is_postgres() {
         let sql =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        w.until(async || w.number(sql).await >= 1).await;
+        w.poll_until(async || w.number(sql).await >= 1).await;
     }
 }
 
 /// Leaves the state of a run that died between inserting the row of its file and its end.
-async fn taken_in_and_died(w: &TestWorker) -> (Source, i64) {
+async fn crash_after_file_row(w: &TestWorker) -> (Source, i64) {
     listen(w).await;
     let png = picture::png(9, 9);
     let source = Source::with(ok(&png)).await;
@@ -103,30 +107,30 @@ fn lose(w: &TestWorker, which: impl Fn(&str) -> bool) {
     }
 }
 
-async fn before_the_bytes_are_in_the_storage(w: TestWorker) {
-    let (_source, id) = taken_in_and_died(&w).await;
+async fn a_crash_before_the_bytes_are_stored_is_recovered(w: TestWorker) {
+    let (_source, id) = crash_after_file_row(&w).await;
     lose(&w, |_| true);
     goes_on(&w, id).await;
 }
 
-async fn before_the_thumbnail_is_in_the_storage(w: TestWorker) {
-    let (_source, id) = taken_in_and_died(&w).await;
+async fn a_crash_before_the_thumbnail_is_stored_is_recovered(w: TestWorker) {
+    let (_source, id) = crash_after_file_row(&w).await;
     lose(&w, |name| name.contains("thumb"));
     assert_eq!(stored(&w).len(), 1);
     goes_on(&w, id).await;
 }
 
-async fn before_the_end_is_stored(w: TestWorker) {
-    let (source, id) = taken_in_and_died(&w).await;
+async fn a_crash_before_the_result_is_stored_is_recovered(w: TestWorker) {
+    let (source, id) = crash_after_file_row(&w).await;
     let before = stored(&w);
     goes_on(&w, id).await;
     assert_eq!((stored(&w), source.paths().len()), (before, 2), "the same file");
 }
 
-async fn with_other_bytes_by_the_next_run(w: TestWorker) {
-    let (source, id) = taken_in_and_died(&w).await;
-    source.set_responses([SourceResponse::This(ok(&picture::png(12, 12)))]);
-    w.advance(LEASE_OVER);
+async fn different_bytes_in_the_next_run_are_kept_once(w: TestWorker) {
+    let (source, id) = crash_after_file_row(&w).await;
+    source.set_responses([SourceResponse::Send(ok(&picture::png(12, 12)))]);
+    w.advance(LEASE_EXPIRY_SECONDS);
     run(&w).await;
     assert_eq!((assets(&w).await[0].width, stored(&w).len()), (12, 4), "the dead run's file is there as well");
     is_kept_once(&w, id).await;

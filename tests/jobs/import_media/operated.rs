@@ -6,30 +6,30 @@ use crier_worker::engine::Run;
 use super::*;
 use crate::support::command::crier;
 use crate::support::fake_platform::Gate;
-use crate::support::jobs::{LEASE_OVER, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, worker_on_both};
 use crate::support::picture;
 use crate::support::source::{SourceResponse, ok, status};
 
 worker_on_both!(
-    a_cancelled_import_has_failed_and_may_be_run_again,
-    a_dead_job_s_import_has_failed_and_may_be_run_again,
-    an_import_that_cannot_be_read_is_given_up_and_told,
-    an_import_that_ended_is_not_run_again,
-    an_import_that_crashes_its_process_is_given_up,
-    a_brand_that_is_deleted_takes_its_imports_along,
-    of_two_runs_one_counts,
-    a_worker_that_stops_hands_the_import_back,
-    what_was_brought_for_an_import_that_is_gone_is_given_up,
-    a_run_whose_lease_was_lost_fetches_nothing,
-    only_an_import_that_failed_is_revived,
-    ended_imports_are_forgotten_after_thirty_days,
-    an_import_that_is_revived_just_now_is_not_forgotten,
+    a_cancelled_import_fails_and_can_be_retried,
+    the_import_of_a_dead_job_fails_and_can_be_retried,
+    an_unreadable_import_fails_and_is_reported,
+    a_finished_import_is_not_run_again,
+    an_import_that_crashes_its_process_fails,
+    deleting_a_brand_deletes_its_imports,
+    only_one_of_two_concurrent_runs_counts,
+    a_stopping_worker_releases_the_import,
+    the_file_of_a_deleted_import_is_discarded,
+    a_run_with_a_lost_lease_fetches_nothing,
+    only_failed_imports_can_be_retried,
+    finished_imports_are_deleted_after_thirty_days,
+    a_retried_import_is_not_deleted,
 );
 
 async fn retry(w: &TestWorker, id: i64) {
     let job = job(w, id).await.id;
     let output = crier(w, &["jobs", "retry", &job.to_string()]);
-    assert_eq!(output.done(), format!("Job {job} (import_media) is ready again.\n"));
+    assert_eq!(output.expect_stdout(), format!("Job {job} (import_media) is ready again.\n"));
     assert_eq!(import_status(w, id).await, (Status::Pending, None));
     // The command has no notifier, and its own clock.
     let due =
@@ -38,7 +38,7 @@ async fn retry(w: &TestWorker, id: i64) {
     run(w).await;
 }
 
-async fn a_cancelled_import_has_failed_and_may_be_run_again(w: TestWorker) {
+async fn a_cancelled_import_fails_and_can_be_retried(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(status("503 Busy")).await;
     let (fresh, tried) = (import_from(&w, &source).await, import_from(&w, &source).await);
@@ -46,22 +46,25 @@ async fn a_cancelled_import_has_failed_and_may_be_run_again(w: TestWorker) {
     for (id, attempts, code) in [(fresh, 0, Code::InternalError), (tried, 1, Code::HttpError)] {
         let number = job(&w, id).await.id.to_string();
         let shown = crier(&w, &["jobs", "show", &number]);
-        assert!(shown.done().contains(&format!("import {id} into brand {}, pending", w.world.brand)), "{shown:?}");
-        assert!(crier(&w, &["jobs", "cancel", &number]).done().starts_with("Cancelled job"));
+        assert!(
+            shown.expect_stdout().contains(&format!("import {id} into brand {}, pending", w.world.brand)),
+            "{shown:?}"
+        );
+        assert!(crier(&w, &["jobs", "cancel", &number]).expect_stdout().starts_with("Cancelled job"));
         has_failed(&w, id, code, attempts).await;
         let message = found(&w, id).await.error.unwrap().message;
         assert!(message.contains("The operator cancelled"), "{message}");
     }
-    source.set_responses([SourceResponse::This(ok(&picture::png(9, 9)))]);
+    source.set_responses([SourceResponse::Send(ok(&picture::png(9, 9)))]);
     w.s.notifier.take();
     retry(&w, tried).await;
     is_kept_once(&w, tried).await;
     assert_eq!(found(&w, fresh).await.status, Status::Failed);
 }
 
-async fn a_dead_job_s_import_has_failed_and_may_be_run_again(w: TestWorker) {
+async fn the_import_of_a_dead_job_fails_and_can_be_retried(w: TestWorker) {
     listen(&w).await;
-    w.set_storage_away(true);
+    w.set_storage_unavailable(true);
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     run(&w).await;
@@ -72,14 +75,14 @@ async fn a_dead_job_s_import_has_failed_and_may_be_run_again(w: TestWorker) {
     has_failed(&w, id, Code::InternalError, 5).await;
     let message = found(&w, id).await.error.unwrap().message;
     assert!(!message.contains("media") && !message.contains("torage"), "no internal cause: {message}");
-    w.set_storage_away(false);
+    w.set_storage_unavailable(false);
     retry(&w, id).await;
     assert_eq!(emitted_events(&w).await.last().unwrap().0, "media.completed");
     is_kept_once(&w, id).await;
 }
 
 /// A newer version has another error code.
-async fn an_import_that_cannot_be_read_is_given_up_and_told(w: TestWorker) {
+async fn an_unreadable_import_fails_and_is_reported(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
@@ -94,7 +97,7 @@ async fn an_import_that_cannot_be_read_is_given_up_and_told(w: TestWorker) {
     assert!(source.paths().is_empty());
 }
 
-async fn an_import_that_ended_is_not_run_again(w: TestWorker) {
+async fn a_finished_import_is_not_run_again(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
@@ -110,14 +113,14 @@ async fn an_import_that_ended_is_not_run_again(w: TestWorker) {
     is_kept_once(&w, id).await;
 }
 
-async fn an_import_that_crashes_its_process_is_given_up(w: TestWorker) {
+async fn an_import_that_crashes_its_process_fails(w: TestWorker) {
     listen(&w).await;
-    let source = Source::saying([SourceResponse::Stall(Vec::new())]).await;
+    let source = Source::with_responses([SourceResponse::Stall(Vec::new())]).await;
     let id = import_from(&w, &source).await;
     let job_id = w.notified_job();
     for crash in 1..=3 {
         assert_eq!(w.claim(&[job_id], "gone").await.len(), 1);
-        w.advance(LEASE_OVER);
+        w.advance(LEASE_EXPIRY_SECONDS);
         w.scheduler.tick().await.unwrap();
         assert_eq!(job(&w, id).await.crashes, crash);
     }
@@ -125,14 +128,14 @@ async fn an_import_that_crashes_its_process_is_given_up(w: TestWorker) {
     has_failed(&w, id, Code::InternalError, 3).await;
 }
 
-async fn a_brand_that_is_deleted_takes_its_imports_along(w: TestWorker) {
+async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
-    let source = Source::saying([SourceResponse::After(gate.clone(), ok(&picture::png(9, 9)))]).await;
+    let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&picture::png(9, 9)))]).await;
     let id = import_from(&w, &source).await;
     let (engine, job_id) = (w.engine.clone(), w.notified_job());
     let running = tokio::spawn(async move { engine.run(job_id).await });
-    gate.entered().await;
+    gate.wait_until_entered().await;
     w.sql(format!("DELETE FROM brands WHERE id = {}", w.world.brand)).await;
     gate.let_through();
     running.await.unwrap();
@@ -145,16 +148,16 @@ async fn a_brand_that_is_deleted_takes_its_imports_along(w: TestWorker) {
 }
 
 /// A worker was frozen with the picture; another run was faster.
-async fn of_two_runs_one_counts(w: TestWorker) {
+async fn only_one_of_two_concurrent_runs_counts(w: TestWorker) {
     listen(&w).await;
     let (first, second) = (picture::png(9, 9), picture::png(12, 12));
-    let source = Source::saying([SourceResponse::This(ok(&first)), SourceResponse::This(ok(&second))]).await;
+    let source = Source::with_responses([SourceResponse::Send(ok(&first)), SourceResponse::Send(ok(&second))]).await;
     let id = import_from(&w, &source).await;
     let job_id = w.notified_job();
     let frozen = w.claim(&[job_id], "frozen").await.remove(0);
     let handler = w.handler(JobKind::ImportMedia);
     let ending = handler.run(&Run::new(frozen.clone())).await.unwrap();
-    w.advance(LEASE_OVER);
+    w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
     assert_eq!(found(&w, id).await.status, Status::Completed);
     // It wakes: its lease is lost, so its result is discarded.
@@ -170,15 +173,17 @@ async fn of_two_runs_one_counts(w: TestWorker) {
 }
 
 /// The grace period ends during a download: nothing happened, so no attempt is used up.
-async fn a_worker_that_stops_hands_the_import_back(w: TestWorker) {
+async fn a_stopping_worker_releases_the_import(w: TestWorker) {
     let gate = Gate::new();
     let good = ok(&picture::png(9, 9));
-    let source = Source::saying([SourceResponse::After(gate.clone(), good.clone()), SourceResponse::This(good)]).await;
+    let source =
+        Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), good.clone()), SourceResponse::Send(good)])
+            .await;
     let id = import_from(&w, &source).await;
     let stopping = w.engine_for(w.store.clone(), JobKind::ALL);
     let (engine, job_id) = (stopping.clone(), w.notified_job());
     let running = tokio::spawn(async move { engine.run(job_id).await });
-    gate.entered().await;
+    gate.wait_until_entered().await;
     stopping.drain();
     stopping.abort();
     running.await.unwrap();
@@ -189,7 +194,7 @@ async fn a_worker_that_stops_hands_the_import_back(w: TestWorker) {
 }
 
 /// Its storage usage is released at once, not by the sweep.
-async fn what_was_brought_for_an_import_that_is_gone_is_given_up(w: TestWorker) {
+async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
     import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
     let job = w.claim(&[w.notified_job()], "worker").await.remove(0);
     let ending = w.handler(JobKind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
@@ -202,7 +207,7 @@ async fn what_was_brought_for_an_import_that_is_gone_is_given_up(w: TestWorker) 
     assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), 0);
 }
 
-async fn a_run_whose_lease_was_lost_fetches_nothing(w: TestWorker) {
+async fn a_run_with_a_lost_lease_fetches_nothing(w: TestWorker) {
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     let job = w.claim(&[w.notified_job()], "frozen").await.remove(0);
@@ -211,7 +216,7 @@ async fn a_run_whose_lease_was_lost_fetches_nothing(w: TestWorker) {
     assert_eq!((source.paths().len(), import_status(&w, id).await), (0, (Status::Pending, None)));
 }
 
-async fn only_an_import_that_failed_is_revived(w: TestWorker) {
+async fn only_failed_imports_can_be_retried(w: TestWorker) {
     let id = import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
     let revive = async |id| w.write(async |tx| crier_common::media::import::retry_failed(tx, id).await).await;
     assert!(!revive(id).await, "it is pending");
@@ -226,7 +231,7 @@ async fn after_thirty_days(w: &TestWorker) {
     crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
 }
 
-async fn ended_imports_are_forgotten_after_thirty_days(w: TestWorker) {
+async fn finished_imports_are_deleted_after_thirty_days(w: TestWorker) {
     let good = Source::with(ok(&picture::png(9, 9))).await;
     let bad = Source::with(status("404 Not Found")).await;
     let (completed, failed) = (import_from(&w, &good).await, import_from(&w, &bad).await);
@@ -247,7 +252,7 @@ async fn ended_imports_are_forgotten_after_thirty_days(w: TestWorker) {
 }
 
 /// The operator's command locks the row first, just before it would be purged.
-async fn an_import_that_is_revived_just_now_is_not_forgotten(w: TestWorker) {
+async fn a_retried_import_is_not_deleted(w: TestWorker) {
     if !w.is_postgres() {
         // One writer: the two cannot overlap.
         return;
@@ -258,7 +263,7 @@ async fn an_import_that_is_revived_just_now_is_not_forgotten(w: TestWorker) {
     assert!(crier_common::media::import::retry_failed(&mut tx, id).await.unwrap());
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let revived = async {
-        w.until(async || w.number(waits).await > 0).await;
+        w.poll_until(async || w.number(waits).await > 0).await;
         tx.commit().await.unwrap();
     };
     tokio::join!(after_thirty_days(&w), revived);

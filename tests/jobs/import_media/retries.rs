@@ -8,15 +8,15 @@ use crate::support::picture;
 use crate::support::source::{SourceResponse, cut_off, ok, status};
 
 worker_on_both!(
-    what_may_pass_is_tried_again,
-    a_server_that_is_too_slow_is_tried_again,
-    the_pauses_are_as_promised_and_the_fifth_try_is_the_last,
-    a_storage_that_is_away_is_waited_for,
-    a_file_that_was_swept_meanwhile_is_fetched_again,
+    transient_failures_are_retried,
+    a_slow_server_is_retried,
+    five_attempts_are_made_with_documented_delays,
+    an_unavailable_storage_is_retried,
+    a_swept_file_is_fetched_again,
 );
 
 /// Asserts that the first attempt fails with this code, and the second succeeds.
-async fn then_it_goes_well(w: &TestWorker, id: i64, code: Code, fix: impl FnOnce()) {
+async fn assert_second_attempt_succeeds(w: &TestWorker, id: i64, code: Code, fix: impl FnOnce()) {
     let (before, events) = (assets(w).await.len(), emitted_events(w).await.len());
     run(w).await;
     assert_eq!(import_status(w, id).await, (Status::Pending, Some(code)));
@@ -35,7 +35,7 @@ async fn then_it_goes_well(w: &TestWorker, id: i64, code: Code, fix: impl FnOnce
     nothing_is_left_over(w).await;
 }
 
-async fn what_may_pass_is_tried_again(w: TestWorker) {
+async fn transient_failures_are_retried(w: TestWorker) {
     listen(&w).await;
     for (size, bad) in (50..).zip([
         status("500 Oops"),
@@ -46,9 +46,10 @@ async fn what_may_pass_is_tried_again(w: TestWorker) {
         Vec::new(),
     ]) {
         let source =
-            Source::saying([SourceResponse::This(bad), SourceResponse::This(ok(&picture::png(size, size)))]).await;
+            Source::with_responses([SourceResponse::Send(bad), SourceResponse::Send(ok(&picture::png(size, size)))])
+                .await;
         let id = import_from(&w, &source).await;
-        then_it_goes_well(&w, id, Code::HttpError, || {}).await;
+        assert_second_attempt_succeeds(&w, id, Code::HttpError, || {}).await;
     }
     // Nothing listens there.
     let id = import(&w, "http://127.0.0.1:1/a.png").await;
@@ -56,19 +57,19 @@ async fn what_may_pass_is_tried_again(w: TestWorker) {
     assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::HttpError)));
 }
 
-async fn a_server_that_is_too_slow_is_tried_again(mut w: TestWorker) {
+async fn a_slow_server_is_retried(mut w: TestWorker) {
     listen(&w).await;
     w.set_import_timeout(Duration::from_millis(300));
-    let source = Source::saying([
+    let source = Source::with_responses([
         SourceResponse::Stall(cut_off(&picture::png(9, 9))),
-        SourceResponse::This(ok(&picture::png(9, 9))),
+        SourceResponse::Send(ok(&picture::png(9, 9))),
     ])
     .await;
     let id = import_from(&w, &source).await;
-    then_it_goes_well(&w, id, Code::Timeout, || {}).await;
+    assert_second_attempt_succeeds(&w, id, Code::Timeout, || {}).await;
 }
 
-async fn the_pauses_are_as_promised_and_the_fifth_try_is_the_last(w: TestWorker) {
+async fn five_attempts_are_made_with_documented_delays(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(status("503 Busy")).await;
     let id = import_from(&w, &source).await;
@@ -87,16 +88,16 @@ async fn the_pauses_are_as_promised_and_the_fifth_try_is_the_last(w: TestWorker)
     nothing_is_left_over(&w).await;
 }
 
-async fn a_storage_that_is_away_is_waited_for(w: TestWorker) {
+async fn an_unavailable_storage_is_retried(w: TestWorker) {
     listen(&w).await;
-    w.set_storage_away(true);
+    w.set_storage_unavailable(true);
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
-    then_it_goes_well(&w, id, Code::InternalError, || w.set_storage_away(false)).await;
+    assert_second_attempt_succeeds(&w, id, Code::InternalError, || w.set_storage_unavailable(false)).await;
 }
 
 /// The file was stored, but the end of the run took so long that the sweep treated it as abandoned.
-async fn a_file_that_was_swept_meanwhile_is_fetched_again(w: TestWorker) {
+async fn a_swept_file_is_fetched_again(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;

@@ -9,21 +9,21 @@ use crate::support::picture;
 use crate::support::source::{SourceResponse, ok, redirect};
 
 worker_on_both!(
-    a_picture_is_fetched_and_kept,
-    a_file_is_called_as_the_last_address_says,
-    the_same_bytes_are_kept_once_for_two_imports,
-    a_brand_that_imports_much_leaves_room_for_others,
+    a_picture_is_fetched_and_stored,
+    the_file_name_comes_from_the_final_url,
+    identical_bytes_of_two_imports_are_stored_once,
+    a_busy_brand_does_not_block_other_imports,
 );
 
-async fn a_picture_is_fetched_and_kept(w: TestWorker) {
+async fn a_picture_is_fetched_and_stored(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
-    let source = Source::saying([SourceResponse::After(gate.clone(), ok(&picture::png(30, 20)))]).await;
+    let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&picture::png(30, 20)))]).await;
     let id = import_from(&w, &source).await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, None));
     let (engine, notified) = (w.engine.clone(), w.notified_job());
     let running = tokio::spawn(async move { engine.run(notified).await });
-    gate.entered().await;
+    gate.wait_until_entered().await;
     assert_eq!(import_status(&w, id).await, (Status::Processing, None));
     assert_eq!(w.number("SELECT count(*) FROM files").await, 0);
     w.advance(1);
@@ -50,10 +50,10 @@ async fn a_picture_is_fetched_and_kept(w: TestWorker) {
     is_kept_once(&w, id).await;
 }
 
-async fn a_file_is_called_as_the_last_address_says(w: TestWorker) {
-    let source = Source::saying([
-        SourceResponse::This(redirect("/new/f%C3%BCr%2Fdich.jpg?x=y")),
-        SourceResponse::This(ok(&picture::png(3, 2))),
+async fn the_file_name_comes_from_the_final_url(w: TestWorker) {
+    let source = Source::with_responses([
+        SourceResponse::Send(redirect("/new/f%C3%BCr%2Fdich.jpg?x=y")),
+        SourceResponse::Send(ok(&picture::png(3, 2))),
     ]);
     let source = source.await;
     import(&w, &source.url("/old.gif?name=z.png#a")).await;
@@ -61,13 +61,13 @@ async fn a_file_is_called_as_the_last_address_says(w: TestWorker) {
     let [asset] = &assets(&w).await[..] else { panic!("one asset") };
     assert_eq!(asset.filename, "dich.jpg", "without folders, whatever the type is");
     assert_eq!(asset.source_url, Some(source.url("/old.gif?name=z.png#a")), "as it was given");
-    source.set_responses([SourceResponse::This(ok(&picture::gif(3, 2)))]);
+    source.set_responses([SourceResponse::Send(ok(&picture::gif(3, 2)))]);
     import(&w, &source.url("/")).await;
     run(&w).await;
     assert_eq!(assets(&w).await[1].filename, "image.gif");
 }
 
-async fn the_same_bytes_are_kept_once_for_two_imports(w: TestWorker) {
+async fn identical_bytes_of_two_imports_are_stored_once(w: TestWorker) {
     let source = Source::with(ok(&picture::jpeg(40, 40))).await;
     let (one, other) = (import_from(&w, &source).await, import_from(&w, &source).await);
     run(&w).await;
@@ -76,7 +76,7 @@ async fn the_same_bytes_are_kept_once_for_two_imports(w: TestWorker) {
     nothing_is_left_over(&w).await;
 }
 
-async fn a_brand_that_imports_much_leaves_room_for_others(w: TestWorker) {
+async fn a_busy_brand_does_not_block_other_imports(w: TestWorker) {
     let source = Source::with(ok(&picture::png(3, 2))).await;
     for _ in 0..6 {
         import_from(&w, &source).await;

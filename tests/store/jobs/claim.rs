@@ -5,19 +5,19 @@ use std::collections::HashSet;
 use crier_common::domain::job::{JobKind, JobState, LEASE, Outcome};
 use crier_common::store::jobs::{engine, operate};
 
-use crate::support::store::{TestStore, at_once, on_both};
+use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both![
-    a_claim_takes_the_job_on_a_lease,
-    a_claim_leaves_out_what_is_not_to_be_run,
+    a_claim_starts_a_lease,
+    a_claim_skips_jobs_that_are_not_ready,
     claims_are_exclusive,
-    claims_at_once_never_give_a_job_twice,
-    a_claim_that_is_rolled_back_takes_nothing,
-    a_claim_passes_over_what_another_is_taking,
+    concurrent_claims_never_return_a_job_twice,
+    a_rolled_back_claim_has_no_effect,
+    a_claim_skips_locked_jobs,
 ];
 
-async fn a_claim_takes_the_job_on_a_lease(s: TestStore) {
-    let id = s.job(JobKind::PublishTarget, 9, Some("account:1")).await;
+async fn a_claim_starts_a_lease(s: TestStore) {
+    let id = s.enqueue_job(JobKind::PublishTarget, 9, Some("account:1")).await;
     s.advance(3);
     let claimed = s.claim(&[id], "worker-a").await;
     assert_eq!(claimed.len(), 1);
@@ -33,13 +33,13 @@ async fn a_claim_takes_the_job_on_a_lease(s: TestStore) {
     assert_eq!(s.number(format!("SELECT count(*) FROM jobs WHERE id = {id} AND worker = 'worker-a'")).await, 1);
 }
 
-async fn a_claim_leaves_out_what_is_not_to_be_run(s: TestStore) {
-    let ready = s.job(JobKind::Noop, 1, None).await;
-    let (running, done) = (s.job(JobKind::Noop, 2, None).await, s.job(JobKind::Noop, 3, None).await);
+async fn a_claim_skips_jobs_that_are_not_ready(s: TestStore) {
+    let ready = s.enqueue_job(JobKind::Noop, 1, None).await;
+    let (running, done) = (s.enqueue_job(JobKind::Noop, 2, None).await, s.enqueue_job(JobKind::Noop, 3, None).await);
     let scheduled = s.job_at(JobKind::Noop, 4, None, s.later(1)).await;
-    let cancelled = s.job(JobKind::Noop, 5, None).await;
-    let dead = s.job(JobKind::Noop, 6, None).await;
-    let paused = s.job(JobKind::DeliverWebhook, 7, None).await;
+    let cancelled = s.enqueue_job(JobKind::Noop, 5, None).await;
+    let dead = s.enqueue_job(JobKind::Noop, 6, None).await;
+    let paused = s.enqueue_job(JobKind::DeliverWebhook, 7, None).await;
     let held = s.claim(&[running, done, dead], "w").await;
     assert!(s.settle(&held[1], Outcome::Done).await);
     assert!(s.settle(&held[2], Outcome::Abort("no".to_owned())).await);
@@ -56,18 +56,18 @@ async fn a_claim_leaves_out_what_is_not_to_be_run(s: TestStore) {
 }
 
 async fn claims_are_exclusive(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     assert_eq!(s.claim(&[id], "a").await.len(), 1);
     assert!(s.claim(&[id], "b").await.is_empty());
     assert!(s.claim(&[id], "a").await.is_empty());
 }
 
-async fn claims_at_once_never_give_a_job_twice(s: TestStore) {
+async fn concurrent_claims_never_return_a_job_twice(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..120 {
-        ids.push(s.job(JobKind::Noop, subject, None).await);
+        ids.push(s.enqueue_job(JobKind::Noop, subject, None).await);
     }
-    let claimed = at_once(8, |worker| {
+    let claimed = run_concurrently(8, |worker| {
         let (store, mut ids) = (s.store.clone(), ids.clone());
         async move {
             // Each starts at another position, and all want everything.
@@ -87,8 +87,8 @@ async fn claims_at_once_never_give_a_job_twice(s: TestStore) {
     assert_eq!(all.into_iter().collect::<HashSet<_>>(), ids.into_iter().collect());
 }
 
-async fn a_claim_that_is_rolled_back_takes_nothing(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+async fn a_rolled_back_claim_has_no_effect(s: TestStore) {
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     assert_eq!(s.discard(async |tx| engine::claim(tx, &[id], "w").await).await.len(), 1);
     assert_eq!(s.state(id).await, JobState::Ready);
     let claimed = s.claim(&[id], "w").await;
@@ -96,11 +96,11 @@ async fn a_claim_that_is_rolled_back_takes_nothing(s: TestStore) {
 }
 
 /// On Postgres it must not wait for the other transaction; on SQLite there is only one writer.
-async fn a_claim_passes_over_what_another_is_taking(s: TestStore) {
+async fn a_claim_skips_locked_jobs(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
-    let (one, two) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
+    let (one, two) = (s.enqueue_job(JobKind::Noop, 1, None).await, s.enqueue_job(JobKind::Noop, 2, None).await);
     let mut first = s.begin().await.unwrap();
     assert_eq!(engine::claim(&mut first, &[one], "a").await.unwrap().len(), 1);
     let second = s.claim(&[one, two], "b").await;

@@ -6,16 +6,16 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::job::{JobKind, JobState, Outcome};
 use crier_common::store::jobs::{dispatch, operate};
 
-use crate::support::store::{TestStore, at_once, on_both};
+use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both![
     due_jobs_are_notified_in_order,
-    dispatchers_at_once_ring_for_a_job_once,
-    a_dispatcher_passes_over_what_another_holds,
-    unheard_jobs_are_renotified,
-    each_kind_is_rung_for_by_itself,
-    the_next_due_time_is_known,
-    ended_jobs_are_deleted_in_batches_and_dead_ones_later,
+    concurrent_dispatchers_notify_each_job_once,
+    a_dispatcher_skips_locked_jobs,
+    stale_ready_jobs_are_renotified,
+    each_kind_is_notified_separately,
+    the_next_due_time_is_returned,
+    finished_jobs_are_deleted_in_batches_and_dead_ones_later,
 ];
 
 async fn ring_due(s: &TestStore, limit: i64) -> usize {
@@ -53,13 +53,13 @@ async fn due_jobs_are_notified_in_order(s: TestStore) {
     assert_eq!((s.state(ids[15]).await, s.notifier.take().len()), (JobState::Scheduled, 0));
 }
 
-async fn dispatchers_at_once_ring_for_a_job_once(s: TestStore) {
+async fn concurrent_dispatchers_notify_each_job_once(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..100 {
         ids.push(s.job_at(JobKind::Noop, subject, None, s.later(1)).await);
     }
     s.advance(1);
-    let notified = at_once(6, |_| {
+    let notified = run_concurrently(6, |_| {
         let store = s.store.clone();
         async move {
             let mut notified = 0;
@@ -82,7 +82,7 @@ async fn dispatchers_at_once_ring_for_a_job_once(s: TestStore) {
     assert_eq!(notified.into_iter().collect::<HashSet<_>>(), ids.into_iter().collect());
 }
 
-async fn a_dispatcher_passes_over_what_another_holds(s: TestStore) {
+async fn a_dispatcher_skips_locked_jobs(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
@@ -105,7 +105,7 @@ async fn a_dispatcher_passes_over_what_another_holds(s: TestStore) {
     first.commit().await.unwrap();
 }
 
-async fn unheard_jobs_are_renotified(s: TestStore) {
+async fn stale_ready_jobs_are_renotified(s: TestStore) {
     let unheard = async |limit| {
         let before = s.now() - dispatch::RENOTIFY_AFTER;
         s.write(async |tx| dispatch::renotify_stale(tx, JobKind::Noop, before, limit).await).await
@@ -114,7 +114,7 @@ async fn unheard_jobs_are_renotified(s: TestStore) {
     assert_eq!(first_rung().await, []);
     let mut ids = Vec::new();
     for subject in 0..4 {
-        ids.push(s.job(JobKind::Noop, subject, None).await);
+        ids.push(s.enqueue_job(JobKind::Noop, subject, None).await);
         s.advance(1);
     }
     let scheduled = s.job_at(JobKind::Noop, 9, None, s.later(3600)).await;
@@ -134,7 +134,7 @@ async fn unheard_jobs_are_renotified(s: TestStore) {
     assert_eq!(s.state(scheduled).await, JobState::Scheduled);
 }
 
-async fn each_kind_is_rung_for_by_itself(s: TestStore) {
+async fn each_kind_is_notified_separately(s: TestStore) {
     let publish = s.job_at(JobKind::PublishTarget, 1, None, s.later(1)).await;
     let noop = s.job_at(JobKind::Noop, 1, None, s.later(2)).await;
     let due = dispatch::next_due(&mut s.conn().await).await.unwrap();
@@ -154,9 +154,9 @@ async fn each_kind_is_rung_for_by_itself(s: TestStore) {
     assert_eq!(dispatch::oldest_unclaimed(&mut s.conn().await).await.unwrap().len(), 2);
 }
 
-async fn the_next_due_time_is_known(s: TestStore) {
+async fn the_next_due_time_is_returned(s: TestStore) {
     assert_eq!(next_due(&s).await, None);
-    s.job(JobKind::Noop, 1, None).await;
+    s.enqueue_job(JobKind::Noop, 1, None).await;
     assert_eq!(next_due(&s).await, None, "ready jobs are not counted");
     s.job_at(JobKind::Noop, 2, None, s.later(50)).await;
     // With and without a fraction of a second.
@@ -170,14 +170,14 @@ async fn the_next_due_time_is_known(s: TestStore) {
     assert_eq!(next_due(&s).await, Some(soon));
 }
 
-async fn ended_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) {
+async fn finished_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) {
     let purge = async |limit| {
         let (ended, dead) = (s.now() - TimeDelta::days(7), s.now() - TimeDelta::days(30));
         s.write(async |tx| dispatch::purge(tx, ended, dead, limit).await).await
     };
     let mut ids = Vec::new();
     for subject in 0..8 {
-        ids.push(s.job(JobKind::Noop, subject, None).await);
+        ids.push(s.enqueue_job(JobKind::Noop, subject, None).await);
     }
     let held = s.claim(&ids[..6], "w").await;
     assert!(s.settle(&held[0], Outcome::Abort("no".to_owned())).await);

@@ -1,21 +1,21 @@
 //! Operations in the caller's transaction: enqueue, cancel, run now.
 
 use crier_common::domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
-use crier_common::store::jobs::{self, Subject, id_list};
+use crier_common::store::jobs::{self, JobSubject, id_list};
 
 use crate::support::store::{TestStore, on_both};
 
 on_both![
-    a_due_job_is_ready_and_rung_for,
-    a_later_job_is_scheduled_and_not_rung_for,
-    a_rollback_leaves_no_job_and_no_ring,
-    jobs_that_are_alike_are_enqueued_together,
-    a_subject_has_one_job_of_a_kind_at_a_time,
-    only_one_of_many_at_once_enqueues,
-    cancelling_a_subject_spares_what_runs,
+    a_due_job_is_ready_and_notified,
+    a_future_job_is_scheduled_and_not_notified,
+    a_rollback_leaves_no_job_and_no_notification,
+    similar_jobs_are_enqueued_in_one_batch,
+    a_subject_has_one_active_job_per_kind,
+    concurrent_enqueues_create_one_job,
+    cancelling_a_subject_keeps_running_jobs,
     run_now_brings_the_next_attempt_forward,
     run_now_enqueues_if_no_job_waits,
-    many_that_share_a_lane_wait_for_it,
+    jobs_of_a_full_lane_wait,
 ];
 
 #[test]
@@ -25,7 +25,7 @@ fn a_list_of_ids_is_a_json_array() {
     assert_eq!(id_list(&[1, -2, i64::MAX]), format!("[1,-2,{}]", i64::MAX));
 }
 
-async fn a_due_job_is_ready_and_rung_for(s: TestStore) {
+async fn a_due_job_is_ready_and_notified(s: TestStore) {
     let mut tx = s.begin().await.unwrap();
     let job = NewJob::new(JobKind::PublishTarget, 7, s.now()).lane(Lane::Account(3)).trace(Some("req-1".to_owned()));
     let id = jobs::enqueue(&mut tx, &job).await.unwrap().unwrap();
@@ -41,14 +41,14 @@ async fn a_due_job_is_ready_and_rung_for(s: TestStore) {
     assert_eq!((row.lease_until, row.last_error, row.finished_at), (None, None, None));
 }
 
-async fn a_later_job_is_scheduled_and_not_rung_for(s: TestStore) {
+async fn a_future_job_is_scheduled_and_not_notified(s: TestStore) {
     let id = s.job_at(JobKind::Noop, 1, None, s.later(1)).await;
     assert_eq!(s.state(id).await, JobState::Scheduled);
     assert!(s.notifier.take().is_empty());
     assert!(s.claim(&[id], "w").await.is_empty(), "claimed before its time");
 }
 
-async fn a_rollback_leaves_no_job_and_no_ring(s: TestStore) {
+async fn a_rollback_leaves_no_job_and_no_notification(s: TestStore) {
     let job = NewJob::new(JobKind::Noop, 1, s.now());
     s.discard(async |tx| jobs::enqueue(tx, &job).await).await.unwrap();
     // Dropped, as after an error or a panic.
@@ -59,18 +59,18 @@ async fn a_rollback_leaves_no_job_and_no_ring(s: TestStore) {
     assert!(s.notifier.take().is_empty());
 }
 
-fn subject(id: i64, lane: Lane) -> Subject {
-    Subject { id, lane, workspace_id: None }
+fn subject(id: i64, lane: Lane) -> JobSubject {
+    JobSubject { id, lane, workspace_id: None }
 }
 
-async fn jobs_that_are_alike_are_enqueued_together(s: TestStore) {
+async fn similar_jobs_are_enqueued_in_one_batch(s: TestStore) {
     let like = NewJob::new(JobKind::DeliverWebhook, 0, s.now()).trace(Some("req-1".to_owned()));
     let subjects: Vec<_> = (0..250).map(|n| subject(n, Lane::Endpoint(n % 3))).collect();
     let all = async || s.write(async |tx| jobs::enqueue_each(tx, &like, &subjects).await).await;
     all().await;
     let notified = s.notifier.take();
     assert_eq!(notified.len(), 250);
-    for (id, Subject { id: subject, lane, .. }) in notified.iter().zip(&subjects) {
+    for (id, JobSubject { id: subject, lane, .. }) in notified.iter().zip(&subjects) {
         let row = s.show(*id).await;
         assert_eq!((row.subject_id, row.lane, row.state), (*subject, Some(lane.to_string()), JobState::Ready));
         assert_eq!((row.kind, row.max_attempts, row.trace.as_deref()), (JobKind::DeliverWebhook, 1_000, Some("req-1")));
@@ -84,7 +84,7 @@ async fn jobs_that_are_alike_are_enqueued_together(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
 }
 
-async fn a_subject_has_one_job_of_a_kind_at_a_time(s: TestStore) {
+async fn a_subject_has_one_active_job_per_kind(s: TestStore) {
     let again = async |kind, subject| {
         let job = NewJob::new(kind, subject, s.now());
         s.write(async |tx| jobs::enqueue(tx, &job).await).await
@@ -109,8 +109,8 @@ async fn a_subject_has_one_job_of_a_kind_at_a_time(s: TestStore) {
     assert!(again(JobKind::Noop, 1).await.is_some());
 }
 
-async fn only_one_of_many_at_once_enqueues(s: TestStore) {
-    let made = crate::support::store::at_once(8, |_| {
+async fn concurrent_enqueues_create_one_job(s: TestStore) {
+    let made = crate::support::store::run_concurrently(8, |_| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -125,11 +125,11 @@ async fn only_one_of_many_at_once_enqueues(s: TestStore) {
     assert_eq!(s.notifier.take(), made);
 }
 
-async fn cancelling_a_subject_spares_what_runs(s: TestStore) {
+async fn cancelling_a_subject_keeps_running_jobs(s: TestStore) {
     let cancel = async |subject| s.write(async |tx| jobs::cancel_subject(tx, JobKind::Noop, subject).await).await;
-    let (ready, running) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
+    let (ready, running) = (s.enqueue_job(JobKind::Noop, 1, None).await, s.enqueue_job(JobKind::Noop, 2, None).await);
     let scheduled = s.job_at(JobKind::Noop, 3, None, s.later(60)).await;
-    let other = s.job(JobKind::PublishTarget, 1, None).await;
+    let other = s.enqueue_job(JobKind::PublishTarget, 1, None).await;
     let held = s.claim(&[running], "w").await.remove(0);
     s.advance(5);
     assert!(!cancel(1).await);
@@ -186,12 +186,12 @@ async fn run_now_enqueues_if_no_job_waits(s: TestStore) {
 }
 
 /// Invariant: only as many jobs are notified as the lane has slots, and the others follow one by one.
-async fn many_that_share_a_lane_wait_for_it(s: TestStore) {
+async fn jobs_of_a_full_lane_wait(s: TestStore) {
     let like = NewJob::new(JobKind::PublishTarget, 0, s.now()).trace(Some("req-1".to_owned()));
     let lane = Lane::Account(3);
-    let there = s.job(JobKind::PublishTarget, 2, None).await;
-    let ended = s.job(JobKind::PublishTarget, 3, None).await;
-    s.job(JobKind::DeliverWebhook, 4, None).await;
+    let there = s.enqueue_job(JobKind::PublishTarget, 2, None).await;
+    let ended = s.enqueue_job(JobKind::PublishTarget, 3, None).await;
+    s.enqueue_job(JobKind::DeliverWebhook, 4, None).await;
     s.write(async |tx| jobs::cancel_subject(tx, JobKind::PublishTarget, 3).await).await;
     s.notifier.take();
     let subjects: Vec<i64> = (1..=9).chain([4]).collect();

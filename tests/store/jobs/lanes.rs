@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use crier_common::domain::job::{Claimed, JobKind, JobState, LEASE, Lane, NewJob, Outcome};
 use crier_common::store::jobs::{self, dispatch, engine, operate};
 
-use crate::support::store::{TestStore, at_once, on_both};
+use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both![
-    what_is_over_the_cap_waits_and_is_woken_one_by_one,
-    every_way_out_of_a_lane_wakes_the_next,
-    lanes_do_not_hold_each_other_up,
-    kinds_without_a_cap_know_no_lane,
-    a_cap_holds_under_claims_at_once,
-    a_lane_never_overflows_and_runs_empty,
-    batches_that_cross_lanes_do_not_stand_still,
-    a_cancelled_job_that_was_woken_strands_nobody,
-    a_paused_lane_rests_until_its_time,
-    the_longer_pause_stays,
-    every_stranded_lane_is_swept_however_many_are_full,
-    a_narrow_lane_lets_few_through_until_it_is_widened,
+    jobs_over_the_cap_wait_and_are_promoted_one_by_one,
+    every_exit_from_a_lane_wakes_the_next_job,
+    lanes_do_not_block_each_other,
+    kinds_without_a_cap_ignore_lanes,
+    the_cap_holds_under_concurrent_claims,
+    a_lane_never_exceeds_its_cap_and_drains,
+    batches_across_lanes_do_not_deadlock,
+    cancelling_a_promoted_job_wakes_the_next,
+    a_paused_lane_runs_nothing_until_its_time,
+    the_longest_pause_wins,
+    the_sweep_finds_stranded_lanes_behind_full_ones,
+    a_narrowed_lane_has_fewer_slots_until_widened,
     run_now_moves_a_waiting_job_to_another_lane,
 ];
 
@@ -30,7 +30,7 @@ const CAP: i64 = 4;
 async fn publishes(s: &TestStore, lane: &str, subjects: std::ops::Range<i64>) -> Vec<i64> {
     let mut ids = Vec::new();
     for subject in subjects {
-        ids.push(s.job(JobKind::PublishTarget, subject, Some(lane)).await);
+        ids.push(s.enqueue_job(JobKind::PublishTarget, subject, Some(lane)).await);
     }
     s.notifier.take();
     ids
@@ -48,7 +48,7 @@ fn ids_of(jobs: &[Claimed]) -> Vec<i64> {
     jobs.iter().map(|job| job.id).collect()
 }
 
-async fn what_is_over_the_cap_waits_and_is_woken_one_by_one(s: TestStore) {
+async fn jobs_over_the_cap_wait_and_are_promoted_one_by_one(s: TestStore) {
     assert_eq!(JobKind::PublishTarget.rules().lane_cap, Some(CAP));
     let ids = publishes(&s, "account:1", 0..7).await;
     let held = s.claim(&ids, "w").await;
@@ -77,7 +77,7 @@ async fn what_is_over_the_cap_waits_and_is_woken_one_by_one(s: TestStore) {
     assert_eq!(waiting(&s).await, 0);
 }
 
-async fn every_way_out_of_a_lane_wakes_the_next(s: TestStore) {
+async fn every_exit_from_a_lane_wakes_the_next_job(s: TestStore) {
     let ids = publishes(&s, "account:1", 0..9).await;
     let held = s.claim(&ids, "w").await;
     assert!(s.settle(&held[0], Outcome::Abort("no".to_owned())).await);
@@ -100,10 +100,10 @@ async fn every_way_out_of_a_lane_wakes_the_next(s: TestStore) {
     assert_eq!(notified.len(), 2, "the rescued one itself, and the one that waited");
 }
 
-async fn lanes_do_not_hold_each_other_up(s: TestStore) {
+async fn lanes_do_not_block_each_other(s: TestStore) {
     let one = publishes(&s, "account:1", 0..6).await;
     let two = publishes(&s, "account:2", 6..8).await;
-    let free = s.job(JobKind::PublishTarget, 8, None).await;
+    let free = s.enqueue_job(JobKind::PublishTarget, 8, None).await;
     let all: Vec<i64> = one.iter().chain(&two).copied().chain([free]).collect();
     let held = s.claim(&all, "w").await;
     assert_eq!(held.len(), 4 + 2 + 1);
@@ -115,17 +115,17 @@ async fn lanes_do_not_hold_each_other_up(s: TestStore) {
     assert_eq!(waiting(&s).await, 2);
 }
 
-async fn kinds_without_a_cap_know_no_lane(s: TestStore) {
+async fn kinds_without_a_cap_ignore_lanes(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..30 {
-        ids.push(s.job(JobKind::Noop, subject, Some("brand:1")).await);
+        ids.push(s.enqueue_job(JobKind::Noop, subject, Some("brand:1")).await);
     }
     assert_eq!(s.claim(&ids, "w").await.len(), 30);
 }
 
-async fn a_cap_holds_under_claims_at_once(s: TestStore) {
+async fn the_cap_holds_under_concurrent_claims(s: TestStore) {
     let ids = publishes(&s, "account:1", 0..40).await;
-    let claimed = at_once(10, |worker| {
+    let claimed = run_concurrently(10, |worker| {
         let (store, some) = (s.store.clone(), ids[worker * 4..worker * 4 + 4].to_vec());
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -140,13 +140,13 @@ async fn a_cap_holds_under_claims_at_once(s: TestStore) {
 }
 
 /// Many workers on two lanes until all jobs are done. The workers take notified ids, as in production.
-async fn a_lane_never_overflows_and_runs_empty(s: TestStore) {
+async fn a_lane_never_exceeds_its_cap_and_drains(s: TestStore) {
     let mut ids = publishes(&s, "account:1", 0..60).await;
     ids.extend(publishes(&s, "account:2", 60..90).await);
     let running: Arc<[AtomicI64; 2]> = Arc::new([AtomicI64::new(0), AtomicI64::new(0)]);
     let todo = Arc::new(std::sync::Mutex::new(ids.clone()));
     let done = Arc::new(AtomicI64::new(0));
-    at_once(8, |worker| {
+    run_concurrently(8, |worker| {
         let (store, notifier, todo) = (s.store.clone(), s.notifier.clone(), todo.clone());
         let (running, done) = (running.clone(), done.clone());
         async move {
@@ -185,7 +185,7 @@ async fn a_lane_never_overflows_and_runs_empty(s: TestStore) {
 }
 
 /// Settles of several lanes in one transaction, in a different order per worker, concurrent with a sweep and claims.
-async fn batches_that_cross_lanes_do_not_stand_still(s: TestStore) {
+async fn batches_across_lanes_do_not_deadlock(s: TestStore) {
     const LANES: usize = 6;
     let mut ids = Vec::new();
     for lane in 0..LANES {
@@ -195,7 +195,7 @@ async fn batches_that_cross_lanes_do_not_stand_still(s: TestStore) {
     let all: Vec<i64> = ids.iter().flatten().copied().collect();
     let held = s.claim(&all, "w").await;
     assert_eq!(held.len(), LANES * 4);
-    at_once(6, |worker| {
+    run_concurrently(6, |worker| {
         let (store, held, all) = (s.store.clone(), held.clone(), all.clone());
         async move {
             if worker == 4 {
@@ -231,7 +231,7 @@ async fn batches_that_cross_lanes_do_not_stand_still(s: TestStore) {
     assert_eq!(waiting(&s).await, 0);
 }
 
-async fn a_cancelled_job_that_was_woken_strands_nobody(s: TestStore) {
+async fn cancelling_a_promoted_job_wakes_the_next(s: TestStore) {
     let ids = publishes(&s, "account:1", 0..6).await;
     let held = s.claim(&ids, "w").await;
     for job in &held {
@@ -256,7 +256,7 @@ async fn a_cancelled_job_that_was_woken_strands_nobody(s: TestStore) {
     assert_eq!(waiting(&s).await, 0);
 }
 
-async fn a_paused_lane_rests_until_its_time(s: TestStore) {
+async fn a_paused_lane_runs_nothing_until_its_time(s: TestStore) {
     let ids = publishes(&s, "account:1", 0..3).await;
     let other = publishes(&s, "account:2", 10..11).await;
     let held = s.claim(&ids[..1], "w").await.remove(0);
@@ -280,7 +280,7 @@ async fn a_paused_lane_rests_until_its_time(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM paused_lanes").await, 0);
 }
 
-async fn the_longer_pause_stays(s: TestStore) {
+async fn the_longest_pause_wins(s: TestStore) {
     for seconds in [30, 90, 60] {
         let until = s.later(seconds);
         s.write(async |tx| engine::pause_lane(tx, "account:1", until).await).await;
@@ -291,7 +291,7 @@ async fn the_longer_pause_stays(s: TestStore) {
 }
 
 /// Full lanes must not hide a stranded lane, whatever their number.
-async fn every_stranded_lane_is_swept_however_many_are_full(s: TestStore) {
+async fn the_sweep_finds_stranded_lanes_behind_full_ones(s: TestStore) {
     let now = if s.is_postgres() { "now()" } else { "'2026-01-01T00:00:00+00:00'" };
     let job = |subject: i64, lane: i64, state: &str, waiting: &str| {
         format!("('publish_target', {subject}, 'account:{lane:05}', '{state}', {now}, 8, {waiting}, {now}, {now})")
@@ -310,7 +310,7 @@ async fn every_stranded_lane_is_swept_however_many_are_full(s: TestStore) {
     assert_eq!(s.notifier.take(), [stranded]);
 }
 
-async fn a_narrow_lane_lets_few_through_until_it_is_widened(s: TestStore) {
+async fn a_narrowed_lane_has_fewer_slots_until_widened(s: TestStore) {
     let ids = publishes(&s, "account:1", 0..9).await;
     s.write(async |tx| engine::narrow_lane(tx, "account:1", 3).await).await;
     s.write(async |tx| engine::narrow_lane(tx, "account:1", 2).await).await;

@@ -191,7 +191,7 @@ impl Life {
             Step::Rescue => self.rescue().await,
             Step::Sweep => {
                 self.s.write(async |tx| dispatch::sweep_lanes(tx).await).await;
-                self.nobody_is_stranded().await;
+                self.assert_no_stranded_lane().await;
             }
             Step::Cancel { which } => {
                 if let Some(id) = self.nth(which, |_| true) {
@@ -328,7 +328,7 @@ impl Life {
     }
 
     /// After a sweep, a job that waits for an unpaused lane has a running or ready job ahead of it.
-    async fn nobody_is_stranded(&self) {
+    async fn assert_no_stranded_lane(&self) {
         let rows = self.rows().await;
         for row in rows.iter().filter(|row| row.waiting) {
             let lane = row.lane.as_deref().expect("only a lane is waited for");
@@ -375,7 +375,7 @@ fn is_final(state: JobState) -> bool {
 }
 
 #[test]
-fn jobs_live_as_the_model_says() {
+fn jobs_match_the_model() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: 24, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
     // Deterministic: the same histories in each run.

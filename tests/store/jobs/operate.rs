@@ -5,17 +5,17 @@ use crier_common::domain::job::{JobKind, JobState, NewJob, Outcome};
 use crier_common::store::jobs::operate::{self, JobQuery, LaneRow};
 use crier_common::store::jobs::{self, dispatch, engine};
 
-use crate::support::store::{TestStore, at_once, on_both};
+use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both![
-    a_list_is_narrowed_by_each_filter,
+    each_list_filter_is_applied,
     a_dead_job_can_be_retried,
-    a_retry_stands_back_for_the_subjects_other_job,
-    only_what_has_not_begun_can_be_cancelled,
-    a_paused_kind_rests_until_it_is_resumed,
+    a_retry_is_skipped_if_the_subject_has_an_active_job,
+    only_jobs_that_have_not_started_can_be_cancelled,
+    a_paused_kind_runs_nothing_until_resumed,
     jobs_are_counted_by_kind_and_state,
-    what_waits_for_its_lane_stands_apart_in_the_overview,
-    going_through_all_jobs_meets_each_once,
+    the_overview_separates_jobs_waiting_for_a_lane,
+    paging_through_all_jobs_returns_each_once,
 ];
 
 async fn list(s: &TestStore, filter: JobQuery, limit: i64) -> Vec<i64> {
@@ -23,11 +23,11 @@ async fn list(s: &TestStore, filter: JobQuery, limit: i64) -> Vec<i64> {
     rows.into_iter().map(|row| row.id).collect()
 }
 
-async fn a_list_is_narrowed_by_each_filter(s: TestStore) {
-    let one = s.job(JobKind::Noop, 1, None).await;
+async fn each_list_filter_is_applied(s: TestStore) {
+    let one = s.enqueue_job(JobKind::Noop, 1, None).await;
     s.advance(10);
     let two = s.job_at(JobKind::Noop, 2, Some("brand:1"), s.later(5)).await;
-    let three = s.job(JobKind::PublishTarget, 1, Some("account:1")).await;
+    let three = s.enqueue_job(JobKind::PublishTarget, 1, Some("account:1")).await;
     s.claim(&[one], "w").await;
     let all = JobQuery::default();
     assert_eq!(list(&s, all.clone(), 10).await, [three, two, one]);
@@ -43,7 +43,7 @@ async fn a_list_is_narrowed_by_each_filter(s: TestStore) {
 
 async fn a_dead_job_can_be_retried(s: TestStore) {
     let retry = async |id| s.write(async |tx| operate::retry(tx, id).await).await;
-    let id = s.job(JobKind::Noop, 1, None).await;
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     assert_eq!(retry(id).await, None, "ready");
     let held = s.claim(&[id], "w").await.remove(0);
     assert_eq!(retry(id).await, None, "running");
@@ -61,15 +61,15 @@ async fn a_dead_job_can_be_retried(s: TestStore) {
     assert!(s.settle(&again, Outcome::Done).await);
     assert_eq!(retry(id).await, None, "done");
     assert_eq!(retry(999).await, None, "unknown");
-    let cancelled = s.job(JobKind::Noop, 2, None).await;
+    let cancelled = s.enqueue_job(JobKind::Noop, 2, None).await;
     assert!(s.write(async |tx| operate::cancel(tx, cancelled).await).await.is_some());
     assert_eq!(retry(cancelled).await, Some((JobKind::Noop, 2)));
 }
 
-async fn a_retry_stands_back_for_the_subjects_other_job(s: TestStore) {
+async fn a_retry_is_skipped_if_the_subject_has_an_active_job(s: TestStore) {
     let mut dead = Vec::new();
     for _ in 0..2 {
-        let id = s.job(JobKind::Noop, 1, None).await;
+        let id = s.enqueue_job(JobKind::Noop, 1, None).await;
         let held = s.claim(&[id], "w").await.remove(0);
         assert!(s.settle(&held, Outcome::Abort("no".to_owned())).await);
         dead.push(id);
@@ -86,9 +86,9 @@ async fn a_retry_stands_back_for_the_subjects_other_job(s: TestStore) {
     assert_eq!(s.write(async |tx| jobs::enqueue(tx, &job).await).await, None);
 }
 
-async fn only_what_has_not_begun_can_be_cancelled(s: TestStore) {
+async fn only_jobs_that_have_not_started_can_be_cancelled(s: TestStore) {
     let cancel = async |id| s.write(async |tx| operate::cancel(tx, id).await).await.is_some();
-    let (ready, running) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
+    let (ready, running) = (s.enqueue_job(JobKind::Noop, 1, None).await, s.enqueue_job(JobKind::Noop, 2, None).await);
     let scheduled = s.job_at(JobKind::Noop, 3, None, s.later(60)).await;
     let held = s.claim(&[running], "w").await.remove(0);
     s.advance(1);
@@ -103,10 +103,10 @@ async fn only_what_has_not_begun_can_be_cancelled(s: TestStore) {
     assert_eq!(s.write(async |tx| dispatch::promote_due(tx, JobKind::Noop, 10).await).await, 0);
 }
 
-async fn a_paused_kind_rests_until_it_is_resumed(s: TestStore) {
+async fn a_paused_kind_runs_nothing_until_resumed(s: TestStore) {
     let pause = async |kind| s.write(async |tx| operate::pause_kind(tx, kind).await).await;
     let resume = async |kind| s.write(async |tx| operate::resume_kind(tx, kind).await).await;
-    let (one, two) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
+    let (one, two) = (s.enqueue_job(JobKind::Noop, 1, None).await, s.enqueue_job(JobKind::Noop, 2, None).await);
     let held = s.claim(&[one], "w").await.remove(0);
     pause(JobKind::PublishTarget).await;
     pause(JobKind::Noop).await;
@@ -133,7 +133,7 @@ async fn jobs_are_counted_by_kind_and_state(s: TestStore) {
     let mut ids = Vec::new();
     let first = s.now();
     for subject in 0..5 {
-        ids.push(s.job(JobKind::Noop, subject, None).await);
+        ids.push(s.enqueue_job(JobKind::Noop, subject, None).await);
         s.advance(1);
     }
     let due = s.later(60);
@@ -154,16 +154,16 @@ async fn jobs_are_counted_by_kind_and_state(s: TestStore) {
     );
 }
 
-async fn what_waits_for_its_lane_stands_apart_in_the_overview(s: TestStore) {
+async fn the_overview_separates_jobs_waiting_for_a_lane(s: TestStore) {
     let cap = JobKind::PublishTarget.rules().lane_cap.unwrap();
     let mut ids = Vec::new();
     for subject in 0..cap + 2 {
-        ids.push(s.job(JobKind::PublishTarget, subject, Some("account:1")).await);
+        ids.push(s.enqueue_job(JobKind::PublishTarget, subject, Some("account:1")).await);
     }
     let due = s.now();
     s.claim(&ids, "w").await;
     s.advance(5);
-    s.job(JobKind::PublishTarget, 100, Some("account:2")).await;
+    s.enqueue_job(JobKind::PublishTarget, 100, Some("account:2")).await;
     let mut all: Vec<_> = operate::overview(&mut s.conn().await).await.unwrap();
     all.sort_by_key(|s| (s.state, s.waiting));
     let counts: Vec<_> = all.iter().map(|s| (s.state, s.waiting, s.jobs, s.oldest)).collect();
@@ -180,13 +180,13 @@ async fn what_waits_for_its_lane_stands_apart_in_the_overview(s: TestStore) {
     assert_eq!(other, LaneRow { running: 0, waiting: 0, paused_until: None, places: None });
 }
 
-async fn going_through_all_jobs_meets_each_once(s: TestStore) {
+async fn paging_through_all_jobs_returns_each_once(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..7 {
         let kind = if subject % 2 == 0 { JobKind::Noop } else { JobKind::DeliverWebhook };
         ids.push(s.job_at(kind, subject, Some("endpoint:1"), s.later(60)).await);
     }
-    s.job(JobKind::Noop, 50, None).await;
+    s.enqueue_job(JobKind::Noop, 50, None).await;
     for (lane, count) in [(Some("endpoint:1".to_owned()), 7), (None, 7)] {
         let filter = JobQuery { state: Some(JobState::Scheduled), lane, ..JobQuery::default() };
         assert_eq!(operate::count(&mut s.conn().await, &filter).await.unwrap(), count);
@@ -204,13 +204,13 @@ async fn going_through_all_jobs_meets_each_once(s: TestStore) {
 
 /// A worker claims while an operator cancels: the row lock decides, and each job has one outcome.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_job_is_claimed_or_cancelled_and_never_both() {
+async fn a_job_is_either_claimed_or_cancelled() {
     let s = TestStore::postgres().await;
     let mut ids = Vec::new();
     for subject in 0..200 {
-        ids.push(s.job(JobKind::Noop, subject, None).await);
+        ids.push(s.enqueue_job(JobKind::Noop, subject, None).await);
     }
-    let fates = at_once(8, |n| {
+    let fates = run_concurrently(8, |n| {
         let (store, ids) = (s.store.clone(), ids.clone());
         async move {
             let mut mine = Vec::new();

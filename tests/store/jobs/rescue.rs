@@ -5,16 +5,16 @@ use std::collections::HashSet;
 use crier_common::domain::job::{JobKind, JobState, LEASE, MAX_CRASHES, Outcome};
 use crier_common::store::jobs::dispatch;
 
-use crate::support::store::{TestStore, at_once, on_both};
+use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both![
-    a_lease_that_ran_out_makes_the_job_ready_again,
-    the_third_crash_is_poison,
-    a_crash_in_the_last_attempt_is_the_end,
-    crashes_are_counted_over_retries,
-    a_rescue_takes_the_oldest_first_and_no_more_than_asked,
-    rescuers_at_once_take_a_job_once,
-    one_by_one_the_same_is_rescued,
+    a_job_with_an_expired_lease_becomes_ready,
+    the_third_crash_makes_the_job_dead,
+    a_crash_in_the_last_attempt_makes_the_job_dead,
+    crashes_are_counted_across_retries,
+    a_rescue_takes_the_oldest_first_up_to_its_limit,
+    concurrent_rescuers_rescue_each_job_once,
+    rescuing_one_by_one_matches_the_batch,
 ];
 
 /// Lets the leases of all running jobs expire.
@@ -22,8 +22,8 @@ fn lapse(s: &TestStore) {
     s.advance(LEASE.num_seconds() + 1);
 }
 
-async fn a_lease_that_ran_out_makes_the_job_ready_again(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+async fn a_job_with_an_expired_lease_becomes_ready(s: TestStore) {
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     s.claim(&[id], "w").await;
     s.notifier.take();
     s.advance(LEASE.num_seconds());
@@ -40,8 +40,8 @@ async fn a_lease_that_ran_out_makes_the_job_ready_again(s: TestStore) {
     assert_eq!((again.attempt, again.crashes), (2, 1));
 }
 
-async fn the_third_crash_is_poison(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+async fn the_third_crash_makes_the_job_dead(s: TestStore) {
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     for crash in 1..=MAX_CRASHES {
         assert_eq!(s.claim(&[id], "w").await.len(), 1);
         s.notifier.take();
@@ -56,8 +56,8 @@ async fn the_third_crash_is_poison(s: TestStore) {
     assert_eq!((row.finished_at, row.lease_until), (Some(s.now()), None));
 }
 
-async fn a_crash_in_the_last_attempt_is_the_end(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+async fn a_crash_in_the_last_attempt_makes_the_job_dead(s: TestStore) {
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     let most = JobKind::Noop.rules().max_attempts;
     for attempt in 1..=most {
         let held = s.claim(&[id], "w").await.remove(0);
@@ -73,8 +73,8 @@ async fn a_crash_in_the_last_attempt_is_the_end(s: TestStore) {
     assert_eq!(s.state(id).await, JobState::Dead);
 }
 
-async fn crashes_are_counted_over_retries(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+async fn crashes_are_counted_across_retries(s: TestStore) {
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     s.claim(&[id], "w").await;
     lapse(&s);
     s.write(async |tx| dispatch::rescue(tx, 10).await).await;
@@ -84,10 +84,10 @@ async fn crashes_are_counted_over_retries(s: TestStore) {
     assert_eq!(s.claim(&[id], "w").await[0].crashes, 1);
 }
 
-async fn a_rescue_takes_the_oldest_first_and_no_more_than_asked(s: TestStore) {
+async fn a_rescue_takes_the_oldest_first_up_to_its_limit(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..5 {
-        let id = s.job(JobKind::Noop, subject, None).await;
+        let id = s.enqueue_job(JobKind::Noop, subject, None).await;
         s.claim(&[id], "w").await;
         ids.push(id);
         s.advance(1);
@@ -101,15 +101,15 @@ async fn a_rescue_takes_the_oldest_first_and_no_more_than_asked(s: TestStore) {
     assert_eq!(rescue(10).await, ids[2..]);
 }
 
-async fn rescuers_at_once_take_a_job_once(s: TestStore) {
+async fn concurrent_rescuers_rescue_each_job_once(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..40 {
         let lane = format!("endpoint:{}", subject % 5);
-        ids.push(s.job(JobKind::DeliverWebhook, subject, Some(&lane)).await);
+        ids.push(s.enqueue_job(JobKind::DeliverWebhook, subject, Some(&lane)).await);
     }
     assert_eq!(s.claim(&ids, "w").await.len(), 40);
     lapse(&s);
-    let rescued = at_once(6, |_| {
+    let rescued = run_concurrently(6, |_| {
         let store = s.store.clone();
         async move {
             let mut mine = Vec::new();
@@ -131,10 +131,10 @@ async fn rescuers_at_once_take_a_job_once(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE crashes = 1 AND state = 'ready'").await, 40);
 }
 
-async fn one_by_one_the_same_is_rescued(s: TestStore) {
+async fn rescuing_one_by_one_matches_the_batch(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..4 {
-        let id = s.job(JobKind::Noop, subject, None).await;
+        let id = s.enqueue_job(JobKind::Noop, subject, None).await;
         s.claim(&[id], "w").await;
         ids.push(id);
         s.advance(1);

@@ -7,24 +7,24 @@ use crier_common::store::users;
 use crate::support::store::{TestStore, on_both};
 
 on_both![
-    each_outcome_has_its_state,
+    each_outcome_sets_its_state,
     a_retry_waits_for_its_time,
-    a_settle_commits_with_what_the_run_wrote,
-    a_frozen_worker_changes_nothing_when_it_wakes,
-    a_release_gives_the_attempt_back,
+    a_settle_commits_with_the_writes_of_its_run,
+    a_resumed_worker_changes_nothing,
+    a_release_refunds_the_attempt,
     a_heartbeat_renews_only_its_own_leases,
-    a_heartbeat_waits_for_nobody,
-    still_held_knows_the_fence,
+    a_heartbeat_does_not_wait_for_locks,
+    still_held_checks_the_fence,
 ];
 
-async fn each_outcome_has_its_state(s: TestStore) {
+async fn each_outcome_sets_its_state(s: TestStore) {
     let cases = [
         (Outcome::Done, JobState::Done, None),
         (Outcome::Abort("bad".to_owned()), JobState::Dead, Some("bad")),
         (Outcome::Cancelled("gone".to_owned()), JobState::Cancelled, Some("gone")),
     ];
     for (subject, (outcome, state, error)) in (1..).zip(cases) {
-        let id = s.job(JobKind::Noop, subject, None).await;
+        let id = s.enqueue_job(JobKind::Noop, subject, None).await;
         let held = s.claim(&[id], "w").await.remove(0);
         s.advance(1);
         assert!(s.settle(&held, outcome.clone()).await);
@@ -38,7 +38,7 @@ async fn each_outcome_has_its_state(s: TestStore) {
 }
 
 async fn a_retry_waits_for_its_time(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     s.notifier.take();
     let held = s.claim(&[id], "w").await.remove(0);
     assert!(s.settle(&held, Outcome::RetryAt(s.later(30), "busy".to_owned())).await);
@@ -52,8 +52,8 @@ async fn a_retry_waits_for_its_time(s: TestStore) {
     assert_eq!((again.id, again.attempt, again.fence), (id, 2, 2));
 }
 
-async fn a_settle_commits_with_what_the_run_wrote(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+async fn a_settle_commits_with_the_writes_of_its_run(s: TestStore) {
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     let held = s.claim(&[id], "w").await.remove(0);
     s.discard(async |tx| {
         users::create_workspace(tx, "lost", "pro").await?;
@@ -71,8 +71,8 @@ async fn a_settle_commits_with_what_the_run_wrote(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 1);
 }
 
-async fn a_frozen_worker_changes_nothing_when_it_wakes(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+async fn a_resumed_worker_changes_nothing(s: TestStore) {
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     let frozen = s.claim(&[id], "a").await.remove(0);
     s.advance(LEASE.num_seconds() + 1);
     let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
@@ -90,8 +90,8 @@ async fn a_frozen_worker_changes_nothing_when_it_wakes(s: TestStore) {
     assert!(s.settle(&second, Outcome::Done).await);
 }
 
-async fn a_release_gives_the_attempt_back(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+async fn a_release_refunds_the_attempt(s: TestStore) {
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     let held = s.claim(&[id], "w").await.remove(0);
     s.notifier.take();
     s.write(async |tx| engine::release(tx, &held).await).await;
@@ -109,8 +109,8 @@ async fn a_release_gives_the_attempt_back(s: TestStore) {
 }
 
 async fn a_heartbeat_renews_only_its_own_leases(s: TestStore) {
-    let (mine, other) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
-    let (done, ready) = (s.job(JobKind::Noop, 3, None).await, s.job(JobKind::Noop, 4, None).await);
+    let (mine, other) = (s.enqueue_job(JobKind::Noop, 1, None).await, s.enqueue_job(JobKind::Noop, 2, None).await);
+    let (done, ready) = (s.enqueue_job(JobKind::Noop, 3, None).await, s.enqueue_job(JobKind::Noop, 4, None).await);
     let held = s.claim(&[mine, done], "a").await;
     s.claim(&[other], "b").await;
     assert!(s.settle(&held[1], Outcome::Done).await);
@@ -128,11 +128,11 @@ async fn a_heartbeat_renews_only_its_own_leases(s: TestStore) {
 
 /// A row locked by another transaction (a settle, a rescue) is skipped; waiting could deadlock two transactions that
 /// each hold a row the other wants.
-async fn a_heartbeat_waits_for_nobody(s: TestStore) {
+async fn a_heartbeat_does_not_wait_for_locks(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
-    let (one, two) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
+    let (one, two) = (s.enqueue_job(JobKind::Noop, 1, None).await, s.enqueue_job(JobKind::Noop, 2, None).await);
     let held = s.claim(&[one, two], "w").await;
     let mut settling = s.begin().await.unwrap();
     assert!(engine::settle(&mut settling, &[(&held[1], Outcome::Done)]).await.unwrap());
@@ -142,8 +142,8 @@ async fn a_heartbeat_waits_for_nobody(s: TestStore) {
     settling.commit().await.unwrap();
 }
 
-async fn still_held_knows_the_fence(s: TestStore) {
-    let id = s.job(JobKind::Noop, 1, None).await;
+async fn still_held_checks_the_fence(s: TestStore) {
+    let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     let held = s.claim(&[id], "w").await.remove(0);
     assert!(s.write(async |tx| engine::still_held(tx, &held).await).await);
     let mut forged = held.clone();

@@ -7,11 +7,11 @@ use crier_common::store::jobs::{self, dispatch};
 use crate::support::store::{TestStore, on_both};
 
 on_both![
-    a_workspace_has_no_more_running_than_its_share,
-    a_place_goes_to_the_lane_of_which_the_fewest_run,
-    the_sweep_wakes_no_more_than_there_is_room_for,
-    every_way_out_of_a_workspace_wakes_the_next,
-    a_workspace_that_has_room_leaves_its_lanes_alone,
+    a_workspace_never_exceeds_its_cap,
+    a_free_slot_goes_to_the_least_busy_lane,
+    the_sweep_promotes_only_up_to_the_cap,
+    every_exit_from_a_workspace_wakes_the_next_job,
+    a_workspace_below_its_cap_does_not_limit_its_lanes,
 ];
 
 const HANGING: i64 = 1;
@@ -48,7 +48,7 @@ async fn sweep(s: &TestStore) -> Vec<i64> {
     s.notifier.take()
 }
 
-async fn a_workspace_has_no_more_running_than_its_share(s: TestStore) {
+async fn a_workspace_never_exceeds_its_cap(s: TestStore) {
     hang(&s, share() - 1).await;
     let ids = [publish(&s, HANGING, 1, 1).await, publish(&s, HANGING, 2, 2).await, publish(&s, OTHER, 3, 3).await];
     let held = s.claim(&ids, "w").await;
@@ -66,7 +66,7 @@ async fn a_workspace_has_no_more_running_than_its_share(s: TestStore) {
     assert_eq!(s.claim(&ids[1..2], "w").await.len(), 1);
 }
 
-async fn a_place_goes_to_the_lane_of_which_the_fewest_run(s: TestStore) {
+async fn a_free_slot_goes_to_the_least_busy_lane(s: TestStore) {
     hang(&s, share() - 1).await;
     let last = publish(&s, HANGING, 1_000, 1).await;
     let last = s.claim(&[last], "w").await.remove(0);
@@ -85,7 +85,7 @@ async fn a_place_goes_to_the_lane_of_which_the_fewest_run(s: TestStore) {
     assert_eq!(waiting(&s).await, 40);
 }
 
-async fn the_sweep_wakes_no_more_than_there_is_room_for(s: TestStore) {
+async fn the_sweep_promotes_only_up_to_the_cap(s: TestStore) {
     hang(&s, share()).await;
     let mut ids = Vec::new();
     for n in 0..30 {
@@ -101,7 +101,7 @@ async fn the_sweep_wakes_no_more_than_there_is_room_for(s: TestStore) {
     assert_eq!(sweep(&s).await.len(), 3);
 }
 
-async fn every_way_out_of_a_workspace_wakes_the_next(s: TestStore) {
+async fn every_exit_from_a_workspace_wakes_the_next_job(s: TestStore) {
     hang(&s, share() - 1).await;
     let first = publish(&s, HANGING, 1, 1).await;
     let mut held = s.claim(&[first], "w").await.remove(0);
@@ -123,7 +123,7 @@ async fn every_way_out_of_a_workspace_wakes_the_next(s: TestStore) {
     }
 }
 
-async fn a_workspace_that_has_room_leaves_its_lanes_alone(s: TestStore) {
+async fn a_workspace_below_its_cap_does_not_limit_its_lanes(s: TestStore) {
     hang(&s, 10).await;
     let ids = [
         publish(&s, HANGING, 1, 1).await,

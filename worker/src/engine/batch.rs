@@ -130,7 +130,7 @@ pub async fn settle_batch(store: Store, registry: Registry, mut ends: Vec<Finish
 /// How many of these ends, from the first on, share a transaction: others wait while it is under way.
 fn fitting(registry: &Registry, ends: &[FinishedRun]) -> usize {
     let share = |(job, _): &FinishedRun| {
-        registry.get(job.kind).map_or(1, |kind| MAX_BATCH / kind.ends_at_once().clamp(1, MAX_BATCH))
+        registry.get(job.kind).map_or(1, |kind| MAX_BATCH / kind.max_results_per_transaction().clamp(1, MAX_BATCH))
     };
     let mut taken = 0;
     let fits = |end: &&FinishedRun| {
@@ -151,7 +151,7 @@ async fn settle(store: &Store, registry: &Registry, ends: &[FinishedRun]) -> Res
         let mut tx = store.begin().await?;
         let mut outcomes = Vec::with_capacity(ends.len());
         for ends in ends.chunk_by(|(one, _), (other, _)| one.kind == other.kind) {
-            outcomes.extend(registry.end(&mut tx, ends).await?);
+            outcomes.extend(registry.write_results(&mut tx, ends).await?);
         }
         let settled: Vec<_> = ends.iter().map(|(job, _)| job).zip(outcomes).collect();
         if !rows::settle(&mut tx, &settled).await? {

@@ -33,13 +33,13 @@ pub use batch::Batcher;
 use batch::{Settled, claim_batch, settle_batch};
 use refused::Fallback;
 pub use run::Run;
-use run::{Active, Queued, RunPermit, Slot};
-use turns::Turns;
+use run::{Active, JobSlot, Queued, RunPermit};
+use turns::WorkspaceLimiter;
 
 /// How many batches of claims, and of settles, run concurrently: jobs that arrive meanwhile enlarge the next batch, and
 /// one large transaction costs the database less than several small concurrent ones.
-const CLAIMS: usize = 1;
-const SETTLES: usize = 1;
+const CLAIM_CONCURRENCY: usize = 1;
+const SETTLE_CONCURRENCY: usize = 1;
 /// The pause between attempts to settle a run.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 /// How many runs of a kind may wait for external services without a slot: each takes about 20 kB of memory. The limit
@@ -62,7 +62,7 @@ struct Inner {
     busy: AtomicUsize,
     /// By kind: one permit for each run that waits without a slot.
     waiting: HashMap<JobKind, Arc<Semaphore>>,
-    turns: Turns,
+    turns: WorkspaceLimiter,
     /// Calls of [`Engine::run`] that have not ended, including claims in progress.
     active: AtomicUsize,
     /// Read-locked by normal runs, write-locked by a run that must be alone.
@@ -86,13 +86,13 @@ impl Engine {
         let waiting = kinds.into_iter().map(|kind| (kind, Arc::new(Semaphore::new(share.max(1))))).collect();
         let claims = {
             let (store, worker) = (store.clone(), worker.clone());
-            Batcher::start(CLAIMS, move |ids| claim_batch(store.clone(), worker.clone(), ids))
+            Batcher::start(CLAIM_CONCURRENCY, move |ids| claim_batch(store.clone(), worker.clone(), ids))
         };
         let settles = {
             let (store, registry) = (store.clone(), registry.clone());
-            Batcher::start(SETTLES, move |ends| settle_batch(store.clone(), registry.clone(), ends))
+            Batcher::start(SETTLE_CONCURRENCY, move |ends| settle_batch(store.clone(), registry.clone(), ends))
         };
-        let turns = Turns::of_store(&store);
+        let turns = WorkspaceLimiter::of_store(&store);
         Self(Arc::new(Inner {
             store,
             registry,
@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// The same, but returns when the run ends or gives its slot back.
-    pub async fn run_in_place(&self, id: i64) {
+    pub async fn run_until_slot_free(&self, id: i64) {
         let left = Arc::<Notify>::default();
         let run = self.spawn(id, left.clone());
         tokio::select! { _ended = run => {}, () = left.notified() => {} }
@@ -167,7 +167,7 @@ impl Engine {
 
     async fn claim_and_run(&self, id: i64, left: Arc<Notify>) -> bool {
         let Some((job, place)) = self.claim(id).await else { return false };
-        let slot = Slot::take(&self.0, &job, left);
+        let slot = JobSlot::take(&self.0, &job, left);
         match self.0.registry.get(job.kind).filter(|_| !self.0.draining.is_cancelled()) {
             Some(handler) => self.run_claimed(Run::in_slot(job, slot), handler).await,
             None => self.release(&job).await,
@@ -182,7 +182,7 @@ impl Engine {
         let others = self.0.gate.clone().read_owned().await;
         let job = self.claim_row(id).await?;
         if !job.is_suspect() {
-            return Some((job, RunPermit::Among { _others: others }));
+            return Some((job, RunPermit::Shared { _others: others }));
         }
         // Release it while it waits for its turn: another job's crash would count against it.
         self.release(&job).await;
@@ -190,7 +190,7 @@ impl Engine {
         let _queued = Queued::enter(&self.0, id)?;
         let alone = self.0.gate.clone().write_owned().await;
         let job = self.claim_row(id).await?;
-        Some((job, RunPermit::Alone { _nobody: alone }))
+        Some((job, RunPermit::Exclusive { _guard: alone }))
     }
 
     async fn claim_row(&self, id: i64) -> Option<Claimed> {
@@ -210,12 +210,12 @@ impl Engine {
             ended = AssertUnwindSafe(handler.run(&run)).catch_unwind().instrument(span.clone()) => ended,
             () = self.0.abort.cancelled() => {
                 if !run.is_in_call() {
-                    self.hand_back(&run, &*handler).await;
+                    self.release_aborted(&run, &*handler).await;
                 }
                 return;
             }
         };
-        let broken = |why| Arc::new(Broken::new(run.clone(), handler.clone(), self.0.store.now(), why));
+        let broken = |why| Arc::new(FailedRun::new(run.clone(), handler.clone(), self.0.store.now(), why));
         let ending: Arc<dyn RunResult> = match ended {
             Ok(Ok(ending)) => ending.into(),
             Ok(Err(error)) => {
@@ -278,7 +278,7 @@ impl Engine {
     }
 
     /// Releases a job whose run was aborted, as if it had not started.
-    async fn hand_back(&self, run: &Run, handler: &dyn Job) {
+    async fn release_aborted(&self, run: &Run, handler: &dyn Job) {
         let handed_back = async {
             let mut tx = self.0.store.begin().await?;
             handler.undo_aborted(&mut tx, run).await?;
@@ -297,16 +297,16 @@ fn not_handed_back(job: &Claimed, error: &StoreError) {
 
 /// The result of a run that failed with a database error or a panic. If no attempt is left, the job is dead and its
 /// subject is notified.
-struct Broken {
+struct FailedRun {
     run: Run,
     handler: Arc<dyn Job>,
     outcome: Outcome,
 }
 
-impl Broken {
+impl FailedRun {
     fn new(run: Run, handler: Arc<dyn Job>, now: chrono::DateTime<chrono::Utc>, why: &str) -> Self {
         let outcome = match run.job.attempt < run.job.max_attempts {
-            true => Outcome::RetryAt(now + handler.pause(run.job.attempt), why.to_owned()),
+            true => Outcome::RetryAt(now + handler.backoff(run.job.attempt), why.to_owned()),
             false => Outcome::Abort(why.to_owned()),
         };
         Self { run, handler, outcome }
@@ -314,7 +314,7 @@ impl Broken {
 }
 
 #[async_trait::async_trait]
-impl RunResult for Broken {
+impl RunResult for FailedRun {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         self.handler.undo_failed(tx, &self.run).await?;
         if matches!(self.outcome, Outcome::Abort(_)) {

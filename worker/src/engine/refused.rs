@@ -10,7 +10,7 @@ use crier_common::store::{Result, Tx};
 use crate::jobs::RunResult;
 
 /// The reason that an operator sees.
-const WHY: &str = "the end of its run could not be stored";
+const UNSTORABLE_REASON: &str = "the end of its run could not be stored";
 
 /// The sequence of smaller results.
 pub(super) enum Fallback {
@@ -21,7 +21,7 @@ pub(super) enum Fallback {
     /// The job is dead, and its subject is notified.
     Dead,
     /// The job is dead; its subject is not notified.
-    Untold,
+    DeadWithoutNotify,
 }
 
 impl Fallback {
@@ -36,25 +36,25 @@ impl Fallback {
         }
         let (next, tells) = match self {
             Self::Whole | Self::Reduced => (Self::Dead, true),
-            Self::Dead => (Self::Untold, false),
-            Self::Untold => return None,
+            Self::Dead => (Self::DeadWithoutNotify, false),
+            Self::DeadWithoutNotify => return None,
         };
         *self = next;
-        Some(Arc::new(GivenUp { tells }))
+        Some(Arc::new(AbortedRun { notifies_subject: tells }))
     }
 }
 
 /// The result of a run of which nothing else can be stored.
-struct GivenUp {
-    tells: bool,
+struct AbortedRun {
+    notifies_subject: bool,
 }
 
 #[async_trait]
-impl RunResult for GivenUp {
+impl RunResult for AbortedRun {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        if self.tells {
+        if self.notifies_subject {
             crier_common::subjects::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
         }
-        Ok(Outcome::Abort(WHY.to_owned()))
+        Ok(Outcome::Abort(UNSTORABLE_REASON.to_owned()))
     }
 }

@@ -21,7 +21,7 @@ pub struct Run {
     marked: Arc<AtomicBool>,
     /// That call may have reached the external service, and its outcome is unknown.
     in_doubt: Arc<AtomicBool>,
-    slot: Option<Arc<Slot>>,
+    slot: Option<Arc<JobSlot>>,
 }
 
 impl Run {
@@ -37,7 +37,7 @@ impl Run {
         }
     }
 
-    pub(super) fn in_slot(job: Claimed, slot: Slot) -> Self {
+    pub(super) fn in_slot(job: Claimed, slot: JobSlot) -> Self {
         Self { slot: Some(Arc::new(slot)), ..Self::new(job) }
     }
 
@@ -53,28 +53,28 @@ impl Run {
     /// many runs wait already.
     pub async fn call_and_wait<T>(&self, call: impl Future<Output = T>) -> T {
         if let Some(slot) = &self.slot {
-            slot.give_back();
+            slot.release_if_allowed();
         }
         self.call(call).await
     }
 
     /// The same without an external effect: a run that is aborted meanwhile is released.
-    pub async fn wait<T>(&self, waiting: impl Future<Output = T>) -> T {
+    pub async fn wait_without_slot<T>(&self, waiting: impl Future<Output = T>) -> T {
         if let Some(slot) = &self.slot {
-            slot.give_back();
+            slot.release_if_allowed();
         }
         waiting.await
     }
 
     /// Waits until few other runs of the workspace are in a transaction. The turn ends when the permit is dropped. A run
     /// that has to wait releases its slot.
-    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+    pub async fn acquire_turn(&self) -> Option<OwnedSemaphorePermit> {
         let (slot, lane) = (self.slot.as_ref()?, self.job.workspace_lane.as_deref()?);
-        slot.inner.turns.take(lane, || slot.give_back()).await
+        slot.inner.turns.take(lane, || slot.release_if_allowed()).await
     }
 
     /// Records that the subject has counted this attempt.
-    pub fn count(&self) {
+    pub fn set_counted(&self) {
         self.counted.store(true, Ordering::SeqCst);
     }
 
@@ -83,7 +83,7 @@ impl Run {
     }
 
     /// Records that the transaction with the call's marker is about to be committed.
-    pub fn mark(&self) {
+    pub fn set_marked(&self) {
         self.marked.store(true, Ordering::SeqCst);
     }
 
@@ -93,7 +93,7 @@ impl Run {
     }
 
     /// Returns whether there is a marker of a call that was never made, or that was rejected.
-    pub fn has_idle_mark(&self) -> bool {
+    pub fn has_unused_marker(&self) -> bool {
         self.marked.load(Ordering::SeqCst) && !self.in_doubt.load(Ordering::SeqCst)
     }
 
@@ -105,12 +105,12 @@ impl Run {
 /// Whether a run may have others beside it; the guard is held as long as it runs.
 #[derive(Debug)]
 pub(super) enum RunPermit {
-    Among {
+    Shared {
         _others: OwnedRwLockReadGuard<()>,
     },
     /// For a job that crashed its process before: no other job should crash with it.
-    Alone {
-        _nobody: OwnedRwLockWriteGuard<()>,
+    Exclusive {
+        _guard: OwnedRwLockWriteGuard<()>,
     },
 }
 
@@ -131,7 +131,7 @@ impl Drop for Active {
 }
 
 /// A claimed job: in the heartbeat's set, and counted as a busy slot until it ends or gives its slot back.
-pub(super) struct Slot {
+pub(super) struct JobSlot {
     inner: Arc<Inner>,
     /// With the fence, because a frozen run of a job may end while the rescued one continues.
     key: (i64, i64),
@@ -140,38 +140,45 @@ pub(super) struct Slot {
     /// Replaces the slot until the job is settled: a database that settles slowly must slow down the claims.
     waiting: OnceLock<OwnedSemaphorePermit>,
     /// Notified when the slot is given back.
-    left: Arc<Notify>,
+    released: Arc<Notify>,
 }
 
-impl Slot {
+impl JobSlot {
     pub fn take(inner: &Arc<Inner>, job: &Claimed, left: Arc<Notify>) -> Self {
         let key = (job.id, job.fence);
         insert(&inner.held, key);
         count(inner, inner.busy.fetch_add(1, Ordering::SeqCst) + 1);
-        Self { inner: inner.clone(), key, kind: job.kind, busy: AtomicBool::new(true), waiting: OnceLock::new(), left }
-    }
-
-    /// Gives the slot to another job, unless too many runs wait without one.
-    fn give_back(&self) {
-        if let Some(Ok(permit)) = self.inner.waiting.get(&self.kind).map(|waiting| waiting.clone().try_acquire_owned())
-            && self.waiting.set(permit).is_ok()
-        {
-            self.leave();
-            self.left.notify_one();
+        Self {
+            inner: inner.clone(),
+            key,
+            kind: job.kind,
+            busy: AtomicBool::new(true),
+            waiting: OnceLock::new(),
+            released: left,
         }
     }
 
-    fn leave(&self) {
+    /// Gives the slot to another job, unless too many runs wait without one.
+    fn release_if_allowed(&self) {
+        if let Some(Ok(permit)) = self.inner.waiting.get(&self.kind).map(|waiting| waiting.clone().try_acquire_owned())
+            && self.waiting.set(permit).is_ok()
+        {
+            self.mark_free();
+            self.released.notify_one();
+        }
+    }
+
+    fn mark_free(&self) {
         if self.busy.swap(false, Ordering::SeqCst) {
             count(&self.inner, self.inner.busy.fetch_sub(1, Ordering::SeqCst) - 1);
         }
     }
 }
 
-impl Drop for Slot {
+impl Drop for JobSlot {
     fn drop(&mut self) {
         remove(&self.inner.held, &self.key);
-        self.leave();
+        self.mark_free();
     }
 }
 

@@ -16,12 +16,12 @@ const AT_ONCE_POSTGRES: usize = 8;
 const MAX_UNUSED: usize = 1_024;
 
 /// One semaphore for each workspace whose runs are in the database now, or wait to be.
-pub(super) struct Turns {
+pub(super) struct WorkspaceLimiter {
     at_once: usize,
     by_lane: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
-impl Turns {
+impl WorkspaceLimiter {
     pub fn of_store(store: &Store) -> Self {
         Self::new(match store.db() {
             Db::Sqlite { .. } => AT_ONCE_SQLITE,
@@ -64,8 +64,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_workspace_waits_for_itself_alone() {
-        let turns = Turns::new(2);
+    async fn a_workspace_waits_only_for_its_own_runs() {
+        let turns = WorkspaceLimiter::new(2);
         let first = turns.take("a", || unreachable!("there is a free turn")).await;
         let _second = turns.take("a", || unreachable!("there is a free turn")).await;
         let mut queued = false;
@@ -80,8 +80,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lanes_without_runs_are_forgotten() {
-        let turns = Turns::new(1);
+    async fn unused_lanes_are_removed() {
+        let turns = WorkspaceLimiter::new(1);
         let kept = turns.take("kept", || {}).await;
         for n in 0..5 * MAX_UNUSED {
             turns.take(&n.to_string(), || {}).await;

@@ -14,7 +14,7 @@ use crier_common::domain::plan::Plans;
 use crier_common::http::Guard;
 use crier_common::mail::Mailer;
 use crier_common::media::Library;
-use crier_common::platforms::Registry as Platforms;
+use crier_common::platforms::ConnectorRegistry as Platforms;
 use crier_common::store::{Result, Store, Tx};
 use crier_common::webhooks::sender::Sender;
 
@@ -40,7 +40,7 @@ pub trait Job: Send + Sync {
 
     /// Writes the results of several runs in the transaction that settles them; returns one outcome each. A kind with
     /// many runs overrides this to use a few statements for all of them.
-    async fn end(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
+    async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
         let mut outcomes = Vec::with_capacity(ends.len());
         for (job, ending) in ends {
             outcomes.push(ending.write(tx, job).await?);
@@ -48,9 +48,9 @@ pub trait Job: Send + Sync {
         Ok(outcomes)
     }
 
-    /// The maximum number of ends of this kind in one transaction. A kind whose [`Job::end`] is a few statements for all
+    /// The maximum number of ends of this kind in one transaction. A kind whose [`Job::write_results`] is a few statements for all
     /// returns more.
-    fn ends_at_once(&self) -> usize {
+    fn max_results_per_transaction(&self) -> usize {
         8
     }
 
@@ -65,14 +65,14 @@ pub trait Job: Send + Sync {
     }
 
     /// Returns the backoff after an error or a panic; `attempt` starts at 1.
-    fn pause(&self, attempt: i32) -> TimeDelta {
+    fn backoff(&self, attempt: i32) -> TimeDelta {
         TimeDelta::seconds(10) * attempt.clamp(1, 60)
     }
 }
 
 /// Returns the backoff after an attempt (from 1) from a kind's table of seconds, whose last entry applies to all later
 /// attempts; ± 20 %, by a `jitter` in `[0, 1)`.
-fn pause_of(seconds: &[i64], attempt: i32, jitter: f64) -> TimeDelta {
+fn backoff_from_table(seconds: &[i64], attempt: i32, jitter: f64) -> TimeDelta {
     let index = usize::try_from(attempt - 1).unwrap_or(0).min(seconds.len().saturating_sub(1));
     let pause = seconds.get(index).copied().unwrap_or_default();
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a few million milliseconds")]
@@ -161,9 +161,9 @@ impl Registry {
     }
 
     /// Writes the results of runs of one kind.
-    pub async fn end(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
+    pub async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
         match ends.first().and_then(|(job, _)| self.get(job.kind)) {
-            Some(kind) => kind.end(tx, ends).await,
+            Some(kind) => kind.write_results(tx, ends).await,
             None => Ok(Vec::new()),
         }
     }

@@ -19,7 +19,7 @@ impl Job for Noop {
         Ok(Box::new(Outcome::Done))
     }
 
-    fn ends_at_once(&self) -> usize {
+    fn max_results_per_transaction(&self) -> usize {
         usize::MAX
     }
 }

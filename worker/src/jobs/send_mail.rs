@@ -75,7 +75,7 @@ impl RunResult for MailEnd {
         let id = job.subject_id;
         match self {
             Self::Sent => {
-                mails::sent(tx, id).await?;
+                mails::mark_sent(tx, id).await?;
                 Ok(Outcome::Done)
             }
             Self::Deferred(why, jitter) => {
@@ -83,15 +83,15 @@ impl RunResult for MailEnd {
                 let (made, allowed) = (count(job.attempt), count(job.max_attempts));
                 match schedule::next_attempt(made, allowed, None, tx.now, *jitter) {
                     Some(at) => {
-                        mails::deferred(tx, id, why).await?;
+                        mails::mark_deferred(tx, id, why).await?;
                         Ok(Outcome::RetryAt(at, why.clone()))
                     }
-                    None => refused(tx, id, why).await,
+                    None => fail_mail(tx, id, why).await,
                 }
             }
-            Self::Refused(why) => refused(tx, id, why).await,
+            Self::Refused(why) => fail_mail(tx, id, why).await,
             Self::NotConfigured => {
-                mails::failed(tx, id, NOT_CONFIGURED).await?;
+                mails::mark_failed(tx, id, NOT_CONFIGURED).await?;
                 Ok(Outcome::Cancelled(NOT_CONFIGURED.to_owned()))
             }
         }
@@ -108,7 +108,7 @@ impl RunResult for MailEnd {
 }
 
 /// Marks the mail as failed, without further attempts.
-async fn refused(tx: &mut Tx, mail_id: i64, why: &str) -> Result<Outcome> {
-    mails::failed(tx, mail_id, why).await?;
+async fn fail_mail(tx: &mut Tx, mail_id: i64, why: &str) -> Result<Outcome> {
+    mails::mark_failed(tx, mail_id, why).await?;
     Ok(Outcome::Abort(why.to_owned()))
 }

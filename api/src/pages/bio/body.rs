@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gzip_is_for_who_takes_it() {
+    fn gzip_is_sent_only_if_accepted() {
         for (value, takes) in [
             ("gzip, deflate, br, zstd", true),
             ("br;q=1.0, GZIP;q=0.5", true),

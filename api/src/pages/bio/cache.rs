@@ -2,7 +2,7 @@
 //!
 //! An entry is fresh for [`CACHE_TTL`]; then the first visitor looks it up again, and others get the stale page
 //! meanwhile. A change of a page removes its entry; a lookup that began before the change is not cached
-//! ([`Cache::turn`]). The size in bytes is limited: beyond the limit, the least recently seen pages are evicted.
+//! ([`Cache::generation`]). The size in bytes is limited: beyond the limit, the least recently seen pages are evicted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,7 +64,7 @@ struct State {
     bytes: usize,
     seen: u64,
     /// How often any entry was invalidated.
-    turn: u64,
+    generation: u64,
 }
 
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ impl Cache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn look(&self, slug: &str, now: DateTime<Utc>) -> CacheLookup {
+    pub fn get(&self, slug: &str, now: DateTime<Utc>) -> CacheLookup {
         let mut state = self.state();
         state.seen += 1;
         let seen = state.seen;
@@ -99,16 +99,16 @@ impl Cache {
         }
     }
 
-    /// Returns the number of invalidations. Read it before the database, and pass it to [`Cache::keep`].
-    pub fn turn(&self) -> u64 {
-        self.state().turn
+    /// Returns the number of invalidations. Read it before the database, and pass it to [`Cache::put`].
+    pub fn generation(&self) -> u64 {
+        self.state().generation
     }
 
     /// Caches the result of a lookup that began at `now`, unless any entry was invalidated since.
-    pub fn keep(&self, slug: &str, found: Option<Arc<RenderedPage>>, turn: u64, now: DateTime<Utc>) {
+    pub fn put(&self, slug: &str, found: Option<Arc<RenderedPage>>, turn: u64, now: DateTime<Utc>) {
         let mut state = self.state();
         state.remove(slug);
-        if state.turn != turn {
+        if state.generation != turn {
             return;
         }
         match found {
@@ -122,9 +122,9 @@ impl Cache {
         }
     }
 
-    pub fn forget(&self, slug: &str) {
+    pub fn invalidate(&self, slug: &str) {
         let mut state = self.state();
-        state.turn += 1;
+        state.generation += 1;
         state.remove(slug);
     }
 }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn looked(cache: &Cache, slug: &str, now: i64) -> String {
-        match cache.look(slug, at(now)) {
+        match cache.get(slug, at(now)) {
             CacheLookup::Fresh(Some(shown)) => format!("fresh {}", shown.version.page_id),
             CacheLookup::Fresh(None) => "nobody".to_owned(),
             CacheLookup::Stale(shown) => format!("stale {}", shown.version.page_id),
@@ -183,16 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_trusted_for_a_while_and_then_asked_about_by_one() {
+    fn a_stale_page_is_revalidated_by_one_request() {
         let cache = Cache::default();
         assert_eq!(looked(&cache, "a", 0), "unknown");
-        cache.keep("a", page(1, 10), cache.turn(), at(0));
+        cache.put("a", page(1, 10), cache.generation(), at(0));
         assert_eq!(looked(&cache, "a", 1), "fresh 1");
         assert_eq!(looked(&cache, "a", 2), "stale 1");
         assert_eq!(looked(&cache, "a", 2), "fresh 1", "somebody is asking");
         assert_eq!(looked(&cache, "a", 4), "stale 1");
         assert_eq!(looked(&cache, "a", -9), "stale 1", "the clock was set back");
-        cache.keep("b", None, cache.turn(), at(0));
+        cache.put("b", None, cache.generation(), at(0));
         assert_eq!(looked(&cache, "b", 1), "nobody");
         assert_eq!(looked(&cache, "b", 2), "unknown");
     }
@@ -200,31 +200,31 @@ mod tests {
     #[test]
     fn an_invalidated_page_is_not_restored_by_an_earlier_lookup() {
         let cache = Cache::default();
-        let turn = cache.turn();
-        cache.keep("a", page(1, 10), turn, at(0));
-        cache.forget("a");
+        let turn = cache.generation();
+        cache.put("a", page(1, 10), turn, at(0));
+        cache.invalidate("a");
         assert_eq!(looked(&cache, "a", 0), "unknown");
-        cache.keep("a", page(1, 10), turn, at(0));
+        cache.put("a", page(1, 10), turn, at(0));
         assert_eq!(looked(&cache, "a", 0), "unknown");
-        cache.keep("a", page(2, 10), cache.turn(), at(0));
+        cache.put("a", page(2, 10), cache.generation(), at(0));
         assert_eq!(looked(&cache, "a", 0), "fresh 2");
-        cache.keep("a", None, cache.turn(), at(0));
+        cache.put("a", None, cache.generation(), at(0));
         assert_eq!(looked(&cache, "a", 0), "nobody", "the page is no more");
-        cache.forget("a");
+        cache.invalidate("a");
         assert_eq!(looked(&cache, "a", 0), "unknown", "and made again");
         assert_eq!(cache.state().bytes, 0);
     }
 
     #[test]
-    fn it_holds_so_much_and_lets_go_of_what_was_not_seen_for_longest() {
+    fn size_is_bounded_with_lru_eviction() {
         let cache = Cache::default();
         let size = MAX_BYTES / 100;
         for n in 0..99 {
-            cache.keep(&format!("p{n}"), page(n, size), cache.turn(), at(0));
+            cache.put(&format!("p{n}"), page(n, size), cache.generation(), at(0));
         }
         assert_eq!(looked(&cache, "p0", 1), "fresh 0");
         for n in 99..200 {
-            cache.keep(&format!("p{n}"), page(n, size), cache.turn(), at(0));
+            cache.put(&format!("p{n}"), page(n, size), cache.generation(), at(0));
             assert!(cache.state().bytes <= MAX_BYTES);
             looked(&cache, "p0", 1);
         }
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(looked(&cache, "p199", 1), "fresh 199");
         assert_eq!(looked(&cache, "p1", 1), "unknown");
         for n in 0..3 * MAX_MISSING {
-            cache.keep(&format!("m{n}"), None, cache.turn(), at(0));
+            cache.put(&format!("m{n}"), None, cache.generation(), at(0));
         }
         assert!(cache.state().missing.len() <= MAX_MISSING);
         assert_eq!(looked(&cache, "p0", 1), "fresh 0");

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 /// How often they are written; this much is lost if the process dies.
 pub const WRITE_INTERVAL: Duration = Duration::from_secs(3);
 /// How long the last write may take when the process stops.
-const LAST: Duration = Duration::from_secs(5);
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 type ById = HashMap<i64, u64>;
 
@@ -46,7 +46,7 @@ impl Counts {
         let mut taken = PutBack { counts: self, taken };
         let list = |counts: &ById| counts.iter().map(|(id, n)| (*id, *n)).collect::<Vec<_>>();
         let mut tx = store.begin().await?;
-        bio_pages::count(&mut tx, &list(&taken.taken.views), &list(&taken.taken.clicks)).await?;
+        bio_pages::add_counts(&mut tx, &list(&taken.taken.views), &list(&taken.taken.clicks)).await?;
         tx.commit().await?;
         taken.taken = Pending::default();
         Ok(())
@@ -65,7 +65,7 @@ impl Counts {
                 () = stop.cancelled() => break,
             }
         }
-        match tokio::time::timeout(LAST, self.write(store)).await {
+        match tokio::time::timeout(FINAL_WRITE_TIMEOUT, self.write(store)).await {
             Ok(written) => log_error(written),
             Err(_) => tracing::warn!("views and clicks of the last seconds were not written before shutdown"),
         }

@@ -2,14 +2,14 @@
 //!
 //! A page is rendered once and cached in memory ([`cache`]); most visits need no database query. How stale a page can
 //! be: on the replica that changed it, not at all (except for its picture's alt text); the others look it up again when
-//! their entry is [two seconds](cache::TRUSTED) old, so at most that plus the time of the lookup. While the database is
+//! their entry is [two seconds](cache::CACHE_TTL) old, so at most that plus the time of the lookup. While the database is
 //! unavailable, cached pages are still served.
 //!
 //! A page is compressed when it is rendered, and has an ETag: a returning visitor gets only a 304, and is counted like
 //! any visitor.
 //!
 //! Views and clicks are counted in memory and written every few seconds ([`counts`]): a graceful shutdown loses no
-//! counts, `kill -9` or a crash those of the last [few seconds](counts::WRITTEN_EVERY). A view is a GET of the page by
+//! counts, `kill -9` or a crash those of the last [few seconds](counts::WRITE_INTERVAL). A view is a GET of the page by
 //! a client whose user agent is not that of a bot, a click the same of a link.
 //!
 //! **To add a theme:** its word in `common/src/domain/bio_page.rs` (and in the table's `CHECK`, by a migration), its
@@ -46,8 +46,8 @@ pub struct Bio {
 
 impl Bio {
     /// Invalidates a page that this process created, changed or deleted.
-    pub fn forget(&self, slug: &str) {
-        self.cache.forget(slug);
+    pub fn invalidate(&self, slug: &str) {
+        self.cache.invalidate(slug);
     }
 }
 
@@ -71,7 +71,7 @@ async fn styles(req: &mut Request, res: &mut Response) {
 
 #[handler]
 async fn visit(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    let Some((app, shown)) = shown(req, depot, res).await else { return };
+    let Some((app, shown)) = requested_page(req, depot, res).await else { return };
     if *req.method() == Method::GET && !is_bot(req) {
         app.bio.counts.view(shown.version.page_id);
         metrics::bio_viewed();
@@ -83,7 +83,7 @@ async fn visit(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 
 #[handler]
 async fn follow(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    let Some((app, shown)) = shown(req, depot, res).await else { return };
+    let Some((app, shown)) = requested_page(req, depot, res).await else { return };
     let link = req.param::<i64>("id").and_then(|id| Some((id, shown.links.get(&id)?)));
     let Some((id, to)) = link else { return missing(res) };
     if *req.method() == Method::GET && !is_bot(req) {
@@ -98,7 +98,7 @@ async fn follow(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 }
 
 /// Returns the requested page; if there is no page, an error page was sent.
-async fn shown(req: &Request, depot: &Depot, res: &mut Response) -> Option<(Arc<App>, Arc<RenderedPage>)> {
+async fn requested_page(req: &Request, depot: &Depot, res: &mut Response) -> Option<(Arc<App>, Arc<RenderedPage>)> {
     let app = depot.get_typed::<Arc<App>>().ok()?.clone();
     // Phones capitalize the first letter that is typed.
     let slug = req.param::<String>("slug").unwrap_or_default().to_ascii_lowercase();
@@ -127,7 +127,7 @@ fn missing(res: &mut Response) {
 
 /// Returns the page from memory if it is fresh, otherwise from the database.
 async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<RenderedPage>>> {
-    let looked = app.bio.cache.look(&slug, app.store.now());
+    let looked = app.bio.cache.get(&slug, app.store.now());
     let known = match looked {
         CacheLookup::Fresh(known) => return Ok(known),
         CacheLookup::Stale(shown) => Some(shown),
@@ -135,7 +135,7 @@ async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<RenderedPage>>>
     };
     let (asking, before) = (app.clone(), known.clone());
     // Runs as a separate task, so that the lookup completes even if the visitor disconnects.
-    let asked = tokio::spawn(async move { ask(&asking, &slug, before).await }).await;
+    let asked = tokio::spawn(async move { refresh_page(&asking, &slug, before).await }).await;
     match (asked, known) {
         (Ok(Ok(found)), _) => Ok(found),
         (Ok(Err(error)), Some(shown)) => {
@@ -149,8 +149,8 @@ async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<RenderedPage>>>
 }
 
 /// Checks in the database whether the known page is current, and loads it if not.
-async fn ask(app: &App, slug: &str, known: Option<Arc<RenderedPage>>) -> Result<Option<Arc<RenderedPage>>> {
-    let turn = app.bio.cache.turn();
+async fn refresh_page(app: &App, slug: &str, known: Option<Arc<RenderedPage>>) -> Result<Option<Arc<RenderedPage>>> {
+    let turn = app.bio.cache.generation();
     let now = app.store.now();
     let mut conn = app.store.read().await?;
     if let Some(shown) = known
@@ -167,14 +167,14 @@ async fn ask(app: &App, slug: &str, known: Option<Arc<RenderedPage>>) -> Result<
             Some(Arc::new(rendered.map_err(|error| StoreError::Decode(format!("a page was not rendered: {error}")))?))
         }
     };
-    app.bio.cache.keep(slug, shown.clone(), turn, now);
+    app.bio.cache.put(slug, shown.clone(), turn, now);
     Ok(shown)
 }
 
 /// Returns whether the user agent is that of a bot.
 fn is_bot(req: &Request) -> bool {
     let agent = req.headers().get(USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
-    calls_itself_a_bot(&String::from_utf8_lossy(agent).to_ascii_lowercase())
+    is_bot_user_agent(&String::from_utf8_lossy(agent).to_ascii_lowercase())
 }
 
 /// Words in the user agents of search engines, link previews and uptime monitors.
@@ -196,7 +196,7 @@ const BOTS: &[&str] = &[
     "monitoring",
 ];
 
-fn calls_itself_a_bot(agent: &str) -> bool {
+fn is_bot_user_agent(agent: &str) -> bool {
     // Cubot is a phone maker.
     let agent = agent.replace("cubot", "");
     BOTS.iter().any(|word| agent.contains(word))
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bots_are_known_by_what_they_call_themselves() {
+    fn bots_are_detected_by_user_agent() {
         for bot in [
             "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
             "Mozilla/5.0 (compatible; Yahoo! Slurp)",
@@ -217,7 +217,7 @@ mod tests {
             "SkypeUriPreview",
             "AHC-Crawler",
         ] {
-            assert!(calls_itself_a_bot(&bot.to_ascii_lowercase()), "{bot}");
+            assert!(is_bot_user_agent(&bot.to_ascii_lowercase()), "{bot}");
         }
         for visitor in [
             "",
@@ -226,7 +226,7 @@ mod tests {
             "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
             "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile Safari/537.36 Instagram 390.0",
         ] {
-            assert!(!calls_itself_a_bot(&visitor.to_ascii_lowercase()), "{visitor}");
+            assert!(!is_bot_user_agent(&visitor.to_ascii_lowercase()), "{visitor}");
         }
     }
 }

@@ -12,8 +12,8 @@ use serde_json::json;
 use super::{TAG, interactive, not_configured};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::{record, request};
 
@@ -45,19 +45,19 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Get a URL at which a person connects an account")
         .body::<NewAuthorization>(json!({ "platform": "facebook", "target": "page" }))
-        .answers::<Authorization>(200, Shape::One)
-        .refuses(&[
-            Code::ValidationFailed,
-            Code::InteractiveSetupRequired,
-            Code::PlatformNotConfigured,
-            Code::LimitReached,
+        .response::<Authorization>(200, ResponseShape::One)
+        .error_codes(&[
+            ErrorCode::ValidationFailed,
+            ErrorCode::InteractiveSetupRequired,
+            ErrorCode::PlatformNotConfigured,
+            ErrorCode::LimitReached,
         ])
         .checks_then_writes(|cx| cx.parse(read), authorize)
 }
 
 fn read(f: &Fields<'_>) -> Option<NewAuthorization> {
-    let platform = f.required("platform", f.word("platform"));
-    let target = f.word("target").value();
+    let platform = f.required("platform", f.enum_value("platform"));
+    let target = f.enum_value("target").value();
     Some(NewAuthorization { platform: platform?, target })
 }
 

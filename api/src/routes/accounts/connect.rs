@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use super::{SocialAccount, TAG, interactive, not_configured, unavailable};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, Problems};
 use crate::openapi::schema::request;
 
@@ -37,14 +37,14 @@ pub fn endpoint() -> Endpoint {
              credentials and makes it active. Emits `account.connected`.",
         )
         .body::<NewAccountCredentials>(json!({ "platform": "sandbox", "credentials": { "handle": "demo" } }))
-        .answers::<SocialAccount>(201, Shape::Many)
-        .refuses(&[
-            Code::ValidationFailed,
-            Code::InvalidCredentials,
-            Code::InteractiveSetupRequired,
-            Code::PlatformNotConfigured,
-            Code::LimitReached,
-            Code::PlatformUnavailable,
+        .response::<SocialAccount>(201, ResponseShape::Many)
+        .error_codes(&[
+            ErrorCode::ValidationFailed,
+            ErrorCode::InvalidCredentials,
+            ErrorCode::InteractiveSetupRequired,
+            ErrorCode::PlatformNotConfigured,
+            ErrorCode::LimitReached,
+            ErrorCode::PlatformUnavailable,
         ])
         .leases_then_writes(prepare)
 }
@@ -52,7 +52,7 @@ pub fn endpoint() -> Endpoint {
 /// Checks the form, then the credentials with the platform.
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let NewAccountCredentials { platform, credentials } = cx.read(|f| {
-        let platform = f.required("platform", f.word("platform"));
+        let platform = f.required("platform", f.enum_value("platform"));
         let credentials = f.required("credentials", f.object("credentials").map(Clone::clone));
         Some(NewAccountCredentials { platform: platform?, credentials: credentials? })
     })?;
@@ -69,7 +69,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
     check_room(cx, platform).await?;
     let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(refused)?;
-    Ok(WriteStep::with((platform, connected), |cx, tx, found| {
+    Ok(WriteStep::new((platform, connected), |cx, tx, found| {
         Box::pin(async move { save(cx, tx, found.0, &found.1).await })
     }))
 }
@@ -86,14 +86,14 @@ fn parse_credentials(form: &Map<String, Value>, descriptor: &Descriptor) -> Resu
             found.insert(field.name.to_owned(), Value::from(value));
         }
     }
-    problems.done()?;
+    problems.into_result()?;
     Ok(Secrets::new(&found))
 }
 
 fn refused(error: ConnectError) -> ApiError {
     match error {
         ConnectError::Field { field, message } => ApiError::field(&format!("credentials.{field}"), message),
-        ConnectError::Refused(message) => ApiError::new(Code::InvalidCredentials, message),
+        ConnectError::Refused(message) => ApiError::new(ErrorCode::InvalidCredentials, message),
         ConnectError::Unavailable(message) => unavailable(message),
     }
 }

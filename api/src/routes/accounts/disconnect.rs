@@ -6,14 +6,14 @@ use crier_common::domain::access::Scope;
 use crier_common::domain::account::DisconnectResult;
 use crier_common::domain::event::EventName;
 use crier_common::domain::platform::Platform;
-use crier_common::platforms::Account;
+use crier_common::platforms::ConnectorAccount;
 use crier_common::store::{Tx, accounts, events};
 use serde_json::json;
 
 use super::TAG;
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::record;
 
@@ -36,7 +36,7 @@ pub fn endpoint() -> Endpoint {
         .description(
             "Posts scheduled to it fail at their time with `account_disconnected`. Emits `account.disconnected`.",
         )
-        .answers::<Disconnected>(200, Shape::One)
+        .response::<Disconnected>(200, ResponseShape::One)
         .writes(disconnect)
 }
 
@@ -56,9 +56,9 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
 
 /// Loads the account with its secrets before they are deleted. `None` if they cannot be read; this does not prevent the
 /// disconnect.
-async fn stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<Account> {
+async fn stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<ConnectorAccount> {
     let found = match accounts::with_secrets(tx, cx.app.store.cipher(), id).await {
-        Ok(found) => found.map(|(account, secrets)| Account::stored(&account, &secrets)).transpose(),
+        Ok(found) => found.map(|(account, secrets)| ConnectorAccount::stored(&account, &secrets)).transpose(),
         Err(error) => Err(error),
     };
     found.unwrap_or_else(|error| {
@@ -69,7 +69,7 @@ async fn stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<Account> {
 
 /// Revokes the grant after the commit, when no brand has the account any more. Best effort: our copy of the tokens is
 /// deleted in any case.
-fn revoke_later(cx: &Context, tx: &mut Tx, platform: Platform, account: Account) {
+fn revoke_later(cx: &Context, tx: &mut Tx, platform: Platform, account: ConnectorAccount) {
     let platforms = cx.app.platforms.clone();
     tx.after_commit(move || {
         tokio::spawn(async move {

@@ -6,7 +6,7 @@ use crier_common::store::{Conn, Page, accounts};
 use super::{SocialAccount, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, FieldProblems, Result};
 use crate::pagination;
 
@@ -15,7 +15,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List the accounts of a brand, newest first")
         .pages()
-        .answers::<SocialAccount>(200, Shape::Pages)
+        .response::<SocialAccount>(200, ResponseShape::Pages)
         .reads(list)
 }
 

@@ -3,9 +3,9 @@
 use crier_common::domain::account::{self, AccountStatus};
 use crier_common::domain::platform::{AccountKind, Platform};
 
-use crate::answer::{Planned, Stamp};
+use crate::answer::{ScheduledTimestamp, Timestamp};
 use crate::endpoint::Endpoint;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ErrorCode};
 use crate::openapi::schema::record;
 
 pub mod authorize;
@@ -47,11 +47,11 @@ record! {
         pub kind: AccountKind,
         /// Only active accounts publish.
         pub status: AccountStatus,
-        pub token_expires_at: Option<Planned>,
+        pub token_expires_at: Option<ScheduledTimestamp>,
         pub last_error: Option<AccountError>,
-        pub connected_at: Stamp,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub connected_at: Timestamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -67,7 +67,7 @@ impl From<account::SocialAccount> for SocialAccount {
             avatar_url: a.avatar_url,
             kind: a.kind,
             status: a.status,
-            token_expires_at: a.token_expires_at.map(Planned),
+            token_expires_at: a.token_expires_at.map(ScheduledTimestamp),
             last_error: a.last_error.map(|e| AccountError { code: e.code, message: e.message }),
             connected_at: a.connected_at.into(),
             created_at: a.created_at.into(),
@@ -78,14 +78,14 @@ impl From<account::SocialAccount> for SocialAccount {
 
 fn interactive(platform: Platform) -> ApiError {
     let message = format!("Accounts of {platform} are set up in the settings area, not through the API.");
-    ApiError::new(Code::InteractiveSetupRequired, message)
+    ApiError::new(ErrorCode::InteractiveSetupRequired, message)
 }
 
 fn not_configured(platform: Platform) -> ApiError {
     let message = format!("{platform} is not configured on this installation. Ask its operator to set it up.");
-    ApiError::new(Code::PlatformNotConfigured, message)
+    ApiError::new(ErrorCode::PlatformNotConfigured, message)
 }
 
 fn unavailable(message: String) -> ApiError {
-    ApiError::new(Code::PlatformUnavailable, message)
+    ApiError::new(ErrorCode::PlatformUnavailable, message)
 }

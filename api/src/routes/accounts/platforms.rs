@@ -7,7 +7,7 @@ use crier_common::store::Conn;
 use super::TAG;
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
 
@@ -104,7 +104,7 @@ pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/social-accounts/platforms", "listPlatforms", Scope::AccountsRead)
         .tag(TAG)
         .summary("List the platforms that can be connected")
-        .answers::<PlatformDescriptor>(200, Shape::Many)
+        .response::<PlatformDescriptor>(200, ResponseShape::Many)
         .reads(list)
 }
 

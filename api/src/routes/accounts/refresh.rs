@@ -6,15 +6,15 @@ use chrono::TimeDelta;
 use crier_common::domain::access::Scope;
 use crier_common::domain::account::{self, AccountError};
 use crier_common::domain::failure::Failure;
-use crier_common::platforms::{Account, CallError, Refreshed};
+use crier_common::platforms::{CallError, ConnectorAccount, Refreshed};
 use crier_common::store::{Tx, accounts};
 use secrecy::SecretString;
 
 use super::{SocialAccount, TAG, unavailable};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::error::{ApiError, ErrorCode, Result};
 
 /// The lease of a refresh: a process that dies blocks other refreshes for this long. Longer than the request timeout.
 const LEASE: TimeDelta = TimeDelta::seconds(30);
@@ -25,14 +25,14 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Renew an account's access")
         .description("Gets new tokens, or checks credentials that do not expire. An expired account becomes active.")
-        .answers::<SocialAccount>(200, Shape::One)
-        .refuses(&[Code::ReconnectRequired, Code::PlatformUnavailable])
+        .response::<SocialAccount>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::ReconnectRequired, ErrorCode::PlatformUnavailable])
         .leases_then_writes(prepare)
 }
 
 fn reconnect() -> ApiError {
     let message = "The platform no longer accepts what this account was connected with. Connect the account again.";
-    ApiError::new(Code::ReconnectRequired, message)
+    ApiError::new(ErrorCode::ReconnectRequired, message)
 }
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
@@ -41,7 +41,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     accounts::find(&mut conn, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
     let version = acquire_refresh_lease(cx, id).await?;
-    let result = ask(cx, id).await;
+    let result = refresh_at_platform(cx, id).await;
     if !matches!(result, Ok((_, Ok(_)))) {
         release_refresh_lease(cx, id, version).await?;
     }
@@ -57,7 +57,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         // A transient failure never expires an account.
         Err(error) => return Err(unavailable(error.failure().message.clone())),
     };
-    Ok(WriteStep::with((account, refreshed), |cx, tx, found| {
+    Ok(WriteStep::new((account, refreshed), |cx, tx, found| {
         Box::pin(async move { save(cx, tx, &found.0, found.1.as_ref()).await })
     }))
 }
@@ -84,13 +84,16 @@ async fn release_refresh_lease(cx: &Context, account_id: i64, version: i64) -> R
 }
 
 /// Refreshes at the platform, with the secrets read under the lease.
-async fn ask(cx: &Context, id: i64) -> Result<(account::SocialAccount, std::result::Result<Refreshed, CallError>)> {
+async fn refresh_at_platform(
+    cx: &Context,
+    id: i64,
+) -> Result<(account::SocialAccount, std::result::Result<Refreshed, CallError>)> {
     let mut conn = cx.app.store.read().await?;
     let found = accounts::with_secrets(&mut conn, cx.app.store.cipher(), id).await?;
     let (account, secrets) = found.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
     let connector = cx.app.platforms.get(account.platform).ok_or_else(reconnect)?;
-    let refreshed = connector.refresh(&Account::stored(&account, &secrets)?).await;
+    let refreshed = connector.refresh(&ConnectorAccount::stored(&account, &secrets)?).await;
     Ok((account, refreshed))
 }
 

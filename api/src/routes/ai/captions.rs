@@ -12,14 +12,14 @@ use serde_json::json;
 use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::Result;
 use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::{described, record};
 
 const COUNT_RANGE: std::ops::RangeInclusive<i64> = 1..=10;
 const MAX_TONE_CHARS: usize = 60;
-const LONGEST_LANGUAGE: usize = 35;
+const MAX_LANGUAGE_CHARS: usize = 35;
 
 described! {
     /// What captions are to be like.
@@ -68,20 +68,20 @@ pub fn endpoint() -> Endpoint {
             "prompt": "Our sourdough is out of the oven at seven every morning.",
             "options": { "platform": "bluesky", "count": 3, "tone": "warm", "language": "en", "length": "short", "include_hashtags": true, "include_emojis": false },
         }))
-        .answers::<CaptionResult>(200, Shape::One)
-        .refuses(ERROR_CODES)
+        .response::<CaptionResult>(200, ResponseShape::One)
+        .error_codes(ERROR_CODES)
         .reserves_then_writes(prepare)
 }
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let request = cx.read(|f| read(cx, f))?;
-    let writer = cx.app.ai.writer().ok_or_else(not_configured)?;
+    let writer = cx.app.ai.text_model().ok_or_else(not_configured)?;
     let spending = CreditReservation::begin(cx, Operation::Captions, ai::CAPTIONS).await?;
     let result = ask(cx, Operation::Captions, "prompt", writer.captions(&request)).await;
     let captions = spending.or_refund(result).await?;
     let spending = Arc::new(spending);
     let output = (spending.clone(), captions, writer.model.to_owned());
-    let finish = WriteStep::with(output, |cx, tx, output| {
+    let finish = WriteStep::new(output, |cx, tx, output| {
         Box::pin(async move { write(cx, tx, &output.0, &output.1, &output.2).await })
     });
     Ok(finish.or_undo(move |_| {
@@ -95,11 +95,11 @@ fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionRequest> {
     let empty = serde_json::Map::new();
     let options = f.object("options").value();
     let o = f.within("options", options.unwrap_or(&empty));
-    let platform = descriptor(cx, o.word("platform").value());
+    let platform = descriptor(cx, o.enum_value("platform").value());
     let count = o.number("count", COUNT_RANGE).value().unwrap_or(3);
     let tone = o.text("tone", 1..=MAX_TONE_CHARS).value();
     let language = language(&o);
-    let length = o.word("length").value();
+    let length = o.enum_value("length").value();
     let (include_hashtags, include_emojis) = (o.flag("include_hashtags").value(), o.flag("include_emojis").value());
     Some(CaptionRequest {
         prompt: prompt?,
@@ -115,7 +115,7 @@ fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionRequest> {
 
 /// Parses a language tag of the BCP 47 shape: letters, then subtags of letters and digits.
 fn language(f: &Fields<'_>) -> Option<String> {
-    let PatchField::Value(tag) = f.text("language", 1..=LONGEST_LANGUAGE) else { return None };
+    let PatchField::Value(tag) = f.text("language", 1..=MAX_LANGUAGE_CHARS) else { return None };
     let mut parts = tag.split('-');
     let first = parts.next().is_some_and(|p| (2..=8).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_alphabetic()));
     let rest = parts.all(|p| (1..=8).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_alphanumeric()));

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::Result;
 use crate::openapi::schema::{record, request};
 
@@ -46,25 +46,25 @@ pub fn endpoint() -> Endpoint {
         .body::<NewHashtags>(
             json!({ "content": "Our sourdough is out of the oven at seven every morning.", "platform": "instagram" }),
         )
-        .answers::<HashtagResult>(200, Shape::One)
-        .refuses(ERROR_CODES)
+        .response::<HashtagResult>(200, ResponseShape::One)
+        .error_codes(ERROR_CODES)
         .reserves_then_writes(prepare)
 }
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let NewHashtags { content, platform } = cx.read(|f| {
         let content = f.required("content", f.text("content", 1..=MAX_PROMPT_CHARS));
-        let platform = f.word("platform").value();
+        let platform = f.enum_value("platform").value();
         Some(NewHashtags { content: content?, platform })
     })?;
-    let writer = cx.app.ai.writer().ok_or_else(not_configured)?;
+    let writer = cx.app.ai.text_model().ok_or_else(not_configured)?;
     let spending = CreditReservation::begin(cx, Operation::Hashtags, ai::HASHTAGS).await?;
     let call = writer.hashtags(&content, descriptor(cx, platform));
     let result = ask(cx, Operation::Hashtags, "content", call).await;
     let hashtags = spending.or_refund(result).await?;
     let spending = Arc::new(spending);
     let output = (spending.clone(), hashtags, writer.model.to_owned());
-    let finish = WriteStep::with(output, |cx, tx, output| {
+    let finish = WriteStep::new(output, |cx, tx, output| {
         Box::pin(async move { write(cx, tx, &output.0, &output.1, &output.2).await })
     });
     Ok(finish.or_undo(move |_| {

@@ -15,8 +15,8 @@ use serde_json::json;
 use super::{CreditReservation, MAX_PROMPT_CHARS, TAG, ask, not_configured};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::{described, record};
 use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 
@@ -63,21 +63,21 @@ pub fn endpoint() -> Endpoint {
             "prompt": "A loaf of sourdough on a wooden table, morning light",
             "options": { "size": "1024x1024", "quality": "low" },
         }))
-        .answers::<ImageResult>(201, Shape::One)
-        .refuses(&[
-            Code::ValidationFailed,
-            Code::PlatformNotConfigured,
-            Code::InsufficientCredits,
-            Code::StorageLimitExceeded,
-            Code::AiProviderUnavailable,
+        .response::<ImageResult>(201, ResponseShape::One)
+        .error_codes(&[
+            ErrorCode::ValidationFailed,
+            ErrorCode::PlatformNotConfigured,
+            ErrorCode::InsufficientCredits,
+            ErrorCode::StorageLimitExceeded,
+            ErrorCode::AiProviderUnavailable,
         ])
         .reserves_then_writes(prepare)
 }
 
 /// A generated picture in storage, with the reservation of its credits.
 struct GeneratedImage {
-    spending: Arc<CreditReservation>,
-    taken: IngestedFile,
+    reservation: Arc<CreditReservation>,
+    file: IngestedFile,
     alt_text: String,
     model: String,
 }
@@ -88,11 +88,11 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         let empty = serde_json::Map::new();
         let options = f.object("options").value();
         let o = f.within("options", options.unwrap_or(&empty));
-        let size = o.word("size").value().unwrap_or(Size::Auto);
-        let quality = o.word("quality").value().unwrap_or(Quality::Auto);
+        let size = o.enum_value("size").value().unwrap_or(Size::Auto);
+        let quality = o.enum_value("quality").value().unwrap_or(Quality::Auto);
         Some(ImageRequest { prompt: prompt?, size, quality })
     })?;
-    let painter = cx.app.ai.painter().ok_or_else(not_configured)?;
+    let painter = cx.app.ai.image_model().ok_or_else(not_configured)?;
     check_room(cx).await?;
     let spending = CreditReservation::begin(cx, Operation::Images, request.quality.credits()).await?;
     let result = ask(cx, Operation::Images, "prompt", painter.picture(&request)).await;
@@ -101,9 +101,13 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     let taken = spending.or_refund(stored).await?;
     let spending = Arc::new(spending);
     let alt_text = request.prompt.chars().take(MAX_ALT_TEXT_CHARS).collect();
-    let image =
-        GeneratedImage { spending: spending.clone(), taken: taken.clone(), alt_text, model: painter.model.to_owned() };
-    let finish = WriteStep::with(image, |cx, tx, image| Box::pin(async move { write(cx, tx, &image).await }));
+    let image = GeneratedImage {
+        reservation: spending.clone(),
+        file: taken.clone(),
+        alt_text,
+        model: painter.model.to_owned(),
+    };
+    let finish = WriteStep::new(image, |cx, tx, image| Box::pin(async move { write(cx, tx, &image).await }));
     Ok(finish.or_undo(move |cx| {
         let (spending, taken) = (spending.clone(), taken.clone());
         Box::pin(async move {
@@ -147,18 +151,18 @@ async fn spooled(cx: &Context, picture: Bytes) -> std::result::Result<Spooled, S
 
 async fn write(cx: &Context, tx: &mut Tx, image: &GeneratedImage) -> Result<ApiResponse> {
     let brand_id = cx.brand()?.id;
-    let credits_remaining = image.spending.end(cx, tx).await?;
-    let name = format!("ai-{}.{}", cx.now.format("%Y%m%d-%H%M%S"), image.taken.kind.extension());
+    let credits_remaining = image.reservation.end(cx, tx).await?;
+    let name = format!("ai-{}.{}", cx.now.format("%Y%m%d-%H%M%S"), image.file.kind.extension());
     let described =
         Described { asset_type: AssetType::Image, filename: &name, alt_text: Some(&image.alt_text), source_url: None };
-    let Some(id) = media::keep(tx, brand_id, &image.taken, &described).await? else {
+    let Some(id) = media::create_asset(tx, brand_id, &image.file, &described).await? else {
         return Err(ApiError::storage("a file was swept away before it was kept"));
     };
     let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("an asset made just now is gone"))?;
     let result = ImageResult {
         media: MediaAsset::new(&cx.app.library, asset),
         model: image.model.clone(),
-        credits_used: image.spending.want.credits,
+        credits_used: image.reservation.want.credits,
         credits_remaining,
     };
     ApiResponse::created(&format!("/brands/{brand_id}/media/{id}"), result)

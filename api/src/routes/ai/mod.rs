@@ -10,13 +10,13 @@ use std::time::Instant;
 use crier_common::ai::AiError;
 use crier_common::domain::ai::Operation;
 use crier_common::domain::platform::{Descriptor, Platform};
-use crier_common::store::ai_credits::{self, Want};
+use crier_common::store::ai_credits::{self, CreditRequest};
 use crier_common::store::{Store, Tx};
 use crier_common::telemetry::metrics::{self, AiOutcome};
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;
-use crate::error::{ApiError, Code, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 
 mod captions;
 mod hashtags;
@@ -31,21 +31,25 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 /// The error codes of the text endpoints, beyond the common ones.
-pub const ERROR_CODES: &[Code] =
-    &[Code::ValidationFailed, Code::PlatformNotConfigured, Code::InsufficientCredits, Code::AiProviderUnavailable];
+pub const ERROR_CODES: &[ErrorCode] = &[
+    ErrorCode::ValidationFailed,
+    ErrorCode::PlatformNotConfigured,
+    ErrorCode::InsufficientCredits,
+    ErrorCode::AiProviderUnavailable,
+];
 
 fn not_configured() -> ApiError {
     let message = "The AI is not configured on this installation. Ask its operator to set it up.";
-    ApiError::new(Code::PlatformNotConfigured, message)
+    ApiError::new(ErrorCode::PlatformNotConfigured, message)
 }
 
-fn insufficient(want: &Want) -> ApiError {
+fn insufficient(want: &CreditRequest) -> ApiError {
     let message = format!(
         "This takes {} AI credits, and fewer are left of this month's {}. Wait for the next month or choose a larger plan.",
         want.credits,
         want.cap.unwrap_or_default()
     );
-    ApiError::new(Code::InsufficientCredits, message)
+    ApiError::new(ErrorCode::InsufficientCredits, message)
 }
 
 fn descriptor(cx: &Context, platform: Option<Platform>) -> Option<&'static Descriptor> {
@@ -85,7 +89,7 @@ fn to_api_error<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
 /// The credits reserved by this request. A panic refunds them too.
 struct CreditReservation {
     store: Store,
-    want: Want,
+    want: CreditRequest,
     id: i64,
     held: AtomicBool,
 }
@@ -93,7 +97,7 @@ struct CreditReservation {
 impl CreditReservation {
     /// Reserves the credits; fails if too few are left.
     async fn begin(cx: &Context, operation: Operation, credits: u64) -> Result<Self> {
-        let want = Want {
+        let want = CreditRequest {
             workspace_id: cx.caller.workspace_id,
             brand_id: cx.brand()?.id,
             operation,
@@ -125,7 +129,7 @@ impl CreditReservation {
     /// Refunds the credits, at most once.
     async fn refund(&self) {
         if self.held.swap(false, Ordering::SeqCst) {
-            give_back(&self.store, self.want.workspace_id, self.id).await;
+            refund_reservation(&self.store, self.want.workspace_id, self.id).await;
         }
     }
 
@@ -142,15 +146,15 @@ impl Drop for CreditReservation {
     fn drop(&mut self) {
         if *self.held.get_mut() && std::thread::panicking() {
             let (store, workspace, id) = (self.store.clone(), self.want.workspace_id, self.id);
-            tokio::spawn(async move { give_back(&store, workspace, id).await });
+            tokio::spawn(async move { refund_reservation(&store, workspace, id).await });
         }
     }
 }
 
-async fn give_back(store: &Store, workspace_id: i64, id: i64) {
+async fn refund_reservation(store: &Store, workspace_id: i64, id: i64) {
     let write = async {
         let mut tx = store.begin().await?;
-        ai_credits::give_back(&mut tx, workspace_id, id).await?;
+        ai_credits::refund(&mut tx, workspace_id, id).await?;
         tx.commit().await
     };
     if let Err(error) = write.await {

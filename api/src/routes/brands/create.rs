@@ -10,8 +10,8 @@ use serde_json::json;
 use super::{Brand, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
@@ -35,8 +35,8 @@ pub fn endpoint() -> Endpoint {
         .body::<NewBrand>(json!({
             "name": "Acme Bakery", "description": "Bread since 1920", "website": "https://acme.example", "timezone": "Europe/Berlin"
         }))
-        .answers::<Brand>(201, Shape::One)
-        .refuses(&[Code::LimitReached])
+        .response::<Brand>(201, ResponseShape::One)
+        .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(|cx| cx.parse(read), create)
 }
 

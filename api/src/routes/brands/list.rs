@@ -6,14 +6,14 @@ use crier_common::store::{Conn, brands};
 use super::{Brand, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands", "listBrands", Scope::BrandsRead)
         .tag(TAG)
         .summary("List the brands that the key's user is a member of")
-        .answers::<Brand>(200, Shape::Many)
+        .response::<Brand>(200, ResponseShape::Many)
         .reads(list)
 }
 

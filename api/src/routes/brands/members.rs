@@ -4,9 +4,9 @@ use crier_common::domain::access::{Role, Scope};
 use crier_common::store::{Conn, users};
 
 use super::TAG;
-use crate::answer::{ApiResponse, Stamp};
+use crate::answer::{ApiResponse, Timestamp};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
 
@@ -17,8 +17,8 @@ record! {
         pub name: String,
         pub email: String { "format": "email" },
         pub role: Role,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -27,7 +27,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List the members of a brand")
         .extension()
-        .answers::<Member>(200, Shape::Many)
+        .response::<Member>(200, ResponseShape::Many)
         .reads(list)
 }
 

@@ -2,7 +2,7 @@
 
 use crier_common::domain::brand;
 
-use crate::answer::Stamp;
+use crate::answer::Timestamp;
 use crate::endpoint::Endpoint;
 use crate::openapi::schema::record;
 
@@ -27,8 +27,8 @@ record! {
         pub website: Option<String> { "format": "uri" },
         /// An IANA name; times without an offset are in it.
         pub timezone: String,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 

@@ -6,14 +6,14 @@ use crier_common::store::Conn;
 use super::{Brand, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}", "getBrand", Scope::BrandsRead)
         .tag(TAG)
         .summary("Read a brand")
-        .answers::<Brand>(200, Shape::One)
+        .response::<Brand>(200, ResponseShape::One)
         .reads(show)
 }
 

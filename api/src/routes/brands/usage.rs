@@ -7,7 +7,7 @@ use crier_common::store::{Conn, accounts, ai_credits, brands, files, usage};
 use super::TAG;
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
 
@@ -43,7 +43,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Read what the plan allows and what is used of it")
         .extension()
-        .answers::<Usage>(200, Shape::One)
+        .response::<Usage>(200, ResponseShape::One)
         .reads(show)
 }
 

@@ -13,8 +13,8 @@ use super::items::{self, NewPlanItem};
 use super::{ContentPlan, FEATURES, TAG, check_days, limits, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
@@ -43,10 +43,10 @@ pub fn endpoint() -> Endpoint {
             "name": "Spring", "description": "Six weeks before Easter", "starts_on": "2027-02-15", "ends_on": "2027-03-28",
             "items": [{ "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00" }]
         }))
-        .answers::<ContentPlan>(201, Shape::One)
-        .refuses(&[Code::LimitReached])
+        .response::<ContentPlan>(201, ResponseShape::One)
+        .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), create)
-        .renders_again("plan", show::show)
+        .with_rerender("plan", show::show)
 }
 
 fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
@@ -55,7 +55,7 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
     let (starts_on, ends_on) = (f.date("starts_on").value(), f.date("ends_on").value());
     check_days(f.problems, starts_on, ends_on);
     let items = items::read_all(f, zone).value();
-    let size = items::with(PlanSize::default(), items.as_deref().unwrap_or_default());
+    let size = items::size_with_new_items(PlanSize::default(), items.as_deref().unwrap_or_default());
     limits::check_size(f.problems, "items", PlanSize::default(), size);
     Some(NewContentPlan { name: name?, description, starts_on, ends_on, items })
 }
@@ -76,5 +76,5 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewCont
     content_plans::add_items(tx, made.id, &items).await?;
     let items = content_plans::items(tx, made.id).await?;
     let (id, path) = (made.id, format!("/brands/{}/content-plans/{}", brand.id, made.id));
-    Ok(ApiResponse::created(&path, ContentPlan::new(made, items))?.showing([id]))
+    Ok(ApiResponse::created(&path, ContentPlan::new(made, items))?.with_records([id]))
 }

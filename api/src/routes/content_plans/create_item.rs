@@ -10,8 +10,8 @@ use super::items::{self, NewPlanItem};
 use super::{FEATURES, PlanItem, TAG, limits, lock_plan};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::ParsedBody;
 
 pub fn endpoint() -> Endpoint {
@@ -23,10 +23,10 @@ pub fn endpoint() -> Endpoint {
         .body::<NewPlanItem>(json!({
             "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00"
         }))
-        .answers::<PlanItem>(201, Shape::One)
-        .refuses(&[Code::LimitReached])
+        .response::<PlanItem>(201, ResponseShape::One)
+        .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(|cx| cx.parse(|f| items::read(f, cx.zone())), create)
-        .renders_again("item", show)
+        .with_rerender("item", show)
 }
 
 async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlanItem>>>) -> Result<ApiResponse> {
@@ -34,8 +34,8 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlan
     let brand = cx.brand()?;
     let current = content_plans::size(tx, plan.id).await?;
     let problems = parsed.problems();
-    limits::check_size(&problems, "items", current, items::with(current, parsed.value.as_slice()));
-    problems.done()?;
+    limits::check_size(&problems, "items", current, items::size_with_new_items(current, parsed.value.as_slice()));
+    problems.into_result()?;
     let new = parsed.valid()?.clone();
     limits::check_items(cx, tx, 1).await?;
     let made = content_plans::add_items(tx, plan.id, &[new.into()]).await?;
@@ -44,7 +44,7 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlan
     let item = item.ok_or_else(|| ApiError::bug("an item just made is gone"))?;
     // Items have no read endpoint of their own, so `Location` is the plan.
     let path = format!("/brands/{}/content-plans/{}", brand.id, plan.id);
-    Ok(ApiResponse::created(&path, PlanItem::from(item))?.showing([id]))
+    Ok(ApiResponse::created(&path, PlanItem::from(item))?.with_records([id]))
 }
 
 /// Returns one item, in the form of the create and update responses.

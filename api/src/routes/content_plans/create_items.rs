@@ -10,8 +10,8 @@ use super::items::{self, NewPlanItem};
 use super::{FEATURES, PlanItem, TAG, limits, lock_plan};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
@@ -33,10 +33,10 @@ pub fn endpoint() -> Endpoint {
             { "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00" },
             { "title": "Opening hours at Easter" }
         ] }))
-        .answers::<PlanItem>(201, Shape::Many)
-        .refuses(&[Code::LimitReached])
+        .response::<PlanItem>(201, ResponseShape::Many)
+        .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), create)
-        .renders_again("item", show)
+        .with_rerender("item", show)
 }
 
 fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItems> {
@@ -53,15 +53,15 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlan
     let current = content_plans::size(tx, plan.id).await?;
     let problems = parsed.problems();
     let items = parsed.value.as_ref().map_or(&[][..], |new| &new.items);
-    limits::check_size(&problems, "items", current, items::with(current, items));
-    problems.done()?;
+    limits::check_size(&problems, "items", current, items::size_with_new_items(current, items));
+    problems.into_result()?;
     let new = parsed.valid()?;
     limits::check_items(cx, tx, new.items.len()).await?;
     let rows: Vec<_> = new.items.iter().cloned().map(Into::into).collect();
     let ids = content_plans::add_items(tx, plan.id, &rows).await?;
     let made = content_plans::find_items(tx, brand.id, plan.id, &ids).await?;
     let shown: Vec<PlanItem> = made.into_iter().map(Into::into).collect();
-    Ok(ApiResponse::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), shown)?.showing(ids))
+    Ok(ApiResponse::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), shown)?.with_records(ids))
 }
 
 /// Returns the created items that still exist.

@@ -15,7 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Delete a content plan with its items; posts made from them stay")
         .extension()
         .features(FEATURES)
-        .answers_nothing()
+        .no_content()
         .writes(delete)
 }
 
@@ -23,5 +23,5 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     if !content_plans::delete(tx, cx.brand()?.id, cx.id("plan")?).await? {
         return Err(ApiError::not_found("content plan"));
     }
-    Ok(ApiResponse::nothing())
+    Ok(ApiResponse::no_content())
 }

@@ -15,7 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Delete an item of a content plan; a post made from it stays")
         .extension()
         .features(FEATURES)
-        .answers_nothing()
+        .no_content()
         .writes(delete)
 }
 
@@ -23,5 +23,5 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     if !content_plans::delete_item(tx, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await? {
         return Err(ApiError::not_found("plan item"));
     }
-    Ok(ApiResponse::nothing())
+    Ok(ApiResponse::no_content())
 }

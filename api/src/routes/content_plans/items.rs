@@ -45,7 +45,7 @@ pub fn read_all(f: &Fields<'_>, zone: &str) -> PatchField<Vec<NewPlanItem>> {
 }
 
 /// Returns the plan's size after the new items are added.
-pub fn with(size: PlanSize, new: &[NewPlanItem]) -> PlanSize {
+pub fn size_with_new_items(size: PlanSize, new: &[NewPlanItem]) -> PlanSize {
     let new = PlanSize::of(new.iter().map(|item| (item.title.as_str(), item.content.as_deref())));
     PlanSize { items: size.items + new.items, text: size.text + new.text }
 }

@@ -6,7 +6,7 @@ use crier_common::store::{Conn, content_plans};
 use super::{ContentPlanHead, FEATURES, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 
 pub fn endpoint() -> Endpoint {
@@ -15,7 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("List a brand's content plans with their items, newest first")
         .features(FEATURES)
         .description("The items are listed without their `content`; read a plan for that.")
-        .answers::<ContentPlanHead>(200, Shape::Many)
+        .response::<ContentPlanHead>(200, ResponseShape::Many)
         .reads(list)
 }
 

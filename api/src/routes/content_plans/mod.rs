@@ -9,7 +9,7 @@ use crier_common::domain::content_plan::{self, ItemStatus};
 use crier_common::domain::plan::Feature;
 use crier_common::store::{Tx, content_plans};
 
-use crate::answer::{Planned, Stamp};
+use crate::answer::{ScheduledTimestamp, Timestamp};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
@@ -54,13 +54,13 @@ record! {
         pub title: String { "examples": ["Rye week"] },
         /// What the post made from it says.
         pub content: Option<String> { "examples": ["All week: rye bread from our own sourdough."] },
-        pub planned_at: Option<Planned>,
+        pub planned_at: Option<ScheduledTimestamp>,
         /// `scheduled` while there is a post made from it.
         pub status: ItemStatus,
         /// The post made from it; null where there is none, or where it was deleted.
         pub post_id: Option<i64> { "examples": [null] },
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 
     /// A content plan with its items, by their time; those without one come last.
@@ -71,8 +71,8 @@ record! {
         pub starts_on: Option<NaiveDate>,
         pub ends_on: Option<NaiveDate>,
         pub items: Vec<PlanItem>,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -81,13 +81,13 @@ record! {
     pub struct PlanItemHead {
         pub id: i64,
         pub title: String { "examples": ["Rye week"] },
-        pub planned_at: Option<Planned>,
+        pub planned_at: Option<ScheduledTimestamp>,
         /// `scheduled` while there is a post made from it.
         pub status: ItemStatus,
         /// The post made from it; null where there is none, or where it was deleted.
         pub post_id: Option<i64> { "examples": [null] },
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 
     /// A content plan as it is listed. What its items say is told by the plan itself.
@@ -99,8 +99,8 @@ record! {
         pub ends_on: Option<NaiveDate>,
         /// By their time; those without one come last.
         pub items: Vec<PlanItemHead>,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 

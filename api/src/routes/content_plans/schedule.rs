@@ -13,10 +13,10 @@ use crier_common::store::{Conn, Tx, content_plans};
 use serde_json::json;
 
 use super::{FEATURES, TAG, lock_item};
-use crate::answer::{ApiResponse, Planned, Stamp};
+use crate::answer::{ApiResponse, ScheduledTimestamp, Timestamp};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
 use crate::openapi::schema::{described, record};
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
@@ -42,8 +42,8 @@ record! {
         pub status: PostStatus { "examples": ["scheduled"] },
         pub content: String { "examples": ["All week: rye bread from our own sourdough."] },
         pub schedule_type: ScheduleType { "examples": ["scheduled"] },
-        pub scheduled_at: Option<Planned>,
-        pub published_at: Option<Stamp> { "examples": [null] },
+        pub scheduled_at: Option<ScheduledTimestamp>,
+        pub published_at: Option<Timestamp> { "examples": [null] },
         /// The ids of the accounts that it goes to, in order.
         pub accounts: Vec<i64>,
         /// The ids of the pictures, in order.
@@ -53,8 +53,8 @@ record! {
         pub targets: Vec<Target>,
         /// Null where the user is no more.
         pub author: Option<Author>,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -71,10 +71,10 @@ pub fn endpoint() -> Endpoint {
     )
     .features(FEATURES)
     .body::<PlanScheduling>(json!({ "account_ids": [88], "destination": "calendar" }))
-    .answers::<ScheduledPost>(201, Shape::One)
-    .refuses(&[Code::FeatureNotAvailable, Code::ItemAlreadyScheduled, Code::LimitReached])
+    .response::<ScheduledPost>(201, ResponseShape::One)
+    .error_codes(&[ErrorCode::FeatureNotAvailable, ErrorCode::ItemAlreadyScheduled, ErrorCode::LimitReached])
     .checks_then_writes(|cx| cx.parse(read), schedule)
-    .renders_again("post", show)
+    .with_rerender("post", show)
 }
 
 async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequest>>) -> Result<ApiResponse> {
@@ -92,18 +92,18 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
     // Without a valid destination the other fields cannot be checked.
     if !problems.has("destination") {
         let post_problems = apply::validate_into(cx, tx, &post, &wanted, &request.change, Problems::default()).await?;
-        problems.absorb(post_problems, map_field);
+        problems.merge(post_problems, map_field);
     }
-    problems.done()?;
+    problems.into_result()?;
     if let Some(post) = item.post_id {
         let message = format!("Post {post} was made from this item. Change that, or delete it to make another.");
-        return Err(ApiError::new(Code::ItemAlreadyScheduled, message));
+        return Err(ApiError::new(ErrorCode::ItemAlreadyScheduled, message));
     }
     let post = create::store(cx, tx, post, &wanted).await?;
     content_plans::set_post(tx, item.id, post.id).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
-    Ok(ApiResponse::created(&path, ScheduledPost::of(item.id, PostDetail::load(tx, post).await?))?.showing([id]))
+    Ok(ApiResponse::created(&path, ScheduledPost::of(item.id, PostDetail::load(tx, post).await?))?.with_records([id]))
 }
 
 /// Returns the post created from the item.
@@ -139,7 +139,7 @@ struct ScheduleRequest {
 }
 
 fn read(f: &Fields<'_>) -> ScheduleRequest {
-    let destination = f.word("destination").value().unwrap_or(Destination::Calendar);
+    let destination = f.enum_value("destination").value().unwrap_or(Destination::Calendar);
     let schedule_type = match destination {
         Destination::Calendar => PatchField::Value(ScheduleType::Scheduled),
         Destination::Draft | Destination::Approval => PatchField::Absent,

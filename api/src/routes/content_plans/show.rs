@@ -6,7 +6,7 @@ use crier_common::store::{Conn, content_plans};
 use super::{ContentPlan, FEATURES, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 
 pub fn endpoint() -> Endpoint {
@@ -15,7 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Read a content plan with its items")
         .extension()
         .features(FEATURES)
-        .answers::<ContentPlan>(200, Shape::One)
+        .response::<ContentPlan>(200, ResponseShape::One)
         .reads(show)
 }
 

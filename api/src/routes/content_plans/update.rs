@@ -13,8 +13,8 @@ use serde_json::json;
 use super::{ContentPlan, FEATURES, TAG, check_days, items, limits, lock_plan, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::openapi::schema::request;
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
@@ -51,10 +51,10 @@ pub fn endpoint() -> Endpoint {
         .extension()
         .features(FEATURES)
         .body::<ContentPlanChange>(json!({ "name": "Spring 2027", "ends_on": "2027-04-04" }))
-        .answers::<ContentPlan>(200, Shape::One)
-        .refuses(&[Code::LimitReached])
+        .response::<ContentPlan>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), update)
-        .renders_again("plan", show::show)
+        .with_rerender("plan", show::show)
 }
 
 fn read(f: &Fields<'_>, zone: &str) -> ContentPlanChange {
@@ -111,7 +111,7 @@ fn check_entries(problems: &Problems, entries: &[PlanItemEntry], items: &[PlanIt
     }
     let mut seen = HashSet::with_capacity(entries.len());
     for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
-        steps::step();
+        steps::count_step();
         if !by_id.contains_key(&id) {
             problems.add(format!("items.{i}.id"), format!("There is no item {id} in this plan."));
         } else if !seen.insert(id) {
@@ -125,18 +125,18 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ContentPlanCha
     let current = content_plans::items(tx, plan.id).await?;
     let (change, problems) = (parsed.value.clone(), parsed.problems());
     let days = (change.starts_on.clone().map(Some), change.ends_on.clone().map(Some));
-    check_days(&problems, days.0.over(plan.starts_on, None), days.1.over(plan.ends_on, None));
+    check_days(&problems, days.0.apply_to(plan.starts_on, None), days.1.apply_to(plan.ends_on, None));
     let mut more = 0;
     if let PatchField::Value(entries) = &change.items {
         check_entries(&problems, entries, &current);
         more = entries.len().saturating_sub(current.len());
     }
-    problems.done()?;
+    problems.into_result()?;
     limits::check_items(cx, tx, more).await?;
     plan.name = change.name.value().unwrap_or(plan.name);
-    plan.description = change.description.map(Some).over(plan.description, None);
-    plan.starts_on = change.starts_on.map(Some).over(plan.starts_on, None);
-    plan.ends_on = change.ends_on.map(Some).over(plan.ends_on, None);
+    plan.description = change.description.map(Some).apply_to(plan.description, None);
+    plan.starts_on = change.starts_on.map(Some).apply_to(plan.starts_on, None);
+    plan.ends_on = change.ends_on.map(Some).apply_to(plan.ends_on, None);
     plan.updated_at = tx.now;
     content_plans::update(tx, &plan).await?;
     match change.items {

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{FEATURES, PlanItem, TAG, create_item, items, limits, lock_item, lock_plan};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::request;
@@ -35,9 +35,9 @@ pub fn endpoint() -> Endpoint {
         .extension()
         .features(FEATURES)
         .body::<PlanItemChange>(json!({ "planned_at": "2027-03-02T07:00:00" }))
-        .answers::<PlanItem>(200, Shape::One)
+        .response::<PlanItem>(200, ResponseShape::One)
         .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), update)
-        .renders_again("item", create_item::show)
+        .with_rerender("item", create_item::show)
 }
 
 /// Returns the item with the change applied.
@@ -49,8 +49,8 @@ pub fn changed(
 ) -> content_plan::PlanItem {
     content_plan::PlanItem {
         title: title.value().unwrap_or(item.title),
-        content: content.map(Some).over(item.content, None),
-        planned_at: planned_at.map(Some).over(item.planned_at, None),
+        content: content.map(Some).apply_to(item.content, None),
+        planned_at: planned_at.map(Some).apply_to(item.planned_at, None),
         ..item
     }
 }
@@ -76,7 +76,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<PlanIte
     let item = changed(item, change.title, change.content, change.planned_at);
     let problems = parsed.problems();
     limits::check_size(&problems, "content", current, PlanSize { text: others + text_of(&item), ..current });
-    problems.done()?;
+    problems.into_result()?;
     content_plans::update_item(tx, &item).await?;
     ApiResponse::ok(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item }))
 }

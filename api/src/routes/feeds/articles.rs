@@ -5,9 +5,9 @@ use crier_common::domain::feed;
 use crier_common::store::{Conn, articles};
 
 use super::{FEATURES, TAG, find};
-use crate::answer::{ApiResponse, Stamp};
+use crate::answer::{ApiResponse, Timestamp};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
 
@@ -25,9 +25,9 @@ record! {
         pub author: Option<String> { "examples": ["Ann"] },
         pub image_url: Option<String> { "format": "uri", "examples": ["https://bakery.example/rye.jpg"] },
         /// When it was first seen, where the feed gives no date.
-        pub published_at: Stamp,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub published_at: Timestamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -55,7 +55,7 @@ pub fn endpoint() -> Endpoint {
         .summary("List the articles of a feed, newest first")
         .description("The newest 200 are kept.")
         .features(FEATURES)
-        .answers::<FeedArticle>(200, Shape::Many)
+        .response::<FeedArticle>(200, ResponseShape::Many)
         .reads(list)
 }
 

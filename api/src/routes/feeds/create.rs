@@ -8,8 +8,8 @@ use serde_json::json;
 use super::{FEATURES, Feed, TAG, URL, check_url, name, name_of};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::request;
 
@@ -34,19 +34,19 @@ pub fn endpoint() -> Endpoint {
         )
         .features(FEATURES)
         .body::<NewFeed>(json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" }))
-        .answers::<Feed>(201, Shape::One)
-        .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl, Code::LimitReached])
+        .response::<Feed>(201, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl, ErrorCode::LimitReached])
         .queries_then_writes(prepare)
 }
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let new = cx.read(|f| {
         let url = f.required("url", f.text("url", URL));
-        let r#type = f.word("type").value();
+        let r#type = f.enum_value("type").value();
         Some(NewFeed { name: name(f).value(), url: url?, r#type })
     })?;
     check_url(cx, &PatchField::Value(new.url.clone())).await?;
-    Ok(WriteStep::with(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
+    Ok(WriteStep::new(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
 }
 
 async fn create(cx: &Context, tx: &mut Tx, new: &NewFeed) -> Result<ApiResponse> {

@@ -14,7 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Delete a feed with its articles")
         .features(FEATURES)
-        .answers_nothing()
+        .no_content()
         .writes(delete)
 }
 
@@ -22,5 +22,5 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     if !feeds::delete(tx, cx.brand()?.id, cx.id("feed")?).await? {
         return Err(ApiError::not_found("feed"));
     }
-    Ok(ApiResponse::nothing())
+    Ok(ApiResponse::no_content())
 }

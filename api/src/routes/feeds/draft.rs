@@ -8,7 +8,7 @@ use crier_common::store::{Tx, articles};
 use super::{FEATURES, TAG, find};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::routes::posts::{self, PostDetail};
 
@@ -20,9 +20,9 @@ pub fn endpoint() -> Endpoint {
         .description("Its content is the article's title, its summary as text, and its URL.")
         .extension()
         .features(FEATURES)
-        .answers::<PostDetail>(201, Shape::One)
+        .response::<PostDetail>(201, ResponseShape::One)
         .writes(create)
-        .renders_again("post", posts::show)
+        .with_rerender("post", posts::show)
 }
 
 async fn create(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {

@@ -6,7 +6,7 @@ use crier_common::store::{Conn, feeds};
 use super::{FEATURES, Feed, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 
 pub fn endpoint() -> Endpoint {
@@ -14,7 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List the feeds of a brand, newest first")
         .features(FEATURES)
-        .answers::<Feed>(200, Shape::Many)
+        .response::<Feed>(200, ResponseShape::Many)
         .reads(list)
 }
 

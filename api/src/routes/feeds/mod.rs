@@ -8,10 +8,10 @@ use crier_common::http::SchemePolicy;
 use crier_common::store::{Conn, feeds};
 use url::Url;
 
-use crate::answer::Stamp;
+use crate::answer::Timestamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
-use crate::error::{ApiError, Code, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::record;
 
@@ -53,12 +53,12 @@ record! {
         /// `failing` after one failed fetch, `active` after one good one.
         pub status: FeedStatus { "examples": ["active"] },
         /// When it was last fetched, whatever came of it.
-        pub last_fetched_at: Option<Stamp>,
+        pub last_fetched_at: Option<Timestamp>,
         /// Why the last fetch failed, in words for a person; null after a good one.
         pub last_error: Option<String> { "examples": [null] },
         pub articles_count: i64 { "examples": [42] },
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -70,7 +70,7 @@ impl From<feed::Feed> for Feed {
             url: f.url,
             r#type: f.kind,
             status: f.status,
-            last_fetched_at: f.last_fetched_at.map(Stamp),
+            last_fetched_at: f.last_fetched_at.map(Timestamp),
             last_error: f.last_error,
             articles_count: f.articles_count,
             created_at: f.created_at.into(),
@@ -102,7 +102,7 @@ async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
         let message = format!(
             "The URL {refusal}. Give the public http:// or https:// address of a feed, or of a page that names one."
         );
-        ApiError::new(Code::InvalidSourceUrl, message)
+        ApiError::new(ErrorCode::InvalidSourceUrl, message)
     })
 }
 

@@ -6,7 +6,7 @@ use crier_common::store::Conn;
 use super::{FEATURES, Feed, TAG, find};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 
 pub fn endpoint() -> Endpoint {
@@ -15,7 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Read a feed")
         .extension()
         .features(FEATURES)
-        .answers::<Feed>(200, Shape::One)
+        .response::<Feed>(200, ResponseShape::One)
         .reads(read)
 }
 

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::{FEATURES, Feed, TAG, URL, check_url, find, name, name_of};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::request;
 
@@ -30,8 +30,8 @@ pub fn endpoint() -> Endpoint {
         )
         .features(FEATURES)
         .body::<FeedChange>(json!({ "name": "News", "url": "https://example.com/news.xml" }))
-        .answers::<Feed>(200, Shape::One)
-        .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl])
+        .response::<Feed>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl])
         .queries_then_writes(prepare)
 }
 
@@ -42,7 +42,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     drop(conn);
     let change = cx.read(|f| Some(FeedChange { name: name(f).value(), url: f.text("url", URL) }))?;
     check_url(cx, &change.url).await?;
-    Ok(WriteStep::with(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
+    Ok(WriteStep::new(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
 }
 
 async fn update(cx: &Context, tx: &mut Tx, change: &FeedChange) -> Result<ApiResponse> {

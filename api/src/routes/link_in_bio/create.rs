@@ -13,8 +13,8 @@ use super::fields::{self, NewBioLink};
 use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, show, slug_taken};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
@@ -48,10 +48,10 @@ pub fn endpoint() -> Endpoint {
             "title": "Acme Bakery", "theme": "ocean", "bio": "Bread since 1920",
             "links": [{ "title": "Our shop", "url": "https://acme.example/shop" }, { "title": "Call us", "url": "tel:+4930123456" }]
         }))
-        .answers::<LinkInBioPage>(201, Shape::One)
-        .refuses(&[Code::LimitReached])
+        .response::<LinkInBioPage>(201, ResponseShape::One)
+        .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(|cx| cx.parse(read), create)
-        .renders_again("linkInBio", show::show)
+        .with_rerender("linkInBio", show::show)
 }
 
 fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
@@ -68,7 +68,7 @@ fn read(f: &Fields<'_>) -> NewLinkInBioPage {
     NewLinkInBioPage {
         title: f.required("title", f.text("title", fields::TITLE)).unwrap_or_default(),
         slug: fields::slug(f).value(),
-        theme: f.word("theme").value(),
+        theme: f.enum_value("theme").value(),
         bio: f.text("bio", fields::BIO).value(),
         avatar: f.id("avatar").value(),
         links,
@@ -83,21 +83,21 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<NewLinkInBioPa
         new.avatar,
         &problems,
     );
-    problems.done()?;
+    problems.into_result()?;
     brands::lock(tx, brand).await?;
     let count = bio_pages::count_of_brand(tx, brand).await?;
     ApiError::check_cap("A brand", MAX_PAGES, "link-in-bio pages", count, 1)?;
-    let page = make(tx, brand, new).await?;
+    let page = insert_with_free_slug(tx, brand, new).await?;
     let links: Vec<LinkEntry> = new.links.iter().flatten().cloned().map(Into::into).collect();
     bio_pages::set_links(tx, page.id, &links).await?;
     evict_after_commit(cx, tx, &page.slug);
     let path = format!("/brands/{brand}/link-in-bio/{}", page.id);
     let id = page.id;
-    Ok(ApiResponse::created(&path, LinkInBioPage::load(cx, tx, page).await?)?.showing([id]))
+    Ok(ApiResponse::created(&path, LinkInBioPage::load(cx, tx, page).await?)?.with_records([id]))
 }
 
 /// Creates the page with the requested slug, or with the first free slug derived from its title.
-async fn make(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) -> Result<BioPage> {
+async fn insert_with_free_slug(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) -> Result<BioPage> {
     let page = NewPage {
         title: &new.title,
         bio: new.bio.as_deref(),
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_slug_that_is_tried_is_one() {
+    fn every_slug_candidate_is_valid() {
         for title in ["Fresh bread", "日本語", &"long ".repeat(24), "x", &"-a".repeat(60)] {
             let slugs = slugs_of(title).unwrap();
             assert!(slugs.iter().all(|slug| bio_page::is_slug(slug)), "{slugs:?}");

@@ -14,12 +14,12 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Delete a link-in-bio page; its slug is free again")
         .features(FEATURES)
-        .answers_nothing()
+        .no_content()
         .writes(delete)
 }
 
 async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let slug = bio_pages::delete(tx, cx.brand()?.id, cx.id("linkInBio")?).await?.ok_or_else(no_such_page)?;
     evict_after_commit(cx, tx, &slug);
-    Ok(ApiResponse::nothing())
+    Ok(ApiResponse::no_content())
 }

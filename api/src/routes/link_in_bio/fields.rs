@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_safe_urls_are_links() {
+    fn only_safe_urls_are_accepted_as_links() {
         for good in [
             "https://example.com",
             "HTTP://example.com:8080/a?x=1&y=2#z",

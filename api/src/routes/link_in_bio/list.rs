@@ -6,7 +6,7 @@ use crier_common::store::{Conn, bio_pages, media};
 use super::{FEATURES, LinkInBioPage, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 
 pub fn endpoint() -> Endpoint {
@@ -14,7 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List a brand's link-in-bio pages, newest first")
         .features(FEATURES)
-        .answers::<LinkInBioPage>(200, Shape::Many)
+        .response::<LinkInBioPage>(200, ResponseShape::Many)
         .reads(list)
 }
 

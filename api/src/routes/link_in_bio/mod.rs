@@ -6,7 +6,7 @@ use crier_common::domain::plan::Feature;
 use crier_common::store::{Conn, Tx, bio_pages, media, post_media};
 
 use super::media::MediaAsset;
-use crate::answer::Stamp;
+use crate::answer::Timestamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
@@ -54,8 +54,8 @@ record! {
         pub url: String { "format": "uri", "examples": ["https://crier.example/@corner-bakery"] },
         /// How often visitors saw it, bots aside; a few seconds late.
         pub views: i64 { "examples": [240] },
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -98,7 +98,7 @@ impl LinkInBioPage {
 /// Evicts the slug from this process's page cache after the commit.
 fn evict_after_commit(cx: &Context, tx: &mut Tx, slug: &str) {
     let (app, slug) = (cx.app.clone(), slug.to_owned());
-    tx.after_commit(move || app.bio.forget(&slug));
+    tx.after_commit(move || app.bio.invalidate(&slug));
 }
 
 /// Loads what the request refers to. Locks the picture, so that it is not deleted before the commit. The page with the

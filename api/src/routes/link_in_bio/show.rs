@@ -6,7 +6,7 @@ use crier_common::store::{Conn, bio_pages};
 use super::{FEATURES, LinkInBioPage, TAG, no_such_page};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 
 pub fn endpoint() -> Endpoint {
@@ -15,7 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Read a link-in-bio page")
         .extension()
         .features(FEATURES)
-        .answers::<LinkInBioPage>(200, Shape::One)
+        .response::<LinkInBioPage>(200, ResponseShape::One)
         .reads(show)
 }
 

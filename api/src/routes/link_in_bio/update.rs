@@ -13,7 +13,7 @@ use super::fields;
 use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, no_such_page, show, slug_taken};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::openapi::schema::request;
@@ -49,9 +49,9 @@ pub fn endpoint() -> Endpoint {
         .description("Visitors see the change within two seconds. An old slug is free for others at once.")
         .features(FEATURES)
         .body::<LinkInBioPageChange>(json!({ "title": "Acme Bakery & Café", "theme": "sunset" }))
-        .answers::<LinkInBioPage>(200, Shape::One)
+        .response::<LinkInBioPage>(200, ResponseShape::One)
         .checks_then_writes(|cx| cx.parse(read), update)
-        .renders_again("linkInBio", show::show)
+        .with_rerender("linkInBio", show::show)
 }
 
 /// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
@@ -74,7 +74,7 @@ fn check_entries(problems: &Problems, entries: &[BioLinkEntry], current: &[BioLi
     let ids: HashSet<i64> = current.iter().map(|link| link.id).collect();
     let mut seen = HashSet::with_capacity(entries.len());
     for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
-        steps::step();
+        steps::count_step();
         if !ids.contains(&id) {
             problems.add(format!("links.{i}.id"), format!("There is no link {id} on this page."));
         } else if !seen.insert(id) {
@@ -87,7 +87,7 @@ fn read(f: &Fields<'_>) -> LinkInBioPageChange {
     LinkInBioPageChange {
         title: f.text("title", fields::TITLE),
         slug: fields::slug(f),
-        theme: f.word("theme"),
+        theme: f.enum_value("theme"),
         bio: f.text("bio", fields::BIO),
         avatar: f.id("avatar"),
         links: f.objects("links", MAX_LINKS, |entry| Some(read_entry(entry))),
@@ -104,13 +104,13 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<LinkInBioPageC
     if let PatchField::Value(entries) = &change.links {
         check_entries(&problems, entries, &current);
     }
-    problems.done()?;
+    problems.into_result()?;
     evict_after_commit(cx, tx, &page.slug);
     page.title = change.title.value().unwrap_or(page.title);
     page.slug = change.slug.value().unwrap_or(page.slug);
     page.theme = change.theme.value().unwrap_or(page.theme);
-    page.bio = change.bio.map(Some).over(page.bio, None);
-    page.avatar_id = change.avatar.map(Some).over(page.avatar_id, None);
+    page.bio = change.bio.map(Some).apply_to(page.bio, None);
+    page.avatar_id = change.avatar.map(Some).apply_to(page.avatar_id, None);
     page.updated_at = tx.now;
     if !bio_pages::update(tx, &page).await? {
         return Err(slug_taken());

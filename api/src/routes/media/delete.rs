@@ -7,7 +7,7 @@ use super::{TAG, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
-use crate::error::{ApiError, Code, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/media/{media}", "deleteMedia", Scope::MediaWrite)
@@ -17,8 +17,8 @@ pub fn endpoint() -> Endpoint {
             "Its room is free at once, and its address leads nowhere some minutes later, unless another picture of the brand has the same bytes. What was published stays as it is; a draft that shows it needs another one before it goes out.",
         )
         .extension()
-        .answers_nothing()
-        .refuses(&[Code::MediaInUse])
+        .no_content()
+        .error_codes(&[ErrorCode::MediaInUse])
         .writes(delete)
 }
 
@@ -28,15 +28,15 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let file_id = media::lock(tx, brand_id, media_id).await?.ok_or_else(show::missing)?;
     if post_media::in_use(tx, media_id).await? {
         return Err(ApiError::new(
-            Code::MediaInUse,
+            ErrorCode::MediaInUse,
             "A post that is pending approval, scheduled or being published shows this picture. Take it from the post, or delete the post, first.",
         ));
     }
-    if bio_pages::shows(tx, media_id).await? {
+    if bio_pages::is_avatar(tx, media_id).await? {
         let message = "A link-in-bio page shows this picture. Give the page another avatar, or none, first.";
-        return Err(ApiError::new(Code::MediaInUse, message));
+        return Err(ApiError::new(ErrorCode::MediaInUse, message));
     }
     media::delete(tx, brand_id, media_id).await?;
     files::mark_unused_for_deletion(tx, file_id).await?;
-    Ok(ApiResponse::nothing())
+    Ok(ApiResponse::no_content())
 }

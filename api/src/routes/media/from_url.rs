@@ -14,8 +14,8 @@ use super::job::{self, MediaImport};
 use super::{MAX_ALT_TEXT_CHARS, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::request;
 
 /// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
@@ -42,23 +42,26 @@ pub fn endpoint() -> Endpoint {
         .body::<NewMediaImport>(json!({
             "url": "https://example.com/bread.jpg", "asset_type": "image", "alt_text": "Fresh bread on a shelf"
         }))
-        .answers::<MediaImport>(202, Shape::One)
-        .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl])
+        .response::<MediaImport>(202, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl])
         .queries_then_writes(prepare)
 }
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let new = cx.read(|f| {
         let url = f.required("url", f.text("url", URL));
-        let asset_type = f.word("asset_type").value();
+        let asset_type = f.enum_value("asset_type").value();
         let alt_text = f.text("alt_text", 0..=MAX_ALT_TEXT_CHARS).value().filter(|text| !text.is_empty());
         Some(NewMediaImport { url: url?, asset_type, alt_text })
     })?;
     let checked = cx.app.guard.check_resolved(&new.url, SchemePolicy::HttpOrHttps).await;
     checked.map_err(|refusal| {
-        ApiError::new(Code::InvalidSourceUrl, format!("The URL {refusal}. Give a public http:// or https:// address."))
+        ApiError::new(
+            ErrorCode::InvalidSourceUrl,
+            format!("The URL {refusal}. Give a public http:// or https:// address."),
+        )
     })?;
-    Ok(WriteStep::with(new, |cx, tx, new| Box::pin(async move { accept(cx, tx, &new).await })))
+    Ok(WriteStep::new(new, |cx, tx, new| Box::pin(async move { accept(cx, tx, &new).await })))
 }
 
 async fn accept(cx: &Context, tx: &mut Tx, new: &NewMediaImport) -> Result<ApiResponse> {
@@ -74,5 +77,5 @@ async fn accept(cx: &Context, tx: &mut Tx, new: &NewMediaImport) -> Result<ApiRe
     jobs::enqueue(tx, &fetch.trace(cx.trace().map(str::to_owned))).await?;
     let found = media_jobs::find(tx, brand_id, id).await?;
     let import = found.ok_or_else(|| ApiError::bug("an import made just now is gone"))?;
-    ApiResponse::accepted(&job::path(brand_id, id), job::shown(cx, tx, import).await?)
+    ApiResponse::accepted(&job::path(brand_id, id), job::load_media_import(cx, tx, import).await?)
 }

@@ -5,9 +5,9 @@ use crier_common::domain::media::{AssetType, MediaErrorCode, MediaJob, MediaJobS
 use crier_common::store::{Conn, media as assets, media_jobs};
 
 use super::{MediaAsset, TAG};
-use crate::answer::{ApiResponse, PREFIX, Stamp};
+use crate::answer::{ApiResponse, PREFIX, Timestamp};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::record;
 
@@ -32,8 +32,8 @@ record! {
         pub error: Option<MediaImportError>,
         /// Where to ask again: a path from the host's root.
         pub poll_url: String { "format": "uri-reference" },
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -62,7 +62,7 @@ pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/jobs/{job}", "getMediaJob", Scope::MediaRead)
         .tag(TAG)
         .summary("Read what has become of an import")
-        .answers::<MediaImport>(200, Shape::One)
+        .response::<MediaImport>(200, ResponseShape::One)
         .reads(show)
 }
 
@@ -70,11 +70,11 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let brand_id = cx.brand()?.id;
     let found = media_jobs::find(conn, brand_id, cx.id("job")?).await?;
     let import = found.ok_or_else(|| ApiError::not_found("job"))?;
-    ApiResponse::ok(shown(cx, conn, import).await?)
+    ApiResponse::ok(load_media_import(cx, conn, import).await?)
 }
 
 /// Returns the import with its asset.
-pub async fn shown(cx: &Context, conn: &mut Conn, import: MediaJob) -> Result<MediaImport> {
+pub async fn load_media_import(cx: &Context, conn: &mut Conn, import: MediaJob) -> Result<MediaImport> {
     let asset = match import.media_id {
         Some(id) => assets::find(conn, import.brand_id, id).await?,
         None => None,

@@ -9,8 +9,8 @@ use unicode_normalization::UnicodeNormalization;
 use super::{MediaAsset, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, FieldProblems, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crate::pagination;
 
 /// The maximum length of a search text, in characters.
@@ -26,15 +26,15 @@ pub fn endpoint() -> Endpoint {
             "search",
             "Only pictures with this text in the file's name or the alt text, whatever the case; at most 200 characters.",
         )
-        .answers::<MediaAsset>(200, Shape::Pages)
-        .refuses(&[Code::ValidationFailed])
+        .response::<MediaAsset>(200, ResponseShape::Pages)
+        .error_codes(&[ErrorCode::ValidationFailed])
         .reads(list)
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let mut problems = FieldProblems::new();
     let page = pagination::requested_page(&cx.query, &mut problems);
-    let asset_type = pagination::word::<AssetType>(&cx.query, "asset_type", &mut problems);
+    let asset_type = pagination::enum_param::<AssetType>(&cx.query, "asset_type", &mut problems);
     let search: Option<String> = cx.query.get("search").map(|text| text.nfc().collect());
     if let Some(problem) = search.as_deref().and_then(check_search) {
         problems.insert("search".to_owned(), vec![problem]);

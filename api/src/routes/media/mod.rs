@@ -6,10 +6,10 @@
 use crier_common::domain::media::{Asset, AssetType, ImageType};
 use crier_common::media::{IngestError, Library, Owner, Refusal};
 
-use crate::answer::Stamp;
+use crate::answer::Timestamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
-use crate::error::{ApiError, Code, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::{described, record};
 
 mod delete;
@@ -55,8 +55,8 @@ record! {
         pub thumbnail_url: String { "format": "uri", "examples": ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8-thumb.jpg"] },
         /// Where it was imported from.
         pub source_url: Option<String> { "examples": [null] },
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -102,8 +102,8 @@ pub fn owner(cx: &Context) -> Result<Owner> {
 fn refused(cx: &Context, error: IngestError) -> ApiError {
     match error {
         IngestError::Refused(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),
-        IngestError::Refused(Refusal::Unsupported(why)) => ApiError::new(Code::UnsupportedMediaType, why),
-        IngestError::Refused(Refusal::TooLarge(why)) => ApiError::new(Code::PayloadTooLarge, why),
+        IngestError::Refused(Refusal::Unsupported(why)) => ApiError::new(ErrorCode::UnsupportedMediaType, why),
+        IngestError::Refused(Refusal::TooLarge(why)) => ApiError::new(ErrorCode::PayloadTooLarge, why),
         IngestError::Full => storage_full(cx.plan.storage_mib),
         IngestError::Store(error) => error.into(),
         IngestError::Storage(error) => ApiError::storage(error.to_string()),
@@ -116,5 +116,5 @@ pub fn storage_full(storage_mib: Option<u64>) -> ApiError {
         "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a larger plan.",
         storage_mib.unwrap_or_default()
     );
-    ApiError::new(Code::StorageLimitExceeded, message)
+    ApiError::new(ErrorCode::StorageLimitExceeded, message)
 }

@@ -7,7 +7,7 @@ use crier_common::store::{Conn, media};
 use super::{MediaAsset, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 
 pub fn endpoint() -> Endpoint {
@@ -15,7 +15,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Read what is known of a picture")
         .extension()
-        .answers::<MediaAsset>(200, Shape::One)
+        .response::<MediaAsset>(200, ResponseShape::One)
         .reads(show)
 }
 

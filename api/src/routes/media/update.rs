@@ -11,8 +11,8 @@ use serde_json::json;
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::request;
 
@@ -35,8 +35,8 @@ pub fn endpoint() -> Endpoint {
         .description("The picture itself never changes, nor does its address.")
         .extension()
         .body::<MediaChange>(json!({ "alt_text": "Fresh bread on a shelf" }))
-        .answers::<MediaAsset>(200, Shape::One)
-        .refuses(&[Code::ValidationFailed])
+        .response::<MediaAsset>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_writes(|cx| cx.parse(read), update)
 }
 
@@ -44,7 +44,7 @@ fn read(f: &Fields<'_>) -> Option<MediaChange> {
     Some(MediaChange {
         alt_text: f.text("alt_text", 0..=MAX_ALT_TEXT_CHARS),
         filename: f.text("filename", 1..=255),
-        asset_type: f.word("asset_type"),
+        asset_type: f.enum_value("asset_type"),
     })
 }
 
@@ -52,7 +52,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<MediaCh
     assets::lock(tx, cx.brand()?.id, cx.id("media")?).await?.ok_or_else(show::missing)?;
     let mut asset = show::find(cx, tx).await?;
     let change = parsed.valid()?.clone();
-    asset.alt_text = change.alt_text.map(Some).over(asset.alt_text, None).filter(|text| !text.is_empty());
+    asset.alt_text = change.alt_text.map(Some).apply_to(asset.alt_text, None).filter(|text| !text.is_empty());
     if let Some(name) = change.filename.value() {
         asset.filename = media::filename(Some(&name), asset.mime_type);
     }

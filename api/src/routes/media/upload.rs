@@ -11,8 +11,8 @@ use serde_json::json;
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, NewMedia, TAG, owner, refused};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::error::{ApiError, ErrorCode, Result};
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/media", "uploadMedia", Scope::MediaWrite)
@@ -22,14 +22,14 @@ pub fn endpoint() -> Endpoint {
             "The type comes from the bytes, never from the name. Metadata (EXIF, with the place where a picture was taken) is dropped, and the picture is turned upright.",
         )
         .upload::<NewMedia>(json!({ "file": "(the bytes)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }))
-        .answers::<MediaAsset>(201, Shape::One)
-        .refuses(&[Code::StorageLimitExceeded])
+        .response::<MediaAsset>(201, ResponseShape::One)
+        .error_codes(&[ErrorCode::StorageLimitExceeded])
         .uploads_then_writes(upload)
 }
 
 /// A stored file and the fields of its asset.
 struct Upload {
-    taken: IngestedFile,
+    file: IngestedFile,
     asset_type: AssetType,
     filename: String,
     alt_text: Option<String>,
@@ -41,7 +41,7 @@ async fn upload(cx: &Context) -> Result<WriteStep> {
             f.problem("file", "This field is required: a part of the form with this name.");
         }
         Some((
-            f.word("asset_type").value().unwrap_or(AssetType::Image),
+            f.enum_value("asset_type").value().unwrap_or(AssetType::Image),
             f.text("alt_text", 0..=MAX_ALT_TEXT_CHARS).value(),
         ))
     })?;
@@ -50,15 +50,15 @@ async fn upload(cx: &Context) -> Result<WriteStep> {
     let taken = library.ingest(store, &owner(cx)?, &file.bytes).await.map_err(|error| refused(cx, error))?;
     let filename = media::filename(file.name.as_deref(), taken.kind);
     let alt_text = alt_text.filter(|text| !text.is_empty());
-    let upload = Upload { taken: taken.clone(), asset_type, filename, alt_text };
-    let finish = WriteStep::with(upload, |cx, tx, upload| Box::pin(keep(cx, tx, upload)));
+    let upload = Upload { file: taken.clone(), asset_type, filename, alt_text };
+    let finish = WriteStep::new(upload, |cx, tx, upload| Box::pin(insert_asset(cx, tx, upload)));
     Ok(finish.or_undo(move |cx| {
         let taken = taken.clone();
         Box::pin(async move { cx.app.library.abandon(&cx.app.store, &taken).await })
     }))
 }
 
-async fn keep(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<ApiResponse> {
+async fn insert_asset(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<ApiResponse> {
     let brand_id = cx.brand()?.id;
     let described = Described {
         asset_type: upload.asset_type,
@@ -66,7 +66,7 @@ async fn keep(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<ApiRespo
         alt_text: upload.alt_text.as_deref(),
         source_url: None,
     };
-    let Some(id) = media::keep(tx, brand_id, &upload.taken, &described).await? else {
+    let Some(id) = media::create_asset(tx, brand_id, &upload.file, &described).await? else {
         return Err(ApiError::storage("a file was swept away before it was kept"));
     };
     let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("an asset made just now is gone"))?;

@@ -7,14 +7,14 @@ use crier_common::domain::job::{JobKind, Lane, NewJob};
 use crier_common::domain::media::Asset;
 use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Post, Target, TargetStatus};
-use crier_common::store::jobs::Subject;
+use crier_common::store::jobs::JobSubject;
 use crier_common::store::targets::NewTarget;
 use crier_common::store::{Conn, Tx, accounts, jobs, media, post_media, posts, targets, usage};
 
 use super::check::{self, LookupContext};
 use super::edit::{self, Decision, DesiredPost, PostChange, TargetState};
 use crate::context::Context;
-use crate::error::{ApiError, Code, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{PatchField, Problems};
 
 /// Returns the targets of a post with the state of their jobs. The caller holds the lock on the post's row.
@@ -76,7 +76,7 @@ pub async fn validate(
     change: &PostChange,
     problems: Problems,
 ) -> Result<()> {
-    validate_into(cx, tx, post, wanted, change, problems).await?.done()
+    validate_into(cx, tx, post, wanted, change, problems).await?.into_result()
 }
 
 /// Validates the resulting post and adds its problems to `problems`. Locks the pictures, so that they are not deleted
@@ -104,9 +104,9 @@ pub async fn execute(
     wanted: &DesiredPost,
 ) -> Result<Post> {
     let decision = edit::decide(&post, current, wanted, cx.now)
-        .map_err(|conflict| ApiError::new(Code::PostNotEditable, conflict.to_string()))?;
+        .map_err(|conflict| ApiError::new(ErrorCode::PostNotEditable, conflict.to_string()))?;
     if decision.counts_against_limit {
-        count(cx, tx).await?;
+        count_against_limit(cx, tx).await?;
     }
     if decision.cancel || !decision.remove.is_empty() {
         cancel_jobs(tx, current, &decision).await?;
@@ -133,7 +133,7 @@ pub async fn execute(
 }
 
 /// Counts a post that leaves draft for the first time.
-pub async fn count(cx: &Context, tx: &mut Tx) -> Result<()> {
+pub async fn count_against_limit(cx: &Context, tx: &mut Tx) -> Result<()> {
     let cap = cx.plan.posts_per_month;
     if usage::take_post(tx, cx.caller.workspace_id, cap).await? {
         return Ok(());
@@ -153,7 +153,7 @@ async fn cancel_jobs(tx: &mut Tx, current: &[TargetState], decision: &Decision) 
 }
 
 fn busy() -> ApiError {
-    ApiError::new(Code::PostNotEditable, edit::Conflict::Busy.to_string())
+    ApiError::new(ErrorCode::PostNotEditable, edit::Conflict::Busy.to_string())
 }
 
 async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decision) -> Result<()> {
@@ -191,7 +191,7 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
 pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: chrono::DateTime<chrono::Utc>) -> Result<()> {
     let job = NewJob::new(JobKind::PublishTarget, 0, at).trace(cx.trace().map(str::to_owned));
     let workspace_id = Some(cx.caller.workspace_id);
-    let subject = |t: Target| Subject { id: t.id, lane: Lane::Account(t.account_id), workspace_id };
+    let subject = |t: Target| JobSubject { id: t.id, lane: Lane::Account(t.account_id), workspace_id };
     let subjects: Vec<_> = pending(targets::list(tx, post_id).await?).map(subject).collect();
     if jobs::enqueue_each(tx, &job, &subjects).await? < subjects.len() {
         // A worker still runs an earlier, cancelled job of a target: a new job would be lost behind it.

@@ -8,8 +8,8 @@ use crier_common::store::{Tx, posts};
 use super::{PostDetail, TAG, apply, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts/{post}/approve", "approvePost", Scope::PostsWrite)
@@ -18,10 +18,10 @@ pub fn endpoint() -> Endpoint {
         .description("For owners and admins of the brand.")
         .extension()
         .features(&[Feature::Approvals])
-        .answers::<PostDetail>(200, Shape::One)
-        .refuses(&[Code::PostNotPending])
+        .response::<PostDetail>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::PostNotPending])
         .writes(approve)
-        .renders_again("post", show::show)
+        .with_rerender("post", show::show)
 }
 
 /// Fails unless the key's user is an owner or an admin of the brand.
@@ -30,7 +30,7 @@ pub fn check_role(cx: &Context) -> Result<()> {
         return Ok(());
     }
     let message = "Only owners and admins of the brand approve and reject posts; the key's user is neither.";
-    Err(ApiError::new(Code::InsufficientScope, message))
+    Err(ApiError::new(ErrorCode::InsufficientScope, message))
 }
 
 /// Locks and returns the post in the path; fails unless it is pending approval.
@@ -40,7 +40,7 @@ pub async fn lock_pending(cx: &Context, tx: &mut Tx) -> Result<Post> {
         return Ok(post);
     }
     let message = format!("The post does not wait for approval; it is {}.", post.status);
-    Err(ApiError::new(Code::PostNotPending, message))
+    Err(ApiError::new(ErrorCode::PostNotPending, message))
 }
 
 async fn approve(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {

@@ -5,9 +5,9 @@ use crier_common::domain::post::AttemptOutcome;
 use crier_common::store::{Conn, targets};
 
 use super::{TAG, TargetError, show};
-use crate::answer::{ApiResponse, Stamp};
+use crate::answer::{ApiResponse, Timestamp};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
 
@@ -18,14 +18,14 @@ record! {
         pub target_id: i64,
         /// From 1.
         pub number: i32,
-        pub started_at: Stamp,
+        pub started_at: Timestamp,
         pub duration_ms: i64,
         pub outcome: AttemptOutcome,
         /// The platform's HTTP status.
         pub status_code: Option<i32>,
         pub error: Option<TargetError>,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -34,7 +34,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List every try at publishing a post, newest first")
         .extension()
-        .answers::<PostAttempt>(200, Shape::Many)
+        .response::<PostAttempt>(200, ResponseShape::Many)
         .reads(list)
 }
 

@@ -32,7 +32,7 @@ pub struct TextLengthCache(HashMap<Platform, text::TextMeasurements>);
 impl TextLengthCache {
     fn of(&mut self, wanted: &DesiredPost, target: &DesiredTarget, descriptor: &Descriptor) -> text::TextMeasurements {
         let measure = |content: &str| {
-            steps::step();
+            steps::count_step();
             text::measure(descriptor, content)
         };
         match &target.target_override.content {
@@ -64,17 +64,17 @@ pub struct TargetCheck {
 pub fn check(post: &Post, wanted: &DesiredPost, change: &PostChange, lookup: &LookupContext<'_>, problems: &Problems) {
     let status = wanted.status(post.status).unwrap_or(post.status);
     let will_publish = status != PostStatus::Draft;
-    content(wanted, problems);
-    media(change, lookup, problems);
+    check_content(wanted, problems);
+    check_media(change, lookup, problems);
     if will_publish {
         check_unchanged_media(wanted, change, lookup, problems);
     }
-    overrides(wanted, change, problems);
-    time(wanted, change, status, lookup.now, problems);
+    check_overrides(wanted, change, problems);
+    check_time(wanted, change, status, lookup.now, problems);
     // A post that has left draft keeps its accounts, even disconnected ones; their targets fail when they are due.
     let leaves_draft = post.status == PostStatus::Draft && will_publish;
     if change.accounts != PatchField::Absent || leaves_draft {
-        accounts(wanted, lookup, will_publish, problems);
+        check_accounts(wanted, lookup, will_publish, problems);
     }
     if will_publish && !problems.has("content") {
         let mut measures = TextLengthCache::default();
@@ -87,14 +87,14 @@ pub fn check(post: &Post, wanted: &DesiredPost, change: &PostChange, lookup: &Lo
     }
 }
 
-fn content(wanted: &DesiredPost, problems: &Problems) {
+fn check_content(wanted: &DesiredPost, problems: &Problems) {
     if wanted.content.is_empty() && wanted.media.is_empty() && !problems.has("content") {
         problems.add("content", "This field is required unless there is media.");
     }
 }
 
 /// Checks the pictures in the request.
-fn media(change: &PostChange, lookup: &LookupContext<'_>, problems: &Problems) {
+fn check_media(change: &PostChange, lookup: &LookupContext<'_>, problems: &Problems) {
     if let PatchField::Value(ids) = &change.media {
         check_media_exists("media", ids, lookup, problems);
     }
@@ -129,14 +129,14 @@ fn check_media_exists(place: &str, ids: &[i64], lookup: &LookupContext<'_>, prob
         return;
     }
     for (i, id) in ids.iter().enumerate() {
-        steps::step();
+        steps::count_step();
         if !lookup.assets.contains_key(id) {
             problems.add(format!("{place}.{i}"), format!("There is no such media asset as {id} in this brand."));
         }
     }
 }
 
-fn overrides(wanted: &DesiredPost, change: &PostChange, problems: &Problems) {
+fn check_overrides(wanted: &DesiredPost, change: &PostChange, problems: &Problems) {
     let PatchField::Value(list) = &change.overrides else { return };
     if problems.has("accounts") {
         return;
@@ -156,7 +156,7 @@ fn overrides(wanted: &DesiredPost, change: &PostChange, problems: &Problems) {
     }
 }
 
-fn time(wanted: &DesiredPost, change: &PostChange, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
+fn check_time(wanted: &DesiredPost, change: &PostChange, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
     const FIELD: &str = "scheduled_at";
     if problems.has(FIELD) {
         return;
@@ -176,7 +176,7 @@ fn time(wanted: &DesiredPost, change: &PostChange, status: PostStatus, now: Date
     }
 }
 
-fn accounts(wanted: &DesiredPost, lookup: &LookupContext<'_>, will_publish: bool, problems: &Problems) {
+fn check_accounts(wanted: &DesiredPost, lookup: &LookupContext<'_>, will_publish: bool, problems: &Problems) {
     if problems.has("accounts") {
         return;
     }
@@ -184,7 +184,7 @@ fn accounts(wanted: &DesiredPost, lookup: &LookupContext<'_>, will_publish: bool
         problems.add("accounts", "At least one account is needed, unless the post is a draft.");
     }
     for (i, target) in wanted.targets.iter().enumerate() {
-        steps::step();
+        steps::count_step();
         if !lookup.accounts.contains_key(&target.account_id) {
             let message = format!("There is no account {} in this brand.", target.account_id);
             problems.add(format!("accounts.{i}"), message);
@@ -199,7 +199,7 @@ pub fn check_target(
     lookup: &LookupContext<'_>,
     measures: &mut TextLengthCache,
 ) -> Option<TargetCheck> {
-    steps::step();
+    steps::count_step();
     let account = lookup.accounts.get(&target.account_id)?;
     let descriptor = descriptor(account.platform);
     let media = wanted.media_of(&target.target_override);

@@ -11,8 +11,8 @@ use super::edit::{DesiredPost, PostChange};
 use super::{NewPost, PostDetail, TAG, apply, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
 use crate::fields::ParsedBody;
 
 pub fn endpoint() -> Endpoint {
@@ -26,10 +26,10 @@ pub fn endpoint() -> Endpoint {
             "content": "Fresh bread from 7 o'clock.", "schedule_type": "scheduled",
             "scheduled_at": "2026-05-01T07:00:00", "accounts": [88]
         }))
-        .answers::<PostDetail>(201, Shape::One)
-        .refuses(&[Code::LimitReached])
+        .response::<PostDetail>(201, ResponseShape::One)
+        .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(read, create)
-        .renders_again("post", show::show)
+        .with_rerender("post", show::show)
 }
 
 /// Returns the empty draft that a create edits.
@@ -70,5 +70,5 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) 
     let post = store(cx, tx, post, &wanted).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
-    Ok(ApiResponse::created(&path, PostDetail::load(tx, post).await?)?.showing([id]))
+    Ok(ApiResponse::created(&path, PostDetail::load(tx, post).await?)?.with_records([id]))
 }

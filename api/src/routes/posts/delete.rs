@@ -18,12 +18,12 @@ pub fn endpoint() -> Endpoint {
             "What is being published is finished first, and its events still go out: where it is not known whether a platform \
              has taken it, that is found out, and it is not sent again. Nothing is deleted from a platform.",
         )
-        .answers_nothing()
+        .no_content()
         .writes(delete)
 }
 
 async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let post = apply::lock(cx, tx).await?;
     publishing::delete(tx, post.id).await?;
-    Ok(ApiResponse::nothing())
+    Ok(ApiResponse::no_content())
 }

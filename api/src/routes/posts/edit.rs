@@ -46,7 +46,7 @@ impl PostChange {
     pub fn read(f: &Fields<'_>, zone: &str) -> Self {
         Self {
             content: f.text("content", 0..=MAX_CONTENT_CHARS),
-            schedule_type: f.word("schedule_type"),
+            schedule_type: f.enum_value("schedule_type"),
             scheduled_at: f.time("scheduled_at", zone),
             accounts: f.ids("accounts", MAX_ACCOUNTS),
             media: f.ids("media", MAX_MEDIA),
@@ -95,7 +95,7 @@ fn any_nul(object: &Map<String, Value>) -> bool {
 }
 
 fn has_nul(value: &Value) -> bool {
-    steps::step();
+    steps::count_step();
     match value {
         Value::String(text) => text.contains('\0'),
         Value::Array(list) => list.iter().any(has_nul),
@@ -114,12 +114,12 @@ pub struct TargetState {
 
 impl TargetState {
     /// Returns whether a call to the platform may be in progress.
-    pub fn in_flight(&self) -> bool {
+    pub fn is_in_flight(&self) -> bool {
         let open = self.target.call_started_at.is_some() && self.target.status == TargetStatus::Pending;
         self.running || open || self.target.status == TargetStatus::Publishing
     }
 
-    fn wish(&self) -> TargetOverride {
+    fn current_override(&self) -> TargetOverride {
         let t = &self.target;
         TargetOverride { content: t.content.clone(), media: t.media.clone(), options: t.options.clone() }
     }
@@ -151,7 +151,7 @@ pub struct DesiredPost {
 impl DesiredPost {
     pub fn from_change(post: &Post, standing: &[TargetState], change: &PostChange) -> Self {
         let old_accounts = standing.iter().map(|s| s.target.account_id).collect();
-        let accounts = change.accounts.clone().over(old_accounts, Vec::new());
+        let accounts = change.accounts.clone().apply_to(old_accounts, Vec::new());
         let overrides = match &change.overrides {
             PatchField::Absent => None,
             PatchField::Null => Some(&[][..]),
@@ -164,13 +164,13 @@ impl DesiredPost {
         }
         let by_account: HashMap<i64, &TargetState> = standing.iter().map(|s| (s.target.account_id, s)).collect();
         let target = |account_id: i64| {
-            steps::step();
+            steps::count_step();
             let place = places.get(&account_id).copied();
             let existing = by_account.get(&account_id);
             let wish = match (overrides, place) {
                 (Some(list), Some(place)) => list[place].target_override(),
                 (Some(_), None) => TargetOverride::default(),
-                (None, _) => existing.map(|s| s.wish()).unwrap_or_default(),
+                (None, _) => existing.map(|s| s.current_override()).unwrap_or_default(),
             };
             let published = existing.is_some_and(|s| s.target.status == TargetStatus::Published);
             DesiredTarget { account_id, target_override: wish, override_index: place, published }
@@ -185,8 +185,8 @@ impl DesiredPost {
             },
         };
         Self {
-            content: change.content.clone().over(post.content.clone(), String::new()),
-            media: change.media.clone().over(post.media.clone(), Vec::new()),
+            content: change.content.clone().apply_to(post.content.clone(), String::new()),
+            media: change.media.clone().apply_to(post.media.clone(), Vec::new()),
             schedule_type,
             scheduled_at,
             targets: accounts.into_iter().map(target).collect(),
@@ -217,7 +217,7 @@ impl DesiredPost {
 
     /// Returns all pictures of the post and its overrides, without duplicates.
     pub fn all_media(&self) -> Vec<i64> {
-        union(&self.media, self.targets.iter().map(|target| &target.target_override))
+        distinct_media(&self.media, self.targets.iter().map(|target| &target.target_override))
     }
 
     pub fn media_of<'a>(&'a self, wish: &'a TargetOverride) -> &'a [i64] {
@@ -226,7 +226,7 @@ impl DesiredPost {
 }
 
 /// Returns the pictures of a post and its overrides, without duplicates.
-fn union<'a>(media: &[i64], wishes: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
+fn distinct_media<'a>(media: &[i64], wishes: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
     let mut all = media.to_vec();
     all.extend(wishes.flat_map(|wish| wish.media.iter().flatten()));
     all.sort_unstable();
@@ -304,9 +304,9 @@ pub fn decide(
         media: None,
         publish_at: None,
     };
-    let before: Vec<TargetOverride> = standing.iter().map(TargetState::wish).collect();
+    let before: Vec<TargetOverride> = standing.iter().map(TargetState::current_override).collect();
     let media = wanted.all_media();
-    decision.media = (media != union(&post.media, before.iter())).then_some(media);
+    decision.media = (media != distinct_media(&post.media, before.iter())).then_some(media);
     decision.match_targets(post, standing, wanted)?;
     let other_accounts = !decision.insert.is_empty() || !decision.remove.is_empty();
     if begun && other_accounts {
@@ -314,7 +314,7 @@ pub fn decide(
     }
     // Before publishing begins, a post changes as a whole: once a worker has started one target, it is too late.
     let changes = rescheduled || other_accounts || !decision.overrides.is_empty();
-    if !begun && changes && standing.iter().any(TargetState::in_flight) {
+    if !begun && changes && standing.iter().any(TargetState::is_in_flight) {
         return Err(Conflict::Busy);
     }
     decision.cancel = post.status == PostStatus::Scheduled && (rescheduled || other_accounts);
@@ -343,12 +343,12 @@ impl Decision {
             if old_place != place {
                 self.reposition.push((existing.target.id, place));
             }
-            let before = existing.wish();
+            let before = existing.current_override();
             let output_changes = before.content.as_ref().unwrap_or(&post.content)
                 != wanted.content_of(&target.target_override)
                 || before.media.as_ref().unwrap_or(&post.media) != wanted.media_of(&target.target_override)
                 || before.options != target.target_override.options;
-            if output_changes && (existing.target.status == TargetStatus::Published || existing.in_flight()) {
+            if output_changes && (existing.target.status == TargetStatus::Published || existing.is_in_flight()) {
                 // A job that runs but has not called the platform yet blocks the whole post.
                 let begun =
                     existing.target.status != TargetStatus::Pending || existing.target.call_started_at.is_some();

@@ -7,8 +7,8 @@ use crier_common::store::{Conn, Page, posts, targets};
 use super::{Post, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, FieldProblems, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crate::pagination;
 
 /// The maximum bytes of content in one response. A page of up to [`ALWAYS_FITS`] posts never exceeds it.
@@ -22,15 +22,15 @@ pub fn endpoint() -> Endpoint {
         .description("A page has at most 8 MiB of content; only a `per_page` of more than 30 can go past that, and is refused then.")
         .pages()
         .query::<PostStatus>("status", "Only posts of this status.")
-        .answers::<Post>(200, Shape::Pages)
-        .refuses(&[Code::ValidationFailed])
+        .response::<Post>(200, ResponseShape::Pages)
+        .error_codes(&[ErrorCode::ValidationFailed])
         .reads(list)
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let mut problems = FieldProblems::new();
     let page = pagination::requested_page(&cx.query, &mut problems);
-    let status = pagination::word::<PostStatus>(&cx.query, "status", &mut problems);
+    let status = pagination::enum_param::<PostStatus>(&cx.query, "status", &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }

@@ -9,7 +9,7 @@ use crier_common::domain::post::{self, PostStatus, ScheduleType, TargetStatus};
 use crier_common::store::{Conn, targets};
 use serde_json::{Map, Value};
 
-use crate::answer::{Planned, Stamp};
+use crate::answer::{ScheduledTimestamp, Timestamp};
 use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::{described, record};
@@ -81,10 +81,10 @@ record! {
         pub error: Option<TargetError> { "examples": [null] },
         /// How often it was tried.
         pub attempts: i32 { "examples": [0] },
-        pub next_attempt_at: Option<Stamp> { "examples": [null] },
-        pub published_at: Option<Stamp> { "examples": [null] },
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub next_attempt_at: Option<Timestamp> { "examples": [null] },
+        pub published_at: Option<Timestamp> { "examples": [null] },
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 
     /// A target without what it says.
@@ -97,8 +97,8 @@ record! {
         pub url: Option<String> { "examples": [null] },
         pub error: Option<TargetError> { "examples": [null] },
         pub attempts: i32 { "examples": [0] },
-        pub next_attempt_at: Option<Stamp> { "examples": [null] },
-        pub published_at: Option<Stamp> { "examples": [null] },
+        pub next_attempt_at: Option<Timestamp> { "examples": [null] },
+        pub published_at: Option<Timestamp> { "examples": [null] },
     }
 
     /// Who wrote a post.
@@ -113,16 +113,16 @@ record! {
         pub status: PostStatus { "examples": ["scheduled"] },
         pub content: String { "examples": ["Fresh bread!"] },
         pub schedule_type: ScheduleType { "examples": ["scheduled"] },
-        pub scheduled_at: Option<Planned>,
-        pub published_at: Option<Stamp> { "examples": [null] },
+        pub scheduled_at: Option<ScheduledTimestamp>,
+        pub published_at: Option<Timestamp> { "examples": [null] },
         /// The ids of the accounts that it goes to, in order.
         pub accounts: Vec<i64>,
         /// The ids of the pictures, in order.
         pub media: Vec<i64> { "x-extension": true },
         /// The first failed target's, where one has failed for good.
         pub error: Option<TargetError> { "examples": [null] },
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 
     /// A post with its targets and its author.
@@ -131,8 +131,8 @@ record! {
         pub status: PostStatus { "examples": ["scheduled"] },
         pub content: String { "examples": ["Fresh bread!"] },
         pub schedule_type: ScheduleType { "examples": ["scheduled"] },
-        pub scheduled_at: Option<Planned>,
-        pub published_at: Option<Stamp> { "examples": [null] },
+        pub scheduled_at: Option<ScheduledTimestamp>,
+        pub published_at: Option<Timestamp> { "examples": [null] },
         /// The ids of the accounts that it goes to, in order.
         pub accounts: Vec<i64>,
         /// The ids of the pictures, in order.
@@ -142,8 +142,8 @@ record! {
         pub targets: Vec<Target>,
         /// Null where the user is no more.
         pub author: Option<Author>,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -154,7 +154,7 @@ described! {
         pub content: Option<String> { "maxLength": 65535 },
         pub schedule_type: Option<ScheduleType> { "default": "draft" },
         /// Required for `scheduled`, kept with a draft, ignored for `now`. In the future, within 5 years. Without an offset it is in the brand's time zone.
-        pub scheduled_at: Option<Planned>,
+        pub scheduled_at: Option<ScheduledTimestamp>,
         /// Ids of accounts of the brand, at least one unless this is a draft.
         pub accounts: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 1000 },
         pub media: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 100, "x-extension": true },
@@ -226,7 +226,7 @@ fn error_of<'a>(
 }
 
 impl Post {
-    fn new(p: post::Post, targets: &[targets::Brief]) -> Self {
+    fn new(p: post::Post, targets: &[targets::TargetSummary]) -> Self {
         Self {
             id: p.id,
             status: p.status,

@@ -12,8 +12,8 @@ use super::approve::{check_role, lock_pending};
 use super::{PostDetail, TAG, apply, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
@@ -32,10 +32,10 @@ pub fn endpoint() -> Endpoint {
         .extension()
         .features(&[Feature::Approvals])
         .optional_body::<Rejection>(json!({ "reason": "The offer has changed." }))
-        .answers::<PostDetail>(200, Shape::One)
-        .refuses(&[Code::PostNotPending])
+        .response::<PostDetail>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::PostNotPending])
         .checks_then_writes(|cx| cx.parse(read), reject)
-        .renders_again("post", show::show)
+        .with_rerender("post", show::show)
 }
 
 fn read(f: &Fields<'_>) -> Option<Rejection> {

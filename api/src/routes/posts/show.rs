@@ -7,14 +7,14 @@ use crier_common::store::{Conn, posts};
 use super::{PostDetail, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/posts/{post}", "getPost", Scope::PostsRead)
         .tag(TAG)
         .summary("Read a post with its targets")
-        .answers::<PostDetail>(200, Shape::One)
+        .response::<PostDetail>(200, ResponseShape::One)
         .reads(show)
 }
 

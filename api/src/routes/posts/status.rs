@@ -5,9 +5,9 @@ use crier_common::domain::post::{PostStatus, ScheduleType};
 use crier_common::store::{Conn, targets};
 
 use super::{TAG, TargetView, show};
-use crate::answer::{ApiResponse, Planned, Stamp};
+use crate::answer::{ApiResponse, ScheduledTimestamp, Timestamp};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
 
@@ -17,11 +17,11 @@ record! {
         pub id: i64,
         pub status: PostStatus,
         pub schedule_type: ScheduleType,
-        pub scheduled_at: Option<Planned>,
-        pub published_at: Option<Stamp>,
+        pub scheduled_at: Option<ScheduledTimestamp>,
+        pub published_at: Option<Timestamp>,
         pub targets: Vec<TargetView>,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -29,7 +29,7 @@ pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/posts/{post}/status", "getPostStatus", Scope::PostsRead)
         .tag(TAG)
         .summary("Read how far a post is")
-        .answers::<PostStatusView>(200, Shape::One)
+        .response::<PostStatusView>(200, ResponseShape::One)
         .reads(status)
 }
 

@@ -9,8 +9,8 @@ use super::edit::{DesiredPost, PostChange};
 use super::{PostDetail, TAG, apply, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::Problems;
 
 pub fn endpoint() -> Endpoint {
@@ -18,17 +18,17 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Submit a draft for approval")
         .features(&[Feature::Approvals])
-        .answers::<PostDetail>(200, Shape::One)
-        .refuses(&[Code::ValidationFailed, Code::PostNotSubmittable, Code::LimitReached])
+        .response::<PostDetail>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::PostNotSubmittable, ErrorCode::LimitReached])
         .writes(submit)
-        .renders_again("post", show::show)
+        .with_rerender("post", show::show)
 }
 
 async fn submit(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let post = apply::lock(cx, tx).await?;
     if post.status != PostStatus::Draft {
         let message = format!("Only a draft can be submitted; this post is {}.", post.status);
-        return Err(ApiError::new(Code::PostNotSubmittable, message));
+        return Err(ApiError::new(ErrorCode::PostNotSubmittable, message));
     }
     let current = apply::load_target_states(tx, post.id).await?;
     let change = PostChange::empty();

@@ -10,8 +10,8 @@ use super::edit::{DesiredPost, PostChange};
 use super::{PostDetail, TAG, apply, create, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
 use crate::fields::ParsedBody;
 
 pub fn endpoint() -> Endpoint {
@@ -22,10 +22,10 @@ pub fn endpoint() -> Endpoint {
             "What is absent stays. `now` on a failed or partially published post tries the failed targets again. What was published, or is being published, cannot change.",
         )
         .body::<PostChange>(json!({ "content": "Fresh bread from 6 o'clock.", "schedule_type": "now" }))
-        .answers::<PostDetail>(200, Shape::One)
-        .refuses(&[Code::PostNotEditable, Code::LimitReached])
+        .response::<PostDetail>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::PostNotEditable, ErrorCode::LimitReached])
         .checks_then_writes(create::read, update)
-        .renders_again("post", show::show)
+        .with_rerender("post", show::show)
 }
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) -> Result<ApiResponse> {

@@ -10,8 +10,8 @@ use super::edit::{DesiredPost, PostChange};
 use super::{NewPost, TAG, apply, create};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
 use crate::fields::{MAX_PROBLEMS, PatchField};
 use crate::openapi::schema::record;
 
@@ -49,8 +49,8 @@ pub fn endpoint() -> Endpoint {
         .description("Writes nothing: a test key may ask as well, and no Idempotency-Key is needed.")
         .extension()
         .body::<NewPost>(json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [88] }))
-        .answers::<Validation>(200, Shape::One)
-        .refuses(&[Code::ValidationFailed])
+        .response::<Validation>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed])
         .reads(validate)
 }
 
@@ -65,15 +65,15 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let records = apply::ReferencedRecords::find(cx, conn, &wanted, &change).await?;
     let lookup = records.lookup_context(cx);
     check(&post, &draft, &change, &lookup, &problems);
-    problems.done()?;
+    problems.into_result()?;
     let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);
     let checked = wanted.targets.iter().filter_map(|target| check_target(&wanted, target, &lookup, &mut measures));
-    let targets: Vec<ValidatedTarget> = checked.map(|checked| shown(checked, &mut left)).collect();
+    let targets: Vec<ValidatedTarget> = checked.map(|checked| to_validated_target(checked, &mut left)).collect();
     ApiResponse::ok(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets })
 }
 
 /// Includes at most `left` problems, but at least one if there are any: a target without problems counts as valid.
-fn shown(checked: TargetCheck, left: &mut usize) -> ValidatedTarget {
+fn to_validated_target(checked: TargetCheck, left: &mut usize) -> ValidatedTarget {
     let reported = checked.problems.into_iter().take((*left).max(1));
     let problems: Vec<ContentProblem> =
         reported.map(|p| ContentProblem { field: p.field, code: p.code, message: p.message }).collect();

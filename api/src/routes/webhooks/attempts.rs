@@ -1,13 +1,13 @@
 //! `GET /webhooks/{webhook}/deliveries/{delivery}/attempts`
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::webhook::AttemptOutcome;
+use crier_common::domain::webhook::DeliveryOutcome;
 use crier_common::store::{Conn, deliveries};
 
 use super::{FEATURES, TAG, delivery};
-use crate::answer::{ApiResponse, Stamp};
+use crate::answer::{ApiResponse, Timestamp};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
 
@@ -17,10 +17,10 @@ record! {
         pub id: i64,
         /// From 1.
         pub number: i32,
-        pub started_at: Stamp,
+        pub started_at: Timestamp,
         pub duration_ms: i64,
         /// The class of the answer's status, or why there was none.
-        pub outcome: AttemptOutcome,
+        pub outcome: DeliveryOutcome,
         pub response_code: Option<i32>,
         pub error: Option<String>,
         /// The first 1 KiB.
@@ -35,7 +35,7 @@ pub fn endpoint() -> Endpoint {
         .summary("List every attempt at a delivery, oldest first")
         .extension()
         .features(FEATURES)
-        .answers::<DeliveryAttempt>(200, Shape::Many)
+        .response::<DeliveryAttempt>(200, ResponseShape::Many)
         .reads(list)
 }
 

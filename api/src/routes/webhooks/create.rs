@@ -9,8 +9,8 @@ use serde_json::json;
 use super::{FEATURES, TAG, URL, WebhookWithSecret, check_url, make_secret};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::request;
 
@@ -35,21 +35,21 @@ pub fn endpoint() -> Endpoint {
             "url": "https://example.com/hooks/crier", "events": ["post.published", "post.failed"],
             "description": "Production", "is_active": true
         }))
-        .answers::<WebhookWithSecret>(201, Shape::One)
-        .refuses(&[Code::ValidationFailed, Code::InvalidWebhookUrl, Code::LimitReached])
+        .response::<WebhookWithSecret>(201, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidWebhookUrl, ErrorCode::LimitReached])
         .queries_then_writes(prepare)
 }
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let new = cx.read(|f| {
         let url = f.required("url", f.text("url", URL));
-        let events = f.required("events", f.words("events"));
+        let events = f.required("events", f.enum_values("events"));
         let description = f.text("description", 0..=255).value();
         let is_active = f.flag("is_active").value();
         Some(NewWebhook { url: url?, events: events?, description, is_active })
     })?;
     check_url(cx, &PatchField::Value(new.url.clone())).await?;
-    Ok(WriteStep::with(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
+    Ok(WriteStep::new(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
 }
 
 async fn create(cx: &Context, tx: &mut Tx, new: &NewWebhook) -> Result<ApiResponse> {

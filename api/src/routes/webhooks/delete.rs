@@ -14,7 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Delete a webhook endpoint with its deliveries")
         .features(FEATURES)
-        .answers_nothing()
+        .no_content()
         .writes(delete)
 }
 
@@ -22,5 +22,5 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     if !webhooks::delete(tx, cx.caller.user_id, cx.id("webhook")?).await? {
         return Err(ApiError::not_found("webhook endpoint"));
     }
-    Ok(ApiResponse::nothing())
+    Ok(ApiResponse::no_content())
 }

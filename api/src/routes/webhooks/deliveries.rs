@@ -8,9 +8,9 @@ use crier_common::store::{Conn, Page, deliveries};
 use serde_json::Value;
 
 use super::{FEATURES, TAG, show};
-use crate::answer::{ApiResponse, Planned, Stamp};
+use crate::answer::{ApiResponse, ScheduledTimestamp, Timestamp};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, FieldProblems, Result};
 use crate::openapi::schema::record;
 use crate::pagination;
@@ -31,10 +31,10 @@ record! {
         pub response_body: Option<String>,
         /// The envelope as it is sent.
         pub payload: Value { "type": "object" },
-        pub next_attempt_at: Option<Planned>,
-        pub last_attempt_at: Option<Stamp>,
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub next_attempt_at: Option<ScheduledTimestamp>,
+        pub last_attempt_at: Option<Timestamp>,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -52,8 +52,8 @@ impl From<webhook::Delivery> for Delivery {
             error: d.error,
             response_body: d.response_body,
             payload: serde_json::from_str(&d.payload).unwrap_or_default(),
-            next_attempt_at: d.next_attempt_at.map(Planned),
-            last_attempt_at: d.last_attempt_at.map(Stamp),
+            next_attempt_at: d.next_attempt_at.map(ScheduledTimestamp),
+            last_attempt_at: d.last_attempt_at.map(Timestamp),
             created_at: d.created_at.into(),
             updated_at: d.updated_at.into(),
         }
@@ -68,7 +68,7 @@ pub fn endpoint() -> Endpoint {
         .pages()
         .extension_query::<DeliveryStatus>("status", "Only deliveries of this status.")
         .extension_query::<EventName>("event", "Only deliveries of this event.")
-        .answers::<Delivery>(200, Shape::Pages)
+        .response::<Delivery>(200, ResponseShape::Pages)
         .reads(list)
 }
 
@@ -76,8 +76,8 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let webhook = show::find(cx, conn).await?;
     let mut problems = FieldProblems::new();
     let page = pagination::requested_page(&cx.query, &mut problems);
-    let status = pagination::word(&cx.query, "status", &mut problems);
-    let event = pagination::word(&cx.query, "event", &mut problems);
+    let status = pagination::enum_param(&cx.query, "status", &mut problems);
+    let event = pagination::enum_param(&cx.query, "event", &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }

@@ -8,7 +8,7 @@ use super::deliveries::Delivery;
 use super::{FEATURES, TAG, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 
 pub fn endpoint() -> Endpoint {
@@ -17,7 +17,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Read a delivery")
         .extension()
         .features(FEATURES)
-        .answers::<Delivery>(200, Shape::One)
+        .response::<Delivery>(200, ResponseShape::One)
         .reads(read)
 }
 

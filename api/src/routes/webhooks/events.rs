@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{FEATURES, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
 
@@ -27,7 +27,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List the events that can be sent")
         .features(FEATURES)
-        .answers::<Event>(200, Shape::Many)
+        .response::<Event>(200, ResponseShape::Many)
         .reads(events)
 }
 

@@ -6,7 +6,7 @@ use crier_common::store::{Conn, webhooks};
 use super::{FEATURES, TAG, Webhook};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 
 pub fn endpoint() -> Endpoint {
@@ -14,7 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List the webhook endpoints of the key's user")
         .features(FEATURES)
-        .answers::<Webhook>(200, Shape::Many)
+        .response::<Webhook>(200, ResponseShape::Many)
         .reads(list)
 }
 

@@ -10,10 +10,10 @@ use crier_common::store::{Tx, webhooks};
 use crier_common::webhooks::new_secret;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::answer::Stamp;
+use crate::answer::Timestamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
-use crate::error::{ApiError, Code, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::record;
 
@@ -64,8 +64,8 @@ record! {
         pub is_active: bool,
         /// Why the service switched it off; null where it did not.
         pub disabled_reason: Option<String> { "x-extension": true },
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 
     /// A webhook endpoint with its new signing secret, which is shown this once.
@@ -79,8 +79,8 @@ record! {
         pub disabled_reason: Option<String> { "x-extension": true },
         /// The whole text is the key of the HMAC.
         pub secret: String { "pattern": "^whsec_[A-Za-z0-9]{40}$" },
-        pub created_at: Stamp,
-        pub updated_at: Stamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
     }
 }
 
@@ -120,7 +120,7 @@ fn check_active(webhook: &webhook::Webhook) -> Result<()> {
         return Ok(());
     }
     let message = "This webhook endpoint is inactive. Switch it on (PUT is_active: true), then try again.";
-    Err(ApiError::new(Code::WebhookInactive, message))
+    Err(ApiError::new(ErrorCode::WebhookInactive, message))
 }
 
 /// Checks the URL in the body, if present, with the guard.
@@ -128,7 +128,7 @@ async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
     let PatchField::Value(url) = url else { return Ok(()) };
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpsOnly).await;
     checked.map(drop).map_err(|refusal| {
-        ApiError::new(Code::InvalidWebhookUrl, format!("The URL {refusal}. Give a public https:// address."))
+        ApiError::new(ErrorCode::InvalidWebhookUrl, format!("The URL {refusal}. Give a public https:// address."))
     })
 }
 

@@ -11,8 +11,8 @@ use serde_json::json;
 use super::{FEATURES, TAG, check_active, lock_webhook};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::{record, request};
 
@@ -45,8 +45,8 @@ pub fn endpoint() -> Endpoint {
         .extension()
         .features(FEATURES)
         .body::<WebhookRecovery>(json!({ "since": "2026-05-01T00:00:00Z" }))
-        .answers::<WebhookRecovered>(202, Shape::One)
-        .refuses(&[Code::WebhookInactive])
+        .response::<WebhookRecovered>(202, ResponseShape::One)
+        .error_codes(&[ErrorCode::WebhookInactive])
         .checks_then_writes(|cx| cx.parse(|f| read(f, cx.now)), recover)
 }
 

@@ -8,8 +8,8 @@ use super::deliveries::Delivery;
 use super::{FEATURES, TAG, check_active, delivery, lock_webhook};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks/{webhook}/deliveries/{delivery}/retry", "retryWebhookDelivery", Scope::WebhooksWrite)
@@ -17,8 +17,8 @@ pub fn endpoint() -> Endpoint {
         .summary("Attempt a delivery now")
         .description("Under the same delivery id, with one more attempt allowed.")
         .features(FEATURES)
-        .answers::<Delivery>(200, Shape::One)
-        .refuses(&[Code::WebhookInactive])
+        .response::<Delivery>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::WebhookInactive])
         .writes(retry)
 }
 

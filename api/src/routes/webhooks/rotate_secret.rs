@@ -6,7 +6,7 @@ use crier_common::store::{Tx, webhooks};
 use super::{FEATURES, TAG, WebhookWithSecret, lock_webhook, make_secret};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 
 pub fn endpoint() -> Endpoint {
@@ -15,7 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Issue a new signing secret")
         .description("The old secret stops working at once. The answer alone has the new one; keep it.")
         .features(FEATURES)
-        .answers::<WebhookWithSecret>(200, Shape::One)
+        .response::<WebhookWithSecret>(200, ResponseShape::One)
         .writes(rotate)
 }
 

@@ -7,7 +7,7 @@ use crier_common::store::{Conn, webhooks};
 use super::{FEATURES, TAG, Webhook};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
+use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 
 pub fn endpoint() -> Endpoint {
@@ -15,7 +15,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Read a webhook endpoint")
         .features(FEATURES)
-        .answers::<Webhook>(200, Shape::One)
+        .response::<Webhook>(200, ResponseShape::One)
         .reads(show)
 }
 

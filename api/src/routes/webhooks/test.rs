@@ -11,8 +11,8 @@ use super::deliveries::Delivery;
 use super::{FEATURES, TAG, check_active, lock_webhook};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
@@ -34,13 +34,13 @@ pub fn endpoint() -> Endpoint {
         .extension()
         .features(FEATURES)
         .body::<WebhookTest>(json!({ "event": "post.published" }))
-        .answers::<Delivery>(202, Shape::One)
-        .refuses(&[Code::WebhookInactive])
+        .response::<Delivery>(202, ResponseShape::One)
+        .error_codes(&[ErrorCode::WebhookInactive])
         .checks_then_writes(|cx| cx.parse(read), send)
 }
 
 fn read(f: &Fields<'_>) -> Option<WebhookTest> {
-    Some(WebhookTest { event: f.required("event", f.word("event"))? })
+    Some(WebhookTest { event: f.required("event", f.enum_value("event"))? })
 }
 
 async fn send(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<WebhookTest>>>) -> Result<ApiResponse> {

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::{FEATURES, TAG, URL, Webhook, check_url, lock_webhook, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Shape, WriteStep};
-use crate::error::{Code, Result};
+use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::error::{ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::request;
 
@@ -33,8 +33,8 @@ pub fn endpoint() -> Endpoint {
         )
         .features(FEATURES)
         .body::<WebhookChange>(json!({ "events": ["post.failed"], "is_active": true }))
-        .answers::<Webhook>(200, Shape::One)
-        .refuses(&[Code::ValidationFailed, Code::InvalidWebhookUrl])
+        .response::<Webhook>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidWebhookUrl])
         .queries_then_writes(prepare)
 }
 
@@ -46,13 +46,13 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     let change = cx.read(|f| {
         Some(WebhookChange {
             url: f.text("url", URL),
-            events: f.words("events"),
+            events: f.enum_values("events"),
             is_active: f.flag("is_active"),
             description: f.text("description", 0..=255),
         })
     })?;
     check_url(cx, &change.url).await?;
-    Ok(WriteStep::with(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
+    Ok(WriteStep::new(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
 }
 
 async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<ApiResponse> {
@@ -60,7 +60,7 @@ async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<Api
     let change = change.clone();
     webhook.url = change.url.value().unwrap_or(webhook.url);
     webhook.events = change.events.value().unwrap_or(webhook.events);
-    webhook.description = change.description.map(Some).over(webhook.description, None);
+    webhook.description = change.description.map(Some).apply_to(webhook.description, None);
     if let PatchField::Value(active) = change.is_active {
         webhook.is_active = active;
         // If the owner disables an endpoint that the service has disabled, the service's reason stays.

@@ -55,7 +55,7 @@ fn read(bytes: &[u8], boundary: &str, pieces: &[usize]) -> Result<Form> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let spool = Spools::new(1 << 20).open(1, 0).await.unwrap();
-        let bounds = Bounds { most: MOST, room: None, storage_mib: None };
+        let bounds = FileLimits { max_bytes: MOST, remaining_bytes: None, storage_mib: None };
         receive(stream::iter(chunks), boundary.to_owned(), bounds, spool).await
     })
 }
@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_whole_form_is_read_as_it_was_meant(
+    fn a_complete_form_is_parsed(
         mut parts in texts(),
         file in proptest::option::of(file()),
         place in any::<prop::sample::Index>(),
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn another_form_has_another_digest(parts in texts(), file in file(), at in any::<prop::sample::Index>()) {
+    fn different_forms_have_different_digests(parts in texts(), file in file(), at in any::<prop::sample::Index>()) {
         let mut all = parts;
         all.push(file);
         let whole = read(&written(&all, "boundary"), "boundary", &[64]).unwrap().digest;
@@ -100,18 +100,18 @@ proptest! {
     }
 
     #[test]
-    fn a_form_that_is_cut_off_is_refused(parts in texts(), file in file(), cut in any::<prop::sample::Index>()) {
+    fn a_truncated_form_is_rejected(parts in texts(), file in file(), cut in any::<prop::sample::Index>()) {
         let mut all = parts;
         all.push(file);
         let bytes = written(&all, "boundary");
         // The line break after the last boundary may be missing.
         let cut = cut.index(bytes.len() - "--\r\n".len());
         let error = read(&bytes[..cut], "boundary", &[64]).err().unwrap();
-        prop_assert_eq!(error.code, Code::InvalidJson);
+        prop_assert_eq!(error.code, ErrorCode::InvalidJson);
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused_in_order(mut bytes in vec(any::<u8>(), 0..6_000), form in any::<bool>()) {
+    fn arbitrary_bytes_are_parsed_or_rejected(mut bytes in vec(any::<u8>(), 0..6_000), form in any::<bool>()) {
         if form {
             bytes.splice(0..0, *b"--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n");
             bytes.extend_from_slice(b"\r\n--b--\r\n");
@@ -120,23 +120,23 @@ proptest! {
             Ok(form) => prop_assert!(form.file.is_none_or(|f| f.bytes.size() <= MOST)),
             Err(error) => prop_assert!(matches!(
                 error.code,
-                Code::InvalidJson | Code::PayloadTooLarge | Code::ValidationFailed
+                ErrorCode::InvalidJson | ErrorCode::PayloadTooLarge | ErrorCode::ValidationFailed
             )),
         }
     }
 }
 
 #[test]
-fn a_file_of_the_limit_passes_and_one_more_byte_does_not() {
+fn the_file_size_limit_is_inclusive() {
     let of = |size: u64| Part { name: FILE.to_owned(), file: None, content: vec![7; usize::try_from(size).unwrap()] };
     let form = read(&written(&[of(MOST)], "b"), "b", &[500]).unwrap();
     assert_eq!(form.file.map(|f| f.bytes.size()), Some(MOST));
     let error = read(&written(&[of(MOST + 1)], "b"), "b", &[500]).err().unwrap();
-    assert_eq!(error.code, Code::PayloadTooLarge);
+    assert_eq!(error.code, ErrorCode::PayloadTooLarge);
 }
 
 /// Returns how many chunks of an endless body are read before it is rejected, and the error.
-fn endless(head: &[u8], piece: &'static [u8], bounds: Bounds) -> (usize, ApiError) {
+fn endless(head: &[u8], piece: &'static [u8], bounds: FileLimits) -> (usize, ApiError) {
     let asked = Arc::new(AtomicUsize::new(0));
     let (count, head) = (asked.clone(), Bytes::copy_from_slice(head));
     let pieces = stream::iter(std::iter::once(head).chain(std::iter::repeat_with(move || {
@@ -154,11 +154,11 @@ fn endless(head: &[u8], piece: &'static [u8], bounds: Bounds) -> (usize, ApiErro
 const FILE_HEAD: &[u8] = b"--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
 
 #[test]
-fn a_head_that_does_not_end_is_refused_soon() {
-    let bounds = Bounds { most: 25 << 20, room: None, storage_mib: None };
+fn an_endless_part_head_is_rejected_early() {
+    let bounds = FileLimits { max_bytes: 25 << 20, remaining_bytes: None, storage_mib: None };
     for begins in [&b"--b\r\nContent-Disposition: form-data; name=\"file"[..], b"no form", b"--b\r\nX-Y: "] {
         let (asked, error) = endless(begins, b"x", bounds);
-        assert_eq!(error.code, Code::InvalidJson, "{error:?}");
+        assert_eq!(error.code, ErrorCode::InvalidJson, "{error:?}");
         assert!(asked <= MAX_HEAD + 2, "{asked}");
         let (asked, error) = endless(begins, &[b'x'; 4_096], bounds);
         assert!(error.message.contains("the head of a part"), "{error:?}");
@@ -167,18 +167,18 @@ fn a_head_that_does_not_end_is_refused_soon() {
 }
 
 #[test]
-fn a_file_that_outgrows_the_room_left_is_refused_while_it_comes() {
+fn a_file_over_the_quota_is_rejected_while_streaming() {
     const PIECE: &[u8] = &[7; 16 << 10];
-    let bounds = Bounds { most: 25 << 20, room: Some(1 << 20), storage_mib: Some(500) };
+    let bounds = FileLimits { max_bytes: 25 << 20, remaining_bytes: Some(1 << 20), storage_mib: Some(500) };
     let (asked, error) = endless(FILE_HEAD, PIECE, bounds);
-    assert_eq!(error.code, Code::StorageLimitExceeded);
-    assert!(asked as u64 * (PIECE.len() as u64) <= (1 << 20) + 2 * BESIDES, "{asked}");
-    let (_, error) = endless(FILE_HEAD, PIECE, Bounds { room: None, ..bounds });
-    assert_eq!(error.code, Code::PayloadTooLarge);
+    assert_eq!(error.code, ErrorCode::StorageLimitExceeded);
+    assert!(asked as u64 * (PIECE.len() as u64) <= (1 << 20) + 2 * MAX_NON_FILE_BYTES, "{asked}");
+    let (_, error) = endless(FILE_HEAD, PIECE, FileLimits { remaining_bytes: None, ..bounds });
+    assert_eq!(error.code, ErrorCode::PayloadTooLarge);
 }
 
 #[test]
-fn a_head_is_found_however_much_comes_with_it() {
+fn a_part_head_is_found_for_any_chunk_size() {
     for size in [1, HEAD_PIECE, MAX_HEAD, 40 << 10] {
         let file = Part { name: FILE.to_owned(), file: None, content: vec![7; 3_000] };
         let text = Part { name: "alt_text".to_owned(), file: None, content: vec![b'x'; 30 << 10] };

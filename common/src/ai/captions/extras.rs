@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn hashtags_are_there_as_they_were_wished_for() {
+    fn hashtags_follow_the_request_option() {
         for (text, without) in [
             ("Fresh #bread for all #bakery #خبز", "Fresh bread for all"),
             ("We are #1 in C#, at 5:00", "We are #1 in C#, at 5:00"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn emojis_are_there_as_they_were_wished_for() {
+    fn emojis_follow_the_request_option() {
         for (text, without) in [
             ("Fresh 🍞 bread 👩‍👩‍👧‍👦!", "Fresh bread !"),
             ("🇩🇪 #️⃣ 1️⃣ ❤️", ""),

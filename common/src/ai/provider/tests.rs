@@ -18,7 +18,7 @@ fn error_message(status: u16, body: &str) -> String {
 }
 
 #[test]
-fn the_operator_is_told_what_happened_and_where_to_look_and_never_the_key() {
+fn provider_errors_have_details_but_never_the_key() {
     for (status, body, expected) in [
         (
             401,

@@ -130,7 +130,7 @@ pub(in super::super) const NO_URL: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn bad_urls_are_refused_at_both_checks() {
+async fn bad_urls_are_rejected_by_both_checks() {
     // If a name were looked up, it would be public.
     let guard = guard("", "93.184.216.34");
     for url in NOT_PUBLIC {
@@ -149,7 +149,7 @@ async fn bad_urls_are_refused_at_both_checks() {
 }
 
 #[tokio::test]
-async fn plain_http_needs_the_policy() {
+async fn plain_http_requires_the_policy() {
     let guard = guard("", "93.184.216.34");
     for url in ["http://example.com/x", "http://93.184.216.34/x", "HTTP://example.com/"] {
         assert_eq!(guard.check_url(url, HttpsOnly).err(), Some(UrlRefusal::NotHttps), "{url}");
@@ -168,7 +168,7 @@ async fn plain_http_needs_the_policy() {
 }
 
 #[tokio::test]
-async fn names_are_judged_by_all_their_addresses() {
+async fn a_name_is_allowed_only_if_all_its_addresses_are() {
     let url = "https://example.com/x";
     let check = async |answers: &str| guard("", answers).check_resolved(url, HttpsOnly).await.err();
     assert_eq!(check("10.0.0.1").await, Some(UrlRefusal::NotPublic));
@@ -179,7 +179,7 @@ async fn names_are_judged_by_all_their_addresses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_lookup_does_not_hold_up_saving() {
+async fn a_slow_lookup_does_not_delay_saving() {
     let guard = Guard::with_lookup(nets("10.0.0.0/8"), Arc::new(PendingLookup));
     let started = tokio::time::Instant::now();
     assert!(guard.check_resolved("https://example.com/", HttpsOnly).await.is_ok());
@@ -189,7 +189,7 @@ async fn a_slow_lookup_does_not_hold_up_saving() {
 }
 
 #[tokio::test]
-async fn localhost_is_never_asked_of_a_server() {
+async fn localhost_is_never_looked_up_in_dns() {
     for name in ["localhost", "localhost.", "LOCALHOST", "a.b.localhost."] {
         let refused = guard("", "93.184.216.34").resolve(name).await;
         assert_eq!(refused, Err(ResolveError::Blocked(name.to_owned())));
@@ -199,7 +199,7 @@ async fn localhost_is_never_asked_of_a_server() {
 }
 
 #[tokio::test]
-async fn allowed_networks_are_let_through_plain_http_included() {
+async fn allowed_networks_pass_even_over_plain_http() {
     let loopback = guard("127.0.0.0/8", "-");
     for url in [
         "http://127.0.0.1:8080/x",
@@ -234,7 +234,7 @@ async fn allowed_networks_are_let_through_plain_http_included() {
 proptest::proptest! {
     /// No text makes the check panic, and a URL that passes is https and not a refused literal.
     #[test]
-    fn any_text(text in "(https?://)?[a-z0-9.:/@%\\[\\]x-]{0,24}|\\PC{0,24}") {
+    fn arbitrary_urls_pass_the_literal_check_if_accepted(text in "(https?://)?[a-z0-9.:/@%\\[\\]x-]{0,24}|\\PC{0,24}") {
         let guard = guard("", "-");
         if let Ok(url) = guard.check_url(&text, HttpsOnly) {
             proptest::prop_assert_eq!(url.scheme(), "https");

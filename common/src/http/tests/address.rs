@@ -98,7 +98,7 @@ const REGISTRIES: &[(&str, bool)] = &[
 ];
 
 #[test]
-fn every_block_of_the_registries_is_judged_whole() {
+fn every_registry_block_is_classified_completely() {
     for (block, expected) in REGISTRIES {
         let net: IpNet = block.parse().unwrap();
         for ip in [net.network(), net.broadcast()] {
@@ -113,7 +113,7 @@ fn every_block_of_the_registries_is_judged_whole() {
 
 /// The addresses right before and after a refused block are public, unless another block begins there.
 #[test]
-fn a_block_ends_where_it_ends() {
+fn block_boundaries_are_exact() {
     let refused =
         |ip: IpAddr| REFUSED.iter().any(|(net, _)| net.contains(&ip)) || ip.is_ipv6() && !GLOBAL_V6.contains(&ip);
     for (net, _) in REFUSED {
@@ -136,7 +136,7 @@ fn a_block_ends_where_it_ends() {
 
 /// The metadata services of clouds, which serve credentials.
 #[test]
-fn the_metadata_of_clouds_is_refused() {
+fn cloud_metadata_addresses_are_refused() {
     let addresses = "169.254.169.254 169.254.170.2 169.254.170.23 169.254.169.253 169.254.169.252 169.254.42.42 \
         169.254.0.23 168.63.129.16 100.100.100.200 100.100.2.136 192.0.0.192 fd00:ec2::254 fd00:ec2::23 fd00:ec2::253 \
         fd20:ce::254 fd00:c1::a9fe:a9fe fe80::a9fe:a9fe ::ffff:169.254.169.254 ::ffff:168.63.129.16 \
@@ -172,7 +172,7 @@ proptest! {
     /// An address that is special to the standard library is never public; a mapped address is as public as the address
     /// it maps.
     #[test]
-    fn agrees_with_the_standard_library(bits in any::<u32>(), six in any::<u128>()) {
+    fn classification_agrees_with_the_standard_library(bits in any::<u32>(), six in any::<u128>()) {
         let ip = Ipv4Addr::from_bits(bits);
         let special = ip.is_private() || ip.is_loopback() || ip.is_link_local() || ip.is_broadcast()
             || ip.is_documentation() || ip.is_multicast() || ip.is_unspecified();

@@ -13,7 +13,7 @@ async fn in_time(client: &HttpClient, url: &str) -> Result<HttpResponse, HttpErr
 }
 
 #[tokio::test]
-async fn a_connection_that_is_not_taken_has_carried_nothing() {
+async fn a_request_on_an_unaccepted_connection_has_not_arrived() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
@@ -44,7 +44,7 @@ async fn dripping(head: &'static [u8], drip: &'static [u8]) -> TestServer {
 }
 
 #[tokio::test]
-async fn headers_that_do_not_end_are_no_answer() {
+async fn endless_headers_time_out() {
     let cases: [(&[u8], &[u8]); 6] = [
         (b"", b""),
         (b"HTTP/1.1 20", b""),
@@ -63,7 +63,7 @@ async fn headers_that_do_not_end_are_no_answer() {
 }
 
 #[tokio::test]
-async fn where_the_status_is_the_answer_a_body_that_does_not_end_is_taken_as_far_as_it_came() {
+async fn status_requests_return_partial_endless_bodies() {
     let cases: [(&[u8], &[u8]); 4] = [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"x"),
         (b"HTTP/1.1 200 OK\r\n\r\n", b"x"),

@@ -54,7 +54,7 @@ async fn refused(url: &str) -> DownloadError {
 }
 
 #[tokio::test]
-async fn a_body_comes_whole_by_any_kind_of_redirect() {
+async fn every_redirect_status_is_followed() {
     let (end, _) = site(|_| whole("the picture")).await;
     for status in [301, 302, 303, 307, 308] {
         let elsewhere = format!("//127.0.0.1:{}/it%20is/na%C3%AFve.png", end.port);
@@ -78,7 +78,7 @@ async fn a_body_comes_whole_by_any_kind_of_redirect() {
 }
 
 #[tokio::test]
-async fn a_few_redirects_are_followed_and_no_more() {
+async fn redirects_are_limited() {
     let (server, requests) = site(|path| match path.trim_start_matches('/').parse::<usize>() {
         Ok(0) => whole("there"),
         Ok(left) => redirect(&format!("/{}", left - 1)),
@@ -95,7 +95,7 @@ async fn a_few_redirects_are_followed_and_no_more() {
 }
 
 #[tokio::test]
-async fn no_redirect_leads_where_no_address_may() {
+async fn redirects_to_blocked_addresses_are_rejected() {
     let own = TestServer::answering(whole("secret")).await;
     let private = [
         "http://169.254.169.254/latest/meta-data".to_owned(),
@@ -135,7 +135,7 @@ async fn no_redirect_leads_where_no_address_may() {
 
 /// A name that is public in the lookup of the first request, and private when the redirect returns to it.
 #[tokio::test]
-async fn a_name_is_judged_again_at_each_step() {
+async fn each_redirect_is_resolved_and_checked() {
     let (server, requests) = site(|_| redirect("/again")).await;
     let url = format!("http://rebound.example:{}/", server.port);
     let error = fetch(&named("127.0.0.1 10.0.0.1", "127.0.0.0/8"), &url).await.unwrap_err();
@@ -155,7 +155,7 @@ async fn a_name_is_judged_again_at_each_step() {
 }
 
 #[tokio::test]
-async fn a_redirect_that_leads_nowhere_is_its_status() {
+async fn a_redirect_without_target_returns_its_status() {
     for answer in [
         "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
         redirect("http://[nonsense"),
@@ -172,7 +172,7 @@ async fn a_redirect_that_leads_nowhere_is_its_status() {
 }
 
 #[tokio::test]
-async fn from_https_to_http_is_followed() {
+async fn redirects_from_https_to_http_are_followed() {
     let (plain, _) = site(|_| whole("plain")).await;
     let authority = Authority::new();
     let to = redirect(&format!("http://hooks.example:{}/", plain.port));
@@ -190,7 +190,7 @@ async fn from_https_to_http_is_followed() {
 }
 
 #[tokio::test]
-async fn no_more_than_the_cap_is_taken() {
+async fn downloads_are_limited_in_size() {
     let exactly = "x".repeat(MOST as usize);
     let (server, _) = site(move |_| whole(&exactly)).await;
     assert_eq!(fetch(&client(LONG, 1024), &server.url()).await.unwrap().len() as u64, MOST);
@@ -217,7 +217,7 @@ async fn no_more_than_the_cap_is_taken() {
 }
 
 #[tokio::test]
-async fn a_bomb_is_measured_by_what_comes_out_of_it() {
+async fn the_limit_applies_to_the_decompressed_size() {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     packed.write_all(&vec![0; 10 << 20]).unwrap();
     let packed = packed.finish().unwrap();
@@ -237,7 +237,7 @@ async fn a_bomb_is_measured_by_what_comes_out_of_it() {
 }
 
 #[tokio::test]
-async fn all_of_it_has_one_deadline() {
+async fn redirects_and_body_share_one_deadline() {
     // Each step alone is fast enough.
     let server = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
@@ -262,7 +262,7 @@ async fn all_of_it_has_one_deadline() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_not_taken_for_whole() {
+async fn a_truncated_download_is_an_error() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nsome",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n",
@@ -275,7 +275,7 @@ async fn a_body_that_breaks_off_is_not_taken_for_whole() {
 }
 
 #[tokio::test]
-async fn a_file_is_called_as_the_last_address_says() {
+async fn the_file_name_comes_from_the_final_url() {
     for (path, name) in [
         ("/a/photo.png?size=large", "photo.png"),
         ("/a/", ""),

@@ -11,7 +11,7 @@ async fn answered(answer: impl Into<Vec<u8>>) -> Result<HttpResponse, HttpError>
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_no_answer() {
+async fn invalid_http_is_an_error() {
     let many: String = (0..10_000).map(|number| format!("X-{number}: y\r\n")).collect();
     let cases = [
         "hello\r\n".to_owned(),
@@ -40,7 +40,7 @@ async fn what_is_not_http_is_no_answer() {
 }
 
 #[tokio::test]
-async fn what_comes_before_the_answer_is_passed_over() {
+async fn informational_responses_are_skipped() {
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".repeat(1_000);
     let answer =
         answered(format!("HTTP/1.1 100 Continue\r\n\r\n{hints}HTTP/1.1 202 Accepted\r\n\r\nok")).await.unwrap();
@@ -52,7 +52,7 @@ async fn what_comes_before_the_answer_is_passed_over() {
 
 /// A response head that never ends: the client gives up long before the server does.
 #[tokio::test]
-async fn endless_headers_fill_no_memory() {
+async fn endless_headers_use_bounded_memory() {
     for line in ["X-Header: y\r\n", "y"] {
         let sent = Arc::new(Mutex::new(0));
         let count = sent.clone();
@@ -75,7 +75,7 @@ async fn endless_headers_fill_no_memory() {
 }
 
 #[tokio::test]
-async fn chunks_that_lie_are_cut_or_break_off() {
+async fn invalid_chunks_are_truncated_or_rejected() {
     let chunked = |body: &str| format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
     for (body, expected) in [
         ("FFFFFFFFFFFFFFFF\r\nabc", "abc"),
@@ -94,7 +94,7 @@ async fn chunks_that_lie_are_cut_or_break_off() {
 }
 
 #[tokio::test]
-async fn encodings_are_undone_once_and_only_where_known() {
+async fn only_known_encodings_are_decoded_once() {
     let zip = |bytes: &[u8]| {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(bytes).unwrap();

@@ -80,7 +80,7 @@ async fn several_requests_share_one_connection() {
 
 /// A request that the server received is never sent again, however it ends.
 #[tokio::test]
-async fn a_request_that_is_broken_off_may_have_arrived() {
+async fn a_reset_request_may_have_arrived() {
     let authority = Authority::new();
     let all = [
         Reason::NO_ERROR,
@@ -114,7 +114,7 @@ async fn a_request_that_is_broken_off_may_have_arrived() {
 
 /// Only a refused stream is sent again, because the server has not begun to process it.
 #[tokio::test]
-async fn a_refused_request_is_sent_again() {
+async fn a_refused_stream_is_retried() {
     let authority = Authority::new();
     let server = server(&authority, |_, mut wire| async move {
         let (_, mut refused) = wire.accept().await.unwrap().unwrap();
@@ -126,7 +126,7 @@ async fn a_refused_request_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_says_goodbye_is_replaced() {
+async fn a_connection_with_goaway_is_replaced() {
     let authority = Authority::new();
     let server = server(&authority, |_, mut wire| async move {
         let (_, mut respond) = wire.accept().await.unwrap().unwrap();
@@ -143,7 +143,7 @@ async fn a_connection_that_says_goodbye_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_body_runs_into_the_deadline() {
+async fn a_server_without_window_updates_times_out() {
     let authority = Authority::new();
     let mut builder = Builder::new();
     builder.initial_window_size(0);
@@ -161,7 +161,7 @@ async fn a_server_that_takes_no_body_runs_into_the_deadline() {
 /// The server's process hangs while its kernel still accepts bytes. With one request after the other the connection is
 /// never idle, so only the keep-alive ping ends it.
 #[tokio::test]
-async fn a_connection_that_stands_still_does_not_hold_up_later_requests_for_ever() {
+async fn a_stalled_connection_does_not_block_later_requests() {
     let authority = Authority::new();
     let server = server(&authority, |number, mut wire| async move {
         if number > 0 {
@@ -185,7 +185,7 @@ async fn a_connection_that_stands_still_does_not_hold_up_later_requests_for_ever
 
 /// Endless bodies that are not read to their end: only little of them is in flight, and the connection stays usable.
 #[tokio::test]
-async fn no_more_of_a_body_is_taken_than_is_read() {
+async fn unread_bodies_are_limited_by_flow_control() {
     const CAP: usize = 64 * 1024;
     let authority = Authority::new();
     let sent = Arc::new(Mutex::new(0));
@@ -223,7 +223,7 @@ async fn no_more_of_a_body_is_taken_than_is_read() {
 }
 
 #[tokio::test]
-async fn a_bomb_of_headers_is_refused() {
+async fn oversized_headers_are_rejected() {
     let authority = Authority::new();
     let server = server(&authority, |_, mut wire| async move {
         while let Some(Ok((_, mut respond))) = wire.accept().await {

@@ -15,7 +15,7 @@ async fn answer_each(mut stream: TcpStream, answer: &[u8]) {
 
 /// The server closes each connection after one response without announcing it: the client opens a new one silently.
 #[tokio::test]
-async fn a_connection_that_was_closed_meanwhile_is_replaced() {
+async fn a_closed_pooled_connection_is_replaced() {
     let (closed, mut closed_rx) = tokio::sync::mpsc::unbounded_channel();
     let server = TestServer::run(move |mut stream| {
         let closed = closed.clone();
@@ -37,7 +37,7 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced() {
 
 /// A pooled connection breaks while a request is in flight: the request is not sent again, because it may have arrived.
 #[tokio::test]
-async fn a_request_that_was_written_is_never_repeated() {
+async fn a_written_request_is_never_retried() {
     for answered in [0, 1, 3] {
         let taken = Arc::new(AtomicUsize::new(0));
         let count = taken.clone();
@@ -66,7 +66,7 @@ async fn a_request_that_was_written_is_never_repeated() {
 
 /// The rest of a body that was cut, or of one that should not be there, is never read as the next response.
 #[tokio::test]
-async fn no_answer_is_mixed_with_the_one_before() {
+async fn responses_are_never_mixed_up() {
     let forged = "HTTP/1.1 500 Forged\r\nContent-Length: 0\r\n\r\n";
     let cases = [
         // Longer than the cap.
@@ -120,7 +120,7 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn few_unused_connections_are_kept_and_not_for_long() {
+async fn idle_connections_are_limited_in_number_and_age() {
     let (server, open) = counting().await;
     let client = client(LONG, 1024);
     let mut all = tokio::task::JoinSet::new();

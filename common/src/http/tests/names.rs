@@ -6,7 +6,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// No notation of a URL leads to a refused address: the URL is checked as it will be called.
 #[tokio::test]
-async fn no_spelling_gets_through_when_it_is_sent() {
+async fn no_url_notation_reaches_a_blocked_address() {
     let server = TestServer::answering(OK).await;
     let refusing = HttpClient::guarded(Guard::with_lookup(Vec::new(), ScriptedLookup::of("10.9.9.9")), LONG, 1024);
     let all = [guard::tests::NOT_PUBLIC, guard::tests::NO_URL].concat();
@@ -57,7 +57,7 @@ async fn a_pooled_connection_keeps_its_checked_address() {
 }
 
 #[tokio::test]
-async fn no_part_of_a_mixed_answer_is_used() {
+async fn mixed_lookup_results_are_rejected() {
     let server = TestServer::answering(OK).await;
     let url = format!("http://mixed.example:{}/", server.port);
     for answer in ["127.0.0.1,10.0.0.1", "10.0.0.1,127.0.0.1", "127.0.0.1,::1", "127.0.0.1,::ffff:169.254.169.254"] {
@@ -83,7 +83,7 @@ async fn a_name_without_addresses_is_unknown() {
 
 /// The target of a redirect is never called, whether it is allowed or not.
 #[tokio::test]
-async fn redirects_are_answers() {
+async fn redirects_are_returned_as_responses() {
     let target = TestServer::answering(OK).await;
     for status in [301, 302, 303, 307, 308] {
         for location in [target.url(), "http://169.254.169.254/latest/".to_owned(), "//10.0.0.1/".to_owned()] {

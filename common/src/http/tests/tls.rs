@@ -70,7 +70,7 @@ async fn an_untrusted_server_receives_no_request() {
 }
 
 #[tokio::test]
-async fn what_is_no_tls_of_today_is_refused() {
+async fn outdated_tls_is_rejected() {
     let cases: [(&[u8], &str); 4] = [
         // Responses of a server that knows TLS 1.1 at best: the alert `protocol_version`, or its own hello.
         (&[21, 3, 2, 0, 2, 2, 70], "neither TLS 1.2 nor 1.3"),

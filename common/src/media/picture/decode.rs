@@ -17,7 +17,7 @@ const FRAMES: u64 = 5;
 /// Maximum number of frames in one file.
 const MOST_FRAMES: usize = 10_000;
 /// Maximum allocation of a decoder besides the picture: rows, a profile. A PNG's profile is compressed.
-const BESIDE: u64 = 16 << 20;
+const MAX_DECODER_OVERHEAD: u64 = 16 << 20;
 
 /// A decoded picture and its colour profile.
 pub struct Decoded {
@@ -60,12 +60,12 @@ pub fn jpeg_profile(bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
 
 /// Returns the profile; an unreadable one counts as none.
 fn profile(decoder: &mut impl ImageDecoder) -> Option<Vec<u8>> {
-    decoder.icc_profile().ok().flatten().filter(|icc| icc.len() as u64 <= BESIDE)
+    decoder.icc_profile().ok().flatten().filter(|icc| icc.len() as u64 <= MAX_DECODER_OVERHEAD)
 }
 
 fn limits() -> image::Limits {
     let mut limits = image::Limits::no_limits();
-    limits.max_alloc = Some(BESIDE);
+    limits.max_alloc = Some(MAX_DECODER_OVERHEAD);
     limits
 }
 
@@ -96,9 +96,9 @@ pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &L
     }
     for frame in frames {
         let still = match kind {
-            ImageType::Gif => Some(gif::still(source, frame)?),
-            ImageType::Webp => Some(webp::still(source, frame)?),
-            ImageType::Png => png::still(source, frame)?,
+            ImageType::Gif => Some(gif::extract_frame(source, frame)?),
+            ImageType::Webp => Some(webp::extract_frame(source, frame)?),
+            ImageType::Png => png::extract_frame(source, frame)?,
             ImageType::Jpeg => None,
         };
         if let Some(still) = still {

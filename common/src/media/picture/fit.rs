@@ -8,28 +8,28 @@ use bytes::Bytes;
 
 use super::decode::{Decoded, decode};
 use super::resize::SourceImage;
-use super::{Fitted, Refusal, Rules, encode, head};
+use super::{FittedPicture, PictureRules, Refusal, encode, head};
 use crate::domain::media::ImageType;
 
 /// Maximum number of encodings per picture.
-const TRIES: u32 = 8;
+const MAX_ENCODINGS: u32 = 8;
 /// JPEG quality steps, with their estimated output size in per cent of the first step's; rather too high.
 const STEPS: &[(u8, u64)] = &[(90, 100), (85, 82), (80, 70), (75, 62), (70, 56)];
 /// The target size when shrinking, and the size that is good enough; as fractions of the limit.
 const AIM: f64 = 0.94;
 const GOOD: f64 = 0.86;
 /// Exponent of bytes by side length: half the sides are a quarter of the pixels, but more than a quarter of the bytes.
-const SLOPE: f64 = 1.7;
+const SIZE_EXPONENT: f64 = 1.7;
 /// Maximum share of the bytes for a profile: one in this many.
 const PROFILE: u64 = 4;
 
 /// See [`super::fit`].
-pub fn fit(bytes: Bytes, kind: ImageType, rules: &Rules<'_>) -> Result<Fitted, Refusal> {
+pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &PictureRules<'_>) -> Result<FittedPicture, Refusal> {
     let head = head::read(Cursor::new(&bytes))?;
     let sides = rules.sides(head.width, head.height);
     let small = rules.max_bytes.is_none_or(|most| bytes.len() as u64 <= most);
     if small && sides == (head.width, head.height) && rules.takes(kind) {
-        return Ok(Fitted { kind, bytes, width: head.width, height: head.height });
+        return Ok(FittedPicture { kind, bytes, width: head.width, height: head.height });
     }
     let Decoded { picture, icc } = decode(&bytes, kind)?;
     drop(bytes);
@@ -43,11 +43,11 @@ pub fn fit(bytes: Bytes, kind: ImageType, rules: &Rules<'_>) -> Result<Fitted, R
     let picture = if kind == ImageType::Jpeg || opaque { encode::flattened(picture) } else { picture };
     let most = rules.max_bytes.unwrap_or(u64::MAX);
     let icc = encode::profile(icc, picture.color()).filter(|icc| icc.len() as u64 <= most / PROFILE);
-    let mut work = Work { source: SourceImage::new(picture), kind, most, icc, tries: 0 };
+    let mut work = ShrinkTask { source: SourceImage::new(picture), kind, most, icc, tries: 0 };
     work.run(sides)
 }
 
-impl Rules<'_> {
+impl PictureRules<'_> {
     fn takes(&self, kind: ImageType) -> bool {
         self.mime_types.contains(&kind.as_str())
     }
@@ -65,7 +65,7 @@ impl Rules<'_> {
     }
 }
 
-struct Work {
+struct ShrinkTask {
     source: SourceImage,
     kind: ImageType,
     most: u64,
@@ -73,8 +73,8 @@ struct Work {
     tries: u32,
 }
 
-impl Work {
-    fn run(&mut self, sides: (u32, u32)) -> Result<Fitted, Refusal> {
+impl ShrinkTask {
+    fn run(&mut self, sides: (u32, u32)) -> Result<FittedPicture, Refusal> {
         let (mut out, mut quality) = (self.write(sides, STEPS[0].0)?, STEPS[0].0);
         if self.kind == ImageType::Jpeg && !self.fits(&out) {
             let first = out.len() as u64;
@@ -91,13 +91,13 @@ impl Work {
     }
 
     /// Shrinks the picture until it fits, but not much further.
-    fn shrink(&mut self, sides: (u32, u32), size: usize, quality: u8) -> Result<Fitted, Refusal> {
+    fn shrink(&mut self, sides: (u32, u32), size: usize, quality: u8) -> Result<FittedPicture, Refusal> {
         let (mut scale, mut size, mut best) = (1.0_f64, size as f64, None);
         let most = self.most as f64;
         // The smallest scale known to be too large.
         let mut above = 1.0_f64;
-        while self.tries < TRIES {
-            let guess = scale * (most * AIM / size).powf(1.0 / SLOPE);
+        while self.tries < MAX_ENCODINGS {
+            let guess = scale * (most * AIM / size).powf(1.0 / SIZE_EXPONENT);
             scale = if guess < above { guess } else { (scale + above) / 2.0 };
             let side = |side: u32| ((f64::from(side) * scale) as u32).clamp(1, side);
             let now = (side(sides.0), side(sides.1));
@@ -123,7 +123,7 @@ impl Work {
 
     fn write(&mut self, (width, height): (u32, u32), quality: u8) -> Result<Vec<u8>, Refusal> {
         self.tries += 1;
-        let picture = self.source.to(width, height).ok_or_else(super::broken)?;
+        let picture = self.source.resized_to(width, height).ok_or_else(super::broken)?;
         encode::write(&picture, self.kind, quality, self.icc.as_deref())
     }
 
@@ -131,8 +131,8 @@ impl Work {
         out.len() as u64 <= self.most
     }
 
-    fn fitted(&self, out: Vec<u8>, (width, height): (u32, u32)) -> Fitted {
-        Fitted { kind: self.kind, bytes: out.into(), width, height }
+    fn fitted(&self, out: Vec<u8>, (width, height): (u32, u32)) -> FittedPicture {
+        FittedPicture { kind: self.kind, bytes: out.into(), width, height }
     }
 
     fn too_large(&self) -> Refusal {
@@ -140,7 +140,7 @@ impl Work {
     }
 }
 
-fn no_type(rules: &Rules<'_>) -> Refusal {
+fn no_type(rules: &PictureRules<'_>) -> Refusal {
     let taken = rules.mime_types.join(", ");
     Refusal::Unsupported(format!("The picture cannot be made one of the types that are taken ({taken})."))
 }

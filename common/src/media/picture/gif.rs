@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use image::metadata::Orientation;
 
-use super::rewrite::{Frame, Input, Rewrite, Walked, only_padding, side};
+use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, side};
 use super::{Refusal, broken, signs};
 
 /// Length of signature and screen descriptor.
@@ -15,7 +15,7 @@ const HEAD: usize = 13;
 ///
 /// # Errors
 /// A refusal if it is incomplete, or also contains another format.
-pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
+pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
     let input = Input(source);
     let mut rewrite = Rewrite::of(source);
     side(input.le16(6)?)?;
@@ -58,7 +58,7 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     if frames.is_empty() {
         return Err(broken());
     }
-    Ok(Walked { clean: rewrite.finish(), orientation: Orientation::NoTransforms, frames, small: None })
+    Ok(WalkResult { clean: rewrite.finish(), orientation: Orientation::NoTransforms, frames, small: None })
 }
 
 enum Extension {
@@ -128,7 +128,7 @@ fn refuse_script(source: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Returns a frame as a file of its own.
-pub fn still(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
+pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
     let input = Input(source);
     let flags = input.u8(10)?;
     let mut out = b"GIF89a".to_vec();

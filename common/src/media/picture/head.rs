@@ -6,7 +6,7 @@ use std::io::{BufRead, Read, Seek, SeekFrom};
 use image::metadata::Orientation;
 
 use super::rewrite::{orientation, side};
-use super::{Refusal, broken, cut, jpeg, png, unknown, webp};
+use super::{Refusal, broken, jpeg, png, truncated_error, unknown, webp};
 use crate::domain::media::ImageType;
 
 /// The parsed head: type, sides, and memory in bytes.
@@ -48,8 +48,13 @@ pub fn read(source: impl BufRead + Seek) -> Result<Head, Refusal> {
     let pixels = u64::from(width) * u64::from(height);
     // The rotated copy, and its encoded form.
     let turned = if cost.turned { cost.decoded * 2 } else { 0 };
-    let file = source.0.seek(SeekFrom::End(0)).map_err(|_| cut())?;
-    let memory = pixels.saturating_mul(cost.decoded + cost.beside + turned) + u64::from(height) * ROW + file + FIXED;
+    let file = source.0.seek(SeekFrom::End(0)).map_err(|_| truncated_error())?;
+    // Saturating: a header may claim sides of 32 bits, and their limit is checked later.
+    let memory = pixels
+        .saturating_mul(cost.decoded + cost.beside + turned)
+        .saturating_add(u64::from(height) * ROW)
+        .saturating_add(file)
+        .saturating_add(FIXED);
     Ok(Head { kind, width, height, memory })
 }
 
@@ -61,35 +66,35 @@ impl<T: BufRead + Seek> Source<T> {
     /// Reads the first 16 bytes, or fewer if the file is shorter.
     fn start(&mut self) -> Result<Vec<u8>, Refusal> {
         let mut start = Vec::with_capacity(16);
-        self.0.by_ref().take(16).read_to_end(&mut start).map_err(|_| cut())?;
+        self.0.by_ref().take(16).read_to_end(&mut start).map_err(|_| truncated_error())?;
         Ok(start)
     }
 
     fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
         let mut bytes = [0; N];
-        self.0.read_exact(&mut bytes).map_err(|_| cut())?;
+        self.0.read_exact(&mut bytes).map_err(|_| truncated_error())?;
         Ok(bytes)
     }
 
     /// Reads a few bytes: at most one JPEG segment.
     fn some(&mut self, length: u64) -> Result<Vec<u8>, Refusal> {
         let mut bytes = Vec::new();
-        self.0.by_ref().take(length.min(1 << 16)).read_to_end(&mut bytes).map_err(|_| cut())?;
+        self.0.by_ref().take(length.min(1 << 16)).read_to_end(&mut bytes).map_err(|_| truncated_error())?;
         Ok(bytes)
     }
 
     fn skip(&mut self, length: u64) -> Result<(), Refusal> {
-        let length = i64::try_from(length).map_err(|_| cut())?;
-        self.0.seek_relative(length).map_err(|_| cut())
+        let length = i64::try_from(length).map_err(|_| truncated_error())?;
+        self.0.seek_relative(length).map_err(|_| truncated_error())
     }
 
-    fn to(&mut self, at: u64) -> Result<(), Refusal> {
-        self.0.seek(SeekFrom::Start(at)).map(drop).map_err(|_| cut())
+    fn seek_to(&mut self, at: u64) -> Result<(), Refusal> {
+        self.0.seek(SeekFrom::Start(at)).map(drop).map_err(|_| truncated_error())
     }
 
     fn jpeg(&mut self) -> Result<Found, Refusal> {
-        self.to(2)?;
-        let (mut frame, mut turned, mut marks) = (None, false, jpeg::Marks::default());
+        self.seek_to(2)?;
+        let (mut frame, mut turned, mut marks) = (None, false, jpeg::ColorInfo::default());
         loop {
             let code = self.marker()?;
             let length = u64::from(u16::from_be_bytes(self.bytes()?)).checked_sub(2).ok_or_else(broken)?;
@@ -134,7 +139,7 @@ impl<T: BufRead + Seek> Source<T> {
     }
 
     fn png(&mut self) -> Result<Found, Refusal> {
-        self.to(8)?;
+        self.seek_to(8)?;
         let [length @ .., b'I', b'H', b'D', b'R'] = self.bytes::<8>()? else { return Err(broken()) };
         let header: [u8; 13] = self.bytes()?;
         if length != [0, 0, 0, 13] {
@@ -174,7 +179,7 @@ impl<T: BufRead + Seek> Source<T> {
     }
 
     fn gif(&mut self) -> Result<Found, Refusal> {
-        self.to(6)?;
+        self.seek_to(6)?;
         let [a, b, c, d] = self.bytes()?;
         let number = |bytes| usize::from(u16::from_le_bytes(bytes));
         let (width, height) = (side(number([a, b]))?, side(number([c, d]))?);
@@ -183,7 +188,7 @@ impl<T: BufRead + Seek> Source<T> {
     }
 
     fn webp(&mut self) -> Result<Found, Refusal> {
-        self.to(12)?;
+        self.seek_to(12)?;
         let [a, b, c, d, _, _, _, _] = self.bytes::<8>()?;
         let name = [a, b, c, d];
         if &name == b"VP8X" {

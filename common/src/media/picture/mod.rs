@@ -40,7 +40,7 @@ mod tests;
 mod webp;
 
 use decode::Decoded;
-use rewrite::Walked;
+use rewrite::WalkResult;
 
 /// Maximum length of a thumbnail's longer side.
 const THUMBNAIL: u32 = 400;
@@ -115,7 +115,7 @@ pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Ref
 /// Checks the whole picture and prepares it for storage. Call it only with bytes that [`probe`] has accepted.
 pub fn examine(bytes: Bytes, limits: &Limits) -> Result<Picture, Refusal> {
     let Probed { kind, width, height, .. } = probe(Cursor::new(&bytes), limits)?;
-    let Walked { clean, orientation, frames, small } = walk(&bytes, kind)?;
+    let WalkResult { clean, orientation, frames, small } = walk(&bytes, kind)?;
     decode::check_frames(&bytes, kind, &frames, limits)?;
     drop(bytes);
     // Animations are not rotated.
@@ -130,7 +130,7 @@ pub fn examine(bytes: Bytes, limits: &Limits) -> Result<Picture, Refusal> {
     let (bytes, kind, sides) = if turns {
         drop(clean);
         picture.apply_orientation(orientation);
-        let (bytes, kind) = turned(&picture, kind, icc.as_deref())?;
+        let (bytes, kind) = encode_rotated(&picture, kind, icc.as_deref())?;
         (bytes, kind, (picture.width(), picture.height()))
     } else {
         (clean, kind, (width, height))
@@ -139,7 +139,7 @@ pub fn examine(bytes: Bytes, limits: &Limits) -> Result<Picture, Refusal> {
     Ok(Picture { kind, bytes, width: sides.0, height: sides.1, thumbnail, thumbnail_kind })
 }
 
-fn walk(bytes: &Bytes, kind: ImageType) -> Result<Walked, Refusal> {
+fn walk(bytes: &Bytes, kind: ImageType) -> Result<WalkResult, Refusal> {
     match kind {
         ImageType::Jpeg => jpeg::walk(bytes),
         ImageType::Png => png::walk(bytes),
@@ -149,7 +149,7 @@ fn walk(bytes: &Bytes, kind: ImageType) -> Result<Walked, Refusal> {
 }
 
 /// Encodes a rotated picture: JPEG as JPEG, PNG as PNG, WebP as JPEG if it is opaque.
-fn turned(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
+fn encode_rotated(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
     let opaque_webp = kind == ImageType::Webp && encode::is_opaque(picture);
     let written = if opaque_webp && picture.color().has_alpha() {
         encode::write(&picture.to_rgb8().into(), ImageType::Jpeg, TURNED_QUALITY, icc)?
@@ -166,7 +166,7 @@ fn turned(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result
 fn thumbnail(picture: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
     let (width, height) = resize::within(sides.0, sides.1, THUMBNAIL);
     let mut source = resize::SourceImage::new(picture);
-    let small = source.to(width, height).ok_or_else(broken)?;
+    let small = source.resized_to(width, height).ok_or_else(broken)?;
     let icc = icc.filter(|icc| icc.len() <= THUMBNAIL_PROFILE);
     let (small, kind) = if encode::is_opaque(&small) {
         (encode::flattened(small.into_owned()), ImageType::Jpeg)
@@ -178,7 +178,7 @@ fn thumbnail(picture: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Re
 
 /// The limits of a platform.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules<'a> {
+pub struct PictureRules<'a> {
     pub mime_types: &'a [&'a str],
     pub max_bytes: Option<u64>,
     /// Width plus height.
@@ -187,7 +187,7 @@ pub struct Rules<'a> {
 
 /// A picture that satisfies a platform's limits.
 #[derive(Clone, Debug)]
-pub struct Fitted {
+pub struct FittedPicture {
     pub kind: ImageType,
     pub bytes: Bytes,
     pub width: u32,
@@ -198,8 +198,8 @@ pub struct Fitted {
 /// picture and rules always yield the same bytes. An animation that must be converted is reduced to its first frame.
 ///
 /// An opaque picture becomes JPEG if allowed; a transparent one PNG or WebP, or else JPEG on white.
-pub fn fit(bytes: Bytes, kind: ImageType, rules: &Rules<'_>) -> Result<Fitted, Refusal> {
-    fit::fit(bytes, kind, rules)
+pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &PictureRules<'_>) -> Result<FittedPicture, Refusal> {
+    fit::fit_to_rules(bytes, kind, rules)
 }
 
 fn unknown() -> Refusal {
@@ -210,6 +210,6 @@ fn broken() -> Refusal {
     Refusal::Unsupported("The picture is broken: it cannot be decoded to its end.".to_owned())
 }
 
-fn cut() -> Refusal {
+fn truncated_error() -> Refusal {
     Refusal::Unsupported("The picture is cut off: the file ends before the picture does.".to_owned())
 }

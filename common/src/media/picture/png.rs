@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use image::metadata::Orientation;
 
-use super::rewrite::{Frame, Input, Rewrite, Walked, only_padding, orientation, side};
+use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, orientation, side};
 use super::{Refusal, broken, signs};
 
 pub const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -49,7 +49,7 @@ enum ChunkPosition {
 ///
 /// # Errors
 /// A refusal if it is incomplete, or also contains another format.
-pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
+pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
     let input = Input(source);
     let mut rewrite = Rewrite::of(source);
     let mut state = State::default();
@@ -63,7 +63,7 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
         if u32::try_from(sum) != Ok(crc(input.range(at + 4..body.end)?)) {
             return Err(broken());
         }
-        if state.keeps(&name, input, &body)? {
+        if state.process_chunk(&name, input, &body)? {
             rewrite.keep(at..end);
         } else {
             rewrite.drop(body)?;
@@ -79,11 +79,11 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
         return Err(broken());
     }
     let orientation = state.orientation.unwrap_or(Orientation::NoTransforms);
-    Ok(Walked { clean: rewrite.finish(), orientation, frames: state.frames, small: None })
+    Ok(WalkResult { clean: rewrite.finish(), orientation, frames: state.frames, small: None })
 }
 
 impl State {
-    fn keeps(&mut self, name: &[u8; 4], input: Input<'_>, body: &Range<usize>) -> Result<bool, Refusal> {
+    fn process_chunk(&mut self, name: &[u8; 4], input: Input<'_>, body: &Range<usize>) -> Result<bool, Refusal> {
         let first = self.seen.is_empty();
         if first != (name == b"IHDR") {
             return Err(broken());
@@ -121,12 +121,12 @@ impl State {
             b"fdAT" => self.frame_data(body),
             // An unknown critical chunk.
             _ if name[0].is_ascii_uppercase() => Err(broken()),
-            _ => self.keeps_beside(name, again, input, body),
+            _ => self.process_ancillary_chunk(name, again, input, body),
         }
     }
 
     /// Handles an ancillary chunk: kept if it is known, valid and in the right place.
-    fn keeps_beside(
+    fn process_ancillary_chunk(
         &self,
         name: &[u8; 4],
         again: bool,
@@ -181,7 +181,7 @@ pub fn without_profile(clean: &Bytes) -> Result<Bytes, Refusal> {
 }
 
 /// Returns a frame of an animation as a file of its own; `None` if it is the default image.
-pub fn still(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Refusal> {
+pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Refusal> {
     if frame.parts.is_empty() {
         return Ok(None);
     }

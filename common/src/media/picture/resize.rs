@@ -41,7 +41,7 @@ impl SourceImage {
 
     /// Returns the picture in another size, or unchanged; `None` if it cannot be made. Request the original size before
     /// any smaller one: downscaling premultiplies a picture with alpha in place.
-    pub fn to(&mut self, width: u32, height: u32) -> Option<Cow<'_, DynamicImage>> {
+    pub fn resized_to(&mut self, width: u32, height: u32) -> Option<Cow<'_, DynamicImage>> {
         if (width, height) == (self.width(), self.height()) {
             return (!self.multiplied).then_some(Cow::Borrowed(&self.picture));
         }

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use image::DynamicImage;
 use image::metadata::Orientation;
 
-use super::{Refusal, broken, cut, signs};
+use super::{Refusal, broken, signs, truncated_error};
 
 /// The result of a walk over a file's structure.
 #[derive(Debug)]
-pub struct Walked {
+pub struct WalkResult {
     /// The file without parts that do not belong to the picture; its pixels are untouched.
     pub clean: Bytes,
     /// The orientation of the picture; [`Self::clean`] no longer contains it.
@@ -33,7 +33,7 @@ pub struct Frame {
 }
 
 #[derive(Debug)]
-enum Piece {
+enum Segment {
     Kept(Range<usize>),
     New(Vec<u8>),
 }
@@ -41,7 +41,7 @@ enum Piece {
 #[derive(Debug)]
 pub struct Rewrite<'a> {
     source: &'a Bytes,
-    pieces: Vec<Piece>,
+    pieces: Vec<Segment>,
 }
 
 impl<'a> Rewrite<'a> {
@@ -51,14 +51,18 @@ impl<'a> Rewrite<'a> {
 
     pub fn keep(&mut self, range: Range<usize>) {
         match self.pieces.last_mut() {
-            Some(Piece::Kept(last)) if last.end == range.start => last.end = range.end,
-            _ => self.pieces.push(Piece::Kept(range)),
+            Some(Segment::Kept(last)) if last.end == range.start => last.end = range.end,
+            _ => self.pieces.push(Segment::Kept(range)),
         }
     }
 
     /// Replaces a range with other bytes.
     pub fn replace(&mut self, range: Range<usize>, new: Vec<u8>) {
-        if self.source.get(range.clone()) == Some(&new) { self.keep(range) } else { self.pieces.push(Piece::New(new)) }
+        if self.source.get(range.clone()) == Some(&new) {
+            self.keep(range)
+        } else {
+            self.pieces.push(Segment::New(new))
+        }
     }
 
     /// Drops a range after checking it.
@@ -70,14 +74,14 @@ impl<'a> Rewrite<'a> {
     }
 
     pub fn finish(self) -> Bytes {
-        if let [Piece::Kept(all)] = &self.pieces[..] {
+        if let [Segment::Kept(all)] = &self.pieces[..] {
             return self.source.slice(all.clone());
         }
         let mut out = Vec::with_capacity(self.source.len());
         for piece in &self.pieces {
             match piece {
-                Piece::Kept(range) => out.extend_from_slice(self.source.get(range.clone()).unwrap_or_default()),
-                Piece::New(new) => out.extend_from_slice(new),
+                Segment::Kept(range) => out.extend_from_slice(self.source.get(range.clone()).unwrap_or_default()),
+                Segment::New(new) => out.extend_from_slice(new),
             }
         }
         out.into()
@@ -94,11 +98,11 @@ impl<'a> Input<'a> {
     /// # Errors
     /// A refusal if the file ends before the range does.
     pub fn range(self, range: Range<usize>) -> Result<&'a [u8], Refusal> {
-        self.0.get(range).ok_or_else(cut)
+        self.0.get(range).ok_or_else(truncated_error)
     }
 
     pub fn u8(self, at: usize) -> Result<u8, Refusal> {
-        self.0.get(at).copied().ok_or_else(cut)
+        self.0.get(at).copied().ok_or_else(truncated_error)
     }
 
     pub fn be16(self, at: usize) -> Result<usize, Refusal> {

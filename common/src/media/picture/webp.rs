@@ -5,8 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use image::metadata::Orientation;
 
-use super::rewrite::{Frame, Input, Rewrite, Walked, only_padding, orientation, side};
-use super::{Refusal, broken, cut, signs};
+use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, orientation, side};
+use super::{Refusal, broken, signs, truncated_error};
 
 /// Flags of VP8X.
 pub const ANIMATION: u8 = 0x02;
@@ -26,7 +26,7 @@ fn chunk(input: Input<'_>, at: usize, end: usize) -> Result<Chunk<'_>, Refusal> 
     let length = input.le32(at + 4)?;
     let body = at + 8..at + 8 + length;
     if body.end > end {
-        return Err(cut());
+        return Err(truncated_error());
     }
     // The padding may be missing after the last one.
     let next = (body.end + (length & 1)).min(end);
@@ -49,7 +49,7 @@ struct State {
 ///
 /// # Errors
 /// A refusal if it is incomplete, or also contains another format.
-pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
+pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
     let input = Input(source);
     let end = input.le32(4)? + 8;
     only_padding(input.range(end..source.len())?)?;
@@ -58,7 +58,7 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     let mut at = 12;
     while at < end {
         let found = chunk(input, at, end)?;
-        let keeps = state.keeps(&found, input, kept.is_empty())?;
+        let keeps = state.process_chunk(&found, input, kept.is_empty())?;
         if keeps {
             kept.push(at..found.next);
         } else {
@@ -69,11 +69,11 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     state.is_whole()?;
     let clean = state.written(source, &kept)?;
     let orientation = state.orientation.unwrap_or(Orientation::NoTransforms);
-    Ok(Walked { clean, orientation, frames: state.frames, small: None })
+    Ok(WalkResult { clean, orientation, frames: state.frames, small: None })
 }
 
 impl State {
-    fn keeps(&mut self, found: &Chunk<'_>, input: Input<'_>, first: bool) -> Result<bool, Refusal> {
+    fn process_chunk(&mut self, found: &Chunk<'_>, input: Input<'_>, first: bool) -> Result<bool, Refusal> {
         let body = || input.range(found.body.clone());
         let (start, extended) = (found.body.start, self.canvas.is_some());
         match found.name {
@@ -188,7 +188,7 @@ pub fn size(name: &[u8], body: &[u8]) -> Result<(u32, u32), Refusal> {
 }
 
 /// Returns a frame as a file of its own.
-pub fn still(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
+pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
     let input = Input(source);
     let mut body = b"WEBP".to_vec();
     let alpha = frame.parts.len() > 1;

@@ -16,7 +16,7 @@ use crate::config::S3Config;
 const SILENT: Duration = Duration::from_secs(60);
 /// Number and total duration of retries.
 const TRIES: usize = 2;
-const TRY_FOR: Duration = Duration::from_secs(10);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes the requests to the bucket with our HTTP settings: proxy variables are ignored, redirects are not followed.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl HttpConnector for Connector {
 }
 
 pub fn open(s3: &S3Config) -> Result<Arc<dyn ObjectStore>, StorageError> {
-    let retry = RetryConfig { max_retries: TRIES, retry_timeout: TRY_FOR, ..RetryConfig::default() };
+    let retry = RetryConfig { max_retries: TRIES, retry_timeout: RETRY_TIMEOUT, ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&s3.bucket)
         .with_region(&s3.region)

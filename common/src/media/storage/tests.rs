@@ -8,7 +8,7 @@ fn refused(body: &str, make: fn(String) -> object_store::Error) -> String {
 }
 
 #[test]
-fn a_message_names_the_variables_and_no_credential() {
+fn error_messages_name_variables_but_no_credentials() {
     let body = "<Error><Code>SignatureDoesNotMatch</Code><AWSAccessKeyId>AKIDSECRET</AWSAccessKeyId><StringToSign>AWS4 AKIDSECRET</StringToSign></Error>";
     let denied = |source: String| object_store::Error::PermissionDenied { path: "k".into(), source: source.into() };
     let other = |source: String| object_store::Error::Generic { store: "S3", source: source.into() };
@@ -19,7 +19,7 @@ fn a_message_names_the_variables_and_no_credential() {
 }
 
 #[test]
-fn a_missing_bucket_is_no_missing_file() {
+fn a_missing_bucket_is_not_reported_as_a_missing_file() {
     let missing = |body: &str| object_store::Error::NotFound { path: "k".into(), source: body.to_owned().into() };
     assert!(error::is_missing(&missing("404")) && error::is_missing(&missing("<Code>NoSuchKey</Code>")));
     assert!(!error::is_missing(&missing("<Error><Code>NoSuchBucket</Code></Error>")));
@@ -28,7 +28,7 @@ fn a_missing_bucket_is_no_missing_file() {
 }
 
 #[test]
-fn a_place_that_takes_no_files_is_refused_with_a_sentence() {
+fn an_unwritable_directory_is_rejected_with_a_clear_error() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let inside = config::Storage::Directory(file.path().join("files"));
     let text = Storage::open(&inside).expect_err("a file is no directory").to_string();

@@ -17,11 +17,11 @@ use crate::platforms::text::links;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FacetMatch {
     pub range: Range<usize>,
-    pub feature: Feature,
+    pub feature: FacetFeature,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Feature {
+pub enum FacetFeature {
     Link(String),
     Tag(String),
     /// A handle, to be resolved to a DID.
@@ -32,9 +32,9 @@ impl FacetMatch {
     /// Returns the facet in the lexicon's format; `None` for a mention, which needs its DID.
     pub fn facet(&self) -> Option<Value> {
         match &self.feature {
-            Feature::Link(uri) => Some(self.with(json!({ "$type": "app.bsky.richtext.facet#link", "uri": uri }))),
-            Feature::Tag(tag) => Some(self.with(json!({ "$type": "app.bsky.richtext.facet#tag", "tag": tag }))),
-            Feature::Mention(_) => None,
+            FacetFeature::Link(uri) => Some(self.with(json!({ "$type": "app.bsky.richtext.facet#link", "uri": uri }))),
+            FacetFeature::Tag(tag) => Some(self.with(json!({ "$type": "app.bsky.richtext.facet#tag", "tag": tag }))),
+            FacetFeature::Mention(_) => None,
         }
     }
 
@@ -52,17 +52,17 @@ impl FacetMatch {
 pub fn find(text: &str) -> Vec<FacetMatch> {
     let mut found: Vec<FacetMatch> = links::find(text, false)
         .into_iter()
-        .map(|link| FacetMatch { feature: Feature::Link(text[link.range.clone()].to_owned()), range: link.range })
+        .map(|link| FacetMatch { feature: FacetFeature::Link(text[link.range.clone()].to_owned()), range: link.range })
         .collect();
     let mut previous = ' ';
     for (at, c) in text.char_indices() {
         let rest = &text[at + c.len_utf8()..];
         let here = match c {
             '#' | '\u{FF03}' if previous.is_whitespace() => {
-                tag(rest).map(|tag| (tag.len(), Feature::Tag(tag.to_owned())))
+                tag(rest).map(|tag| (tag.len(), FacetFeature::Tag(tag.to_owned())))
             }
             '@' if previous.is_whitespace() || previous == '(' => {
-                handle(rest).map(|handle| (handle.len(), Feature::Mention(handle.to_ascii_lowercase())))
+                handle(rest).map(|handle| (handle.len(), FacetFeature::Mention(handle.to_ascii_lowercase())))
             }
             _ => None,
         };
@@ -121,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn links_tags_and_mentions_are_found_by_their_bytes() {
+    fn facets_have_byte_offsets() {
         let text = "Grüße 👋 @alice.example.com: https://example.com/ä #Straße (@bob.example)";
         assert_eq!(parts(text), ["@alice.example.com", "https://example.com/ä", "#Straße", "@bob.example"]);
         let found = find(text);
         assert_eq!(found[0].range.start, "Grüße 👋 ".len());
-        assert_eq!(found[2].feature, Feature::Tag("Straße".to_owned()));
+        assert_eq!(found[2].feature, FacetFeature::Tag("Straße".to_owned()));
         assert_eq!(
             found[1].facet(),
             Some(json!({
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_one_is_left_alone() {
+    fn lookalikes_are_not_facets() {
         for text in ["me@example.com", "C#", "a#b", "#1", "# x", "@alice", "@-a.b", "#", "@1.2", "example.com", "#-"] {
             assert!(find(text).is_empty(), "{text}");
         }
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn offsets_are_whole_characters_in_order_and_apart(text in r"([ #@()a-zA-Zß日👩\u{200D}.:/-]|https://|\PC){0,80}") {
+        fn facet_ranges_are_ordered_and_do_not_overlap(text in r"([ #@()a-zA-Zß日👩\u{200D}.:/-]|https://|\PC){0,80}") {
             let mut end = 0;
             for found in find(&text) {
                 prop_assert!(found.range.start >= end && found.range.end > found.range.start);

@@ -19,13 +19,13 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::facets::Feature;
+use self::facets::FacetFeature;
 use self::xrpc::{Server, Session};
 use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::{
-    Account, CallError, Clients, ConnectError, Connected, Connector, Image, ImageTransfer, Marker, MarkerSeed,
-    Outgoing, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
+    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
+    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -77,7 +77,7 @@ impl Bluesky {
     }
 
     /// Builds the record of a post. The same post with the same marker makes the same record.
-    async fn record(&self, server: &Server, post: &Outgoing, at: &str) -> Result<Value, CallError> {
+    async fn record(&self, server: &Server, post: &OutgoingPost, at: &str) -> Result<Value, CallError> {
         let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
         let mut record = json!({ "$type": COLLECTION, "text": post.text, "createdAt": at });
         let facets = self.facets(server, &post.text).await;
@@ -94,7 +94,7 @@ impl Bluesky {
         let mut facets = Vec::new();
         let mut lookups = 0;
         for found in facets::find(text) {
-            if let Feature::Mention(handle) = &found.feature {
+            if let FacetFeature::Mention(handle) = &found.feature {
                 lookups += 1;
                 if lookups <= MAX_MENTIONS
                     && let Some(did) = resolve(server, handle).await
@@ -108,7 +108,12 @@ impl Bluesky {
     }
 
     /// Returns the record under `rkey`, if it exists.
-    async fn look_up(&self, server: &Server, account: &Account, rkey: &str) -> Result<Option<Record>, CallError> {
+    async fn look_up(
+        &self,
+        server: &Server,
+        account: &ConnectorAccount,
+        rkey: &str,
+    ) -> Result<Option<Record>, CallError> {
         let access = account.secrets.require("access_jwt")?;
         let query = [("repo", account.external_id.as_str()), ("collection", COLLECTION), ("rkey", rkey)];
         let request = server.get("com.atproto.repo.getRecord").query(&query).bearer_auth(access.expose_secret());
@@ -160,7 +165,7 @@ impl Connector for Bluesky {
 
     /// Uses the refresh token, or the app password if that has expired too. Only a rejected app password expires the
     /// account.
-    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let server = self.server(&account.secrets);
         let refreshed = match account.secrets.get("refresh_jwt").filter(|t| !t.expose_secret().is_empty()) {
             Some(token) => match server.refresh_session(&token).await {
@@ -206,7 +211,12 @@ impl Connector for Bluesky {
         ImageTransfer::Uploaded
     }
 
-    async fn upload(&self, account: &Account, _post: &Outgoing, image: &Image) -> Result<Value, CallError> {
+    async fn upload(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        image: &Image,
+    ) -> Result<Value, CallError> {
         let access = account.secrets.require("access_jwt")?;
         let server = self.server(&account.secrets);
         let request = server
@@ -218,7 +228,7 @@ impl Connector for Bluesky {
         Ok(server.call::<Uploaded>(Effect::Repeatable, request).await?.blob)
     }
 
-    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let server = self.server(&account.secrets);
         let access = account.secrets.require("access_jwt")?;
         let (rkey, at) = (marked(post, "rkey")?, marked(post, "created_at")?);
@@ -250,13 +260,13 @@ impl Connector for Bluesky {
         }
     }
 
-    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let rkey = marked(post, "rkey")?;
         let found = self.look_up(&self.server(&account.secrets), account, rkey).await?;
         Ok(found.map_or(Reconciled::Absent, |record| Reconciled::Found(published(account, rkey, record.uri))))
     }
 
-    async fn revoke(&self, account: &Account) -> Result<(), CallError> {
+    async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
         let Some(token) = account.secrets.get("refresh_jwt") else { return Ok(()) };
         Ok(self.server(&account.secrets).delete_session(&token).await?)
     }
@@ -294,11 +304,11 @@ fn with_session(secrets: &Secrets, session: &Session) -> Secrets {
     secrets.with(&tokens)
 }
 
-fn published(account: &Account, rkey: &str, uri: String) -> Published {
+fn published(account: &ConnectorAccount, rkey: &str, uri: String) -> Published {
     Published::new(uri, Some(format!("https://bsky.app/profile/{}/post/{rkey}", account.external_id)))
 }
 
-fn marked<'a>(post: &'a Outgoing, name: &str) -> Result<&'a str, CallError> {
+fn marked<'a>(post: &'a OutgoingPost, name: &str) -> Result<&'a str, CallError> {
     super::marker_field(&post.marker, name)
 }
 

@@ -26,13 +26,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_all_twos() {
+    fn the_first_tid_is_all_twos() {
         assert_eq!(tid(at(0), 0), "2222222222222");
     }
 
     proptest! {
         #[test]
-        fn it_has_the_form_that_the_specification_gives(micros in 0_i64..(1 << 53), clock: u64) {
+        fn tids_have_the_specified_form(micros in 0_i64..(1 << 53), clock: u64) {
             let tid = tid(at(micros), clock);
             prop_assert_eq!(tid.len(), 13);
             prop_assert!(tid.bytes().all(|b| ALPHABET.contains(&b)));
@@ -40,7 +40,7 @@ mod tests {
         }
 
         #[test]
-        fn it_sorts_as_time_does(a in 0_i64..(1 << 53), b in 0_i64..(1 << 53), clock: u64) {
+        fn tids_sort_by_time(a in 0_i64..(1 << 53), b in 0_i64..(1 << 53), clock: u64) {
             prop_assert_eq!(a.cmp(&b), tid(at(a), clock).cmp(&tid(at(b), clock)));
         }
     }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_end_where_a_reader_would_end_them() {
+    fn trailing_punctuation_is_not_part_of_a_url() {
         assert_eq!(found("See https://example.com/a?b=c#d.", false), ["https://example.com/a?b=c#d"]);
         assert_eq!(found("(http://example.com/a_(b))", false), ["http://example.com/a_(b)"]);
         assert_eq!(found("HTTPS://Example.COM:8080/x, next", false), ["HTTPS://Example.COM:8080/x"]);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_left_alone() {
+    fn text_without_urls_has_no_links() {
         for text in ["http://", "https://localhost", "xhttps://example.com", "http://-", "http://.com", "https://a..b"]
         {
             assert!(found(text, false).is_empty(), "{text}");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn names_without_a_scheme_are_links_only_with_a_known_ending() {
+    fn bare_domains_are_links_only_with_a_known_tld() {
         assert_eq!(found("go to example.com/x or t.co, not to end.Then", true), ["example.com/x", "t.co"]);
         assert!(found("mail me@example.com or a.b@example.org", true).is_empty());
         assert!(found("example.com", false).is_empty());

@@ -3,7 +3,7 @@
 //! The limits are data (`catalogue.rs`); this module implements how each [`TextUnit`] counts. `weighted` means that
 //! characters have different weights by the platform's own rule; the three rules are implemented here by name.
 //!
-//! **To add a rule:** add a variant to [`Rule`], its arms in [`rule`], [`count`] and [`count_ascii`], and a line in the
+//! **To add a rule:** add a variant to [`CountingRule`], its arms in [`rule`], [`count`] and [`count_ascii`], and a line in the
 //! tests.
 
 pub mod links;
@@ -133,7 +133,7 @@ pub fn missing_options(
 pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
     let rule = rule(platform, rules.unit);
     let composed;
-    let text = if rule == Rule::X {
+    let text = if rule == CountingRule::X {
         composed = text.nfc().collect::<String>();
         &composed
     } else {
@@ -144,7 +144,7 @@ pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
         Some(weight) => {
             let mut total = 0;
             let mut from = 0;
-            for link in links::find(text, rule == Rule::X) {
+            for link in links::find(text, rule == CountingRule::X) {
                 total += count(rule, &text[from..link.range.start]) + weight as usize;
                 from = link.range.end;
             }
@@ -159,7 +159,7 @@ const LINKEDIN_ESCAPED: &str = "\\<>#~_|[]*(){}@";
 
 /// How characters are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rule {
+enum CountingRule {
     Characters,
     Graphemes,
     Utf16,
@@ -172,43 +172,49 @@ enum Rule {
     Linkedin,
 }
 
-fn rule(platform: Platform, unit: TextUnit) -> Rule {
+fn rule(platform: Platform, unit: TextUnit) -> CountingRule {
     match unit {
-        TextUnit::Characters => Rule::Characters,
-        TextUnit::Graphemes => Rule::Graphemes,
-        TextUnit::Utf16 => Rule::Utf16,
-        TextUnit::Utf8Bytes => Rule::Utf8,
+        TextUnit::Characters => CountingRule::Characters,
+        TextUnit::Graphemes => CountingRule::Graphemes,
+        TextUnit::Utf16 => CountingRule::Utf16,
+        TextUnit::Utf8Bytes => CountingRule::Utf8,
         TextUnit::Weighted => match platform {
-            Platform::Threads => Rule::Threads,
-            Platform::Linkedin => Rule::Linkedin,
-            _ => Rule::X,
+            Platform::Threads => CountingRule::Threads,
+            Platform::Linkedin => CountingRule::Linkedin,
+            _ => CountingRule::X,
         },
     }
 }
 
-fn count(rule: Rule, text: &str) -> usize {
+fn count(rule: CountingRule, text: &str) -> usize {
     if text.is_ascii() {
         return count_ascii(rule, text);
     }
     match rule {
-        Rule::Characters => text.chars().count(),
-        Rule::Graphemes => text.graphemes(true).count(),
-        Rule::Utf16 => text.encode_utf16().count(),
-        Rule::Utf8 => text.len(),
-        Rule::X => {
+        CountingRule::Characters => text.chars().count(),
+        CountingRule::Graphemes => text.graphemes(true).count(),
+        CountingRule::Utf16 => text.encode_utf16().count(),
+        CountingRule::Utf8 => text.len(),
+        CountingRule::X => {
             text.graphemes(true).map(|g| if is_emoji(g) { 2 } else { g.chars().map(x_weight).sum::<usize>() }).sum()
         }
-        Rule::Threads => text.graphemes(true).map(|g| if is_emoji(g) { g.len() } else { g.chars().count() }).sum(),
-        Rule::Linkedin => text.chars().map(|c| 1 + usize::from(LINKEDIN_ESCAPED.contains(c))).sum(),
+        CountingRule::Threads => {
+            text.graphemes(true).map(|g| if is_emoji(g) { g.len() } else { g.chars().count() }).sum()
+        }
+        CountingRule::Linkedin => text.chars().map(|c| 1 + usize::from(LINKEDIN_ESCAPED.contains(c))).sum(),
     }
 }
 
 /// Counts ASCII without segmentation: only CRLF is a grapheme of two characters.
-fn count_ascii(rule: Rule, text: &str) -> usize {
+fn count_ascii(rule: CountingRule, text: &str) -> usize {
     match rule {
-        Rule::Graphemes => text.len() - text.matches("\r\n").count(),
-        Rule::Linkedin => text.len() + text.bytes().filter(|b| LINKEDIN_ESCAPED.contains(*b as char)).count(),
-        Rule::Characters | Rule::Utf16 | Rule::Utf8 | Rule::X | Rule::Threads => text.len(),
+        CountingRule::Graphemes => text.len() - text.matches("\r\n").count(),
+        CountingRule::Linkedin => text.len() + text.bytes().filter(|b| LINKEDIN_ESCAPED.contains(*b as char)).count(),
+        CountingRule::Characters
+        | CountingRule::Utf16
+        | CountingRule::Utf8
+        | CountingRule::X
+        | CountingRule::Threads => text.len(),
     }
 }
 

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_first_line_is_shortened_and_kept() {
+    fn a_long_first_line_is_shortened_only_in_the_title() {
         let line = "word ".repeat(40).trim().to_owned();
         let parts = split(&line);
         assert!(parts.title.chars().count() <= 120 && parts.title.ends_with("word…"), "{}", parts.title);
@@ -98,20 +98,20 @@ mod tests {
     }
 
     #[test]
-    fn paragraphs_and_line_breaks() {
+    fn paragraphs_and_line_breaks_are_converted() {
         assert_eq!(paragraphs("a\nb\n\n\nc < d\r\n"), "<p>a<br />\nb</p>\n<p>c &lt; d</p>");
         assert_eq!(paragraphs(" \n"), "");
     }
 
     proptest! {
         #[test]
-        fn no_markup_of_the_text_survives(text in r#"[a-z<>&"'/ \n]{0,60}"#) {
+        fn markup_in_the_text_is_escaped(text in r#"[a-z<>&"'/ \n]{0,60}"#) {
             let html = paragraphs(&text).replace("<p>", "").replace("</p>", "").replace("<br />", "");
             prop_assert!(!html.contains(['<', '>', '"', '\'']), "{}", html);
         }
 
         #[test]
-        fn a_title_is_never_too_long_and_nothing_is_lost(text in r"\PC{0,300}(\n\PC{0,50}){0,3}") {
+        fn titles_are_bounded_and_no_text_is_lost(text in r"\PC{0,300}(\n\PC{0,50}){0,3}") {
             let parts = split(&text);
             prop_assert!(parts.title.chars().count() <= 120);
             let kept = format!("{}{}", parts.title, parts.body);

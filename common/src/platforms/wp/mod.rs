@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_under_both_kinds_of_root() {
+    fn routes_are_built_for_both_api_roots() {
         let url = |root, query| route(root, "wp/v2/posts", query).map(|u| u.to_string()).unwrap_or_default();
         assert_eq!(url("https://example.com/wp-json/", &[]), "https://example.com/wp-json/wp/v2/posts");
         assert_eq!(
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_is_known_by_its_address() {
+    fn a_site_is_identified_by_its_url() {
         for root in ["https://example.com/blog/wp-json/", "https://example.com/blog/?rest_route=/"] {
             assert_eq!(site_of(root), "https://example.com/blog");
         }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_differ_by_target_and_random() {
+    fn tokens_differ_by_target_and_random_part() {
         let seed = |target_id, random| MarkerSeed { target_id, at: chrono::DateTime::UNIX_EPOCH, random };
         assert_eq!(unique(seed(0, 0)), "0-0");
         assert_eq!(unique(seed(36, u64::MAX)), "10-3w5e11264sgsf");

@@ -16,8 +16,26 @@ pub const RENOTIFY_AFTER: TimeDelta = TimeDelta::seconds(10);
 pub async fn next_due(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
     first_of_each(
         conn,
-        "SELECT value, (SELECT run_at FROM jobs WHERE kind = value AND state = 'scheduled' ORDER BY run_at LIMIT 1) FROM json_array_elements_text($1::json)",
-        "SELECT value, (SELECT run_at FROM jobs WHERE kind = value AND state = 'scheduled' ORDER BY run_at LIMIT 1) FROM json_each($1)",
+        "
+            SELECT value,
+                (
+                    SELECT run_at
+                    FROM jobs
+                    WHERE kind = value AND state = 'scheduled'
+                    ORDER BY run_at
+                    LIMIT 1
+                )
+            FROM json_array_elements_text($1::json)",
+        "
+            SELECT value,
+                (
+                    SELECT run_at
+                    FROM jobs
+                    WHERE kind = value AND state = 'scheduled'
+                    ORDER BY run_at
+                    LIMIT 1
+                )
+            FROM json_each($1)",
     )
     .await
 }
@@ -25,8 +43,34 @@ pub async fn next_due(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<Utc>)>> 
 /// Makes due jobs of a kind ready, earliest first, at most `limit`, and notifies after the commit; returns how many.
 pub async fn promote_due(tx: &mut Tx, kind: JobKind, limit: i64) -> Result<usize> {
     let sql = tx.for_engine(
-        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $4 AND state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
-        "UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE kind = $4 AND state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at",
+        "
+            WITH found AS MATERIALIZED (
+                SELECT id
+                FROM jobs
+                WHERE kind = $4
+                    AND state = 'scheduled'
+                    AND run_at <= $1
+                ORDER BY run_at
+                LIMIT (SELECT $2)
+                FOR UPDATE SKIP LOCKED
+            )
+            UPDATE jobs
+            SET state = 'ready', dispatched_at = $3
+            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+            RETURNING kind, id, priority, run_at",
+        "
+            UPDATE jobs
+            SET state = 'ready', dispatched_at = $3
+            WHERE id IN (
+                SELECT id
+                FROM jobs
+                WHERE kind = $4
+                    AND state = 'scheduled'
+                    AND run_at <= $1
+                ORDER BY run_at
+                LIMIT $2
+            )
+            RETURNING kind, id, priority, run_at",
     );
     notify_rows(tx, sql, kind, tx.now, limit).await
 }
@@ -35,8 +79,32 @@ pub async fn promote_due(tx: &mut Tx, kind: JobKind, limit: i64) -> Result<usize
 pub async fn oldest_unclaimed(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
     first_of_each(
         conn,
-        "SELECT value, (SELECT dispatched_at FROM jobs WHERE kind = value AND state = 'ready' AND NOT waiting ORDER BY dispatched_at LIMIT 1) FROM json_array_elements_text($1::json) WHERE value NOT IN (SELECT kind FROM paused_kinds)",
-        "SELECT value, (SELECT dispatched_at FROM jobs WHERE kind = value AND state = 'ready' AND NOT waiting ORDER BY dispatched_at LIMIT 1) FROM json_each($1) WHERE value NOT IN (SELECT kind FROM paused_kinds)",
+        "
+            SELECT value,
+                (
+                    SELECT dispatched_at
+                    FROM jobs
+                    WHERE kind = value
+                        AND state = 'ready'
+                        AND NOT waiting
+                    ORDER BY dispatched_at
+                    LIMIT 1
+                )
+            FROM json_array_elements_text($1::json)
+            WHERE value NOT IN (SELECT kind FROM paused_kinds)",
+        "
+            SELECT value,
+                (
+                    SELECT dispatched_at
+                    FROM jobs
+                    WHERE kind = value
+                        AND state = 'ready'
+                        AND NOT waiting
+                    ORDER BY dispatched_at
+                    LIMIT 1
+                )
+            FROM json_each($1)
+            WHERE value NOT IN (SELECT kind FROM paused_kinds)",
     )
     .await
 }
@@ -45,8 +113,36 @@ pub async fn oldest_unclaimed(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<
 /// and notification, a queue that was emptied, unreachable or full). `before`: last notified by that time.
 pub async fn renotify_stale(tx: &mut Tx, kind: JobKind, before: DateTime<Utc>, limit: i64) -> Result<usize> {
     let sql = tx.for_engine(
-        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $4 AND state = 'ready' AND NOT waiting AND dispatched_at <= $1 ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
-        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE kind = $4 AND state = 'ready' AND NOT waiting AND dispatched_at <= $1 ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at",
+        "
+            WITH found AS MATERIALIZED (
+                SELECT id
+                FROM jobs
+                WHERE kind = $4
+                    AND state = 'ready'
+                    AND NOT waiting
+                    AND dispatched_at <= $1
+                ORDER BY dispatched_at
+                LIMIT (SELECT $2)
+                FOR UPDATE SKIP LOCKED
+            )
+            UPDATE jobs
+            SET dispatched_at = $3
+            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+            RETURNING kind, id, priority, run_at",
+        "
+            UPDATE jobs
+            SET dispatched_at = $3
+            WHERE id IN (
+                SELECT id
+                FROM jobs
+                WHERE kind = $4
+                    AND state = 'ready'
+                    AND NOT waiting
+                    AND dispatched_at <= $1
+                ORDER BY dispatched_at
+                LIMIT $2
+            )
+            RETURNING kind, id, priority, run_at",
     );
     notify_rows(tx, sql, kind, before, limit).await
 }
@@ -92,8 +188,30 @@ pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<
 /// Rescues one job, if its lease has run out and no other transaction has locked it.
 pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
     let sql = tx.for_engine(
-        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known_kinds!(), " FOR UPDATE SKIP LOCKED"),
-        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known_kinds!()),
+        concat!(
+            "
+            SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
+                coalesce(worker, '') AS worker, run_at, trace
+            FROM jobs
+            WHERE id = $2
+                AND state = 'running'
+                AND lease_until < $1
+                AND ",
+            known_kinds!(),
+            "
+            FOR UPDATE SKIP LOCKED"
+        ),
+        concat!(
+            "
+            SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
+                coalesce(worker, '') AS worker, run_at, trace
+            FROM jobs
+            WHERE id = $2
+                AND state = 'running'
+                AND lease_until < $1
+                AND ",
+            known_kinds!()
+        ),
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).fetch_all(c))?;
@@ -104,8 +222,33 @@ pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = tx.for_engine(
-        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known_kinds!(), " ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED"),
-        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known_kinds!(), " ORDER BY lease_until LIMIT $2"),
+        concat!(
+            "
+            SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
+                coalesce(worker, '') AS worker, run_at, trace
+            FROM jobs
+            WHERE state = 'running'
+                AND lease_until < $1
+                AND ",
+            known_kinds!(),
+            "
+            ORDER BY lease_until
+            LIMIT (SELECT $2)
+            FOR UPDATE SKIP LOCKED"
+        ),
+        concat!(
+            "
+            SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
+                coalesce(worker, '') AS worker, run_at, trace
+            FROM jobs
+            WHERE state = 'running'
+                AND lease_until < $1
+                AND ",
+            known_kinds!(),
+            "
+            ORDER BY lease_until
+            LIMIT $2"
+        ),
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
@@ -123,8 +266,16 @@ async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
         } else {
             None
         };
-        const DEAD: &str = "UPDATE jobs SET state = 'dead', crashes = crashes + 1, fence = fence + 1, lease_until = NULL, last_error = $2, finished_at = $3 WHERE id = $1";
-        const READY: &str = "UPDATE jobs SET state = 'ready', crashes = crashes + 1, fence = fence + 1, lease_until = NULL, last_error = $2, dispatched_at = $3 WHERE id = $1";
+        const DEAD: &str = "
+            UPDATE jobs
+            SET state = 'dead', crashes = crashes + 1, fence = fence + 1, lease_until = NULL,
+                last_error = $2, finished_at = $3
+            WHERE id = $1";
+        const READY: &str = "
+            UPDATE jobs
+            SET state = 'ready', crashes = crashes + 1, fence = fence + 1, lease_until = NULL,
+                last_error = $2, dispatched_at = $3
+            WHERE id = $1";
         match dead {
             Some(reason) => execute!(tx, DEAD, job.id, reason, now)?,
             None => execute!(tx, READY, job.id, "the worker that ran it vanished", now)?,
@@ -228,7 +379,14 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
 
 /// Deletes jobs that ended before `ended` (dead ones before `dead`), at most `limit`; returns how many.
 pub async fn purge(tx: &mut Tx, ended: DateTime<Utc>, dead: DateTime<Utc>, limit: i64) -> Result<u64> {
-    const FIND: &str = "SELECT id FROM jobs WHERE state IN ('done', 'dead', 'cancelled') AND finished_at <= $1 AND (state <> 'dead' OR finished_at <= $2) ORDER BY finished_at LIMIT (SELECT $3)";
+    const FIND: &str = "
+        SELECT id
+        FROM jobs
+        WHERE state IN ('done', 'dead', 'cancelled')
+            AND finished_at <= $1
+            AND (state <> 'dead' OR finished_at <= $2)
+        ORDER BY finished_at
+        LIMIT (SELECT $3)";
     let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(FIND).bind(ended).bind(dead).bind(limit).fetch_all(c))?;
     let sql = list_sql!(tx, "DELETE FROM jobs WHERE id", "");
     Ok(execute!(tx, sql, id_list(&ids))?)

@@ -34,15 +34,48 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     }
     // On Postgres one look-up per id: `LIMIT 1` keeps the look-ups apart, `state || ''` avoids the index of ready jobs.
     let sql = tx.for_engine(
-        concat!("SELECT j.id, j.kind, j.lane, j.workspace_lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, workspace_lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND ", known_kinds!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id"),
-        concat!("SELECT id, kind, lane, workspace_lane FROM jobs WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' AND NOT waiting AND ", known_kinds!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id"),
+        concat!(
+            "
+            SELECT j.id, j.kind, j.lane, j.workspace_lane
+            FROM (
+                SELECT DISTINCT value::bigint AS id
+                FROM json_array_elements_text($1::json)
+            ) v
+            CROSS JOIN LATERAL (
+                SELECT id, kind, lane, workspace_lane, priority, run_at
+                FROM jobs
+                WHERE id = v.id
+                    AND state || '' = 'ready'
+                    AND NOT waiting
+                    AND ",
+            known_kinds!(),
+            "
+                    AND kind NOT IN (SELECT kind FROM paused_kinds)
+                LIMIT 1
+                FOR UPDATE SKIP LOCKED
+            ) j
+            ORDER BY j.priority DESC, j.run_at, j.id"
+        ),
+        concat!(
+            "
+            SELECT id, kind, lane, workspace_lane
+            FROM jobs
+            WHERE id IN (SELECT value FROM json_each($1))
+                AND state = 'ready'
+                AND NOT waiting
+                AND ",
+            known_kinds!(),
+            "
+                AND kind NOT IN (SELECT kind FROM paused_kinds)
+            ORDER BY priority DESC, run_at, id"
+        ),
     );
     let list = id_list(ids);
     let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
     let mut lanes = lanes(tx, candidates.iter().filter_map(Candidate::capped).map(|(lane, _)| lane)).await?;
     let workspaces = candidates.iter().filter_map(Candidate::capped_workspace);
     let running = workspaces::running(tx, &workspaces.map(|(lane, _)| lane).collect()).await?;
-    lanes.extend(running.into_iter().map(|(lane, running)| (lane.clone(), Lane::unpaused(lane, running))));
+    lanes.extend(running.into_iter().map(|(lane, running)| (lane.clone(), LaneLoad::unpaused(lane, running))));
     let (mut take, mut park) = (Vec::new(), Vec::new());
     for candidate in &candidates {
         let (own, shared) = (candidate.capped(), candidate.capped_workspace());
@@ -73,7 +106,10 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     }
     let sql = list_sql!(
         tx,
-        "UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3 WHERE id",
+        "
+            UPDATE jobs
+            SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3
+            WHERE id",
         "RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, worker, run_at, trace"
     );
     let (list, until) = (id_list(&take), tx.now + LEASE);
@@ -82,7 +118,7 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
 
 /// The load of a lane.
 #[derive(sqlx::FromRow)]
-struct Lane {
+struct LaneLoad {
     lane: String,
     running: i64,
     paused: bool,
@@ -90,7 +126,7 @@ struct Lane {
     places: Option<i64>,
 }
 
-impl Lane {
+impl LaneLoad {
     fn unpaused(lane: String, running: i64) -> Self {
         Self { lane, running, paused: false, places: None }
     }
@@ -103,7 +139,7 @@ impl Lane {
 
 /// Returns the load of the lanes. Holds their locks until the end of the transaction, so that two workers cannot both
 /// take the last place (on SQLite there is one writer anyway).
-async fn lanes<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<HashMap<String, Lane>> {
+async fn lanes<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<HashMap<String, LaneLoad>> {
     let lanes: BTreeSet<&str> = lanes.collect();
     if lanes.is_empty() {
         return Ok(HashMap::new());
@@ -111,14 +147,24 @@ async fn lanes<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<
     let sorted = json!(lanes).to_string();
     lock_lanes(tx, &sorted).await?;
     let now = tx.now;
-    let lanes = look_at(tx, &sorted, now).await?;
+    let lanes = load_lanes(tx, &sorted, now).await?;
     Ok(lanes.into_iter().map(|lane| (lane.lane.clone(), lane)).collect())
 }
 
-async fn look_at(conn: &mut Conn, lanes: &str, now: DateTime<Utc>) -> Result<Vec<Lane>> {
+async fn load_lanes(conn: &mut Conn, lanes: &str, now: DateTime<Utc>) -> Result<Vec<LaneLoad>> {
     let sql = conn.for_engine(
-        "SELECT value AS lane, (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running, value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused, (SELECT places FROM narrow_lanes WHERE lane = value) AS places FROM json_array_elements_text($1::json)",
-        "SELECT value AS lane, (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running, value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused, (SELECT places FROM narrow_lanes WHERE lane = value) AS places FROM json_each($1)",
+        "
+            SELECT value AS lane,
+                (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running,
+                value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused,
+                (SELECT places FROM narrow_lanes WHERE lane = value) AS places
+            FROM json_array_elements_text($1::json)",
+        "
+            SELECT value AS lane,
+                (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running,
+                value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused,
+                (SELECT places FROM narrow_lanes WHERE lane = value) AS places
+            FROM json_each($1)",
     );
     Ok(run!(conn, c => sqlx::query_as(sql).bind(lanes).bind(now).fetch_all(c))?)
 }
@@ -126,7 +172,13 @@ async fn look_at(conn: &mut Conn, lanes: &str, now: DateTime<Utc>) -> Result<Vec
 /// Locks lanes until the end of the transaction, in the given order: a sorted JSON array.
 pub(super) async fn lock_lanes(tx: &mut Tx, sorted: &str) -> Result<()> {
     // Postgres does not flatten a subquery with its own `ORDER BY`, so the locks are taken in that order.
-    const SQL: &str = "SELECT count(pg_advisory_xact_lock(hashtextextended(lane, 0))) FROM (SELECT value AS lane FROM json_array_elements_text($1::json) WITH ORDINALITY AS t (value, n) ORDER BY n) lanes";
+    const SQL: &str = "
+        SELECT count(pg_advisory_xact_lock(hashtextextended(lane, 0)))
+        FROM (
+            SELECT value AS lane
+            FROM json_array_elements_text($1::json) WITH ORDINALITY AS t (value, n)
+            ORDER BY n
+        ) lanes";
     if let Engine::Pg(c) = tx.engine() {
         sqlx::query(SQL).bind(sorted).execute(c).await?;
     }
@@ -137,8 +189,32 @@ pub(super) async fn lock_lanes(tx: &mut Tx, sorted: &str) -> Result<()> {
 pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
     // Skips a row that a settle or a rescue has locked: waiting for it while holding others could deadlock.
     let sql = tx.for_engine(
-        "WITH held AS MATERIALIZED (SELECT j.id FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id FROM jobs WHERE id = v.id AND worker = $3 AND state || '' = 'running' LIMIT 1 FOR UPDATE SKIP LOCKED) j) UPDATE jobs SET lease_until = $2 WHERE id IN (SELECT id FROM held WHERE id = id + 0)",
-        "UPDATE jobs SET lease_until = $2 WHERE id IN (SELECT value FROM json_each($1)) AND worker = $3 AND state = 'running'",
+        "
+            WITH held AS MATERIALIZED (
+                SELECT j.id
+                FROM (
+                    SELECT DISTINCT value::bigint AS id
+                    FROM json_array_elements_text($1::json)
+                ) v
+                CROSS JOIN LATERAL (
+                    SELECT id
+                    FROM jobs
+                    WHERE id = v.id
+                        AND worker = $3
+                        AND state || '' = 'running'
+                    LIMIT 1
+                    FOR UPDATE SKIP LOCKED
+                ) j
+            )
+            UPDATE jobs
+            SET lease_until = $2
+            WHERE id IN (SELECT id FROM held WHERE id = id + 0)",
+        "
+            UPDATE jobs
+            SET lease_until = $2
+            WHERE id IN (SELECT value FROM json_each($1))
+                AND worker = $3
+                AND state = 'running'",
     );
     let (list, until) = (id_list(ids), tx.now + LEASE);
     Ok(execute!(tx, sql, &list, until, worker)?)
@@ -147,8 +223,21 @@ pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
 /// Whether this worker still holds the job; locks its row until the end of the transaction.
 pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     let sql = tx.for_engine(
-        "SELECT id FROM jobs WHERE id = $1 AND fence = $2 AND worker = $3 AND state || '' = 'running' FOR UPDATE",
-        "SELECT id FROM jobs WHERE id = $1 AND fence = $2 AND worker = $3 AND state = 'running'",
+        "
+            SELECT id
+            FROM jobs
+            WHERE id = $1
+                AND fence = $2
+                AND worker = $3
+                AND state || '' = 'running'
+            FOR UPDATE",
+        "
+            SELECT id
+            FROM jobs
+            WHERE id = $1
+                AND fence = $2
+                AND worker = $3
+                AND state = 'running'",
     );
     let (id, fence, worker) = (job.id, job.fence, &job.worker);
     let held: Option<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(id).bind(fence).bind(worker).fetch_optional(c))?;
@@ -158,8 +247,20 @@ pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
 /// Settles runs, in the transaction that writes their results. Returns `false` if a lease was lost: roll back, all of
 /// these results are discarded.
 pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
-    const END: &str = "UPDATE jobs SET state = $3, last_error = $4, finished_at = $5, lease_until = NULL WHERE id = $1 AND fence = $2 AND worker = $6 AND state = 'running'";
-    const AGAIN: &str = "UPDATE jobs SET state = 'scheduled', run_at = $3, last_error = $4, lease_until = NULL WHERE id = $1 AND fence = $2 AND worker = $5 AND state = 'running'";
+    const END: &str = "
+        UPDATE jobs
+        SET state = $3, last_error = $4, finished_at = $5, lease_until = NULL
+        WHERE id = $1
+            AND fence = $2
+            AND worker = $6
+            AND state = 'running'";
+    const AGAIN: &str = "
+        UPDATE jobs
+        SET state = 'scheduled', run_at = $3, last_error = $4, lease_until = NULL
+        WHERE id = $1
+            AND fence = $2
+            AND worker = $5
+            AND state = 'running'";
     let now = tx.now;
     let mut done = Vec::with_capacity(ends.len());
     for (job, outcome) in ends {
@@ -194,8 +295,29 @@ async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> 
         return Ok(true);
     }
     let sql = tx.for_engine(
-        "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS fence, value ->> 2 AS worker FROM json_array_elements($1::json) WHERE value ->> 0 = (value ->> 0) || '') held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.worker = held.worker AND jobs.state || '' = 'running'",
-        "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS worker FROM json_each($1)) held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.worker = held.worker AND jobs.state || '' = 'running'",
+        "
+            UPDATE jobs
+            SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL
+            FROM (
+                SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS fence, value ->> 2 AS worker
+                FROM json_array_elements($1::json)
+                WHERE value ->> 0 = (value ->> 0) || ''
+            ) held
+            WHERE jobs.id = held.id
+                AND jobs.fence = held.fence
+                AND jobs.worker = held.worker
+                AND jobs.state || '' = 'running'",
+        "
+            UPDATE jobs
+            SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL
+            FROM (
+                SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS worker
+                FROM json_each($1)
+            ) held
+            WHERE jobs.id = held.id
+                AND jobs.fence = held.fence
+                AND jobs.worker = held.worker
+                AND jobs.state || '' = 'running'",
     );
     let (held, now) = (json!(done).to_string(), tx.now);
     Ok(execute!(tx, sql, held, now)? == done.len() as u64)
@@ -203,7 +325,13 @@ async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> 
 
 /// Returns a job to the queue without using up an attempt (drain); `false`: the lease was lost.
 pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<bool> {
-    const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = attempt - 1, lease_until = NULL, dispatched_at = $3 WHERE id = $1 AND fence = $2 AND worker = $4 AND state = 'running'";
+    const SQL: &str = "
+        UPDATE jobs
+        SET state = 'ready', attempt = attempt - 1, lease_until = NULL, dispatched_at = $3
+        WHERE id = $1
+            AND fence = $2
+            AND worker = $4
+            AND state = 'running'";
     let long_ago = DateTime::<Utc>::UNIX_EPOCH;
     let held = execute!(tx, SQL, job.id, job.fence, long_ago, &job.worker)? > 0;
     if held {
@@ -223,7 +351,7 @@ pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<
     }
     let mut conn = store.read().await?;
     if !full.is_empty() {
-        for lane in look_at(&mut conn, &names(&full), store.now()).await? {
+        for lane in load_lanes(&mut conn, &names(&full), store.now()).await? {
             let room = full.get(&lane.lane).map_or(0, |cap| lane.room(*cap));
             if room > 0 {
                 free.insert(lane.lane, room);
@@ -290,8 +418,54 @@ async fn waited_for(
 /// Wakes up to `n` jobs that wait for a lane, unless it is paused. The caller holds the lane's lock.
 pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
     let sql = tx.for_engine(
-        concat!("WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND ", known_kinds!(), " AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at"),
-        concat!("UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND ", known_kinds!(), " AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2) RETURNING kind, id, priority, run_at"),
+        concat!(
+            "
+            WITH found AS MATERIALIZED (
+                SELECT id
+                FROM jobs
+                WHERE lane = $1
+                    AND state = 'ready'
+                    AND waiting
+                    AND ",
+            known_kinds!(),
+            "
+                    AND NOT EXISTS (
+                        SELECT 1
+                        FROM paused_lanes p
+                        WHERE p.lane = $1 AND p.paused_until > $3
+                    )
+                ORDER BY run_at, id
+                LIMIT (SELECT $2)
+                FOR UPDATE SKIP LOCKED
+            )
+            UPDATE jobs
+            SET waiting = FALSE, dispatched_at = $3
+            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+            RETURNING kind, id, priority, run_at"
+        ),
+        concat!(
+            "
+            UPDATE jobs
+            SET waiting = FALSE, dispatched_at = $3
+            WHERE id IN (
+                SELECT id
+                FROM jobs
+                WHERE lane = $1
+                    AND state = 'ready'
+                    AND waiting
+                    AND ",
+            known_kinds!(),
+            "
+                    AND NOT EXISTS (
+                        SELECT 1
+                        FROM paused_lanes p
+                        WHERE p.lane = $1 AND p.paused_until > $3
+                    )
+                ORDER BY run_at, id
+                LIMIT $2
+            )
+            RETURNING kind, id, priority, run_at"
+        ),
     );
     let now = tx.now;
     let woken: Vec<NotifyRow> = run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).fetch_all(c))?;
@@ -304,14 +478,23 @@ pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
 
 /// Pauses a lane until the time that its platform named; a longer pause stays.
 pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
-    const SQL: &str = "INSERT INTO paused_lanes (lane, paused_until) VALUES ($1, $2) ON CONFLICT (lane) DO UPDATE SET paused_until = CASE WHEN paused_lanes.paused_until > excluded.paused_until THEN paused_lanes.paused_until ELSE excluded.paused_until END";
+    const SQL: &str = "
+        INSERT INTO paused_lanes (lane, paused_until)
+        VALUES ($1, $2)
+        ON CONFLICT (lane)
+        DO UPDATE SET paused_until = CASE WHEN paused_lanes.paused_until > excluded.paused_until THEN
+            paused_lanes.paused_until ELSE excluded.paused_until END";
     execute!(tx, SQL, lane, until)?;
     holds::held_until(tx, lane, until).await
 }
 
 /// Reduces a lane's places below the cap of its kind, until it is widened. Running jobs continue.
 pub async fn narrow_lane(tx: &mut Tx, lane: &str, places: i64) -> Result<()> {
-    const SQL: &str = "INSERT INTO narrow_lanes (lane, places) VALUES ($1, $2) ON CONFLICT (lane) DO UPDATE SET places = excluded.places";
+    const SQL: &str = "
+        INSERT INTO narrow_lanes (lane, places)
+        VALUES ($1, $2)
+        ON CONFLICT (lane)
+        DO UPDATE SET places = excluded.places";
     execute!(tx, SQL, lane, places)?;
     Ok(())
 }

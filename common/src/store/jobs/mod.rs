@@ -92,7 +92,14 @@ fn notify_in_order(tx: &mut Tx, mut rows: Vec<NotifyRow>) {
 /// Enqueues in the caller's transaction; workers are notified after its commit. Returns `None` if the subject already
 /// has an unfinished job of this kind.
 pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
-    const SQL: &str = "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10) ON CONFLICT DO NOTHING RETURNING id";
+    const SQL: &str = "
+        INSERT INTO jobs (
+            kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
+            workspace_lane
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)
+        ON CONFLICT DO NOTHING
+        RETURNING id";
     let now = tx.now;
     let due = job.run_at <= now;
     let state = if due { "ready" } else { "scheduled" };
@@ -110,7 +117,7 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
 
 /// One of several subjects that each get a job.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject {
+pub struct JobSubject {
     pub id: i64,
     pub lane: Lane,
     /// The workspace whose share of the kind's places the job takes.
@@ -119,7 +126,7 @@ pub struct Subject {
 
 /// Enqueues a job like `like` for each subject in its lane, in one statement. A subject that already has a job keeps
 /// it. Returns how many jobs were enqueued.
-pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[Subject]) -> Result<usize> {
+pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[JobSubject]) -> Result<usize> {
     let due = like.run_at <= tx.now;
     let ids = insert_each(tx, like, if due { "ready" } else { "scheduled" }, false, subjects).await?;
     if due {
@@ -131,23 +138,46 @@ pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[Subject]) -> R
 /// Enqueues jobs for subjects of one lane, possibly very many. All are due and wait for the lane, which wakes only as
 /// many at a time as it has places, so they do not hold up other jobs.
 pub async fn enqueue_in_lane(tx: &mut Tx, like: &NewJob, lane: Lane, subject_ids: &[i64]) -> Result<()> {
-    let subject = |id: &i64| Subject { id: *id, lane, workspace_id: like.workspace_id };
+    let subject = |id: &i64| JobSubject { id: *id, lane, workspace_id: like.workspace_id };
     let subjects: Vec<_> = subject_ids.iter().map(subject).collect();
     insert_each(tx, like, "ready", true, &subjects).await?;
     tx.free_places(&lane.to_string(), like.kind.rules().lane_cap.unwrap_or(i64::MAX));
     Ok(())
 }
 
-async fn insert_each(tx: &mut Tx, like: &NewJob, state: &str, waiting: bool, subjects: &[Subject]) -> Result<Vec<i64>> {
+async fn insert_each(
+    tx: &mut Tx,
+    like: &NewJob,
+    state: &str,
+    waiting: bool,
+    subjects: &[JobSubject],
+) -> Result<Vec<i64>> {
     if subjects.is_empty() {
         return Ok(Vec::new());
     }
     let sql = tx.for_engine(
-        "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane) SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2 FROM json_array_elements($1::json) ON CONFLICT DO NOTHING RETURNING id",
-        "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane) SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2 FROM json_each($1) WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
+        "
+            INSERT INTO jobs (
+                kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace,
+                dispatched_at, created_at, workspace_lane
+            )
+            SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2
+            FROM json_array_elements($1::json)
+            ON CONFLICT DO NOTHING
+            RETURNING id",
+        "
+            INSERT INTO jobs (
+                kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace,
+                dispatched_at, created_at, workspace_lane
+            )
+            SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2
+            FROM json_each($1)
+            WHERE TRUE
+            ON CONFLICT DO NOTHING
+            RETURNING id",
     );
     let (now, run_at, attempts) = (tx.now, like.run_at.trunc_subsecs(6), like.kind.rules().max_attempts);
-    let each = |s: &Subject| (s.id, s.lane.to_string(), workspace_lane(like.kind, s.workspace_id));
+    let each = |s: &JobSubject| (s.id, s.lane.to_string(), workspace_lane(like.kind, s.workspace_id));
     let list: Vec<_> = subjects.iter().map(each).collect();
     let list = serde_json::json!(list).to_string();
     let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(like.kind).bind(state).bind(waiting)
@@ -158,7 +188,12 @@ async fn insert_each(tx: &mut Tx, like: &NewJob, state: &str, waiting: bool, sub
 
 /// Cancels the subject's job if it has not begun. Returns `true` if a job is running; that one continues.
 pub async fn cancel_subject(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<bool> {
-    const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready')";
+    const SQL: &str = "
+        UPDATE jobs
+        SET state = 'cancelled', waiting = FALSE, finished_at = $3
+        WHERE kind = $1
+            AND subject_id = $2
+            AND state IN ('scheduled', 'ready')";
     let now = tx.now;
     execute!(tx, SQL, kind, subject_id, now)?;
     is_running(tx, kind, subject_id).await
@@ -180,14 +215,26 @@ pub async fn running_among(conn: &mut Conn, kind: JobKind, subject_ids: &[i64]) 
 
 /// Refunds the attempt of the current run. Call it when the run ends, before the job is settled.
 pub async fn refund_attempt(tx: &mut Tx, job: &Claimed) -> Result<()> {
-    const SQL: &str = "UPDATE jobs SET attempt = attempt - 1 WHERE id = $1 AND fence = $2 AND state = 'running'";
+    const SQL: &str = "
+        UPDATE jobs
+        SET attempt = attempt - 1
+        WHERE id = $1
+            AND fence = $2
+            AND state = 'running'";
     execute!(tx, SQL, job.id, job.fence)?;
     Ok(())
 }
 
 /// Makes the subject's unstarted job due now, in the lane of `job`, or enqueues a new one.
 pub async fn run_now(tx: &mut Tx, job: &NewJob) -> Result<()> {
-    const SQL: &str = "UPDATE jobs SET state = 'ready', waiting = FALSE, lane = $4, workspace_lane = $5, run_at = $3, dispatched_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready') RETURNING id";
+    const SQL: &str = "
+        UPDATE jobs
+        SET state = 'ready', waiting = FALSE, lane = $4, workspace_lane = $5, run_at = $3,
+            dispatched_at = $3
+        WHERE kind = $1
+            AND subject_id = $2
+            AND state IN ('scheduled', 'ready')
+        RETURNING id";
     let now = tx.now;
     let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(now).bind(&job.lane).bind(workspace_lane(job.kind, job.workspace_id)).fetch_optional(c))?;
     match id {

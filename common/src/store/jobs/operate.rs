@@ -44,11 +44,14 @@ impl JobQuery {
     /// that an index serves it. Kinds and states are literals, since a planner that does not know the state cannot use
     /// a partial index on it. Where several index searches are needed, each has its own part, which ends with `end`.
     fn rows(&self, end: &str) -> String {
-        let kind = self.kind.map_or_else(|| format!(" AND {}", known_kinds!()), |kind| format!(" AND kind = '{kind}'"));
-        let state = self.state.map(|state| format!(" AND state = '{state}'")).unwrap_or_default();
+        // `|| ''` has no effect on the result, but leaves only the lane's index, which is on that very expression.
+        let is = if self.lane.is_some() { "|| '' =" } else { "=" };
+        let kind = match self.kind {
+            Some(kind) => format!(" AND kind {is} '{kind}'"),
+            None => format!(" AND {}", known_kinds!()),
+        };
+        let state = self.state.map(|state| format!(" AND state {is} '{state}'")).unwrap_or_default();
         let rest = match (&self.lane, self.state) {
-            // `|| ''` has no effect on the result, but leaves only the lane's index, which is on that very expression.
-            (Some(_), _) => vec![format!("{kind}{state}").replace(" = ", " || '' = ")],
             (None, Some(JobState::Ready)) => {
                 ["waiting", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into()
             }
@@ -71,7 +74,9 @@ impl JobQuery {
     }
 }
 
-const COLUMNS: &str = "id, kind, subject_id, lane, state, waiting, priority, run_at, attempt, max_attempts, crashes, lease_until, trace, last_error, created_at, finished_at";
+const COLUMNS: &str = "
+    id, kind, subject_id, lane, state, waiting, priority, run_at, attempt, max_attempts, crashes,
+    lease_until, trace, last_error, created_at, finished_at";
 
 /// Lists jobs, newest first.
 pub async fn list(conn: &mut Conn, filter: &JobQuery, limit: i64) -> Result<Vec<JobRow>> {
@@ -116,14 +121,45 @@ pub struct LaneRow {
 }
 
 pub async fn lane(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<LaneRow> {
-    const SQL: &str = "SELECT (SELECT count(*) FROM jobs WHERE lane = $1 AND state = 'running') AS running, (SELECT count(*) FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting) AS waiting, (SELECT paused_until FROM paused_lanes WHERE lane = $1 AND paused_until > $2) AS paused_until, (SELECT places FROM narrow_lanes WHERE lane = $1) AS places";
+    const SQL: &str = "
+        SELECT (
+            SELECT count(*)
+            FROM jobs
+            WHERE lane = $1 AND state = 'running'
+        ) AS running,
+            (
+                SELECT count(*)
+                FROM jobs
+                WHERE lane = $1
+                    AND state = 'ready'
+                    AND waiting
+            ) AS waiting,
+            (
+                SELECT paused_until
+                FROM paused_lanes
+                WHERE lane = $1 AND paused_until > $2
+            ) AS paused_until,
+            (SELECT places FROM narrow_lanes WHERE lane = $1) AS places";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(lane).bind(now).fetch_one(c))?)
 }
 
 /// Makes a dead or cancelled job ready again, with all of its attempts; `None`: it is in another state, or its subject
 /// has another job by now. The subject must be updated in the same transaction ([`crate::subjects`]).
 pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
-    const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = 0, crashes = 0, run_at = $2, dispatched_at = $2, finished_at = NULL, last_error = NULL, waiting = FALSE WHERE id = $1 AND state IN ('dead', 'cancelled') AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.kind = jobs.kind AND o.subject_id = jobs.subject_id AND o.state IN ('scheduled', 'ready', 'running')) RETURNING kind, subject_id";
+    const SQL: &str = "
+        UPDATE jobs
+        SET state = 'ready', attempt = 0, crashes = 0, run_at = $2, dispatched_at = $2, finished_at = NULL,
+            last_error = NULL, waiting = FALSE
+        WHERE id = $1
+            AND state IN ('dead', 'cancelled')
+            AND NOT EXISTS (
+                SELECT 1
+                FROM jobs o
+                WHERE o.kind = jobs.kind
+                    AND o.subject_id = jobs.subject_id
+                    AND o.state IN ('scheduled', 'ready', 'running')
+            )
+        RETURNING kind, subject_id";
     let now = tx.now;
     let revived: Option<(JobKind, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?;
     if let Some((kind, _)) = revived {
@@ -135,7 +171,11 @@ pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
 /// Cancels a job that has not begun; returns its subject, which must be updated in the same transaction
 /// ([`crate::subjects`]).
 pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
-    const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $2, last_error = 'cancelled by the operator' WHERE id = $1 AND state IN ('scheduled', 'ready') RETURNING kind, subject_id";
+    const SQL: &str = "
+        UPDATE jobs
+        SET state = 'cancelled', waiting = FALSE, finished_at = $2, last_error = 'cancelled by the operator'
+        WHERE id = $1 AND state IN ('scheduled', 'ready')
+        RETURNING kind, subject_id";
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?)
 }
@@ -143,7 +183,15 @@ pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
 /// Pauses a kind: workers claim no more of its jobs; running ones continue.
 pub async fn pause_kind(tx: &mut Tx, kind: JobKind) -> Result<()> {
     let now = tx.now;
-    execute!(tx, "INSERT INTO paused_kinds (kind, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING", kind, now)?;
+    execute!(
+        tx,
+        "
+        INSERT INTO paused_kinds (kind, created_at)
+        VALUES ($1, $2)
+        ON CONFLICT DO NOTHING",
+        kind,
+        now
+    )?;
     Ok(())
 }
 
@@ -173,7 +221,12 @@ pub async fn overview(conn: &mut Conn) -> Result<Vec<StateCount>> {
     // `state` and `waiting` are literals instead of columns, so that an index contains all that is needed.
     let part = |(state, waiting, rows)| {
         format!(
-            "SELECT kind, '{state}' AS state, {waiting} AS waiting, count(*) AS jobs, min(run_at) AS oldest FROM jobs WHERE {rows} AND {} GROUP BY kind",
+            "
+                SELECT kind, '{state}' AS state, {waiting} AS waiting, count(*) AS jobs,
+                    min(run_at) AS oldest
+                FROM jobs
+                WHERE {rows} AND {}
+                GROUP BY kind",
             known_kinds!()
         )
     };

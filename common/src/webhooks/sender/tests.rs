@@ -38,7 +38,7 @@ async fn attempt(answer: &str) -> AttemptResult {
 }
 
 #[tokio::test]
-async fn the_request_is_as_promised() {
+async fn the_request_matches_the_documentation() {
     let seen = Arc::new(Mutex::new(String::new()));
     let log = seen.clone();
     let server = TestServer::run(move |mut stream| {
@@ -51,7 +51,7 @@ async fn the_request_is_as_promised() {
     .await;
     let delivery = delivery(server.url());
     let result = sender(Duration::from_secs(10)).send(&delivery, now()).await;
-    assert_eq!((result.outcome, result.response_code), (AttemptOutcome::Success, Some(200)));
+    assert_eq!((result.outcome, result.response_code), (DeliveryOutcome::Success, Some(200)));
     assert_eq!((result.error, result.response_body.as_deref(), result.retry_after), (None, Some("ok"), None));
     let request = seen.lock().unwrap().clone();
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
@@ -108,18 +108,18 @@ async fn statuses_are_recorded_and_redirects_not_followed() {
 }
 
 #[tokio::test]
-async fn a_success_is_one_whatever_its_body() {
+async fn a_2xx_is_a_success_for_any_body() {
     for answer in [
         format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}", "z".repeat(1_000_000)),
         format!("HTTP/1.1 202 Accepted\r\nContent-Length: 9000\r\n\r\n{}", "z".repeat(2000)),
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7D0\r\n{}\r\nnonsense", "z".repeat(2000)),
     ] {
         let result = attempt(&answer).await;
-        assert_eq!((result.outcome, result.error), (AttemptOutcome::Success, None));
+        assert_eq!((result.outcome, result.error), (DeliveryOutcome::Success, None));
         assert_eq!(result.response_body, Some("z".repeat(1024)));
     }
     let broken = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip";
-    assert_eq!(attempt(broken).await.outcome, AttemptOutcome::Success);
+    assert_eq!(attempt(broken).await.outcome, DeliveryOutcome::Success);
     let drips = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc").await;
@@ -127,12 +127,12 @@ async fn a_success_is_one_whatever_its_body() {
     })
     .await;
     let result = sender(Duration::from_millis(500)).send(&delivery(drips.url()), now()).await;
-    assert_eq!((result.outcome, result.response_body.as_deref()), (AttemptOutcome::Success, Some("abc")));
+    assert_eq!((result.outcome, result.response_body.as_deref()), (DeliveryOutcome::Success, Some("abc")));
     assert!(result.duration < Duration::from_secs(5));
 }
 
 #[tokio::test]
-async fn what_gets_no_answer_says_why() {
+async fn failures_without_response_have_a_reason() {
     let closes = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
     })
@@ -149,25 +149,25 @@ async fn what_gets_no_answer_says_why() {
     .await;
     let garbage = TestServer::answering("what is this").await;
     let cases = [
-        ("http://10.0.0.1/hook".to_owned(), AttemptOutcome::Blocked, "the address is not public: 10.0.0.1"),
+        ("http://10.0.0.1/hook".to_owned(), DeliveryOutcome::Blocked, "the address is not public: 10.0.0.1"),
         // The name, not the address that it resolves to.
         (
             "https://inside.example/hook".to_owned(),
-            AttemptOutcome::Blocked,
+            DeliveryOutcome::Blocked,
             "the address is not public: inside.example",
         ),
-        ("https://unknown.example/hook".to_owned(), AttemptOutcome::Dns, "the name could not be resolved"),
-        ("http://127.0.0.1:1/hook".to_owned(), AttemptOutcome::Connect, "no connection could be made"),
-        (closes.url(), AttemptOutcome::Connect, "the connection broke before a valid answer came"),
-        (garbage.url(), AttemptOutcome::Connect, "the connection broke before a valid answer came"),
-        ("no url".to_owned(), AttemptOutcome::Connect, "bad request: relative URL without a base"),
+        ("https://unknown.example/hook".to_owned(), DeliveryOutcome::Dns, "the name could not be resolved"),
+        ("http://127.0.0.1:1/hook".to_owned(), DeliveryOutcome::Connect, "no connection could be made"),
+        (closes.url(), DeliveryOutcome::Connect, "the connection broke before a valid answer came"),
+        (garbage.url(), DeliveryOutcome::Connect, "the connection broke before a valid answer came"),
+        ("no url".to_owned(), DeliveryOutcome::Connect, "bad request: relative URL without a base"),
         (
             format!("https://127.0.0.1:{}/", speaks_plain.port),
-            AttemptOutcome::Tls,
+            DeliveryOutcome::Tls,
             "the TLS handshake failed: what the server speaks is not TLS",
         ),
-        (silent.url(), AttemptOutcome::Timeout, "no answer in time"),
-        (format!("https://127.0.0.1:{}/", silent.port), AttemptOutcome::Timeout, "no connection in time"),
+        (silent.url(), DeliveryOutcome::Timeout, "no answer in time"),
+        (format!("https://127.0.0.1:{}/", silent.port), DeliveryOutcome::Timeout, "no connection in time"),
     ];
     for (url, outcome, error) in cases {
         let answers = if url.contains("inside") { "10.1.2.3" } else { "-" };
@@ -181,22 +181,22 @@ async fn what_gets_no_answer_says_why() {
 
 /// Every class is also the label of a metric, on which operators' alerts are based.
 #[test]
-fn the_classes_are_named_as_promised() {
-    let names: Vec<&str> = AttemptOutcome::ALL.iter().map(|outcome| outcome.as_str()).collect();
+fn error_classes_have_their_documented_names() {
+    let names: Vec<&str> = DeliveryOutcome::ALL.iter().map(|outcome| outcome.as_str()).collect();
     assert_eq!(names, ["2xx", "3xx", "4xx", "5xx", "timeout", "dns", "connect", "tls", "blocked"]);
-    assert!(AttemptOutcome::ALL.iter().filter(|outcome| outcome.is_success()).eq([&AttemptOutcome::Success]));
+    assert!(DeliveryOutcome::ALL.iter().filter(|outcome| outcome.is_success()).eq([&DeliveryOutcome::Success]));
 }
 
 proptest! {
     #[test]
-    fn what_is_kept_is_storable(body in prop::collection::vec(any::<u8>(), 0..2048)) {
+    fn stored_bodies_are_bounded_and_without_nul(body in prop::collection::vec(any::<u8>(), 0..2048)) {
         let kept = storable(&body);
         prop_assert!(kept.len() <= MAX_STORED_BODY && !kept.contains('\0'));
     }
 
     /// Text is not changed, only cut at a character boundary.
     #[test]
-    fn what_is_kept_begins_the_body(body in "[^\\x00]{0,1500}") {
+    fn a_stored_body_is_a_prefix_of_the_body(body in "[^\\x00]{0,1500}") {
         let kept = storable(body.as_bytes());
         prop_assert!(body.starts_with(&kept));
         prop_assert!(kept == body || kept.len() > MAX_STORED_BODY - 4);

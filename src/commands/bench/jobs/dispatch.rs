@@ -16,23 +16,23 @@ use super::super::place::BenchEnvironment;
 use super::{Bench, Figures};
 
 const NAME: &str = "dispatch";
-const FEW: i64 = 1_000;
+const SMALL_TABLE_ROWS: i64 = 1_000;
 /// Rows per transaction.
 const CHUNK: usize = 10_000;
 /// How many jobs become due together.
-const TOGETHER: [u32; 3] = [1, 10, 100];
+const DUE_BATCH_SIZES: [u32; 3] = [1, 10, 100];
 /// Total number of due jobs for each of these, with a minimum number of rounds.
-const DUE: u32 = 200;
-const TIMES: u32 = 10;
+const TOTAL_DUE_JOBS: u32 = 200;
+const MIN_ROUNDS: u32 = 10;
 /// How often each of the other tasks is run.
-const RUNS: usize = 5;
+const RUNS_PER_TASK: usize = 5;
 
 pub async fn run(bench: &Bench) -> Figures {
     let many = i64::from(bench.args.rows);
-    let (few, much) = (of(bench, FEW).await?, of(bench, many).await?);
+    let (few, much) = (measure_table(bench, SMALL_TABLE_ROWS).await?, measure_table(bench, many).await?);
     let mut figures = Vec::new();
     for (small, large) in few.iter().zip(&much) {
-        figures.push(Figure::time(NAME, format!("{}, {FEW} rows", small.0), small.1));
+        figures.push(Figure::time(NAME, format!("{}, {SMALL_TABLE_ROWS} rows", small.0), small.1));
         figures.push(Figure::time(NAME, format!("{}, {many} rows", large.0), large.1));
         figures.push(Figure::ratio(NAME, format!("{}, ratio", small.0), large.1, small.1));
     }
@@ -42,18 +42,18 @@ pub async fn run(bench: &Bench) -> Figures {
 /// Names of the measurements with their median times.
 type Costs = Vec<(String, Duration)>;
 
-async fn of(bench: &Bench, rows: i64) -> Result<Costs, CommandError> {
+async fn measure_table(bench: &Bench, rows: i64) -> Result<Costs, CommandError> {
     bench.show_progress(format_args!("dispatch: writing {rows} rows"));
-    let place = bench.fresh().await?;
+    let place = bench.create_environment().await?;
     fill_up(&place, rows).await?;
     bench.show_progress(format_args!("dispatch: {rows} rows"));
     // Without a listener the notifier has no room, and no job is made ready.
     place.notifier().buffer(JobKind::Noop);
     let mut costs = Costs::new();
     let mut subject = rows;
-    for together in TOGETHER {
+    for together in DUE_BATCH_SIZES {
         let mut times = Vec::new();
-        for _ in 0..(DUE / together).max(TIMES) {
+        for _ in 0..(TOTAL_DUE_JOBS / together).max(MIN_ROUNDS) {
             become_due(&place, subject, i64::from(together)).await?;
             subject += i64::from(together);
             let began = Instant::now();
@@ -62,17 +62,17 @@ async fn of(bench: &Bench, rows: i64) -> Result<Costs, CommandError> {
         }
         costs.push((format!("each of {together} due"), median(times)));
     }
-    costs.push(("task measure".to_owned(), times(&place, async |s| tasks::measure::run(s).await).await?));
-    costs.push(("task rescue".to_owned(), times(&place, async |s| tasks::rescue::run(s).await).await?));
+    costs.push(("task measure".to_owned(), measure_task(&place, async |s| tasks::measure::run(s).await).await?));
+    costs.push(("task rescue".to_owned(), measure_task(&place, async |s| tasks::rescue::run(s).await).await?));
     Ok(costs)
 }
 
-async fn times<T>(
+async fn measure_task<T>(
     place: &BenchEnvironment,
     task: impl AsyncFn(&crier_scheduler::Scheduler) -> crier_common::store::Result<T>,
 ) -> Result<Duration, CommandError> {
     let (scheduler, mut times) = (crew::scheduler(place), Vec::new());
-    for _ in 0..RUNS {
+    for _ in 0..RUNS_PER_TASK {
         let began = Instant::now();
         task(&scheduler).await?;
         times.push(began.elapsed());

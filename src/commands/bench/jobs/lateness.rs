@@ -12,16 +12,16 @@ use super::{Bench, Figures, resident};
 const NAME: &str = "lateness";
 const JOBS: usize = 10_000;
 /// How long before they are due the jobs are written.
-const AHEAD: TimeDelta = TimeDelta::seconds(2);
+const LEAD_TIME: TimeDelta = TimeDelta::seconds(2);
 
 pub async fn run(bench: &Bench) -> Figures {
-    let place = bench.fresh().await?;
+    let place = bench.create_environment().await?;
     let count = bench.jobs(JOBS);
     let subjects = 0..i64::try_from(count).unwrap_or(i64::MAX);
     let starts = Starts::of(0, count, place.api().now());
     let crew = starts::crew(bench, &place, JobKind::Noop, bench.slots(), &starts)?;
     // Leaves enough time to write all jobs before they are due, whatever their number.
-    let due = place.api().now() + AHEAD + TimeDelta::milliseconds(subjects.end / 20);
+    let due = place.api().now() + LEAD_TIME + TimeDelta::milliseconds(subjects.end / 20);
     let mut tx = place.api().begin().await?;
     fill(&mut tx, JobKind::Noop, JobState::Scheduled, subjects, due).await?;
     tx.commit().await?;
@@ -32,7 +32,7 @@ pub async fn run(bench: &Bench) -> Figures {
     crew::wait_until_settled(place.api()).await?;
     let (after, peak) = (resident::now(), resident::peak());
     crew.stop().await;
-    let mut figures = Figure::spread(NAME, &format!("{count} jobs for one moment"), starts.after(due));
+    let mut figures = Figure::spread(NAME, &format!("{count} jobs for one moment"), starts.delays_after(due));
     figures.extend(Figure::size(NAME, "memory before", before));
     figures.extend(Figure::size(NAME, "memory, peak", peak));
     figures.extend(Figure::size(NAME, "memory after", after));

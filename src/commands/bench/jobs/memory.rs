@@ -10,7 +10,7 @@ use super::{Bench, Figures};
 const JOBS: usize = 100_000;
 
 pub async fn run(bench: &Bench) -> Figures {
-    let place = bench.fresh().await?;
+    let place = bench.create_environment().await?;
     let count = bench.jobs(JOBS);
     let starts = Starts::of(0, count, place.api().now());
     let crew = starts::crew(bench, &place, JobKind::Noop, bench.slots(), &starts)?;
@@ -20,6 +20,8 @@ pub async fn run(bench: &Bench) -> Figures {
         fill(&mut tx, JobKind::Noop, JobState::Ready, 0..i64::try_from(count).unwrap_or(i64::MAX), due).await?;
         Ok(tx.commit().await?)
     };
-    memory::of(&place, JobKind::Noop, crew, format!("{count} jobs pending"), fill, async || starts.wait(count).await)
-        .await
+    memory::measure_memory(&place, JobKind::Noop, crew, format!("{count} jobs pending"), fill, async || {
+        starts.wait(count).await
+    })
+    .await
 }

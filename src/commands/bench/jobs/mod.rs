@@ -25,7 +25,7 @@ impl Suite for BenchJobs {
     }
 
     async fn measure(bench: &Bench) -> Figures {
-        let mut figures = figure::machine_figures(&*bench.fresh().await?).await?;
+        let mut figures = figure::machine_figures(&*bench.create_environment().await?).await?;
         let measure = async |measurement| match measurement {
             Measurement::Memory => memory::run(bench).await,
             Measurement::Throughput => throughput::run(bench).await,

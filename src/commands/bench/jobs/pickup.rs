@@ -13,7 +13,7 @@ const NAME: &str = "pickup";
 const JOBS: usize = 2_000;
 
 pub async fn run(bench: &Bench) -> Figures {
-    let place = bench.fresh().await?;
+    let place = bench.create_environment().await?;
     let count = bench.jobs(JOBS);
     let starts = Starts::of(0, count, place.api().now());
     let crew = starts::crew(bench, &place, JobKind::Noop, bench.slots(), &starts)?;

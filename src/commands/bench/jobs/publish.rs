@@ -25,7 +25,7 @@ const ACCOUNTS: usize = 100;
 const CHUNK: usize = 500;
 
 pub async fn run(bench: &Bench) -> Figures {
-    let place = bench.fresh().await?;
+    let place = bench.create_environment().await?;
     let count = usize::try_from(bench.args.posts).unwrap_or(usize::MAX);
     bench.show_progress(format_args!("publish: writing {count} posts"));
     let first = write(&place, count).await?;
@@ -46,7 +46,7 @@ pub async fn run(bench: &Bench) -> Figures {
         Figure::time(NAME, format!("{count} posts, all ended after"), ended),
         Figure::rate(NAME, "rate", "posts/s", count, ended),
     ];
-    figures.extend(Figure::spread(NAME, "lateness", starts.after(due)));
+    figures.extend(Figure::spread(NAME, "lateness", starts.delays_after(due)));
     figures.extend(Figure::size(NAME, "memory, peak", peak));
     Ok(figures)
 }

@@ -83,7 +83,7 @@ impl Starts {
     }
 
     /// Returns how long after `due` each job started.
-    pub fn after(&self, due: DateTime<Utc>) -> Vec<Duration> {
+    pub fn delays_after(&self, due: DateTime<Utc>) -> Vec<Duration> {
         let due = due - self.zero_at;
         let began = self.at.iter().map(|at| at.load(Ordering::Relaxed)).filter(|at| *at > 0);
         began
@@ -122,7 +122,7 @@ impl Job for RecordedJob {
         self.job.run(run).await
     }
 
-    fn pause(&self, attempt: i32) -> TimeDelta {
-        self.job.pause(attempt)
+    fn backoff(&self, attempt: i32) -> TimeDelta {
+        self.job.backoff(attempt)
     }
 }

@@ -17,27 +17,27 @@ use super::starts::{self, Starts};
 use super::{Bench, Figures};
 
 const NAME: &str = "throughput";
-const AT_ONCE: [usize; 3] = [1, 10, 100];
+const CONCURRENCY_LEVELS: [usize; 3] = [1, 10, 100];
 /// A shorter run is repeated with more jobs.
 const MIN_DURATION: Duration = Duration::from_secs(2);
 const TARGET_DURATION: Duration = Duration::from_secs(3);
 
 pub async fn run(bench: &Bench) -> Figures {
     let mut figures = Vec::new();
-    for clients in AT_ONCE {
+    for clients in CONCURRENCY_LEVELS {
         bench.show_progress(format_args!("throughput: {clients} enqueue"));
-        let place = bench.fresh().await?;
+        let place = bench.create_environment().await?;
         let began = Instant::now();
         let count = enqueue(&place, clients, bench.jobs(usize::MAX)).await?;
         figures.push(Figure::rate(NAME, format!("enqueue, {clients} at once"), "jobs/s", count, began.elapsed()));
     }
-    for slots in AT_ONCE {
+    for slots in CONCURRENCY_LEVELS {
         bench.show_progress(format_args!("throughput: {slots} run"));
         let (count, took) = process(bench, slots).await?;
         figures.push(Figure::rate(NAME, format!("process, {slots} at once"), "jobs/s", count, took));
     }
     bench.show_progress("throughput: 100 enqueue, 100 run");
-    let (count, took) = both(bench, 100).await?;
+    let (count, took) = enqueue_and_process(bench, 100).await?;
     figures.push(Figure::rate(NAME, "enqueue and process, 100 at once", "jobs/s", count, took));
     Ok(figures)
 }
@@ -74,7 +74,7 @@ async fn enqueue(place: &BenchEnvironment, clients: usize, most: usize) -> Resul
 async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), CommandError> {
     let mut count = bench.jobs(if slots < 100 { 200 * slots } else { CAPACITY }).min(CAPACITY);
     loop {
-        let place = bench.fresh().await?;
+        let place = bench.create_environment().await?;
         place.notifier().buffer(JobKind::Noop);
         backlog(&place, count).await?;
         let starts = Starts::of(0, count, place.api().now());
@@ -115,8 +115,8 @@ async fn backlog(place: &BenchEnvironment, count: usize) -> Result<(), CommandEr
     Ok(())
 }
 
-async fn both(bench: &Bench, at_once: usize) -> Result<(usize, Duration), CommandError> {
-    let place = bench.fresh().await?;
+async fn enqueue_and_process(bench: &Bench, at_once: usize) -> Result<(usize, Duration), CommandError> {
+    let place = bench.create_environment().await?;
     let most = bench.jobs(CAPACITY).min(CAPACITY);
     let starts = Starts::of(0, most, place.api().now());
     let crew = starts::crew(bench, &place, JobKind::Noop, at_once, &starts)?;

@@ -62,7 +62,7 @@ pub async fn send(
                 }
                 let body = body(wish, photo::another(&photo, number));
                 let asked = Instant::now();
-                one(&mut connection, head(format!("{run:016x}-{number}")), body).await?;
+                send_picture(&mut connection, head(format!("{run:016x}-{number}")), body).await?;
                 times.push(asked.elapsed());
             }
         };
@@ -110,7 +110,7 @@ fn body(wish: RequestKind, picture: [Bytes; 3]) -> Vec<Bytes> {
     }
 }
 
-async fn one(connection: &mut Connection, head: Builder, body: Vec<Bytes>) -> Result<(), CommandError> {
+async fn send_picture(connection: &mut Connection, head: Builder, body: Vec<Bytes>) -> Result<(), CommandError> {
     let (status, answer) = connection.send(head, body).await?;
     match status {
         StatusCode::CREATED | StatusCode::OK => Ok(()),

@@ -26,7 +26,7 @@ impl Suite for BenchMedia {
     async fn measure(bench: &Bench) -> Figures {
         let mut figures = match bench.args.peer {
             Some(peer) => api::about_peer(peer).await?,
-            None => figure::machine_figures(&*bench.fresh().await?).await?,
+            None => figure::machine_figures(&*bench.create_environment().await?).await?,
         };
         let measure = async |measurement| match measurement {
             MediaMeasurement::Memory => memory::run(bench).await,

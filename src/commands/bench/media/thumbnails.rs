@@ -23,7 +23,7 @@ pub async fn run(bench: &Bench) -> Figures {
         let sent = client::send(&service, RequestKind::Thumbnail, &photo, 0..bench.args.pictures, clients).await?;
         return Ok(vec![Figure::rate(NAME, what, "pictures/s", count, sent.took)]);
     }
-    let limits = *bench.fresh().await?.library().limits();
+    let limits = *bench.create_environment().await?.library().limits();
     let began = Instant::now();
     let mut threads = JoinSet::new();
     for thread in 0..cores {

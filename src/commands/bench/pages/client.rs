@@ -69,7 +69,7 @@ pub async fn one(
 }
 
 /// Makes visits from concurrent clients.
-pub async fn ask(
+pub async fn visit_concurrently(
     address: SocketAddr,
     wish: &VisitRequest,
     requests: u32,

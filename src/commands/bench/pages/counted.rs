@@ -24,7 +24,7 @@ pub async fn run(bench: &Bench) -> Figures {
     for (what, bot) in [("bots, not counted", true), ("visitors", false)] {
         bench.show_progress(format_args!("{NAME}, {what}"));
         let wish = VisitRequest { bot, ..VisitRequest::of(site::PAGE) };
-        let asked = client::ask(service.address, &wish, bench.args.requests, CLIENTS).await?;
+        let asked = client::visit_concurrently(service.address, &wish, bench.args.requests, CLIENTS).await?;
         figures.push(Figure::rate(NAME, what, "requests/s", asked.times.len(), asked.took));
     }
     let (ended, sent) = (Instant::now(), u64::from(bench.args.requests));

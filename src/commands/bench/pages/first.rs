@@ -25,7 +25,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let wish = VisitRequest { paths, ..VisitRequest::of(site::PAGE) };
     let mut figures = Vec::new();
     for what in ["of all", "after two seconds"] {
-        let asked = client::ask(service.address, &wish, bench.args.pages, 1).await?;
+        let asked = client::visit_concurrently(service.address, &wish, bench.args.pages, 1).await?;
         figures.extend(Figure::spread(NAME, what, asked.times));
         tokio::time::sleep(CACHE_TTL).await;
     }

@@ -17,7 +17,7 @@ use super::{Bench, site};
 
 const CLIENTS: [u32; 2] = [1, 32];
 /// Warm-up visits before those that are measured.
-const BEFORE: u32 = 2_000;
+const WARM_UP_VISITS: u32 = 2_000;
 
 pub async fn run(bench: &Bench, name: &'static str, known: bool) -> Figures {
     let service = Service::start(bench, bench.args.peer).await?;
@@ -37,10 +37,10 @@ pub async fn run(bench: &Bench, name: &'static str, known: bool) -> Figures {
     }
     for clients in CLIENTS {
         bench.show_progress(format_args!("{name}, {clients} at once"));
-        client::ask(service.address, &wish, BEFORE.min(bench.args.requests), clients).await?;
-        let worked = worked(bench, &mut connection).await?;
-        let asked = client::ask(service.address, &wish, bench.args.requests, clients).await?;
-        let worked = self::worked(bench, &mut connection).await?.zip(worked).map(|(now, before)| now - before);
+        client::visit_concurrently(service.address, &wish, WARM_UP_VISITS.min(bench.args.requests), clients).await?;
+        let worked = server_cpu_time(bench, &mut connection).await?;
+        let asked = client::visit_concurrently(service.address, &wish, bench.args.requests, clients).await?;
+        let worked = self::server_cpu_time(bench, &mut connection).await?.zip(worked).map(|(now, before)| now - before);
         figures.extend(of(name, clients, asked, worked));
     }
     service.stop().await;
@@ -59,7 +59,10 @@ fn of(name: &'static str, clients: u32, asked: VisitTimes, worked: Option<Durati
 }
 
 /// Returns the CPU time of the server.
-async fn worked(bench: &Bench, connection: &mut Connection) -> std::result::Result<Option<Duration>, CommandError> {
+async fn server_cpu_time(
+    bench: &Bench,
+    connection: &mut Connection,
+) -> std::result::Result<Option<Duration>, CommandError> {
     if bench.args.peer.is_none() {
         return Ok(cpu::process_cpu_time());
     }

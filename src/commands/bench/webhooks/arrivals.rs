@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_reached_each_endpoint_once_is_timed() {
+    async fn messages_delivered_once_to_each_endpoint_are_timed() {
         let (sent, arrivals) = (sent(3..5), Arrivals::new());
         for (delivery, message) in [(1, 3), (2, 4), (3, 4), (4, 3), (5, 9)] {
             arrivals.note(Some(delivery), &body(message));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_that_is_lost_or_came_twice_is_an_error() {
+    fn lost_and_duplicate_deliveries_are_errors() {
         let (sent, arrivals) = (sent(0..2), Arrivals::new());
         arrivals.note(Some(1), &body(0));
         let lost = arrivals.of(&sent, 1).err().unwrap().to_string();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_an_error() {
+    fn indistinguishable_deliveries_are_errors() {
         let arrivals = Arrivals::new();
         arrivals.note(None, &body(0));
         arrivals.note(Some(1), b"{}");

@@ -10,7 +10,7 @@ use super::super::crew;
 use super::super::figure::Figure;
 use super::receiver::Receiver;
 use super::tenant::Tenant;
-use super::{Bench, Figures, deliveries, some};
+use super::{Bench, Figures, deliveries, format_count};
 
 const NAME: &str = "backlog";
 
@@ -25,9 +25,9 @@ pub async fn run(bench: &Bench) -> Figures {
 async fn of(bench: &Bench, endpoints: u32) -> Result<Figure, super::CommandError> {
     let most = u32::try_from(CAPACITY).unwrap_or(u32::MAX) / endpoints;
     let messages = bench.messages(endpoints).min(most);
-    let (point, count) = (some(endpoints, "endpoint"), deliveries(messages, endpoints));
+    let (point, count) = (format_count(endpoints, "endpoint"), deliveries(messages, endpoints));
     bench.show_progress(format_args!("backlog: {count} deliveries to {point}"));
-    let (receiver, place) = (Receiver::start().await?, bench.fresh().await?);
+    let (receiver, place) = (Receiver::start().await?, bench.create_environment().await?);
     place.notifier().buffer(JobKind::DeliverWebhook);
     let tenant = Tenant::make(place.api(), "good", &receiver.urls(endpoints)).await?;
     tenant.emit(place.api(), 0..messages).await?;

@@ -13,7 +13,7 @@ use super::super::outside::{ExternalRuntime, RequestHandler};
 use super::super::{CommandError, io};
 
 /// Longer than any client waits.
-const NEVER: Duration = Duration::from_secs(86_400);
+const HANG_DURATION: Duration = Duration::from_secs(86_400);
 const SLOW: Duration = Duration::from_secs(5);
 
 crier_common::text_enum! {
@@ -30,7 +30,7 @@ impl Fault {
     /// Returns when the fault takes effect: after the timeout; during the first attempts; after the first responses.
     pub const fn shows_after(self) -> Duration {
         match self {
-            Self::Hangs => NEVER,
+            Self::Hangs => HANG_DURATION,
             Self::Refuses => Duration::from_secs(1),
             Self::Slow => Duration::from_secs(11),
         }
@@ -41,24 +41,24 @@ impl Fault {
 pub struct BadEndpoint {
     pub url: String,
     /// Requests without a response yet.
-    held: Arc<Held>,
+    held: Arc<RequestCounts>,
     _server: JoinSet<()>,
     _port: Option<TcpSocket>,
 }
 
 impl BadEndpoint {
     pub async fn start(outside: &ExternalRuntime, fault: Fault) -> Result<Self, CommandError> {
-        let (held, mut server) = (Arc::<Held>::default(), JoinSet::new());
+        let (held, mut server) = (Arc::<RequestCounts>::default(), JoinSet::new());
         let (address, port) = match fault {
-            Fault::Refuses => refusing().map(|(address, port)| (address, Some(port)))?,
-            Fault::Hangs => (outside.listen(&mut server, after(NEVER, held.clone())).await?, None),
-            Fault::Slow => (outside.listen(&mut server, after(SLOW, held.clone())).await?, None),
+            Fault::Refuses => bind_unlistened_port().map(|(address, port)| (address, Some(port)))?,
+            Fault::Hangs => (outside.listen(&mut server, delayed_handler(HANG_DURATION, held.clone())).await?, None),
+            Fault::Slow => (outside.listen(&mut server, delayed_handler(SLOW, held.clone())).await?, None),
         };
         Ok(Self { url: format!("http://{address}/hook"), held, _server: server, _port: port })
     }
 
     /// Resets [`BadEndpoint::most`].
-    pub fn forget(&self) {
+    pub fn reset_max_concurrent(&self) {
         self.held.most.store(self.held.now.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
@@ -69,7 +69,7 @@ impl BadEndpoint {
 }
 
 /// Binds a port without listening on it.
-fn refusing() -> Result<(SocketAddr, TcpSocket), CommandError> {
+fn bind_unlistened_port() -> Result<(SocketAddr, TcpSocket), CommandError> {
     let taken = || {
         let socket = TcpSocket::new_v4()?;
         socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
@@ -78,7 +78,7 @@ fn refusing() -> Result<(SocketAddr, TcpSocket), CommandError> {
     taken().map_err(|error| io("an endpoint", error))
 }
 
-fn after(time: Duration, held: Arc<Held>) -> RequestHandler {
+fn delayed_handler(time: Duration, held: Arc<RequestCounts>) -> RequestHandler {
     Arc::new(move |request| {
         let one = HeldGuard::of(&held);
         Box::pin(async move {
@@ -90,16 +90,16 @@ fn after(time: Duration, held: Arc<Held>) -> RequestHandler {
 }
 
 #[derive(Default)]
-struct Held {
+struct RequestCounts {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
 /// Counts one held request until dropped.
-struct HeldGuard(Arc<Held>);
+struct HeldGuard(Arc<RequestCounts>);
 
 impl HeldGuard {
-    fn of(held: &Arc<Held>) -> Self {
+    fn of(held: &Arc<RequestCounts>) -> Self {
         let now = held.now.fetch_add(1, Ordering::SeqCst) + 1;
         held.most.fetch_max(now, Ordering::SeqCst);
         Self(held.clone())

@@ -14,7 +14,7 @@ use super::{Bench, Figures};
 
 const NAME: &str = "isolation";
 /// Warm-up messages before those that are measured.
-const WARM: u32 = MESSAGES_PER_SECOND;
+const WARM_UP_MESSAGES: u32 = MESSAGES_PER_SECOND;
 
 /// From the requests to the deliveries, and how many connections the bad endpoint held.
 struct Round {
@@ -42,7 +42,7 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, CommandError> {
     let Some(place) = service.place() else { return refused("a peer has no second user") };
     let messages = (MESSAGES_PER_SECOND * bench.args.seconds / bench.args.rounds).max(1);
     // Warm up.
-    let (from, to) = (WARM, WARM + messages);
+    let (from, to) = (WARM_UP_MESSAGES, WARM_UP_MESSAGES + messages);
     send_at_low_rate(&service, &receiver, 0..from).await?;
     let (_, alone) = send_at_low_rate(&service, &receiver, from..to).await?;
 
@@ -50,7 +50,7 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, CommandError> {
     let neighbour = Tenant::make(place.api(), "bad", std::slice::from_ref(&bad.url)).await?;
     neighbour.emit(place.api(), 0..bench.args.pending / 10).await?;
     tokio::time::sleep(fault.shows_after().min(Duration::from_secs(bench.args.warm_up.into()))).await;
-    bad.forget();
+    bad.reset_max_concurrent();
     let (_, beside) = send_at_low_rate(&service, &receiver, to..to + messages).await?;
     let held = bad.most();
     // Close it before stopping the worker, which would otherwise wait for its responses.

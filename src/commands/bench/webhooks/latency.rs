@@ -21,7 +21,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let receiver = Receiver::start().await?;
     let service = Service::start(bench, &receiver, 1).await?;
     let (sent, delivered) = send_at_low_rate(&service, &receiver, 0..MESSAGES_PER_SECOND * bench.args.seconds).await?;
-    service.settled().await?;
+    service.wait_until_settled().await?;
     service.stop().await;
     receiver.arrivals.check()?;
     let answers = sent.iter().map(|one| one.answered - one.at).collect();

@@ -10,7 +10,7 @@ use super::{Bench, Figures, deliveries};
 const ENDPOINTS: u32 = 10;
 
 pub async fn run(bench: &Bench) -> Figures {
-    let (receiver, place) = (Receiver::start().await?, bench.fresh().await?);
+    let (receiver, place) = (Receiver::start().await?, bench.create_environment().await?);
     let messages = bench.args.pending / ENDPOINTS;
     let count = deliveries(messages, ENDPOINTS);
     let crew = bench.crew(&place)?;
@@ -18,7 +18,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let fill = async |store| tenant.emit(&store, 0..messages).await;
     let done = async || receiver.arrivals.wait(count).await.map(drop);
     let name = format!("{count} deliveries pending");
-    let figures = memory::of(&place, JobKind::DeliverWebhook, crew, name, fill, done).await?;
+    let figures = memory::measure_memory(&place, JobKind::DeliverWebhook, crew, name, fill, done).await?;
     receiver.arrivals.check()?;
     Ok(figures)
 }

@@ -37,7 +37,7 @@ impl Suite for BenchWebhooks {
         if let Some(peer) = bench.args.peer {
             return of_a_peer(bench, peer).await;
         }
-        let mut figures = figure::machine_figures(&*bench.fresh().await?).await?;
+        let mut figures = figure::machine_figures(&*bench.create_environment().await?).await?;
         let measure = async |measurement| match measurement {
             WebhookMeasurement::Memory => memory::run(bench).await,
             WebhookMeasurement::Throughput => throughput::run(bench).await,
@@ -77,7 +77,7 @@ impl Bench {
 }
 
 /// Formats a count with its unit, for a figure's name.
-fn some(count: u32, what: &str) -> String {
+fn format_count(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 

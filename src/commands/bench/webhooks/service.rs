@@ -45,7 +45,7 @@ impl Service {
             Connection::open(address).await?.ask(Method::PUT, "/endpoints", &json!(urls)).await?;
             return Ok(Self { address, key: SecretString::from("none"), crier: None });
         }
-        let place = bench.fresh().await?;
+        let place = bench.create_environment().await?;
         let key = Tenant::make(place.api(), "good", &urls).await?.key;
         let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
         let address = listen(&bench.config, &place, &mut api, stop.clone()).await?;
@@ -68,7 +68,7 @@ impl Service {
     }
 
     /// Waits until all jobs are settled.
-    pub async fn settled(&self) -> Result {
+    pub async fn wait_until_settled(&self) -> Result {
         match &self.crier {
             Some(crier) => crew::wait_until_settled(crier.place.api()).await,
             None => Ok(()),

@@ -6,7 +6,7 @@ use super::super::figure::Figure;
 use super::client::{Rate, Sent};
 use super::receiver::Receiver;
 use super::service::Service;
-use super::{Bench, Figures, deliveries, some};
+use super::{Bench, Figures, deliveries, format_count};
 
 const NAME: &str = "throughput";
 const CLIENTS: [u32; 3] = [1, 32, 100];
@@ -23,14 +23,14 @@ pub async fn run(bench: &Bench) -> Figures {
 
 async fn of(bench: &Bench, endpoints: u32, clients: u32) -> Figures {
     let messages = bench.messages(endpoints);
-    let point = format!("{}, {}", some(endpoints, "endpoint"), some(clients, "client"));
+    let point = format!("{}, {}", format_count(endpoints, "endpoint"), format_count(clients, "client"));
     bench.show_progress(format_args!("throughput: {messages} messages, {point}"));
     let receiver = Receiver::start().await?;
     let service = Service::start(bench, &receiver, endpoints).await?;
     let sent = service.send(&receiver, 0..messages, Rate { clients, every: Duration::ZERO }).await?;
     let count = deliveries(messages, endpoints);
     receiver.arrivals.wait(count).await?;
-    service.settled().await?;
+    service.wait_until_settled().await?;
     service.stop().await;
     let delivered = receiver.arrivals.of(&sent, endpoints)?;
     let mut figures = vec![

@@ -20,11 +20,11 @@ use crier_common::webhooks::sender::AttemptResult;
 use crate::jobs::RunResult;
 
 /// An endpoint without a success for this long is disabled.
-const FAILING_FOR: TimeDelta = TimeDelta::days(5);
+const DISABLE_AFTER: TimeDelta = TimeDelta::days(5);
 
 /// The result of one attempt.
 #[derive(Clone)]
-pub struct Attempted {
+pub struct DeliveryEnd {
     pub delivery_id: i64,
     pub webhook_id: i64,
     pub created_at: DateTime<Utc>,
@@ -40,7 +40,7 @@ pub struct Attempted {
 }
 
 #[async_trait]
-impl RunResult for Attempted {
+impl RunResult for DeliveryEnd {
     async fn write(&self, tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
         Ok(write(tx, &[self]).await?.remove(0))
     }
@@ -64,7 +64,7 @@ impl RunResult for Attempted {
     }
 }
 
-impl Attempted {
+impl DeliveryEnd {
     fn verdict(&self) -> CircuitVerdict {
         CircuitVerdict::of(self.result.outcome.is_success(), self.result.duration)
     }
@@ -76,7 +76,7 @@ impl Attempted {
             self.disable(tx, "the endpoint answered 410 Gone").await?;
             return Ok(None);
         }
-        if health.failing_since.is_some_and(|since| tx.now - since >= FAILING_FOR) {
+        if health.failing_since.is_some_and(|since| tx.now - since >= DISABLE_AFTER) {
             self.disable(tx, "no delivery succeeded for 5 days").await?;
             return Ok(None);
         }
@@ -121,11 +121,11 @@ impl Attempted {
 
 /// Writes attempts and their effects on deliveries and endpoints; returns one outcome each. Always lock the endpoints'
 /// rows before the deliveries'; the fixed order prevents deadlocks.
-pub async fn write(tx: &mut Tx, attempts: &[&Attempted]) -> Result<Vec<Outcome>> {
+pub async fn write(tx: &mut Tx, attempts: &[&DeliveryEnd]) -> Result<Vec<Outcome>> {
     if attempts.is_empty() {
         return Ok(Vec::new());
     }
-    let records = judge(tx, attempts).await?;
+    let records = update_health(tx, attempts).await?;
     let failed: Vec<i64> = attempts.iter().filter(|a| !a.result.outcome.is_success()).map(|a| a.delivery_id).collect();
     let allowed = if failed.is_empty() { HashMap::new() } else { deliveries::lock_each(tx, &failed).await? };
     let mut rows = Vec::with_capacity(attempts.len());
@@ -146,7 +146,7 @@ pub async fn write(tx: &mut Tx, attempts: &[&Attempted]) -> Result<Vec<Outcome>>
 }
 
 /// Adds attempts to the health records of their endpoints. Returns the records that are not clean.
-async fn judge(tx: &mut Tx, attempts: &[&Attempted]) -> Result<HashMap<i64, Health>> {
+async fn update_health(tx: &mut Tx, attempts: &[&DeliveryEnd]) -> Result<HashMap<i64, Health>> {
     let mut verdicts = BTreeMap::<i64, Vec<CircuitVerdict>>::new();
     for attempt in attempts {
         verdicts.entry(attempt.webhook_id).or_default().push(attempt.verdict());
@@ -154,11 +154,11 @@ async fn judge(tx: &mut Tx, attempts: &[&Attempted]) -> Result<HashMap<i64, Heal
     let ids: Vec<i64> = verdicts.keys().copied().collect();
     let all_well = verdicts.values().flatten().all(|verdict| *verdict == CircuitVerdict::Quick);
     let mut after = HashMap::new();
-    for (id, before) in webhooks::records(tx, &ids, !all_well).await? {
+    for (id, before) in webhooks::lock_health(tx, &ids, !all_well).await? {
         let health = verdicts[&id].iter().fold(before, |health, verdict| health.after(*verdict, tx.now));
         if health != before {
             webhooks::set_record(tx, id, health).await?;
-            hold_back(tx, id, before.circuit(), health).await?;
+            limit_lane(tx, id, before.circuit(), health).await?;
         }
         after.insert(id, health);
     }
@@ -166,7 +166,7 @@ async fn judge(tx: &mut Tx, attempts: &[&Attempted]) -> Result<HashMap<i64, Heal
 }
 
 /// Limits the endpoint's lane to what its health record allows.
-async fn hold_back(tx: &mut Tx, webhook_id: i64, before: Circuit, health: Health) -> Result<()> {
+async fn limit_lane(tx: &mut Tx, webhook_id: i64, before: Circuit, health: Health) -> Result<()> {
     let lane = Lane::Endpoint(webhook_id).to_string();
     match (before, health.circuit()) {
         (Circuit::Closed, Circuit::Open) => {

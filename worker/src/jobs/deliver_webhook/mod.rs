@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use crier_common::domain::job::{Claimed, JobKind, Outcome};
 use crier_common::domain::webhook::DeliveryStatus;
 use crier_common::mail::Mailer;
-use crier_common::store::deliveries::Outgoing;
+use crier_common::store::deliveries::OutgoingDelivery;
 use crier_common::store::{Result, Store, StoreError, Tx, deliveries};
 use crier_common::telemetry::metrics;
 use crier_common::webhooks::sender::{DeliveryRequest, Sender};
@@ -22,7 +22,7 @@ use crate::engine::{Batcher, Run};
 
 mod attempted;
 
-use attempted::{Attempted, write};
+use attempted::{DeliveryEnd, write};
 
 /// How many batches of deliveries are read concurrently.
 const READS: usize = 2;
@@ -31,7 +31,7 @@ pub struct DeliverWebhook {
     store: Store,
     sender: Arc<Sender>,
     mailer: Option<Arc<Mailer>>,
-    reads: Batcher<i64, Result<Option<Outgoing>>>,
+    reads: Batcher<i64, Result<Option<OutgoingDelivery>>>,
 }
 
 impl DeliverWebhook {
@@ -43,8 +43,8 @@ impl DeliverWebhook {
 }
 
 /// Reads the deliveries with these ids; an error of one does not affect the others.
-async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<Outgoing>>> {
-    let some = async |ids: &[i64]| deliveries::outgoing(&mut store.read().await?, ids).await;
+async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<OutgoingDelivery>>> {
+    let some = async |ids: &[i64]| deliveries::load_outgoing(&mut store.read().await?, ids).await;
     match some(&ids).await {
         Ok(found) => {
             let found: HashMap<_, _> = found.into_iter().map(|delivery| (delivery.id, delivery)).collect();
@@ -80,7 +80,10 @@ impl Job for DeliverWebhook {
             return Ok(Box::new(Outcome::Cancelled("the delivery has ended".into())));
         }
         if !delivery.is_active {
-            return Ok(Box::new(GivenUp { why: "the endpoint is inactive", max_attempts: delivery.max_attempts }));
+            return Ok(Box::new(RejectedDelivery {
+                why: "the endpoint is inactive",
+                max_attempts: delivery.max_attempts,
+            }));
         }
         let started_at = self.store.now();
         let request = DeliveryRequest {
@@ -93,7 +96,7 @@ impl Job for DeliverWebhook {
         };
         let result = run.call_and_wait(self.sender.send(&request, started_at)).await;
         metrics::webhook_attempt(result.outcome, result.duration);
-        Ok(Box::new(Attempted {
+        Ok(Box::new(DeliveryEnd {
             delivery_id: delivery.id,
             webhook_id: delivery.webhook_id,
             created_at: delivery.created_at,
@@ -107,11 +110,11 @@ impl Job for DeliverWebhook {
         }))
     }
 
-    fn ends_at_once(&self) -> usize {
+    fn max_results_per_transaction(&self) -> usize {
         usize::MAX
     }
 
-    async fn end(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
+    async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
         let attempts: Vec<_> = ends.iter().filter_map(attempt).collect();
         let mut written = write(tx, &attempts).await?.into_iter();
         let mut outcomes = Vec::with_capacity(ends.len());
@@ -125,19 +128,19 @@ impl Job for DeliverWebhook {
     }
 }
 
-fn attempt((_, ending): &FinishedRun) -> Option<&Attempted> {
+fn attempt((_, ending): &FinishedRun) -> Option<&DeliveryEnd> {
     (&**ending as &dyn Any).downcast_ref()
 }
 
 /// The endpoint is inactive.
-struct GivenUp {
+struct RejectedDelivery {
     why: &'static str,
     /// The value when the run began.
     max_attempts: i32,
 }
 
 #[async_trait]
-impl RunResult for GivenUp {
+impl RunResult for RejectedDelivery {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let current = deliveries::lock(tx, job.subject_id).await?;
         if current.is_some_and(|delivery| delivery.max_attempts > self.max_attempts) {

@@ -24,7 +24,7 @@ use url::Url;
 pub const DEADLINE: Duration = Duration::from_secs(30);
 const REDIRECTS: usize = 5;
 /// How many documents a worker parses concurrently: each takes a CPU core, and several times its size in memory.
-const READ_AT_ONCE: usize = 2;
+const MAX_CONCURRENT_PARSES: usize = 2;
 /// The maximum length of a stored `ETag` or `Last-Modified`.
 const MAX_VALIDATOR_LENGTH: usize = 512;
 
@@ -93,7 +93,7 @@ impl Page {
     }
 }
 
-enum Got {
+enum GetResult {
     NotModified,
     Page(Box<Page>),
 }
@@ -106,15 +106,15 @@ impl Fetcher {
 
     pub fn with_deadline(guard: Guard, deadline: Duration) -> Self {
         let client = HttpClient::guarded(guard.clone(), deadline, MAX_DOCUMENT_BYTES);
-        Self { client, guard, deadline, reading: Arc::new(Semaphore::new(READ_AT_ONCE)) }
+        Self { client, guard, deadline, reading: Arc::new(Semaphore::new(MAX_CONCURRENT_PARSES)) }
     }
 
     /// Fetches and parses a feed.
     pub async fn fetch(&self, feed: &Feed, now: DateTime<Utc>) -> Result<FetchResult, FetchError> {
         let end = Instant::now() + self.deadline;
         let page = match self.get(feed.address(), feed, end, now).await? {
-            Got::NotModified => return Ok(FetchResult::Unchanged),
-            Got::Page(page) => page,
+            GetResult::NotModified => return Ok(FetchResult::Unchanged),
+            GetResult::Page(page) => page,
         };
         let (page, read) = self.read(page, end).await;
         let not_a_feed = match read {
@@ -129,7 +129,7 @@ impl Fetcher {
             match self.candidate(&address, feed, end, now).await {
                 Ok(found) => return Ok(found),
                 Err(other) => {
-                    let at = shown(&address);
+                    let at = redact_url(&address);
                     failure.why =
                         format!("{} The feed that it should have at {at}: {}", no_feed(&not_a_feed), other.why);
                 }
@@ -146,8 +146,8 @@ impl Fetcher {
         now: DateTime<Utc>,
     ) -> Result<FetchResult, FetchError> {
         let page = match self.get(address, feed, end, now).await? {
-            Got::NotModified => return Ok(FetchResult::Unchanged),
-            Got::Page(page) => page,
+            GetResult::NotModified => return Ok(FetchResult::Unchanged),
+            GetResult::Page(page) => page,
         };
         let (page, read) = self.read(page, end).await;
         let parsed = read.map_err(|error| FetchError::new(no_feed(&error)))?;
@@ -155,16 +155,17 @@ impl Fetcher {
     }
 
     /// Requests a URL and follows its redirects.
-    async fn get(&self, address: &str, feed: &Feed, end: Instant, now: DateTime<Utc>) -> Result<Got, FetchError> {
+    async fn get(&self, address: &str, feed: &Feed, end: Instant, now: DateTime<Utc>) -> Result<GetResult, FetchError> {
         let mut address = address.to_owned();
         for _ in 0..=REDIRECTS {
             let url = self.guard.check_url(&address, SchemePolicy::HttpOrHttps);
-            let url = url.map_err(|refusal| FetchError::new(format!("The address {} {refusal}.", shown(&address))))?;
+            let url =
+                url.map_err(|refusal| FetchError::new(format!("The address {} {refusal}.", redact_url(&address))))?;
             let conditional = feed.validator_url.as_deref() == Some(url.as_str());
             let answer = self.ask(&url, feed, conditional, end).await;
             let answer = answer.map_err(|error| FetchError::new(format!("The feed could not be fetched: {error}.")))?;
             match answer.status {
-                StatusCode::NOT_MODIFIED if conditional => return Ok(Got::NotModified),
+                StatusCode::NOT_MODIFIED if conditional => return Ok(GetResult::NotModified),
                 status if is_redirect(status) => {
                     let location = answer.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
                     let next = location.and_then(|location| url.join(location).ok());
@@ -180,7 +181,7 @@ impl Fetcher {
                     if answer.truncated {
                         return Err(FetchError::new("The feed is larger than 5 MiB."));
                     }
-                    return Ok(Got::Page(Box::new(Page { url, headers: answer.headers, body: answer.body })));
+                    return Ok(GetResult::Page(Box::new(Page { url, headers: answer.headers, body: answer.body })));
                 }
                 status => return Err(refused(status, &answer.headers, now)),
             }
@@ -223,7 +224,7 @@ impl Fetcher {
 }
 
 /// Returns a URL without the parts that may be secret: user, password and query.
-fn shown(address: &str) -> String {
+fn redact_url(address: &str) -> String {
     let Ok(mut url) = Url::parse(address) else { return "it leads to".to_owned() };
     // This fails only for URLs that cannot have a user.
     let _ = (url.set_username(""), url.set_password(None));
@@ -279,7 +280,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_document_is_read_within_the_deadline() {
+    async fn parsing_stops_at_the_deadline() {
         let fetcher = Fetcher::new(Guard::new(Vec::new()));
         let page = || {
             let url = Url::parse("https://example.com/feed").unwrap();
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);
         assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), FeedError::TooSlow);
         // All permits are taken.
-        let permits = fetcher.reading.clone().acquire_many_owned(READ_AT_ONCE as u32).await.unwrap();
+        let permits = fetcher.reading.clone().acquire_many_owned(MAX_CONCURRENT_PARSES as u32).await.unwrap();
         assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), FeedError::TooSlow);
         drop(permits);
         assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);

@@ -43,14 +43,14 @@ impl Job for FetchFeed {
 
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let found = feeds::find_any(&mut self.store.read().await?, run.job.subject_id).await?;
-        let Some(feed) = found else { return Ok(Box::new(gone())) };
-        let result = run.wait(self.fetcher.fetch(&feed, self.store.now())).await;
+        let Some(feed) = found else { return Ok(Box::new(cancelled_feed_deleted())) };
+        let result = run.wait_without_slot(self.fetcher.fetch(&feed, self.store.now())).await;
         let (jitter, recorded_outcome) = (crier_common::random::unit(), AtomicUsize::new(usize::MAX));
         Ok(Box::new(FetchEnd { feed_id: feed.id, version: feed.version, result, jitter, recorded_outcome }))
     }
 }
 
-fn gone() -> Outcome {
+fn cancelled_feed_deleted() -> Outcome {
     Outcome::Cancelled("the feed is gone".to_owned())
 }
 
@@ -67,20 +67,20 @@ struct FetchEnd {
 #[async_trait]
 impl RunResult for FetchEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        let Some(feed) = feeds::lock(tx, self.feed_id).await? else { return Ok(gone()) };
+        let Some(feed) = feeds::lock(tx, self.feed_id).await? else { return Ok(cancelled_feed_deleted()) };
         if feed.version != self.version {
             // Its URL was changed meanwhile: fetch the new one at once.
             jobs::refund_attempt(tx, job).await?;
             return Ok(Outcome::RetryAt(tx.now, "its URL was changed meanwhile".to_owned()));
         }
         let outcome = match &self.result {
-            Ok(found) => self.good(tx, &feed, found).await?,
+            Ok(found) => self.record_success(tx, &feed, found).await?,
             Err(failure) => {
                 let next = next_fetch(feed.failures + 1, failure.retry_after, tx.now, self.jitter);
                 let lost = failure.nothing_there && feed.address() != feed.url;
                 // The error may contain a redirect URL of any length.
                 let why = untrusted::line(&failure.why, MAX_ERROR_LENGTH);
-                feeds::failed(tx, feed.id, &why, lost, next).await?;
+                feeds::record_failure(tx, feed.id, &why, lost, next).await?;
                 FetchOutcome::Failed
             }
         };
@@ -118,16 +118,16 @@ impl RunResult for FetchEnd {
 }
 
 impl FetchEnd {
-    async fn good(&self, tx: &mut Tx, feed: &Feed, found: &FetchResult) -> Result<FetchOutcome> {
+    async fn record_success(&self, tx: &mut Tx, feed: &Feed, found: &FetchResult) -> Result<FetchOutcome> {
         let next_fetch_at = next_fetch(0, None, tx.now, self.jitter);
         let FetchResult::Feed(document) = found else {
-            feeds::fetched(tx, feed.id, &feeds::Fetched { changed: None, next_fetch_at }).await?;
+            feeds::record_success(tx, feed.id, &feeds::FetchUpdate { changed: None, next_fetch_at }).await?;
             return Ok(FetchOutcome::Unchanged);
         };
         let known = articles::known(tx, feed.id).await?;
         let (changes, count) = diff::compare(&known, document.parsed.articles.clone(), tx.now);
         articles::write(tx, feed.id, &changes).await?;
-        let changed = feeds::Changed {
+        let changed = feeds::FeedUpdate {
             title: document.parsed.title.clone(),
             kind: kind_of(feed.kind, document.parsed.format),
             found_url: Some(document.found_url.clone()),
@@ -136,7 +136,7 @@ impl FetchEnd {
             last_modified: document.last_modified.clone(),
             articles_count: i64::try_from(count).unwrap_or(0),
         };
-        feeds::fetched(tx, feed.id, &feeds::Fetched { changed: Some(changed), next_fetch_at }).await?;
+        feeds::record_success(tx, feed.id, &feeds::FetchUpdate { changed: Some(changed), next_fetch_at }).await?;
         let is_new = !changes.insert.is_empty() || !changes.update.is_empty();
         Ok(if is_new { FetchOutcome::New } else { FetchOutcome::Unchanged })
     }

@@ -9,42 +9,48 @@ use crier_common::domain::media::{MediaError, MediaErrorCode, MediaJob};
 use crier_common::media::{self, Described, import};
 use crier_common::store::{Result, Tx, media_jobs};
 
-use super::super::{RunResult, pause_of};
-use super::fetch::{Brought, FetchError};
+use super::super::{RunResult, backoff_from_table};
+use super::fetch::{ImportError, ImportedFile};
 
 /// The backoff between attempts (contract, section 3, Media job), in seconds, each ± 20 %.
 const PAUSES: [i64; 4] = [5, 30, 120, 600];
 
 /// Returns the backoff after an attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
 pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
-    pause_of(&PAUSES, attempt, jitter)
+    backoff_from_table(&PAUSES, attempt, jitter)
 }
 
 pub enum ImportOutcome {
-    Brought(Brought),
-    Failed(FetchError),
+    Imported(ImportedFile),
+    Failed(ImportError),
 }
 
 /// The result that is written when the job is settled.
 pub struct ImportEnd {
     import_id: i64,
-    how: ImportOutcome,
+    outcome: ImportOutcome,
     jitter: f64,
 }
 
 impl ImportEnd {
     pub fn new(import_id: i64, how: ImportOutcome) -> Self {
-        Self { import_id, how, jitter: crier_common::random::unit() }
+        Self { import_id, outcome: how, jitter: crier_common::random::unit() }
     }
 
-    async fn keep(&self, tx: &mut Tx, job: &Claimed, import: &MediaJob, brought: &Brought) -> Result<Outcome> {
+    async fn store_asset(
+        &self,
+        tx: &mut Tx,
+        job: &Claimed,
+        import: &MediaJob,
+        brought: &ImportedFile,
+    ) -> Result<Outcome> {
         let described = Described {
             asset_type: import.asset_type,
             filename: &brought.filename,
             alt_text: import.alt_text.as_deref(),
             source_url: Some(&import.source_url),
         };
-        match media::keep(tx, import.brand_id, &brought.taken, &described).await? {
+        match media::create_asset(tx, import.brand_id, &brought.file, &described).await? {
             Some(media_id) => {
                 import::complete(tx, import, media_id, job.trace.as_deref()).await?;
                 Ok(Outcome::Done)
@@ -52,16 +58,16 @@ impl ImportEnd {
             None => {
                 let message = "It took too long to keep the file; it is fetched again.";
                 let error = MediaError::new(MediaErrorCode::InternalError, message);
-                self.fail(tx, job, import, &FetchError { error, again: true }).await
+                self.fail(tx, job, import, &ImportError { error, is_retryable: true }).await
             }
         }
     }
 
     /// Retries or fails the import. An error of the URL or the file is a normal result: the job is done. An internal
     /// error makes the job dead, so that an operator sees it and can run it again.
-    async fn fail(&self, tx: &mut Tx, job: &Claimed, import: &MediaJob, failure: &FetchError) -> Result<Outcome> {
+    async fn fail(&self, tx: &mut Tx, job: &Claimed, import: &MediaJob, failure: &ImportError) -> Result<Outcome> {
         let (error, message) = (&failure.error, failure.error.message.clone());
-        if failure.again && job.attempt < job.max_attempts {
+        if failure.is_retryable && job.attempt < job.max_attempts {
             import::retry_later(tx, import, error).await?;
             return Ok(Outcome::RetryAt(tx.now + pause(job.attempt, self.jitter), message));
         }
@@ -77,12 +83,12 @@ impl ImportEnd {
 impl RunResult for ImportEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let open = media_jobs::lock(tx, self.import_id).await?.filter(|import| !import.status.is_terminal());
-        match (open, &self.how) {
-            (Some(import), ImportOutcome::Brought(brought)) => self.keep(tx, job, &import, brought).await,
+        match (open, &self.outcome) {
+            (Some(import), ImportOutcome::Imported(brought)) => self.store_asset(tx, job, &import, brought).await,
             (Some(import), ImportOutcome::Failed(failure)) => self.fail(tx, job, &import, failure).await,
             (None, how) => {
-                if let ImportOutcome::Brought(brought) = how {
-                    media::abandon(tx, &brought.taken).await?;
+                if let ImportOutcome::Imported(brought) = how {
+                    media::abandon(tx, &brought.file).await?;
                 }
                 Ok(Outcome::Cancelled("the import is gone, or has ended".to_owned()))
             }
@@ -90,22 +96,22 @@ impl RunResult for ImportEnd {
     }
 
     fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        let how = match &self.how {
-            ImportOutcome::Brought(brought) => {
-                let filename = media::filename(None, brought.taken.kind);
-                ImportOutcome::Brought(Brought { taken: brought.taken.clone(), filename })
+        let outcome = match &self.outcome {
+            ImportOutcome::Imported(brought) => {
+                let filename = media::filename(None, brought.file.kind);
+                ImportOutcome::Imported(ImportedFile { file: brought.file.clone(), filename })
             }
-            ImportOutcome::Failed(FetchError { error, again }) => {
+            ImportOutcome::Failed(ImportError { error, is_retryable }) => {
                 let error = MediaError::new(error.code, "The server's answer could not be stored.");
-                ImportOutcome::Failed(FetchError { error, again: *again })
+                ImportOutcome::Failed(ImportError { error, is_retryable: *is_retryable })
             }
         };
-        Some(Arc::new(Self { import_id: self.import_id, how, jitter: self.jitter }))
+        Some(Arc::new(Self { import_id: self.import_id, outcome, jitter: self.jitter }))
     }
 
     fn order(&self) -> i64 {
-        match &self.how {
-            ImportOutcome::Brought(brought) => brought.taken.order(),
+        match &self.outcome {
+            ImportOutcome::Imported(brought) => brought.file.order(),
             ImportOutcome::Failed(_) => 0,
         }
     }
@@ -116,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_stay_within_a_fifth_and_end_at_ten_minutes() {
+    fn retry_delays_have_jitter_of_a_fifth_and_end_at_ten_minutes() {
         for (attempt, seconds) in (1..).zip(PAUSES) {
             assert_eq!(pause(attempt, 0.0), TimeDelta::milliseconds(seconds * 800));
             assert_eq!(pause(attempt, 0.5), TimeDelta::milliseconds(seconds * 1_000));

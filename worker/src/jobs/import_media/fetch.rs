@@ -6,108 +6,112 @@ use crier_common::domain::plan::Plan;
 use crier_common::http::{DownloadError, HttpError};
 use crier_common::media::{self, IngestError, IngestedFile, Refusal, SpoolError, Spooled};
 
-use super::{Begin, ImportMedia};
+use super::{ImportMedia, PreparedImport};
 
 const ACCEPT: &str = "image/*";
 
 /// A picture that was stored.
-pub struct Brought {
-    pub taken: IngestedFile,
+pub struct ImportedFile {
+    pub file: IngestedFile,
     pub filename: String,
 }
 
 /// Why the import failed.
 #[derive(Clone, Debug)]
-pub struct FetchError {
+pub struct ImportError {
     pub error: MediaError,
     /// Whether a retry may succeed.
-    pub again: bool,
+    pub is_retryable: bool,
 }
 
 impl ImportMedia {
-    pub(super) async fn bring_in(&self, begin: &Begin) -> Result<Brought, FetchError> {
+    pub(super) async fn download_and_ingest(&self, begin: &PreparedImport) -> Result<ImportedFile, ImportError> {
         let (bytes, name) = self.fetch(&begin.import.source_url, begin.owner.workspace_id).await?;
         let taken = self.library.ingest(&self.store, &begin.owner, &bytes).await;
-        let taken = taken.map_err(|error| not_taken(error, &begin.plan))?;
+        let taken = taken.map_err(|error| from_ingest_error(error, &begin.plan))?;
         let filename = media::filename(Some(&name), taken.kind);
-        Ok(Brought { taken, filename })
+        Ok(ImportedFile { file: taken, filename })
     }
 
     /// Downloads the file; returns its bytes and the name that the server gave it.
-    async fn fetch(&self, url: &str, workspace_id: i64) -> Result<(Spooled, String), FetchError> {
+    async fn fetch(&self, url: &str, workspace_id: i64) -> Result<(Spooled, String), ImportError> {
         let most = self.library.limits().max_bytes;
-        let not_there = |error| not_there(error, most);
+        let not_there = |error| from_download_error(error, most);
         let mut download = self.client.download(url, ACCEPT, most).await.map_err(not_there)?;
-        let mut spool = self.library.spools().open(workspace_id, 0).await.map_err(unwritable)?;
+        let mut spool = self.library.spools().open(workspace_id, 0).await.map_err(from_spool_error)?;
         while let Some(chunk) = download.chunk().await.map_err(not_there)? {
-            spool.write(&chunk).await.map_err(unwritable)?;
+            spool.write(&chunk).await.map_err(from_spool_error)?;
         }
         let name = download.name();
-        Ok((spool.finish().await.map_err(|error| unwritable(error.into()))?, name))
+        Ok((spool.finish().await.map_err(|error| from_spool_error(error.into()))?, name))
     }
 }
 
-fn failure(code: Code, message: impl Into<String>, again: bool) -> FetchError {
-    FetchError { error: MediaError::new(code, message), again }
+fn import_error(code: Code, message: impl Into<String>, again: bool) -> ImportError {
+    ImportError { error: MediaError::new(code, message), is_retryable: again }
 }
 
-fn for_good(code: Code, message: impl Into<String>) -> FetchError {
-    failure(code, message, false)
+fn permanent_error(code: Code, message: impl Into<String>) -> ImportError {
+    import_error(code, message, false)
 }
 
-fn not_there(error: DownloadError, most: u64) -> FetchError {
+fn from_download_error(error: DownloadError, most: u64) -> ImportError {
     match error {
-        DownloadError::Http(error) => no_answer(&error),
+        DownloadError::Http(error) => from_http_error(&error),
         DownloadError::Status(status) => {
             let message = format!("The server answered {status}.");
-            failure(Code::HttpError, message, status.is_server_error())
+            import_error(Code::HttpError, message, status.is_server_error())
         }
         DownloadError::TooManyRedirects | DownloadError::Redirect(_) => {
-            for_good(Code::HttpError, format!("The address leads nowhere: {error}."))
+            permanent_error(Code::HttpError, format!("The address leads nowhere: {error}."))
         }
-        DownloadError::TooLarge => for_good(
+        DownloadError::TooLarge => permanent_error(
             Code::TooLarge,
             format!("The file is larger than {} MiB, the most that is taken here.", most >> 20),
         ),
     }
 }
 
-fn no_answer(error: &HttpError) -> FetchError {
+fn from_http_error(error: &HttpError) -> ImportError {
     match error {
         HttpError::Blocked(_) => {
-            for_good(Code::BlockedAddress, "The address, or one that it redirects to, is not public.")
+            permanent_error(Code::BlockedAddress, "The address, or one that it redirects to, is not public.")
         }
-        HttpError::Invalid(why) => for_good(Code::HttpError, format!("The address cannot be asked: {why}.")),
-        HttpError::Timeout { .. } => failure(Code::Timeout, "The server did not send the whole file in time.", true),
-        HttpError::Dns => failure(Code::HttpError, "The host's name could not be resolved.", true),
-        HttpError::Connect => failure(Code::HttpError, "No connection to the server could be made.", true),
-        HttpError::Tls(why) => failure(Code::HttpError, format!("The server is not trusted: {why}."), true),
-        HttpError::Broken => failure(Code::HttpError, "The connection broke before the whole file had come.", true),
+        HttpError::Invalid(why) => permanent_error(Code::HttpError, format!("The address cannot be asked: {why}.")),
+        HttpError::Timeout { .. } => {
+            import_error(Code::Timeout, "The server did not send the whole file in time.", true)
+        }
+        HttpError::Dns => import_error(Code::HttpError, "The host's name could not be resolved.", true),
+        HttpError::Connect => import_error(Code::HttpError, "No connection to the server could be made.", true),
+        HttpError::Tls(why) => import_error(Code::HttpError, format!("The server is not trusted: {why}."), true),
+        HttpError::Broken => {
+            import_error(Code::HttpError, "The connection broke before the whole file had come.", true)
+        }
     }
 }
 
-fn not_taken(error: IngestError, plan: &Plan) -> FetchError {
+fn from_ingest_error(error: IngestError, plan: &Plan) -> ImportError {
     match error {
-        IngestError::Refused(Refusal::Empty) => for_good(Code::UnsupportedMediaType, Refusal::Empty.to_string()),
-        IngestError::Refused(Refusal::Unsupported(why)) => for_good(Code::UnsupportedMediaType, why),
-        IngestError::Refused(Refusal::TooLarge(why)) => for_good(Code::TooLarge, why),
+        IngestError::Refused(Refusal::Empty) => permanent_error(Code::UnsupportedMediaType, Refusal::Empty.to_string()),
+        IngestError::Refused(Refusal::Unsupported(why)) => permanent_error(Code::UnsupportedMediaType, why),
+        IngestError::Refused(Refusal::TooLarge(why)) => permanent_error(Code::TooLarge, why),
         IngestError::Full => {
             let message = format!(
                 "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a larger plan, then import it again.",
                 plan.storage_mib.unwrap_or_default()
             );
-            for_good(Code::StorageLimitExceeded, message)
+            permanent_error(Code::StorageLimitExceeded, message)
         }
         IngestError::Storage(_) | IngestError::Store(_) | IngestError::Machine(_) => internal(&error),
     }
 }
 
-fn unwritable(error: SpoolError) -> FetchError {
+fn from_spool_error(error: SpoolError) -> ImportError {
     internal(&IngestError::Machine(error.to_string()))
 }
 
 /// Returns an internal failure, without details for the client.
-fn internal(error: &IngestError) -> FetchError {
+fn internal(error: &IngestError) -> ImportError {
     tracing::warn!(%error, "a downloaded picture could not be stored");
-    failure(Code::InternalError, "Crier could not keep the file; the fault is not the file's.", true)
+    import_error(Code::InternalError, "Crier could not keep the file; the fault is not the file's.", true)
 }

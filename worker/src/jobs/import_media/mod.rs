@@ -40,14 +40,14 @@ pub struct ImportMedia {
     client: HttpClient,
 }
 
-enum Begun {
-    Go(Box<Begin>),
+enum BeginResult {
+    Ready(Box<PreparedImport>),
     /// There is nothing to do.
     Stop(Box<dyn RunResult>),
 }
 
 /// Everything that the run needs.
-struct Begin {
+struct PreparedImport {
     import: MediaJob,
     owner: Owner,
     plan: Plan,
@@ -64,8 +64,8 @@ impl ImportMedia {
         }
     }
 
-    async fn begin(&self, run: &Run) -> Result<Begun> {
-        let stop = |why: &str| Ok(Begun::Stop(Box::new(Outcome::Cancelled(why.to_owned()))));
+    async fn begin(&self, run: &Run) -> Result<BeginResult> {
+        let stop = |why: &str| Ok(BeginResult::Stop(Box::new(Outcome::Cancelled(why.to_owned()))));
         // A power cut may undo this, as it may undo the claim; the next run writes it again.
         let mut tx = self.store.begin_async_commit().await?;
         let Some(import) = media_jobs::lock(&mut tx, run.job.subject_id).await? else {
@@ -86,7 +86,7 @@ impl ImportMedia {
         let unknown = || StoreError::Decode(format!("the plans' file has no plan `{plan}`"));
         let plan = self.plans.get(&plan).ok_or_else(unknown)?.clone();
         let owner = Owner { workspace_id, brand_id: import.brand_id, cap: plan.storage_bytes() };
-        Ok(Begun::Go(Box::new(Begin { import, owner, plan })))
+        Ok(BeginResult::Ready(Box::new(PreparedImport { import, owner, plan })))
     }
 }
 
@@ -98,17 +98,17 @@ impl Job for ImportMedia {
 
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let begin = match self.begin(run).await? {
-            Begun::Go(begin) => begin,
-            Begun::Stop(ending) => return Ok(ending),
+            BeginResult::Ready(begin) => begin,
+            BeginResult::Stop(ending) => return Ok(ending),
         };
-        let how = match self.bring_in(&begin).await {
-            Ok(brought) => ImportOutcome::Brought(brought),
+        let how = match self.download_and_ingest(&begin).await {
+            Ok(brought) => ImportOutcome::Imported(brought),
             Err(failure) => ImportOutcome::Failed(failure),
         };
         Ok(Box::new(ImportEnd::new(begin.import.id, how)))
     }
 
-    fn pause(&self, attempt: i32) -> TimeDelta {
+    fn backoff(&self, attempt: i32) -> TimeDelta {
         ending::pause(attempt, crier_common::random::unit())
     }
 }

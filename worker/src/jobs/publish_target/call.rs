@@ -11,34 +11,34 @@ use crate::engine::Run;
 use crate::jobs::RunResult;
 
 /// The result of a publish, or the result of a run that must not publish.
-type Answered = std::result::Result<std::result::Result<Published, CallError>, Box<dyn RunResult>>;
+type PublishResult = std::result::Result<std::result::Result<Published, CallError>, Box<dyn RunResult>>;
 
 impl PublishTarget {
     /// Reconciles an earlier call, uploads the pictures, then publishes.
-    pub(super) async fn carry_out(&self, run: &Run, p: &mut Prepared) -> Result<CallResult> {
-        if p.open {
+    pub(super) async fn execute_call(&self, run: &Run, p: &mut Prepared) -> Result<CallResult> {
+        if p.has_open_call {
             if let Some(how) = self.reconcile_call(run, p).await? {
                 return Ok(Ok(how));
             }
-            if let Some(failure) = p.unwanted.take() {
+            if let Some(failure) = p.skip_reason.take() {
                 return Ok(Ok(PublishOutcome::failed(failure)));
             }
         }
-        if p.open || p.target.call_started_at.is_none() {
-            if let Some(end) = self.bring(run, p).await? {
+        if p.has_open_call || p.target.call_started_at.is_none() {
+            if let Some(end) = self.prepare_images(run, p).await? {
                 return Ok(end);
             }
-            if let Some(ending) = self.mark(run, p, true).await? {
+            if let Some(ending) = self.store_call_marker(run, p, true).await? {
                 return Ok(Err(ending));
             }
         }
         let mut answered = self.publish(run, p).await?;
         if let Ok(Err(CallError::UploadsMissing(_))) = answered {
-            if let Some(end) = self.bring_anew(run, p).await? {
+            if let Some(end) = self.upload_images_again(run, p).await? {
                 return Ok(end);
             }
             // As after a refresh: the first call was rejected, so both count as one.
-            if let Some(ending) = self.mark(run, p, false).await? {
+            if let Some(ending) = self.store_call_marker(run, p, false).await? {
                 return Ok(Err(ending));
             }
             answered = self.publish(run, p).await?;
@@ -52,9 +52,9 @@ impl PublishTarget {
     /// Asks the platform for the outcome of the earlier call; `None`: the post is not there, and never will be.
     async fn reconcile_call(&self, run: &Run, p: &mut Prepared) -> Result<Option<PublishOutcome>> {
         if !p.connector.can_reconcile() {
-            return Ok(Some(PublishOutcome::cannot_tell()));
+            return Ok(Some(PublishOutcome::reconcile_unsupported()));
         }
-        let mut asked = run.wait(p.connector.reconcile(&p.call, &p.outgoing)).await;
+        let mut asked = run.wait_without_slot(p.connector.reconcile(&p.call, &p.outgoing)).await;
         if let Err(CallError::AuthExpired(failure)) = asked {
             asked = match self.refresh(run, p, failure).await? {
                 Ok(()) => p.connector.reconcile(&p.call, &p.outgoing).await,
@@ -63,10 +63,10 @@ impl PublishTarget {
         }
         Ok(match asked {
             Ok(Reconciled::Found(published)) => Some(PublishOutcome::Published(published)),
-            Ok(Reconciled::Unsupported) => Some(PublishOutcome::cannot_tell()),
+            Ok(Reconciled::Unsupported) => Some(PublishOutcome::reconcile_unsupported()),
             Ok(Reconciled::Absent) => {
-                let over = p.target.call_started_at.map(|began| self.over(began));
-                over.filter(|over| self.store.now() < *over).map(|over| PublishOutcome::Again {
+                let over = p.target.call_started_at.map(|began| self.call_deadline(began));
+                over.filter(|over| self.store.now() < *over).map(|over| PublishOutcome::Retry {
                     at: Some(over),
                     failure: Failure::of(
                         Category::Network,
@@ -82,30 +82,30 @@ impl PublishTarget {
 
     /// Stores the marker of a call that starts now. Returns the result of the run if the call must not be made: the
     /// lease was lost, or the call (if it `counts`) would exceed the daily cap.
-    async fn mark(&self, run: &Run, p: &mut Prepared, counts: bool) -> Result<Option<Box<dyn RunResult>>> {
-        let _turn = run.turn().await;
+    async fn store_call_marker(&self, run: &Run, p: &mut Prepared, counts: bool) -> Result<Option<Box<dyn RunResult>>> {
+        let _turn = run.acquire_turn().await;
         let mut tx = self.store.begin().await?;
         if !rows::still_held(&mut tx, &run.job).await? {
             return Ok(Some(lease_lost()));
         }
-        let held_back = if counts { self.hold_back(&mut tx, &p.target, true).await? } else { None };
+        let held_back = if counts { self.postpone_if_over_cap(&mut tx, &p.target, true).await? } else { None };
         if held_back.is_none() {
             targets::mark_call(&mut tx, p.target.id, &p.outgoing.marker).await?;
             p.target.call_started_at = Some(tx.now);
-            run.mark();
+            run.set_marked();
         }
         tx.commit().await?;
         Ok(held_back)
     }
 
     /// Publishes; refreshes an expired access token once.
-    async fn publish(&self, run: &Run, p: &mut Prepared) -> Result<Answered> {
+    async fn publish(&self, run: &Run, p: &mut Prepared) -> Result<PublishResult> {
         let mut result = self.call(run, p).await;
         if let Err(CallError::AuthExpired(failure)) = result {
             result = match self.refresh(run, p, failure).await? {
                 // The deadline of the second call counts from its own start. On the daily cap both count as one: the
                 // first was rejected.
-                Ok(()) => match self.mark(run, p, false).await? {
+                Ok(()) => match self.store_call_marker(run, p, false).await? {
                     Some(ending) => return Ok(Err(ending)),
                     None => self.call(run, p).await,
                 },
@@ -114,7 +114,7 @@ impl PublishTarget {
         }
         if let Ok(Published { secrets: Some(secrets), .. }) = &result {
             // The post is published, even if this fails; the next call returns the same data again.
-            match self.keep(&p.account, secrets, p.account.token_expires_at).await {
+            match self.store_secrets(&p.account, secrets, p.account.token_expires_at).await {
                 Ok(Some(renewed)) => p.account = renewed,
                 Ok(None) => {}
                 Err(error) => {
@@ -130,7 +130,7 @@ impl PublishTarget {
     /// more.
     async fn call(&self, run: &Run, p: &Prepared) -> std::result::Result<Published, CallError> {
         let now = self.store.now();
-        let left = (self.over(p.target.call_started_at.unwrap_or(now)) - now).to_std().unwrap_or_default();
+        let left = (self.call_deadline(p.target.call_started_at.unwrap_or(now)) - now).to_std().unwrap_or_default();
         if left.is_zero() {
             return Err(CallError::network("Crier was held up for too long before it could call the platform."));
         }

@@ -14,7 +14,7 @@ use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Tx, accounts, posts, targets};
 use crier_common::telemetry::metrics;
 
-use super::super::{RunResult, pause_of};
+use super::super::{RunResult, backoff_from_table};
 use super::{deleted, expired};
 
 /// The backoff between attempts (contract, section 3, Post), in seconds, each ± 20 %.
@@ -38,7 +38,7 @@ pub enum PublishOutcome {
         open: bool,
     },
     /// Retry at the time given by the platform, else after a backoff.
-    Again {
+    Retry {
         at: Option<DateTime<Utc>>,
         failure: Failure,
         open: bool,
@@ -52,17 +52,17 @@ impl PublishOutcome {
 
     /// Retries after a backoff; no call has an unknown outcome.
     pub fn again(failure: Failure) -> Self {
-        Self::Again { at: None, failure, open: false }
+        Self::Retry { at: None, failure, open: false }
     }
 
     /// Converts an error of a publish.
     pub fn of(error: CallError, can_reconcile: bool) -> Self {
         match error {
-            CallError::RateLimited { until, failure } => Self::Again { at: until, failure, open: false },
+            CallError::RateLimited { until, failure } => Self::Retry { at: until, failure, open: false },
             CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: false },
             CallError::Permanent(failure) => Self::Failed(failure),
             CallError::Transient(failure) | CallError::UploadsMissing(failure) => Self::again(failure),
-            CallError::Unknown(failure) if can_reconcile => Self::Again { at: None, failure, open: true },
+            CallError::Unknown(failure) if can_reconcile => Self::Retry { at: None, failure, open: true },
             CallError::Unknown(failure) => Self::unknown(&failure, false),
         }
     }
@@ -71,16 +71,16 @@ impl PublishOutcome {
     pub fn from_reconcile_error(error: CallError) -> Self {
         match error {
             CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: true },
-            CallError::RateLimited { until, failure } => Self::Again { at: until, failure, open: true },
+            CallError::RateLimited { until, failure } => Self::Retry { at: until, failure, open: true },
             CallError::Permanent(failure)
             | CallError::Transient(failure)
             | CallError::UploadsMissing(failure)
-            | CallError::Unknown(failure) => Self::Again { at: None, failure, open: true },
+            | CallError::Unknown(failure) => Self::Retry { at: None, failure, open: true },
         }
     }
 
     /// The platform cannot be asked about earlier calls.
-    pub fn cannot_tell() -> Self {
+    pub fn reconcile_unsupported() -> Self {
         Self::Unknown {
             failure: Failure::of(
                 Category::OutcomeUnknown,
@@ -91,7 +91,7 @@ impl PublishOutcome {
     }
 
     /// The account cannot be used to ask about an earlier call.
-    pub fn unknown_as_unfit(failure: &Failure) -> Self {
+    pub fn unknown_without_account(failure: &Failure) -> Self {
         Self::Unknown {
             failure: Failure::of(
                 Category::OutcomeUnknown,
@@ -116,16 +116,16 @@ impl PublishOutcome {
     /// Returns the outcome when no attempt is left.
     fn exhausted(&self) -> Self {
         match self {
-            Self::Again { failure, open: true, .. } => Self::unknown(failure, true),
-            Self::Again { failure, .. } => Self::Failed(failure.clone()),
+            Self::Retry { failure, open: true, .. } => Self::unknown(failure, true),
+            Self::Retry { failure, .. } => Self::Failed(failure.clone()),
             other => other.clone(),
         }
     }
 
     /// Returns the outcome when the rejected credentials were replaced meanwhile: retries with the new ones.
-    fn outdated(&self, now: DateTime<Utc>) -> Self {
+    fn with_new_credentials(&self, now: DateTime<Utc>) -> Self {
         match self {
-            Self::Expired { open, .. } => Self::Again {
+            Self::Expired { open, .. } => Self::Retry {
                 at: Some(now),
                 failure: Failure::with_code(
                     Category::PlatformError,
@@ -139,28 +139,28 @@ impl PublishOutcome {
     }
 
     /// Returns the outcome for a deleted post: no call has an unknown outcome, so a retry becomes a failure.
-    fn unwanted(&self) -> Self {
+    fn for_deleted_post(&self) -> Self {
         match self {
-            Self::Again { open: false, .. } => Self::Failed(deleted()),
+            Self::Retry { open: false, .. } => Self::Failed(deleted()),
             other => other.clone(),
         }
     }
 
     /// Returns the same outcome without data from the platform.
-    fn bare(&self) -> Self {
+    fn without_platform_data(&self) -> Self {
         match self {
             Self::Published(published) => Self::Published(published.minimal()),
             Self::Failed(failure) => Self::Failed(failure.without_details()),
             Self::Expired { failure, open } => Self::Expired { failure: failure.without_details(), open: *open },
             Self::Unknown { failure, open } => Self::Unknown { failure: failure.without_details(), open: *open },
-            Self::Again { at, failure, open } => {
-                Self::Again { at: *at, failure: failure.without_details(), open: *open }
+            Self::Retry { at, failure, open } => {
+                Self::Retry { at: *at, failure: failure.without_details(), open: *open }
             }
         }
     }
 
     /// Returns the attempt's outcome and error.
-    fn facts(&self) -> (AttemptOutcome, Option<Failure>) {
+    fn outcome_and_error(&self) -> (AttemptOutcome, Option<Failure>) {
         match self {
             Self::Published(_) => (AttemptOutcome::Published, None),
             Self::Failed(failure) => (AttemptOutcome::Failed, Some(failure.clone())),
@@ -170,7 +170,7 @@ impl PublishOutcome {
                 (AttemptOutcome::Failed, Some(expired_error))
             }
             Self::Unknown { failure, .. } => (AttemptOutcome::Unknown, Some(failure.clone())),
-            Self::Again { failure, .. } => (AttemptOutcome::Retried, Some(failure.clone())),
+            Self::Retry { failure, .. } => (AttemptOutcome::Retried, Some(failure.clone())),
         }
     }
 }
@@ -179,7 +179,7 @@ impl PublishOutcome {
 #[derive(Clone)]
 pub struct PublishEnd {
     target: Target,
-    how: PublishOutcome,
+    outcome: PublishOutcome,
     /// The version of the credentials that the call used.
     credentials_version: Option<i64>,
     started_at: DateTime<Utc>,
@@ -197,13 +197,13 @@ impl PublishEnd {
         timeout: TimeDelta,
     ) -> Self {
         let credentials_version = Some(credentials_version);
-        Self { target, how, credentials_version, started_at, timeout, jitter: crier_common::random::unit() }
+        Self { target, outcome: how, credentials_version, started_at, timeout, jitter: crier_common::random::unit() }
     }
 
     /// For a run that did not call the platform.
     pub fn without_call(target: Target, how: PublishOutcome, now: DateTime<Utc>) -> Self {
         let (timeout, jitter) = (TimeDelta::zero(), crier_common::random::unit());
-        Self { target, how, credentials_version: None, started_at: now, timeout, jitter }
+        Self { target, outcome: how, credentials_version: None, started_at: now, timeout, jitter }
     }
 
     /// Returns the time of the next attempt; `None` if no attempt is left.
@@ -221,7 +221,7 @@ impl PublishEnd {
 
 /// Returns the backoff after an attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
 pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
-    pause_of(&PAUSES, attempt, jitter)
+    backoff_from_table(&PAUSES, attempt, jitter)
 }
 
 #[async_trait]
@@ -234,16 +234,16 @@ impl RunResult for PublishEnd {
         let now = tx.now;
         let mut outcome = self.touch_account(tx).await?;
         if post.1 {
-            outcome = outcome.unwanted();
+            outcome = outcome.for_deleted_post();
         }
         let (how, next) = match &outcome {
-            PublishOutcome::Again { at, open, .. } => match self.next(job, *at, *open, now) {
+            PublishOutcome::Retry { at, open, .. } => match self.next(job, *at, *open, now) {
                 Some(next) => (outcome, Some(next)),
                 None => (outcome.exhausted(), None),
             },
             _ => (outcome, None),
         };
-        let (word, error) = how.facts();
+        let (word, error) = how.outcome_and_error();
         let ended = self.ended(&how, error.clone(), next, now);
         targets::add_attempt(
             tx,
@@ -269,7 +269,7 @@ impl RunResult for PublishEnd {
     }
 
     fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        Some(Arc::new(Self { how: self.how.bare(), ..self.clone() }))
+        Some(Arc::new(Self { outcome: self.outcome.without_platform_data(), ..self.clone() }))
     }
 
     fn observe(&self, outcome: &Outcome) {
@@ -278,10 +278,10 @@ impl RunResult for PublishEnd {
             platform,
             match outcome {
                 Outcome::RetryAt(..) => AttemptOutcome::Retried,
-                _ => self.how.exhausted().facts().0,
+                _ => self.outcome.exhausted().outcome_and_error().0,
             },
         );
-        if matches!(&self.how, PublishOutcome::Again { failure, .. } if failure.category == Category::RateLimited) {
+        if matches!(&self.outcome, PublishOutcome::Retry { failure, .. } if failure.category == Category::RateLimited) {
             metrics::platform_rate_limited(platform);
         }
     }
@@ -306,7 +306,7 @@ impl PublishEnd {
                 published_at: Some(now),
                 call_open: false,
             },
-            PublishOutcome::Again { open, .. } => targets::TargetEnd {
+            PublishOutcome::Retry { open, .. } => targets::TargetEnd {
                 status: TargetStatus::Publishing,
                 external_id: target.external_id.clone(),
                 url: target.url.clone(),
@@ -336,23 +336,23 @@ impl PublishEnd {
     /// Returns the outcome in view of the account's current state.
     async fn touch_account(&self, tx: &mut Tx) -> Result<PublishOutcome> {
         let account_id = self.target.account_id;
-        match (&self.how, self.credentials_version) {
+        match (&self.outcome, self.credentials_version) {
             (PublishOutcome::Expired { failure, .. }, Some(version)) => {
                 let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
                 if !accounts::expire(tx, account_id, version, &error).await?
                     && accounts::has_newer(tx, account_id, version).await?
                 {
-                    return Ok(self.how.outdated(tx.now));
+                    return Ok(self.outcome.with_new_credentials(tx.now));
                 }
             }
-            (PublishOutcome::Again { failure, at: Some(until), .. }, _)
+            (PublishOutcome::Retry { failure, at: Some(until), .. }, _)
                 if failure.category == Category::RateLimited =>
             {
                 rows::pause_lane(tx, &Lane::Account(account_id).to_string(), *until).await?;
             }
             _ => {}
         }
-        Ok(self.how.clone())
+        Ok(self.outcome.clone())
     }
 }
 
@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_stay_within_a_fifth_and_end_at_two_hours() {
+    fn retry_delays_have_jitter_of_a_fifth_and_end_at_two_hours() {
         for (attempt, seconds) in (1..).zip(PAUSES) {
             assert_eq!(pause(attempt, 0.0), TimeDelta::milliseconds(seconds * 800));
             assert_eq!(pause(attempt, 0.5), TimeDelta::milliseconds(seconds * 1_000));

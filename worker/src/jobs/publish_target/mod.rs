@@ -24,8 +24,8 @@ use crier_common::domain::job::{JobKind, Outcome};
 use crier_common::domain::media::Asset;
 use crier_common::domain::post::Target;
 use crier_common::media::Library;
-use crier_common::media::budget::Share;
-use crier_common::platforms::{Account, Connector, Outgoing, Registry};
+use crier_common::media::budget::MemoryPermit;
+use crier_common::platforms::{Connector, ConnectorAccount, ConnectorRegistry, OutgoingPost};
 use crier_common::store::{Result, Store, Tx, posts, targets};
 
 use self::ending::{PublishEnd, PublishOutcome};
@@ -45,7 +45,7 @@ const PUBLISH_CALLS: i32 = 2;
 
 pub struct PublishTarget {
     store: Store,
-    platforms: Arc<Registry>,
+    platforms: Arc<ConnectorRegistry>,
     library: Library,
     latest_publish: TimeDelta,
     /// The maximum duration of a whole publish: a post that is not there after that never will be.
@@ -59,16 +59,16 @@ struct Prepared {
     target: Target,
     account: SocialAccount,
     connector: Arc<dyn Connector>,
-    call: Account,
-    outgoing: Outgoing,
+    call: ConnectorAccount,
+    outgoing: OutgoingPost,
     /// Its pictures in the library.
     assets: Vec<Asset>,
     /// The memory budget of their bytes, if they are part of the call.
-    share: Option<Share>,
+    share: Option<MemoryPermit>,
     /// Whether the outcome of an earlier call is unknown.
-    open: bool,
+    has_open_call: bool,
     /// Why it must not be published (any more): the result of the run unless the earlier call succeeded.
-    unwanted: Option<Failure>,
+    skip_reason: Option<Failure>,
     /// Whether the tokens were refreshed in this run.
     refreshed: bool,
 }
@@ -77,7 +77,7 @@ struct Prepared {
 type CallResult = std::result::Result<PublishOutcome, Box<dyn RunResult>>;
 
 enum Preparation {
-    Go(Box<Prepared>),
+    Ready(Box<Prepared>),
     /// No call is made: the result is written when the job is settled.
     Stop(Box<dyn RunResult>),
 }
@@ -94,7 +94,7 @@ impl PublishTarget {
     }
 
     /// Returns the deadline of a call that started at `began`, whatever its outcome.
-    fn over(&self, began: DateTime<Utc>) -> DateTime<Utc> {
+    fn call_deadline(&self, began: DateTime<Utc>) -> DateTime<Utc> {
         began + self.publish_timeout
     }
 }
@@ -108,10 +108,10 @@ impl Job for PublishTarget {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let mut p = match self.prepare(run).await? {
             Preparation::Stop(ending) => return Ok(ending),
-            Preparation::Go(prepared) => prepared,
+            Preparation::Ready(prepared) => prepared,
         };
         let started_at = self.store.now();
-        Ok(match self.carry_out(run, &mut p).await? {
+        Ok(match self.execute_call(run, &mut p).await? {
             Ok(how) => {
                 let version = p.account.credentials_version;
                 Box::new(PublishEnd::after_call(p.target, how, version, started_at, self.publish_timeout))
@@ -126,13 +126,13 @@ impl Job for PublishTarget {
     }
 
     async fn undo_failed(&self, tx: &mut Tx, run: &Run) -> Result<()> {
-        if !run.has_idle_mark() || posts::lock_of_target(tx, run.job.subject_id).await?.is_none() {
+        if !run.has_unused_marker() || posts::lock_of_target(tx, run.job.subject_id).await?.is_none() {
             return Ok(());
         }
         targets::clear_call(tx, run.job.subject_id).await
     }
 
-    fn pause(&self, attempt: i32) -> TimeDelta {
+    fn backoff(&self, attempt: i32) -> TimeDelta {
         ending::pause(attempt, crier_common::random::unit())
     }
 }

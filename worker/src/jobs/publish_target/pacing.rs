@@ -19,7 +19,7 @@ use crate::jobs::RunResult;
 impl PublishTarget {
     /// Counts a call, if one `begins` now. If the account's daily cap is reached, holds the target back instead and
     /// returns the result of the run.
-    pub(super) async fn hold_back(
+    pub(super) async fn postpone_if_over_cap(
         &self,
         tx: &mut Tx,
         target: &Target,
@@ -31,13 +31,13 @@ impl PublishTarget {
             false => calls::full_until(tx, target.account_id, cap).await?,
         };
         let Some(until) = full else { return Ok(None) };
-        let failure = over_the_cap(target, cap, until);
-        targets::hold_back(tx, target.id, target.attempts - 1, &failure, until).await?;
-        Ok(Some(Box::new(HeldBack { until, why: failure.message })))
+        let failure = daily_cap_failure(target, cap, until);
+        targets::postpone(tx, target.id, target.attempts - 1, &failure, until).await?;
+        Ok(Some(Box::new(PostponedRun { until, why: failure.message })))
     }
 }
 
-fn over_the_cap(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure {
+fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure {
     let platform = target.platform;
     let at = until.to_rfc3339_opts(SecondsFormat::Secs, true);
     Failure::of(
@@ -48,14 +48,14 @@ fn over_the_cap(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure {
     )
 }
 
-/// The run uses up no attempt; the target was already updated in [`PublishTarget::hold_back`].
-struct HeldBack {
+/// The run uses up no attempt; the target was already updated in [`PublishTarget::postpone_if_over_cap`].
+struct PostponedRun {
     until: DateTime<Utc>,
     why: String,
 }
 
 #[async_trait]
-impl RunResult for HeldBack {
+impl RunResult for PostponedRun {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         jobs::refund_attempt(tx, job).await?;
         Ok(Outcome::RetryAt(self.until, self.why.clone()))

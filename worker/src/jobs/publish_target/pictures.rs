@@ -10,8 +10,8 @@ use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::media::{Asset, ImageType};
 use crier_common::domain::platform::MediaRules;
 use crier_common::domain::post::{Post, Target};
-use crier_common::media::picture::{self, Fitted, Rules};
-use crier_common::platforms::{CallError, Image, ImageTransfer, Uploaded};
+use crier_common::media::picture::{self, FittedPicture, PictureRules};
+use crier_common::platforms::{CallError, Image, ImageTransfer, UploadedImage};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Tx, media, post_media};
 use serde_json::{Map, Value};
@@ -21,10 +21,10 @@ use super::{CallResult, Prepared, PublishTarget, lease_lost};
 use crate::engine::Run;
 
 /// The pictures of a target, in the order of the post; or why they cannot be published.
-pub(super) type Shown = std::result::Result<Vec<Asset>, Failure>;
+pub(super) type AssetsResult = std::result::Result<Vec<Asset>, Failure>;
 
 /// Loads the pictures of a target.
-pub(super) async fn shown(tx: &mut Tx, post: &Post, target: &Target) -> Result<Shown> {
+pub(super) async fn load_assets(tx: &mut Tx, post: &Post, target: &Target) -> Result<AssetsResult> {
     let ids = target.media.as_ref().unwrap_or(&post.media);
     let mut found = media::find_many(tx, post.brand_id, ids).await?;
     let mut shown = Vec::with_capacity(ids.len());
@@ -67,12 +67,12 @@ impl PublishTarget {
             width: unsigned(asset.width),
             height: unsigned(asset.height),
             url: self.library.url(&asset.key),
-            uploaded: uploaded.map(|name| Uploaded { name: name.clone(), uploaded_in_this_run: false }),
+            uploaded: uploaded.map(|name| UploadedImage { name: name.clone(), uploaded_in_this_run: false }),
         }
     }
 
     /// Provides the pictures in the way that the platform requires; returns the result of the run if that fails.
-    pub(super) async fn bring(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
+    pub(super) async fn prepare_images(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
         match p.connector.image_transfer() {
             ImageTransfer::Uploaded => self.upload_all(run, p).await,
             ImageTransfer::Inline => Ok(self.load_all(p).await.err().map(Ok)),
@@ -81,12 +81,12 @@ impl PublishTarget {
     }
 
     /// The same, after the platform reported that the uploads no longer exist.
-    pub(super) async fn bring_anew(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
+    pub(super) async fn upload_images_again(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
         p.outgoing.images.iter_mut().for_each(|image| image.uploaded = None);
         if !self.keep_uploads(run, p).await? {
             return Ok(Some(Err(lease_lost())));
         }
-        self.bring(run, p).await
+        self.prepare_images(run, p).await
     }
 
     async fn upload_all(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
@@ -95,17 +95,17 @@ impl PublishTarget {
                 continue;
             }
             let rules = rules_of(p);
-            let mut share = self.library.budget().share(needed(&p.assets[index], rules)).await;
+            let mut share = self.library.budget().share(estimate_conversion_bytes(&p.assets[index], rules)).await;
             let image = match self.load(&p.assets[index], &p.outgoing.images[index], rules).await {
                 Ok(image) => image,
                 Err(how) => return Ok(Some(Ok(how))),
             };
-            share.keep(image.bytes.len() as u64);
+            share.shrink_to(image.bytes.len() as u64);
             let name = match self.upload(run, p, &image).await? {
                 Ok(name) => name,
-                Err(error) => return Ok(Some(Ok(PublishOutcome::of(harmless(error), true)))),
+                Err(error) => return Ok(Some(Ok(PublishOutcome::of(unknown_to_transient(error), true)))),
             };
-            p.outgoing.images[index].uploaded = Some(Uploaded { name, uploaded_in_this_run: true });
+            p.outgoing.images[index].uploaded = Some(UploadedImage { name, uploaded_in_this_run: true });
             if !self.keep_uploads(run, p).await? {
                 return Ok(Some(Err(lease_lost())));
             }
@@ -133,7 +133,7 @@ impl PublishTarget {
         // An upload may be several requests, each with the platform's timeout, like a publish.
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
         let upload = p.connector.upload(&p.call, &p.outgoing, image);
-        match run.wait(tokio::time::timeout(deadline, upload)).await {
+        match run.wait_without_slot(tokio::time::timeout(deadline, upload)).await {
             Ok(result) => result,
             Err(_) => Err(CallError::network("The platform did not take a picture in time.")),
         }
@@ -157,8 +157,8 @@ impl PublishTarget {
     /// Loads the bytes of all pictures; their share of the memory budget is held until the run ends.
     async fn load_all(&self, p: &mut Prepared) -> std::result::Result<(), PublishOutcome> {
         let rules = rules_of(p);
-        let kept: u64 = p.assets.iter().map(|asset| kept(asset, rules)).sum();
-        let worked = p.assets.iter().map(|asset| needed(asset, rules)).max().unwrap_or_default();
+        let kept: u64 = p.assets.iter().map(|asset| estimate_output_bytes(asset, rules)).sum();
+        let worked = p.assets.iter().map(|asset| estimate_conversion_bytes(asset, rules)).max().unwrap_or_default();
         if worked == 0 {
             return Ok(());
         }
@@ -166,7 +166,7 @@ impl PublishTarget {
         for (asset, image) in p.assets.iter().zip(&mut p.outgoing.images) {
             *image = self.load(asset, image, rules).await?;
         }
-        share.keep(p.outgoing.images.iter().map(|image| image.bytes.len() as u64).sum());
+        share.shrink_to(p.outgoing.images.iter().map(|image| image.bytes.len() as u64).sum());
         p.share = Some(share);
         Ok(())
     }
@@ -188,7 +188,7 @@ impl PublishTarget {
             }
         };
         let kind = asset.mime_type;
-        match self.library.budget().run(move || picture::fit(bytes, kind, &rules_for(rules))).await {
+        match self.library.budget().run(move || picture::fit_to_rules(bytes, kind, &rules_for(rules))).await {
             Some(Ok(fitted)) => Ok(with_bytes(image, fitted)),
             Some(Err(refusal)) => Err(PublishOutcome::failed(Failure::with_code(
                 Category::InvalidContent,
@@ -207,21 +207,21 @@ fn rules_of(p: &Prepared) -> &'static MediaRules {
     &p.connector.descriptor().capabilities.media
 }
 
-fn rules_for(media: &'static MediaRules) -> Rules<'static> {
-    Rules { mime_types: media.mime_types, max_bytes: media.max_bytes, max_sides: media.max_sides }
+fn rules_for(media: &'static MediaRules) -> PictureRules<'static> {
+    PictureRules { mime_types: media.mime_types, max_bytes: media.max_bytes, max_sides: media.max_sides }
 }
 
-fn with_bytes(image: &Image, fitted: Fitted) -> Image {
+fn with_bytes(image: &Image, fitted: FittedPicture) -> Image {
     Image {
         bytes: fitted.bytes,
         mime_type: fitted.kind.to_string(),
-        filename: named(&image.filename, fitted.kind),
+        filename: with_extension(&image.filename, fitted.kind),
         ..image.clone()
     }
 }
 
 /// Returns the file name with the extension of its type.
-fn named(filename: &str, kind: ImageType) -> String {
+fn with_extension(filename: &str, kind: ImageType) -> String {
     let (stem, ending) = filename.rsplit_once('.').unwrap_or((filename, ""));
     let fits = ending == kind.extension() || kind == ImageType::Jpeg && ending.eq_ignore_ascii_case("jpeg");
     if fits { filename.to_owned() } else { format!("{stem}.{}", kind.extension()) }
@@ -239,13 +239,13 @@ fn fits(asset: &Asset, rules: &MediaRules) -> bool {
 }
 
 /// Returns roughly how much memory a converted picture takes.
-fn kept(asset: &Asset, rules: &MediaRules) -> u64 {
+fn estimate_output_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
     let size = asset.size_bytes.unsigned_abs();
     if fits(asset, rules) { size } else { rules.max_bytes.unwrap_or(size) }
 }
 
 /// Returns how much memory the conversion takes: the file, and if it must be changed, its pixels twice.
-fn needed(asset: &Asset, rules: &MediaRules) -> u64 {
+fn estimate_conversion_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
     let size = asset.size_bytes.unsigned_abs();
     if fits(asset, rules) {
         return size;
@@ -259,7 +259,7 @@ fn needed(asset: &Asset, rules: &MediaRules) -> u64 {
 }
 
 /// An upload publishes nothing, so an unknown outcome is a temporary failure.
-fn harmless(error: CallError) -> CallError {
+fn unknown_to_transient(error: CallError) -> CallError {
     match error {
         CallError::Unknown(failure) => CallError::Transient(Failure { category: Category::Network, ..failure }),
         other => other,
@@ -279,7 +279,7 @@ mod tests {
             ("my.cat", ImageType::Png, "my.png"),
             ("cat", ImageType::Webp, "cat.webp"),
         ] {
-            assert_eq!(named(name, kind), expected);
+            assert_eq!(with_extension(name, kind), expected);
         }
     }
 }

@@ -5,7 +5,7 @@ use crier_common::domain::account::{AccountStatus, SocialAccount};
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::post::{Post, PostStatus, Target};
-use crier_common::platforms::{Account, Connector, Image, MarkerSeed, Outgoing};
+use crier_common::platforms::{Connector, ConnectorAccount, Image, MarkerSeed, OutgoingPost};
 use crier_common::store::jobs::{engine as rows, holds};
 use crier_common::store::{Result, Tx, accounts, post_media, posts, targets};
 use secrecy::SecretString;
@@ -17,12 +17,12 @@ use super::{Preparation, Prepared, PublishTarget, disconnected, expired, lease_l
 use crate::engine::Run;
 use crate::jobs::RunResult;
 
-type Fit = (SocialAccount, SecretString, Arc<dyn Connector>);
+type AccountAccess = (SocialAccount, SecretString, Arc<dyn Connector>);
 
 impl PublishTarget {
     pub(super) async fn prepare(&self, run: &Run) -> Result<Preparation> {
-        let not_wanted = |why| Ok(Preparation::Stop(Box::new(NotWanted { why })));
-        let _turn = run.turn().await;
+        let not_wanted = |why| Ok(Preparation::Stop(Box::new(SkippedRun { why })));
+        let _turn = run.acquire_turn().await;
         let mut tx = self.store.begin().await?;
         let Some((post, deleted)) = posts::lock_of_target(&mut tx, run.job.subject_id).await? else {
             return not_wanted("the post is gone");
@@ -46,24 +46,27 @@ impl PublishTarget {
         if post.status == PostStatus::Scheduled {
             posts::update(&mut tx, &Post { status: PostStatus::Publishing, ..post.clone() }).await?;
         }
-        let (assets, gone) = match pictures::shown(&mut tx, &post, &target).await? {
+        let (assets, gone) = match pictures::load_assets(&mut tx, &post, &target).await? {
             Ok(assets) => (assets, None),
             Err(failure) => (Vec::new(), Some(failure)),
         };
-        let unwanted = self.unwanted(run, deleted, &mut tx).await?.or(gone);
-        let (account, secrets, connector) = match (self.fitness(&mut tx, &post, &target).await?, &unwanted) {
+        let unwanted = self.check_missed(run, deleted, &mut tx).await?.or(gone);
+        let (account, secrets, connector) = match (self.load_account_access(&mut tx, &post, &target).await?, &unwanted)
+        {
             (Ok(fit), None) => fit,
             (Ok(fit), Some(_)) if open => fit,
-            (Ok(_), Some(failure)) => return self.stop(tx, target, PublishOutcome::failed(failure.clone())).await,
+            (Ok(_), Some(failure)) => {
+                return self.end_without_call(tx, target, PublishOutcome::failed(failure.clone())).await;
+            }
             (Err(failure), _) if open => {
-                return self.stop(tx, target, PublishOutcome::unknown_as_unfit(&failure)).await;
+                return self.end_without_call(tx, target, PublishOutcome::unknown_without_account(&failure)).await;
             }
             (Err(failure), _) => {
-                return self.stop(tx, target, PublishOutcome::failed(unwanted.unwrap_or(failure))).await;
+                return self.end_without_call(tx, target, PublishOutcome::failed(unwanted.unwrap_or(failure))).await;
             }
         };
         // Everything that may fail comes before the call is marked as started.
-        let call = Account::stored(&account, &secrets)?;
+        let call = ConnectorAccount::stored(&account, &secrets)?;
         let marker = target.marker.clone().unwrap_or_else(|| {
             connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
         });
@@ -73,19 +76,19 @@ impl PublishTarget {
         let begins = !images.iter().any(|image| pictures::is_wanted(connector.image_transfer(), image));
         if open {
             targets::start(&mut tx, target.id).await?;
-        } else if let Some(ending) = self.hold_back(&mut tx, &target, begins).await? {
+        } else if let Some(ending) = self.postpone_if_over_cap(&mut tx, &target, begins).await? {
             tx.commit().await?;
             return Ok(Preparation::Stop(ending));
         } else if begins {
             targets::start_call(&mut tx, target.id, &marker).await?;
             target.call_started_at = Some(tx.now);
-            run.mark();
+            run.set_marked();
         } else {
             targets::start_marked(&mut tx, target.id, &marker).await?;
         }
         tx.commit().await?;
-        run.count();
-        let outgoing = Outgoing {
+        run.set_counted();
+        let outgoing = OutgoingPost {
             target_id: target.id,
             text: target.content.clone().unwrap_or(post.content),
             images,
@@ -94,7 +97,7 @@ impl PublishTarget {
             attempt: u32::try_from(target.attempts).unwrap_or(1),
             has_earlier_attempt: target.marker.is_some(),
         };
-        Ok(Preparation::Go(Box::new(Prepared {
+        Ok(Preparation::Ready(Box::new(Prepared {
             target,
             account,
             connector,
@@ -102,21 +105,21 @@ impl PublishTarget {
             outgoing,
             assets,
             share: None,
-            open,
-            unwanted,
+            has_open_call: open,
+            skip_reason: unwanted,
             refreshed: false,
         })))
     }
 
     /// Records the attempt, and ends the run without a call.
-    async fn stop(&self, mut tx: Tx, target: Target, how: PublishOutcome) -> Result<Preparation> {
+    async fn end_without_call(&self, mut tx: Tx, target: Target, how: PublishOutcome) -> Result<Preparation> {
         targets::start(&mut tx, target.id).await?;
         tx.commit().await?;
         Ok(Preparation::Stop(Box::new(PublishEnd::without_call(target, how, self.store.now()))))
     }
 
     /// Returns why the post must not be published any more.
-    async fn unwanted(&self, run: &Run, deleted: bool, tx: &mut Tx) -> Result<Option<Failure>> {
+    async fn check_missed(&self, run: &Run, deleted: bool, tx: &mut Tx) -> Result<Option<Failure>> {
         if deleted {
             return Ok(Some(super::deleted()));
         }
@@ -131,7 +134,12 @@ impl PublishTarget {
     }
 
     /// Returns the account, its credentials and its connector, or why the account cannot be called.
-    async fn fitness(&self, tx: &mut Tx, post: &Post, target: &Target) -> Result<std::result::Result<Fit, Failure>> {
+    async fn load_account_access(
+        &self,
+        tx: &mut Tx,
+        post: &Post,
+        target: &Target,
+    ) -> Result<std::result::Result<AccountAccess, Failure>> {
         let attached = accounts::is_attached(tx, post.brand_id, target.account_id).await?;
         let found = accounts::with_secrets(tx, self.store.cipher(), target.account_id).await?;
         let Some((account, secrets)) = found.filter(|_| attached) else { return Ok(Err(disconnected())) };
@@ -163,12 +171,12 @@ fn is_due(post: &Post, job: &Claimed) -> bool {
 
 /// A run that found nothing to do. If a user schedules the post (again) meanwhile, no job is enqueued, because this one
 /// has not ended; so `write` checks again, under the post's lock.
-struct NotWanted {
+struct SkippedRun {
     why: &'static str,
 }
 
 #[async_trait]
-impl RunResult for NotWanted {
+impl RunResult for SkippedRun {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let cancelled = Outcome::Cancelled(self.why.to_owned());
         let Some((post, false)) = posts::lock_of_target(tx, job.subject_id).await? else { return Ok(cancelled) };

@@ -20,19 +20,19 @@ use super::{Prepared, PublishTarget, disconnected};
 use crate::engine::Run;
 
 /// How often a run checks whether another run's refresh has ended.
-const LOOK: Duration = Duration::from_millis(100);
+const REFRESH_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long storing new tokens is retried while the database is unavailable: the old ones may be revoked by now.
-const STORE_FOR: Duration = Duration::from_secs(30);
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 const STORE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Who may refresh the tokens.
-enum Turn {
-    Ours,
+enum RefreshLease {
+    Acquired,
     /// Another run, or the API.
-    Theirs,
+    HeldByOther,
     /// New tokens are stored already.
-    Done,
-    Ended(CallError),
+    AlreadyRefreshed,
+    Failed(CallError),
 }
 
 impl PublishTarget {
@@ -48,11 +48,11 @@ impl PublishTarget {
         }
         p.refreshed = true;
         loop {
-            match self.turn(p, &refused).await? {
-                Turn::Ours => break,
-                Turn::Theirs => tokio::time::sleep(LOOK).await,
-                Turn::Done => return Ok(Ok(())),
-                Turn::Ended(error) => return Ok(Err(error)),
+            match self.acquire_refresh_lease(p, &refused).await? {
+                RefreshLease::Acquired => break,
+                RefreshLease::HeldByOther => tokio::time::sleep(REFRESH_POLL_INTERVAL).await,
+                RefreshLease::AlreadyRefreshed => return Ok(Ok(())),
+                RefreshLease::Failed(error) => return Ok(Err(error)),
             }
         }
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
@@ -64,21 +64,21 @@ impl PublishTarget {
             Ok(Refreshed { secrets, token_expires_at }) => {
                 let Some(secrets) = secrets else {
                     // The credentials do not expire, and are valid: retry the call once with them.
-                    self.end_turn(p).await?;
+                    self.release_refresh_lease(p).await?;
                     return Ok(Ok(()));
                 };
-                if let Some(renewed) = self.keep(&p.account, &secrets, token_expires_at).await? {
+                if let Some(renewed) = self.store_secrets(&p.account, &secrets, token_expires_at).await? {
                     (p.account, p.call.secrets) = (renewed, secrets);
                     return Ok(Ok(()));
                 }
                 // The account was connected again meanwhile, or deleted.
-                Ok(match self.turn(p, &refused).await? {
-                    Turn::Ended(error) => Err(error),
-                    Turn::Done | Turn::Ours | Turn::Theirs => Ok(()),
+                Ok(match self.acquire_refresh_lease(p, &refused).await? {
+                    RefreshLease::Failed(error) => Err(error),
+                    RefreshLease::AlreadyRefreshed | RefreshLease::Acquired | RefreshLease::HeldByOther => Ok(()),
                 })
             }
             Err(error) => {
-                self.end_turn(p).await?;
+                self.release_refresh_lease(p).await?;
                 // A refresh publishes nothing, so an unknown outcome is a temporary failure.
                 Ok(Err(match error {
                     CallError::Unknown(failure) => {
@@ -90,26 +90,26 @@ impl PublishTarget {
         }
     }
 
-    async fn turn(&self, p: &mut Prepared, refused: &Failure) -> Result<Turn> {
+    async fn acquire_refresh_lease(&self, p: &mut Prepared, refused: &Failure) -> Result<RefreshLease> {
         let mut tx = self.store.begin().await?;
         let ours = accounts::begin_refresh(&mut tx, p.account.id, self.publish_timeout).await?.is_some();
         let Some((account, secrets)) = accounts::with_secrets(&mut tx, self.store.cipher(), p.account.id).await? else {
-            return Ok(Turn::Ended(CallError::Permanent(disconnected())));
+            return Ok(RefreshLease::Failed(CallError::Permanent(disconnected())));
         };
         let secrets = Secrets::from_stored(&secrets)?;
         if account.status == AccountStatus::Expired {
-            return Ok(Turn::Ended(CallError::Reauth(refused.clone())));
+            return Ok(RefreshLease::Failed(CallError::Reauth(refused.clone())));
         }
         if account.credentials_version != p.account.credentials_version {
             // The lease is rolled back with the transaction.
             (p.account, p.call.secrets) = (account, secrets);
-            return Ok(Turn::Done);
+            return Ok(RefreshLease::AlreadyRefreshed);
         }
         tx.commit().await?;
-        Ok(if ours { Turn::Ours } else { Turn::Theirs })
+        Ok(if ours { RefreshLease::Acquired } else { RefreshLease::HeldByOther })
     }
 
-    async fn end_turn(&self, p: &Prepared) -> Result<()> {
+    async fn release_refresh_lease(&self, p: &Prepared) -> Result<()> {
         let mut tx = self.store.begin().await?;
         accounts::end_refresh(&mut tx, p.account.id, p.account.credentials_version).await?;
         tx.commit().await
@@ -117,14 +117,14 @@ impl PublishTarget {
 
     /// Stores new secrets, and returns the account as it is then; `None` if it has other credentials by now, or was
     /// deleted.
-    pub(super) async fn keep(
+    pub(super) async fn store_secrets(
         &self,
         account: &SocialAccount,
         secrets: &Secrets,
         expires: Option<DateTime<Utc>>,
     ) -> Result<Option<SocialAccount>> {
         let text = SecretString::from(secrets.expose_json());
-        let deadline = Instant::now() + STORE_FOR;
+        let deadline = Instant::now() + STORE_TIMEOUT;
         loop {
             let stored: Result<_> = async {
                 let mut tx = self.store.begin().await?;

@@ -26,14 +26,14 @@ fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
 }
 
 #[test]
-fn contrast_is_as_wcag_counts_it() {
+fn contrast_meets_wcag_definition() {
     assert!((contrast([0.0; 3], [255.0; 3]) - 21.0).abs() < 1e-9);
     assert!((contrast([119.0; 3], [255.0; 3]) - 4.478).abs() < 0.001);
 }
 
 /// WCAG AA: 4.5 for text, 3 for the focus indicator. Against a gradient, the contrast is checked at every step.
 #[test]
-fn every_theme_can_be_read() {
+fn every_theme_is_readable() {
     for theme in Theme::ALL.iter().copied() {
         let colour = |name: &str| colour(theme, name);
         let stops = [colour("top"), colour("middle"), colour("bottom")];
@@ -58,7 +58,7 @@ fn every_theme_can_be_read() {
 
 /// The not-found page follows the system's colour scheme, with the colours of two themes.
 #[test]
-fn the_missing_page_is_light_or_dark() {
+fn the_not_found_page_supports_light_and_dark() {
     let block = |name: &str| STYLES.split_once(name).expect("a block").1.split_once('}').unwrap().0;
     let dark = "@media (prefers-color-scheme: dark) { [data-theme=auto] {";
     assert_eq!(block(dark), block("[data-theme=dark] {"));
@@ -68,7 +68,7 @@ fn the_missing_page_is_light_or_dark() {
 
 /// The visitor's system preferences are respected.
 #[test]
-fn motion_print_and_forced_colours_are_thought_of() {
+fn motion_print_and_forced_colours_are_handled() {
     for block in [
         "(prefers-reduced-motion: reduce) { a { transition: none; }",
         "(forced-colors: active)",
@@ -119,7 +119,7 @@ fn html(page: &BioPage, links: &[BioLink]) -> String {
 
 /// The total size for a browser: the page and its styles.
 #[test]
-fn the_largest_page_is_small() {
+fn the_largest_page_stays_below_the_size_limit() {
     let page = page(&"T".repeat(120), Some(&"b".repeat(500)));
     let all = html(&page, &links(100, &"x".repeat(60))).len() + STYLES.len();
     assert!(all <= 30_000, "{all} bytes");
@@ -130,7 +130,7 @@ fn the_largest_page_is_small() {
 /// Compressed, as every browser requests it: 100 links of 120 characters, each drawn at random from many, so that
 /// nothing repeats.
 #[test]
-fn no_page_is_large_on_its_way() {
+fn compressed_pages_are_bounded() {
     let mut seed = 1_u32;
     let mut draw = |from: &[char]| {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -157,7 +157,7 @@ fn no_page_is_large_on_its_way() {
 proptest::proptest! {
     /// User text never becomes markup: the page has as many markup characters as with plain words.
     #[test]
-    fn whatever_is_written_the_markup_is_the_same(title in "[<>&\"'\\\\a-z=/ ]{1,40}", bio in "\\PC{1,40}", link in "[<>\"'&;#\\PC]{1,40}") {
+    fn user_text_never_becomes_markup(title in "[<>&\"'\\\\a-z=/ ]{1,40}", bio in "\\PC{1,40}", link in "[<>\"'&;#\\PC]{1,40}") {
         let marks = |html: &str| ['<', '>', '"', '\''].map(|mark| html.matches(mark).count());
         let rendered = html(&page(&title, Some(&bio)), &links(2, &link));
         let plain = html(&page("x", Some("x")), &links(2, "x"));
@@ -166,7 +166,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn what_is_written_is_shown_and_not_run() {
+fn user_text_is_escaped() {
     let bad = "<script>alert(1)</script>\"'&";
     let html = html(&page(bad, Some(bad)), &links(1, bad));
     assert!(!html.contains("<script") && !html.contains("\"'&"), "{html}");
@@ -174,7 +174,7 @@ fn what_is_written_is_shown_and_not_run() {
 }
 
 #[test]
-fn a_link_goes_by_us_and_trusts_nobody() {
+fn links_use_the_redirect_with_noopener_and_nofollow() {
     let html = html(&page("T", None), &links(1, "Menu"));
     let slug = "a".repeat(63);
     let link = format!("<a href=\"/@{slug}/l/100000001\" rel=\"noopener nofollow ugc\" dir=\"auto\">Menu</a>");
@@ -188,7 +188,7 @@ fn a_link_goes_by_us_and_trusts_nobody() {
 }
 
 #[test]
-fn a_page_without_a_picture_has_a_letter() {
+fn a_page_without_avatar_shows_an_initial() {
     for (title, letter) in
         [("acme", "A"), ("🥐 bakery", "B"), ("«été»", "É"), ("🥐", "🥐"), ("مرحبا", "م"), ("ß", "SS")]
     {
@@ -205,7 +205,7 @@ fn a_preview_is_one_line_of_bounded_length() {
 }
 
 #[test]
-fn a_location_is_as_it_was_written_where_it_can_be() {
+fn locations_are_kept_verbatim_if_ascii() {
     for (url, to) in [
         ("https://example.com", "https://example.com"),
         ("https://example.com/a?x=1&y=2", "https://example.com/a?x=1&y=2"),

@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_steps_grow_no_faster_than_the_body(shape in 0..SHAPES.len(), n in 0_usize..40_000, connected: bool) {
+    fn validation_steps_are_linear_in_body_size(shape in 0..SHAPES.len(), n in 0_usize..40_000, connected: bool) {
         let text = SHAPES[shape](n);
         // The parser rejects bodies with more values.
         let Ok(body) = json::parse(text.as_bytes()) else { return Ok(()) };
@@ -133,9 +133,9 @@ proptest! {
             assets: HashMap::new(),
             now: now(),
         };
-        let (problems, steps) = steps::of(|| run(&body, &lookup));
+        let (problems, steps) = steps::count_steps(|| run(&body, &lookup));
         prop_assert!(steps <= EACH * values(&body) + ONCE, "{steps} steps for {} values", values(&body));
-        if let Err(error) = problems.done() {
+        if let Err(error) = problems.into_result() {
             let count = error.fields.values().map(Vec::len).sum::<usize>();
             prop_assert!(count <= MAX_PROBLEMS, "{count}");
         }

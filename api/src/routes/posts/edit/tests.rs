@@ -72,7 +72,7 @@ fn decide_change(post: &Post, current: &[TargetState], change: &PostChange) -> R
 const PENDING: TargetStatus = TargetStatus::Pending;
 
 #[test]
-fn a_draft_is_published_or_scheduled_and_counts_once() {
+fn publishing_or_scheduling_a_draft_counts_once() {
     let (draft, current) = (post(PostStatus::Draft), [target(1, PENDING)]);
     let at_once = decide_change(&draft, &current, &put(Some(ScheduleType::Now))).unwrap();
     assert_eq!(
@@ -90,7 +90,7 @@ fn a_draft_is_published_or_scheduled_and_counts_once() {
 }
 
 #[test]
-fn a_draft_that_keeps_a_time_gets_no_job() {
+fn a_draft_with_a_time_gets_no_job() {
     let change = PostChange { scheduled_at: PatchField::Value(later()), ..put(None) };
     let decision = decide_change(&post(PostStatus::Draft), &[target(1, PENDING)], &change).unwrap();
     assert_eq!((decision.status, decision.publish_at, decision.counts_against_limit), (PostStatus::Draft, None, false));
@@ -121,7 +121,7 @@ fn a_post_with_a_running_target_is_busy() {
 }
 
 #[test]
-fn now_tries_the_failed_targets_alone_again() {
+fn schedule_now_retries_only_failed_targets() {
     let current = [target(1, TargetStatus::Published), target(2, TargetStatus::Failed)];
     let decision =
         decide_change(&post(PostStatus::PartiallyPublished), &current, &put(Some(ScheduleType::Now))).unwrap();
@@ -133,7 +133,7 @@ fn now_tries_the_failed_targets_alone_again() {
 }
 
 #[test]
-fn what_was_published_cannot_change_but_what_failed_can() {
+fn published_targets_are_immutable_but_failed_ones_are_not() {
     let current = [target(1, TargetStatus::Published), target(2, TargetStatus::Failed)];
     let post = post(PostStatus::PartiallyPublished);
     let all = PostChange { content: PatchField::Value("x".into()), ..put(None) };
@@ -147,7 +147,7 @@ fn what_was_published_cannot_change_but_what_failed_can() {
 }
 
 #[test]
-fn accounts_and_time_are_fixed_once_publishing_has_begun() {
+fn accounts_and_time_are_fixed_once_publishing_started() {
     let current = [target(1, TargetStatus::Failed), target(2, TargetStatus::Failed)];
     let failed = post(PostStatus::Failed);
     let accounts = |ids: &[i64]| PostChange { accounts: PatchField::Value(ids.to_vec()), ..put(None) };
@@ -159,7 +159,7 @@ fn accounts_and_time_are_fixed_once_publishing_has_begun() {
 }
 
 #[test]
-fn accounts_of_a_draft_come_go_and_move() {
+fn draft_accounts_are_added_removed_and_reordered() {
     let current = [target(1, PENDING), target(2, PENDING)];
     let change = PostChange { accounts: PatchField::Value(vec![2, 3]), ..put(None) };
     let decision = decide_change(&post(PostStatus::Draft), &current, &change).unwrap();
@@ -168,7 +168,7 @@ fn accounts_of_a_draft_come_go_and_move() {
 }
 
 #[test]
-fn overrides_stay_when_absent_and_go_when_null() {
+fn absent_overrides_are_kept_and_null_clears_them() {
     let mut own = target(1, PENDING);
     own.target.content = Some("own".into());
     let (draft, current) = (post(PostStatus::Draft), [own]);
@@ -178,7 +178,7 @@ fn overrides_stay_when_absent_and_go_when_null() {
 }
 
 #[test]
-fn a_post_that_waits_for_approval_is_only_moved_by_approval() {
+fn a_pending_post_is_released_only_by_approval() {
     let (pending, current) = (post(PostStatus::PendingApproval), [target(1, PENDING)]);
     for schedule in [ScheduleType::Now, ScheduleType::Scheduled] {
         let refused = decide_change(&pending, &current, &put(Some(schedule)));
@@ -221,7 +221,7 @@ proptest! {
         };
         let Ok(decision) = decide_change(&post, &current, &change) else { return Ok(()) };
         prop_assert!(decision.status == status || status.to(decision.status).is_ok());
-        let fixed = |id: &i64| current.iter().any(|s| s.target.id == *id && (s.in_flight() || s.target.status == TargetStatus::Published));
+        let fixed = |id: &i64| current.iter().any(|s| s.target.id == *id && (s.is_in_flight() || s.target.status == TargetStatus::Published));
         prop_assert!(!decision.remove.iter().any(fixed));
         prop_assert!(!decision.retry_targets.iter().any(|id| current.iter().any(|s| s.target.id == *id && s.target.status != TargetStatus::Failed)));
         prop_assert!(!decision.overrides.iter().any(|(id, _)| fixed(id)));

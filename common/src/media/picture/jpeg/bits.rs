@@ -1,6 +1,6 @@
 //! Bit reader for scans.
 
-use super::super::{Refusal, broken, cut};
+use super::super::{Refusal, broken, truncated_error};
 use super::tables::{Codes, SHORT};
 
 /// The bits of a scan up to the next marker.
@@ -48,7 +48,7 @@ impl<'a> Bits<'a> {
         if length > self.count {
             self.fill();
             if length > self.count {
-                return Err(cut());
+                return Err(truncated_error());
             }
         }
         self.buffer <<= length;
@@ -80,7 +80,7 @@ impl<'a> Bits<'a> {
     fn long(&self, codes: &Codes) -> Result<(u32, u8), Refusal> {
         let next = (self.buffer >> 48) as u32;
         let length = (SHORT as usize + 1..=16).find(|length| next < codes.ends[*length]);
-        let Some(length) = length else { return Err(if self.count < 16 { cut() } else { broken() }) };
+        let Some(length) = length else { return Err(if self.count < 16 { truncated_error() } else { broken() }) };
         let place = (next >> (16 - length)) as i32 + codes.offsets[length];
         let value = usize::try_from(place).ok().and_then(|place| codes.values.get(place)).ok_or_else(broken)?;
         Ok((length as u32, *value))
@@ -94,7 +94,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Like [`Self::pair`], but also skips the coefficient.
-    pub fn pass(&mut self, codes: &Codes) -> Result<(u32, u32), Refusal> {
+    pub fn skip_coefficient(&mut self, codes: &Codes) -> Result<(u32, u32), Refusal> {
         let (length, value) = self.next(codes)?;
         let size = u32::from(value & 15);
         self.skip(length + size)?;
@@ -131,7 +131,7 @@ impl<'a> Bits<'a> {
                 (Some(0xff), Some(0xd0..=0xd7)) => break,
                 (Some(0xff), Some(0xff | 0)) | (Some(0..0xff), _) => at += 1,
                 (Some(0xff), Some(_)) => return Err(broken()),
-                _ => return Err(cut()),
+                _ => return Err(truncated_error()),
             }
         }
         *self = Self { at: at + 2, ..Self::new(self.data) };

@@ -9,12 +9,12 @@ use super::{Component, FrameHead};
 
 /// The colour information in the head.
 #[derive(Debug, Default)]
-pub struct Marks {
+pub struct ColorInfo {
     jfif: bool,
     adobe: Option<u8>,
 }
 
-impl Marks {
+impl ColorInfo {
     /// Records APP0 and APP14 segments, by their bodies.
     pub fn note(&mut self, code: u8, body: &[u8]) {
         match code {
@@ -34,7 +34,7 @@ impl Marks {
 }
 
 /// Returns whether an eighth of the picture is large enough for a thumbnail, and its format is supported here.
-pub fn is_enough(frame: &FrameHead, marks: &Marks) -> bool {
+pub fn is_enough(frame: &FrameHead, marks: &ColorInfo) -> bool {
     let large = frame.width.max(frame.height) >= 8 * THUMBNAIL;
     large
         && match &frame.components[..] {
@@ -90,7 +90,7 @@ pub fn picture(width: u32, height: u32, components: &[Component]) -> Option<Dyna
     let plane = |c: &Component| {
         let (across, down) = (u32::try_from(first.h / c.h).ok()?, u32::try_from(first.v / c.v).ok()?);
         let plane = c.means.plane(width.div_ceil(across), height.div_ceil(down));
-        Some(resize::SourceImage::new(plane.into()).to(width, height)?.into_owned().into_luma8())
+        Some(resize::SourceImage::new(plane.into()).resized_to(width, height)?.into_owned().into_luma8())
     };
     let (blue, red) = (plane(blue)?, plane(red)?);
     let pixels = luma.pixels().zip(blue.pixels().zip(red.pixels()));

@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use image::metadata::Orientation;
 
-use super::rewrite::{Input, Rewrite, Walked, is_padding, orientation, side, trailing};
+use super::rewrite::{Input, Rewrite, WalkResult, is_padding, orientation, side, trailing};
 use super::{Refusal, broken, signs};
 
 mod bits;
@@ -17,12 +17,12 @@ mod scans;
 mod tables;
 
 use eighth::Means;
-pub use eighth::{Marks, is_enough};
+pub use eighth::{ColorInfo, is_enough};
 use scans::Scans;
 use tables::Tables;
 
 /// Maximum number of scans of a picture; a photograph has about ten. Bounds the work.
-const MOST_SCANS: usize = 100;
+const MAX_SCANS: usize = 100;
 
 struct Walk<'a> {
     input: Input<'a>,
@@ -30,7 +30,7 @@ struct Walk<'a> {
     orientation: Option<Orientation>,
     jfif: bool,
     adobe: bool,
-    marks: Marks,
+    marks: ColorInfo,
     scans: Option<Scans>,
     tables: Tables,
     scan_count: usize,
@@ -40,14 +40,14 @@ struct Walk<'a> {
 ///
 /// # Errors
 /// A refusal if it is incomplete, or also contains another format.
-pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
+pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
     let mut walk = Walk {
         input: Input(source),
         rewrite: Rewrite::of(source),
         orientation: None,
         jfif: false,
         adobe: false,
-        marks: Marks::default(),
+        marks: ColorInfo::default(),
         scans: None,
         tables: Tables::default(),
         scan_count: 0,
@@ -59,7 +59,7 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
         walk.rewrite.drop(at..marker)?;
         let code = walk.input.u8(marker + 1)?;
         if code == 0xd9 {
-            walk.scans.as_ref().ok_or_else(broken)?.are_whole()?;
+            walk.scans.as_ref().ok_or_else(broken)?.check_complete()?;
             walk.rewrite.keep(marker..marker + 2);
             check_trailing(walk.input.range(marker + 2..source.len())?)?;
             break;
@@ -68,7 +68,7 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     }
     let orientation = walk.orientation.unwrap_or(Orientation::NoTransforms);
     let small = walk.scans.as_ref().and_then(Scans::small);
-    Ok(Walked { clean: walk.rewrite.finish(), orientation, frames: Vec::new(), small })
+    Ok(WalkResult { clean: walk.rewrite.finish(), orientation, frames: Vec::new(), small })
 }
 
 /// Returns the position of the next marker with a meaning. Bytes before it are fill bytes or garbage.
@@ -162,8 +162,8 @@ impl Walk<'_> {
     /// Reads a scan and its data.
     fn scan(&mut self, header: Range<usize>) -> Result<usize, Refusal> {
         self.scan_count += 1;
-        if self.scan_count > MOST_SCANS {
-            let text = format!("The JPEG has more than {MOST_SCANS} scans; save it anew.");
+        if self.scan_count > MAX_SCANS {
+            let text = format!("The JPEG has more than {MAX_SCANS} scans; save it anew.");
             return Err(Refusal::Unsupported(text));
         }
         let scans = self.scans.as_mut().ok_or_else(broken)?;

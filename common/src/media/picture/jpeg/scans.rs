@@ -6,9 +6,9 @@
 use image::DynamicImage;
 
 use super::super::rewrite::Input;
-use super::super::{Refusal, broken, cut};
+use super::super::{Refusal, broken, truncated_error};
 use super::bits::Bits;
-use super::eighth::{self, Marks, Means};
+use super::eighth::{self, ColorInfo, Means};
 use super::tables::{Codes, Tables};
 use super::{Component, FrameHead};
 
@@ -25,7 +25,7 @@ pub struct Scans {
 
 /// The head of a scan.
 struct Scan {
-    parts: Vec<Part>,
+    parts: Vec<ScanComponent>,
     first: u32,
     last: u32,
     refines: bool,
@@ -34,7 +34,7 @@ struct Scan {
 }
 
 /// A component of a scan: its index, its DC and AC tables, and its last DC coefficient.
-struct Part {
+struct ScanComponent {
     place: usize,
     dc: usize,
     ac: usize,
@@ -50,7 +50,7 @@ impl Scans {
 
     /// Also draws the picture at an eighth of its size, if that is enough for a thumbnail. Call it before the first
     /// scan.
-    pub fn draw_small(&mut self, marks: &Marks) {
+    pub fn draw_small(&mut self, marks: &ColorInfo) {
         self.draws = eighth::is_enough(&self.frame, marks);
         if self.draws {
             let (columns, rows) = (blocks(self.frame.width, self.h), blocks(self.frame.height, self.v));
@@ -64,8 +64,8 @@ impl Scans {
     ///
     /// # Errors
     /// A refusal if one had none.
-    pub fn are_whole(&self) -> Result<(), Refusal> {
-        if self.frame.components.iter().all(|component| component.seen) { Ok(()) } else { Err(cut()) }
+    pub fn check_complete(&self) -> Result<(), Refusal> {
+        if self.frame.components.iter().all(|component| component.seen) { Ok(()) } else { Err(truncated_error()) }
     }
 
     /// Returns the picture at an eighth of its size, if it was drawn.
@@ -152,7 +152,7 @@ impl Scans {
                     (part.previous as u32) << scan.shift
                 };
                 if !self.frame.progressive {
-                    others(bits, tables.ac[part.ac].as_deref().ok_or_else(broken)?)?;
+                    skip_ac_coefficients(bits, tables.ac[part.ac].as_deref().ok_or_else(broken)?)?;
                 }
                 if let Some(mean) = component.means.first(column * across + n % across, row * down + n / across) {
                     *mean |= first as i16;
@@ -165,7 +165,7 @@ impl Scans {
     fn scan(&self, header: &[u8]) -> Result<Scan, Refusal> {
         let (input, components) = (Input(header), &self.frame.components);
         let count = usize::from(input.u8(0)?);
-        let mut parts: Vec<Part> = Vec::with_capacity(count);
+        let mut parts: Vec<ScanComponent> = Vec::with_capacity(count);
         for n in 0..count {
             let (id, tables) = (input.u8(1 + 2 * n)?, input.u8(2 + 2 * n)?);
             let place = components.iter().position(|c| c.id == id).ok_or_else(broken)?;
@@ -173,7 +173,12 @@ impl Scans {
             if again || tables >> 4 > 3 || tables & 15 > 3 || (!self.frame.progressive && components[place].seen) {
                 return Err(broken());
             }
-            parts.push(Part { place, dc: usize::from(tables >> 4), ac: usize::from(tables & 15), previous: 0 });
+            parts.push(ScanComponent {
+                place,
+                dc: usize::from(tables >> 4),
+                ac: usize::from(tables & 15),
+                previous: 0,
+            });
         }
         let (first, last, steps) = (input.u8(1 + 2 * count)?, input.u8(2 + 2 * count)?, input.u8(3 + 2 * count)?);
         let sound = if first == 0 { last == 0 } else { first <= last && last <= 63 && count == 1 };
@@ -192,10 +197,10 @@ fn blocks(side: u32, factor: usize) -> usize {
 }
 
 /// Skips all coefficients of a block but the first.
-fn others(bits: &mut Bits<'_>, codes: &Codes) -> Result<(), Refusal> {
+fn skip_ac_coefficients(bits: &mut Bits<'_>, codes: &Codes) -> Result<(), Refusal> {
     let mut at = 1;
     while at < 64 {
-        let (run, size) = bits.pass(codes)?;
+        let (run, size) = bits.skip_coefficient(codes)?;
         if size == 0 && run < 15 {
             break;
         }

@@ -15,7 +15,7 @@ fn small(bytes: &Bytes) -> Option<DynamicImage> {
 }
 
 #[test]
-fn an_eighth_is_what_a_decoder_s_pixels_are_on_average() {
+fn an_eighth_scale_pixel_is_the_average_of_its_block() {
     for (name, bytes) in large() {
         let small = small(&bytes).unwrap_or_else(|| panic!("{name} is not drawn"));
         let decoded = opened(&bytes);
@@ -31,7 +31,7 @@ fn an_eighth_is_what_a_decoder_s_pixels_are_on_average() {
 }
 
 #[test]
-fn what_is_not_large_or_not_of_the_usual_colours_is_decoded() {
+fn small_or_unusual_jpegs_are_fully_decoded() {
     for (name, bytes) in corpus().into_iter().filter(|(name, _)| name.ends_with("jpg")) {
         assert!(small(&bytes).is_none(), "{name}");
     }
@@ -45,7 +45,7 @@ fn what_is_not_large_or_not_of_the_usual_colours_is_decoded() {
 }
 
 #[test]
-fn a_thumbnail_is_like_one_of_the_whole_picture() {
+fn a_scaled_thumbnail_resembles_the_full_one() {
     for (name, bytes) in large() {
         let picture = examine(bytes.clone(), &LIMITS).unwrap();
         let (original, thumbnail) = (opened(&bytes), opened(&picture.thumbnail));
@@ -58,7 +58,7 @@ fn a_thumbnail_is_like_one_of_the_whole_picture() {
 }
 
 #[test]
-fn its_memory_is_not_that_of_its_pixels() {
+fn scaled_decoding_needs_less_memory() {
     for (name, bytes) in large() {
         let (probed, turned) = (probe(Cursor::new(&bytes), &LIMITS).unwrap(), taken::turned(&bytes));
         let pixels = u64::from(probed.width) * u64::from(probed.height);
@@ -68,7 +68,7 @@ fn its_memory_is_not_that_of_its_pixels() {
 }
 
 #[test]
-fn a_large_one_is_turned_like_any_other() {
+fn a_large_jpeg_is_rotated_upright() {
     let (upright, turned) = (colours(), taken::turned(&colours()));
     let picture = examine(turned, &LIMITS).unwrap();
     assert_eq!((picture.width, picture.height), (27, 3201));
@@ -77,7 +77,7 @@ fn a_large_one_is_turned_like_any_other() {
 }
 
 #[test]
-fn one_whose_tables_are_missing_is_refused() {
+fn a_jpeg_without_tables_is_rejected() {
     for (name, bytes) in large() {
         for marker in [0xdb, 0xc4] {
             let mut bytes = bytes.to_vec();

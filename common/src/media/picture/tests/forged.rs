@@ -18,7 +18,7 @@ pub fn sum_up(png: &mut [u8]) {
 }
 
 #[test]
-fn the_sum_is_the_one_of_the_standard() {
+fn the_checksum_matches_the_standard() {
     assert_eq!(crc(b"123456789"), 0xcbf4_3926);
     assert_eq!(crc(b"IEND"), 0xae42_6082);
 }
@@ -44,7 +44,7 @@ fn every_frame_of_an_animation_is_decoded() {
 }
 
 #[test]
-fn frames_are_counted_by_their_own_size() {
+fn frames_are_measured_by_their_own_size() {
     let limits = Limits { max_pixels: 24 * 16, ..LIMITS };
     // Three frames of the whole canvas: within five times the limit.
     assert!(examine(file("animated.gif"), &limits).is_ok());

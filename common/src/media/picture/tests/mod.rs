@@ -7,7 +7,7 @@ use std::path::Path;
 use bytes::Bytes;
 use image::{DynamicImage, GenericImageView, ImageFormat};
 
-use super::{Fitted, Limits, Picture, Refusal, Rules, examine, fit, probe};
+use super::{FittedPicture, Limits, Picture, PictureRules, Refusal, examine, fit_to_rules, probe};
 use crate::domain::media::ImageType;
 
 mod eighth;

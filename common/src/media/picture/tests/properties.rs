@@ -10,7 +10,7 @@ fn is_whole(part: &[u8], whole: &[u8]) -> bool {
 }
 
 #[test]
-fn a_picture_cut_off_anywhere_is_refused() {
+fn a_truncated_picture_is_rejected() {
     for (name, whole) in corpus().into_iter().chain(large()) {
         let step = if cfg!(debug_assertions) { 1 + whole.len() / 400 } else { 1 };
         for end in (0..whole.len()).step_by(step).chain(whole.len().saturating_sub(40)..whole.len()) {
@@ -26,7 +26,7 @@ fn a_picture_cut_off_anywhere_is_refused() {
 
 /// Cuts the data of a JPEG and appends the end marker.
 #[test]
-fn a_jpeg_whose_data_ends_early_is_refused_although_its_end_is_there() {
+fn a_jpeg_with_missing_scan_data_is_rejected() {
     let jpegs =
         corpus().into_iter().chain(large()).filter(|(name, _)| name.ends_with(".jpg") && name != "one-pixel.jpg");
     for (name, whole) in jpegs {
@@ -49,7 +49,7 @@ fn is_sound(picture: &Picture) {
     assert_eq!(opened(&picture.bytes).dimensions(), (picture.width, picture.height));
 }
 
-fn any_of_the_corpus() -> impl Strategy<Value = Bytes> {
+fn any_corpus_file() -> impl Strategy<Value = Bytes> {
     prop::sample::select(corpus().into_iter().chain(large()).map(|(_, bytes)| bytes).collect::<Vec<_>>())
 }
 
@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_are_refused_or_sound(
+    fn arbitrary_bytes_are_rejected_or_valid(
         start in prop::sample::select(vec![&b"\xff\xd8\xff"[..], b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF\x40\0\0\0WEBPVP8 ", b""]),
         rest in prop::collection::vec(any::<u8>(), 0..300),
     ) {
@@ -68,8 +68,8 @@ proptest! {
     }
 
     #[test]
-    fn a_picture_with_some_bytes_changed_is_refused_or_sound(
-        whole in any_of_the_corpus(),
+    fn a_picture_with_changed_bytes_is_rejected_or_valid(
+        whole in any_corpus_file(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let mut bytes = whole.to_vec();
@@ -83,8 +83,8 @@ proptest! {
     }
 
     #[test]
-    fn a_picture_with_a_part_taken_out_or_put_in_is_refused_or_sound(
-        whole in any_of_the_corpus(), other in any_of_the_corpus(),
+    fn insertions_and_deletions_are_rejected_or_valid(
+        whole in any_corpus_file(), other in any_corpus_file(),
         from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>(),
         first in any::<prop::sample::Index>(), length in 0_usize..64,
     ) {
@@ -99,7 +99,7 @@ proptest! {
 
     /// A PNG has checksums; they are corrected after the change.
     #[test]
-    fn a_png_with_changed_data_and_true_sums_is_refused_or_sound(
+    fn a_changed_png_with_valid_checksums_is_rejected_or_valid(
         name in prop::sample::select(corpus().into_iter().map(|f| f.0).filter(|n| n.ends_with("png")).collect::<Vec<_>>()),
         at in any::<prop::sample::Index>(), byte in 1_u8..,
     ) {
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn any_size_and_quality_of_our_encoders_is_taken(width in 1_u32..70, height in 1_u32..70, quality in 1_u8..=100) {
+    fn own_encoder_output_is_always_accepted(width in 1_u32..70, height in 1_u32..70, quality in 1_u8..=100) {
         let picture = photo(width, height);
         let mut jpeg = Vec::new();
         let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut jpeg, quality);

@@ -5,7 +5,7 @@ use image::imageops;
 use super::*;
 
 #[test]
-fn pictures_of_other_encoders_are_taken_as_what_they_are() {
+fn pictures_of_other_encoders_are_accepted() {
     for (name, bytes) in corpus() {
         let original = opened(&bytes);
         let picture = taken(&name);
@@ -32,7 +32,7 @@ fn pictures_of_other_encoders_are_taken_as_what_they_are() {
 }
 
 #[test]
-fn what_is_taken_is_taken_again_and_says_nothing_of_where_it_was_made() {
+fn output_is_accepted_again_and_has_no_location() {
     for (name, _) in corpus() {
         let first = taken(&name);
         for secret in [&b"secret-place"[..], b"Exif", b"eXIf", b"EXIF", b"http://ns.adobe.com", b"XMP"] {
@@ -46,7 +46,7 @@ fn what_is_taken_is_taken_again_and_says_nothing_of_where_it_was_made() {
 }
 
 #[test]
-fn the_colour_profile_stays_with_the_picture_and_its_thumbnail() {
+fn the_colour_profile_is_preserved_in_the_thumbnail() {
     for name in ["rgb.png", "baseline-444-optimised-icc.jpg", "turned-6.webp"] {
         let picture = taken(name);
         for bytes in [&picture.bytes, &picture.thumbnail] {
@@ -80,7 +80,7 @@ pub fn turned(jpeg: &[u8]) -> Bytes {
 }
 
 #[test]
-fn all_eight_orientations_come_out_upright() {
+fn all_eight_orientations_are_rotated_upright() {
     let upright = photo(40, 24);
     // What a camera stores for each orientation number.
     let stored = [
@@ -104,7 +104,7 @@ fn all_eight_orientations_come_out_upright() {
 }
 
 #[test]
-fn broken_exif_means_upright() {
+fn broken_exif_is_treated_as_upright() {
     let jpeg = encoded(&photo(40, 24), ImageFormat::Jpeg);
     for body in
         [&b"Exif\0\0"[..], b"Exif\0\0MM\0*\xff\xff\xff\xff", b"Exif\0\0garbage", b"Exif\0\0II*\0\x08\0\0\0\xff\xff"]
@@ -115,7 +115,7 @@ fn broken_exif_means_upright() {
 }
 
 #[test]
-fn a_picture_that_has_nothing_to_drop_is_kept_byte_for_byte() {
+fn a_picture_without_metadata_is_unchanged() {
     for (format, kind) in [(ImageFormat::Png, "png"), (ImageFormat::Gif, "gif"), (ImageFormat::WebP, "webp")] {
         let bytes = encoded(&photo(9, 7).to_rgba8().into(), format);
         assert_eq!(examine(bytes.clone(), &LIMITS).unwrap().bytes, bytes, "{kind}");
@@ -123,7 +123,7 @@ fn a_picture_that_has_nothing_to_drop_is_kept_byte_for_byte() {
 }
 
 #[test]
-fn what_telephones_append_is_dropped() {
+fn data_appended_by_phones_is_removed() {
     let jpeg = encoded(&photo(40, 24), ImageFormat::Jpeg);
     let film = b"\0\0\0\x18ftypmp42\0\0\0\0isommp42secret-place".to_vec();
     let second = jpeg.to_vec();
@@ -153,7 +153,7 @@ fn oddities_of_real_files_are_tolerated() {
 }
 
 #[test]
-fn a_large_picture_has_a_small_thumbnail_in_its_proportions() {
+fn thumbnails_are_small_and_keep_the_aspect_ratio() {
     let jpeg = encoded(&photo(1000, 500), ImageFormat::Jpeg);
     let picture = examine(jpeg, &LIMITS).unwrap();
     let thumbnail = opened(&picture.thumbnail);
@@ -163,7 +163,7 @@ fn a_large_picture_has_a_small_thumbnail_in_its_proportions() {
 }
 
 #[test]
-fn transparency_is_kept_in_the_thumbnail_without_a_dark_seam() {
+fn transparent_thumbnails_have_no_dark_fringe() {
     // White, half of it transparent black: all visible pixels of the thumbnail must be white.
     let picture = image::RgbaImage::from_fn(801, 10, |x, _| {
         if x < 400 { image::Rgba([255, 255, 255, 255]) } else { image::Rgba([0, 0, 0, 0]) }
@@ -176,7 +176,7 @@ fn transparency_is_kept_in_the_thumbnail_without_a_dark_seam() {
 }
 
 #[test]
-fn the_head_alone_tells_sides_and_memory() {
+fn the_header_determines_dimensions_and_memory() {
     for (name, bytes) in corpus() {
         let probed = probe(Cursor::new(&bytes), &LIMITS).unwrap();
         assert_eq!(
@@ -189,7 +189,7 @@ fn the_head_alone_tells_sides_and_memory() {
 }
 
 #[test]
-fn a_gif_may_be_as_large_as_any_picture() {
+fn gifs_have_the_same_size_limit() {
     let limits = Limits { max_bytes: 25 << 20, max_pixels: 100_000_000 };
     let mut gif = Vec::new();
     let mut encoder = image::codecs::gif::GifEncoder::new_with_speed(&mut gif, 30);
