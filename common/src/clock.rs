@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 /// differ.
 const STEP_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 
-/// Returns the current time in whole microseconds (the precision of both databases).
+/// A clock with a precision of microseconds, that of both databases.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     source: TimeSource,

@@ -190,7 +190,7 @@ impl BenchEnvironment {
             DatabaseOwner::File(dir) => DatabaseLocation::File(dir.path().join("crier.db")),
             DatabaseOwner::Server { database, .. } => DatabaseLocation::Url(SecretString::from(database.url.as_str())),
         };
-        Opener { place, notifier: notifier }
+        Opener { place, notifier }
     }
 
     /// Closes the stores and deletes everything.
