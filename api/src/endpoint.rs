@@ -36,7 +36,7 @@ use crate::openapi::schema::{Documented, Schema};
 
 pub type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result<ApiResponse>> + Send + 'a>>;
 
-/// A handler: `async fn(&Context, &mut Conn) -> Result<Answer>`, or the same with a [`Tx`].
+/// A handler: `async fn(&Context, &mut Conn) -> Result<ApiResponse>`, or the same with a [`Tx`].
 pub trait Handler<'a, C: 'a>: Send + Sync {
     fn call(&self, cx: &'a Context, conn: &'a mut C) -> HandlerFuture<'a>;
 }
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// The first step of two: `async fn(&Context) -> Result<Finish>`.
+/// The first step of two: `async fn(&Context) -> Result<WriteStep>`.
 pub trait Prepare<'a>: Send + Sync {
     fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<WriteStep>> + Send + 'a>>;
 }
@@ -66,7 +66,7 @@ where
     }
 }
 
-/// A handler that receives the parsed body: `async fn(&Context, &mut Tx, Arc<T>) -> Result<Answer>`.
+/// A handler that receives the parsed body: `async fn(&Context, &mut Tx, Arc<T>) -> Result<ApiResponse>`.
 pub trait ParsedBodyHandler<'a, T>: Send + Sync {
     fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> HandlerFuture<'a>;
 }
