@@ -1,6 +1,6 @@
 //! Checks the rules of `docs/architecture.md` that the compiler does not check, by reading the sources.
 //!
-//! **To add a rule:** write a test that collects its violations with [`breaches`] and reports all of them at once.
+//! **To add a rule:** write a test that collects its violations with [`violations`] and reports all of them at once.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -87,7 +87,7 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
 }
 
 impl TestWorker {
-    /// Like [`TestWorker::run_to_the_end`], with jobs that are never run.
+    /// Like [`TestWorker::run_until_idle`], with jobs that are never run.
     async fn run_until_known_kinds_end(&self) {
         for _ in 0..5 {
             self.run_jobs().await;

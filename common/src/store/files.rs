@@ -136,7 +136,7 @@ pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
 
 /// Marks a file for deletion if no asset shows it any more, and releases its space.
 pub async fn mark_unused_for_deletion(tx: &mut Tx, file_id: i64) -> Result<()> {
-    // A separate statement, and first: it waits for a concurrent `keep` of the file, so that the next statement sees
+    // A separate statement, and first: it waits for a concurrent `mark_stored` of the file, so that the next statement sees
     // the new asset (a single statement would look for assets in a snapshot from before the wait).
     let lock = tx.for_engine("SELECT id FROM files WHERE id = $1 FOR UPDATE", "SELECT id FROM files WHERE id = $1");
     let _: Option<i64> = run!(tx, c => sqlx::query_scalar(lock).bind(file_id).fetch_optional(c))?;

@@ -141,7 +141,7 @@ async fn store_picture(cx: &Context, picture: Bytes) -> Result<IngestedFile> {
     tokio::time::timeout(STORE_TIMEOUT, work).await.unwrap_or_else(|elapsed| Err(timed_out(elapsed)))
 }
 
-/// Spools the picture, so that a large one does not stay in memory while `take_in` waits for its turn.
+/// Spools the picture, so that a large one does not stay in memory while `ingest` waits for its turn.
 async fn spooled(cx: &Context, picture: Bytes) -> std::result::Result<Spooled, SpoolError> {
     let mut spool = cx.app.library.spools().open(cx.caller.workspace_id, picture.len() as u64).await?;
     spool.write(&picture).await?;
