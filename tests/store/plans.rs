@@ -103,7 +103,7 @@ async fn assert_all_queries_are_bounded(most: &str) {
     bounded(tx, "cancel_subject", most, async |tx| jobs::cancel_subject(tx, JobKind::PublishTarget, subject).await)
         .await;
     let job = NewJob::new(JobKind::PublishTarget, subject, tx.now);
-    bounded(tx, "hasten", most, async |tx| jobs::run_now(tx, &job).await).await;
+    bounded(tx, "run_now", most, async |tx| jobs::run_now(tx, &job).await).await;
     let id = jobs::enqueue(tx, &NewJob::new(JobKind::Noop, 1, tx.now)).await.unwrap().unwrap();
     let held = engine::claim(tx, &[id], "w").await.unwrap().remove(0);
     bounded(tx, "settle", most, async |tx| engine::settle(tx, &[(&held, Outcome::Done)]).await).await;

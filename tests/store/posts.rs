@@ -183,8 +183,12 @@ async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
         media: Some(vec![9, 8]),
         options: object(json!({ "title": "T", "deep": { "list": [1, null, "ü"] } })),
     };
-    let target =
-        |(account_id, position)| NewTarget { account_id, platform: Platform::Bluesky, position, wish: &overrides };
+    let target = |(account_id, position)| NewTarget {
+        account_id,
+        platform: Platform::Bluesky,
+        position,
+        target_override: &overrides,
+    };
     let new = [(7, 2), (8, 0), (9, 1)].map(target);
     let ids = s.write(async |tx| targets::insert(tx, post, &new).await).await;
     let twice = s.try_write(async |tx| targets::insert(tx, post, &[target((7, 3))]).await).await;

@@ -370,8 +370,12 @@ impl TestStore {
         self.write(async |tx| {
             let post = posts::insert(tx, &new_post(world, PostStatus::Publishing)).await?;
             let (platform, overrides) = (Platform::Sandbox, TargetOverride::default());
-            let target =
-                |(position, id): (i32, &i64)| NewTarget { account_id: *id, platform, position, wish: &overrides };
+            let target = |(position, id): (i32, &i64)| NewTarget {
+                account_id: *id,
+                platform,
+                position,
+                target_override: &overrides,
+            };
             let new: Vec<_> = (0..).zip(accounts).map(target).collect();
             Ok((post, targets::insert(tx, post, &new).await?))
         })

@@ -24,13 +24,13 @@ use crate::{admission, reply};
 
 mod body;
 mod form;
-mod heavy;
 mod intake;
 pub mod json;
+mod large_bodies;
 mod write;
 
-pub use heavy::LargeBodySemaphore;
 pub use intake::MinRate;
+pub use large_bodies::LargeBodySemaphore;
 
 /// Runs one endpoint.
 pub struct Runner {

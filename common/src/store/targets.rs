@@ -23,7 +23,7 @@ pub struct NewTarget<'a> {
     pub platform: Platform,
     /// The place of the account in the client's list.
     pub position: i32,
-    pub wish: &'a TargetOverride,
+    pub target_override: &'a TargetOverride,
 }
 
 /// Inserts pending targets of a post in one statement. Returns their ids, in the order of `new`.
@@ -47,8 +47,10 @@ pub async fn insert(tx: &mut Tx, post_id: i64, new: &[NewTarget<'_>]) -> Result<
         ORDER BY key
         RETURNING id",
     );
-    let row =
-        |t: &NewTarget<'_>| json!([t.account_id, t.platform, t.position, t.wish.content, t.wish.media, t.wish.options]);
+    let row = |t: &NewTarget<'_>| {
+        let own = t.target_override;
+        json!([t.account_id, t.platform, t.position, own.content, own.media, own.options])
+    };
     let (rows, now) = (Value::from(new.iter().map(row).collect::<Vec<_>>()).to_string(), tx.now);
     let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(post_id).bind(now).fetch_all(c))?;
     // Ids ascend in the order of the rows; `RETURNING` has no defined order.
@@ -120,14 +122,14 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
 /// Changes what is published (call it for a target whose post's own content changes, too). Attempts with the old
 /// content mean nothing for the new one, so the marker is deleted, unless the outcome of a call made with it is still
 /// unknown: then the next run must ask for that very post.
-pub async fn set_overrides(tx: &mut Tx, target_id: i64, wish: &TargetOverride) -> Result<()> {
+pub async fn set_overrides(tx: &mut Tx, target_id: i64, own: &TargetOverride) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
         SET content = $2, media = $3, options = $4,
             marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $5
         WHERE id = $1";
     let now = tx.now;
-    execute!(tx, SQL, target_id, &wish.content, wish.media.as_ref().map(Json), Json(&wish.options), now)?;
+    execute!(tx, SQL, target_id, &own.content, own.media.as_ref().map(Json), Json(&own.options), now)?;
     Ok(())
 }
 

@@ -27,14 +27,14 @@ use crate::jobs::{FinishedRun, Job, Registry, RunResult};
 mod batch;
 mod refused;
 mod run;
-mod turns;
+mod workspace_limiter;
 
 pub use batch::Batcher;
 use batch::{Settled, claim_batch, settle_batch};
 use refused::Fallback;
 pub use run::Run;
 use run::{Active, JobSlot, Queued, RunPermit};
-use turns::WorkspaceLimiter;
+use workspace_limiter::WorkspaceLimiter;
 
 /// How many batches of claims, and of settles, run concurrently: jobs that arrive meanwhile enlarge the next batch, and
 /// one large transaction costs the database less than several small concurrent ones.

@@ -163,8 +163,8 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
     for (id, place) in &decision.reposition {
         targets::set_position(tx, *id, *place).await?;
     }
-    for (id, wish) in &decision.overrides {
-        targets::set_overrides(tx, *id, wish).await?;
+    for (id, target_override) in &decision.overrides {
+        targets::set_overrides(tx, *id, target_override).await?;
     }
     for id in &decision.retry_targets {
         let target = targets::find(tx, *id).await?;
@@ -178,10 +178,10 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
     let found = accounts::find_many(tx, cx.brand()?.id, &ids).await?;
     let platforms: HashMap<i64, Platform> = found.iter().map(|account| (account.id, account.platform)).collect();
     let mut new = Vec::with_capacity(decision.insert.len());
-    for (account_id, position, wish) in &decision.insert {
+    for (account_id, position, target_override) in &decision.insert {
         let platform = platforms.get(account_id).copied();
         let platform = platform.ok_or_else(|| ApiError::bug("an account that was checked is gone"))?;
-        new.push(NewTarget { account_id: *account_id, platform, position: *position, wish });
+        new.push(NewTarget { account_id: *account_id, platform, position: *position, target_override });
     }
     targets::insert(tx, post_id, &new).await?;
     Ok(())

@@ -167,13 +167,13 @@ impl DesiredPost {
             steps::count_step();
             let place = places.get(&account_id).copied();
             let existing = by_account.get(&account_id);
-            let wish = match (overrides, place) {
+            let target_override = match (overrides, place) {
                 (Some(list), Some(place)) => list[place].target_override(),
                 (Some(_), None) => TargetOverride::default(),
                 (None, _) => existing.map(|s| s.current_override()).unwrap_or_default(),
             };
             let published = existing.is_some_and(|s| s.target.status == TargetStatus::Published);
-            DesiredTarget { account_id, target_override: wish, override_index: place, published }
+            DesiredTarget { account_id, target_override, override_index: place, published }
         };
         let schedule_type = change.schedule_type.clone().value();
         let scheduled_at = match schedule_type {
@@ -211,8 +211,8 @@ impl DesiredPost {
     }
 
     /// Returns the content published on an account.
-    pub fn content_of<'a>(&'a self, wish: &'a TargetOverride) -> &'a str {
-        wish.content.as_deref().unwrap_or(&self.content)
+    pub fn content_of<'a>(&'a self, own: &'a TargetOverride) -> &'a str {
+        own.content.as_deref().unwrap_or(&self.content)
     }
 
     /// Returns all pictures of the post and its overrides, without duplicates.
@@ -220,15 +220,15 @@ impl DesiredPost {
         distinct_media(&self.media, self.targets.iter().map(|target| &target.target_override))
     }
 
-    pub fn media_of<'a>(&'a self, wish: &'a TargetOverride) -> &'a [i64] {
-        wish.media.as_deref().unwrap_or(&self.media)
+    pub fn media_of<'a>(&'a self, own: &'a TargetOverride) -> &'a [i64] {
+        own.media.as_deref().unwrap_or(&self.media)
     }
 }
 
 /// Returns the pictures of a post and its overrides, without duplicates.
-fn distinct_media<'a>(media: &[i64], wishes: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
+fn distinct_media<'a>(media: &[i64], overrides: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
     let mut all = media.to_vec();
-    all.extend(wishes.flat_map(|wish| wish.media.iter().flatten()));
+    all.extend(overrides.flat_map(|own| own.media.iter().flatten()));
     all.sort_unstable();
     all.dedup();
     all

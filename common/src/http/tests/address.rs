@@ -156,7 +156,7 @@ fn the_table_in_the_documentation_is_up_to_date() {
     for (net, what) in REFUSED {
         table += &format!("| `{net}` | {what} |\n");
     }
-    let inside = "loopback, private (`fc00::/7`), link-local, multicast, NAT64, and what nobody was given";
+    let inside = "loopback, private (`fc00::/7`), link-local, multicast, NAT64, and unassigned blocks";
     table += &format!("| all of IPv6 outside `{GLOBAL_V6}` | {inside} |\n");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/security.md");
     let text = std::fs::read_to_string(&path).unwrap();

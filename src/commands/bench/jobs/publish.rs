@@ -120,7 +120,7 @@ async fn schedule(tx: &mut Tx, brand: i64, account: i64, due: DateTime<Utc>) -> 
     };
     let post = posts::insert(tx, &post).await?;
     let overrides = TargetOverride::default();
-    let new = NewTarget { account_id: account, platform: Platform::Sandbox, position: 0, wish: &overrides };
+    let new = NewTarget { account_id: account, platform: Platform::Sandbox, position: 0, target_override: &overrides };
     let target = targets::insert(tx, post, &[new]).await?[0];
     let job = NewJob::new(JobKind::PublishTarget, target, due).lane(Lane::Account(account));
     jobs::enqueue(tx, &job).await?;

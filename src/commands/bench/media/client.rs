@@ -38,7 +38,7 @@ pub struct Sent {
 /// Sends pictures from concurrent clients; each picture is a different file.
 pub async fn send(
     service: &Service,
-    wish: RequestKind,
+    request_kind: RequestKind,
     photo: &Bytes,
     numbers: Range<u32>,
     clients: u32,
@@ -46,7 +46,7 @@ pub async fn send(
     let outside = ExternalRuntime::start()?;
     let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
     let next = Arc::new(AtomicU32::new(numbers.start));
-    let (head, run) = (head(service, wish), crier_common::random::u64());
+    let (head, run) = (head(service, request_kind), crier_common::random::u64());
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
         let (begin, next, photo, head, last) = (begin.clone(), next.clone(), photo.clone(), head.clone(), numbers.end);
@@ -60,7 +60,7 @@ pub async fn send(
                 if number >= last {
                     return Ok::<_, CommandError>((began.elapsed(), times));
                 }
-                let body = body(wish, photo::another(&photo, number));
+                let body = body(request_kind, photo::another(&photo, number));
                 let asked = Instant::now();
                 send_picture(&mut connection, head(format!("{run:016x}-{number}")), body).await?;
                 times.push(asked.elapsed());
@@ -78,12 +78,12 @@ pub async fn send(
 }
 
 /// Returns a function that builds a request's head from its `Idempotency-Key`.
-fn head(service: &Service, wish: RequestKind) -> Arc<dyn Fn(String) -> Builder + Send + Sync> {
-    let path = match wish {
+fn head(service: &Service, request_kind: RequestKind) -> Arc<dyn Fn(String) -> Builder + Send + Sync> {
+    let path = match request_kind {
         RequestKind::Upload => format!("/api/public/v1/brands/{}/media", service.brand),
         RequestKind::Thumbnail => "/thumbnail".to_owned(),
     };
-    let content_type = match wish {
+    let content_type = match request_kind {
         RequestKind::Upload => format!("multipart/form-data; boundary={BOUNDARY}"),
         RequestKind::Thumbnail => "image/jpeg".to_owned(),
     };
@@ -97,8 +97,8 @@ fn head(service: &Service, wish: RequestKind) -> Arc<dyn Fn(String) -> Builder +
 }
 
 /// Returns the body in chunks, so that all requests share the picture.
-fn body(wish: RequestKind, picture: [Bytes; 3]) -> Vec<Bytes> {
-    match wish {
+fn body(request_kind: RequestKind, picture: [Bytes; 3]) -> Vec<Bytes> {
+    match request_kind {
         RequestKind::Thumbnail => picture.into(),
         RequestKind::Upload => {
             let head = format!(

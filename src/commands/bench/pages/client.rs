@@ -58,12 +58,12 @@ pub struct VisitTimes {
 /// Makes one visit.
 pub async fn one(
     connection: &mut Connection,
-    wish: &VisitRequest,
+    visit: &VisitRequest,
     number: usize,
 ) -> Result<Response<Bytes>, CommandError> {
-    let answer = connection.answer(wish.request(number), Vec::new()).await?;
+    let answer = connection.answer(visit.request(number), Vec::new()).await?;
     match answer.status() {
-        status if status == wish.status() => Ok(answer),
+        status if status == visit.status() => Ok(answer),
         status => refused(format!("a visit was answered {status}: {}", String::from_utf8_lossy(answer.body()))),
     }
 }
@@ -71,7 +71,7 @@ pub async fn one(
 /// Makes visits from concurrent clients.
 pub async fn visit_concurrently(
     address: SocketAddr,
-    wish: &VisitRequest,
+    visit: &VisitRequest,
     requests: u32,
     clients: u32,
 ) -> Result<VisitTimes, CommandError> {
@@ -80,7 +80,7 @@ pub async fn visit_concurrently(
     let (next, last) = (Arc::<AtomicUsize>::default(), count(requests));
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
-        let (begin, next, wish) = (begin.clone(), next.clone(), wish.clone());
+        let (begin, next, visit) = (begin.clone(), next.clone(), visit.clone());
         let client = async move {
             let mut connection = Connection::open(address).await?;
             begin.wait().await;
@@ -91,7 +91,7 @@ pub async fn visit_concurrently(
                     return Ok::<_, CommandError>((began.elapsed(), times));
                 }
                 let asked = Instant::now();
-                one(&mut connection, &wish, number).await?;
+                one(&mut connection, &visit, number).await?;
                 times.push(asked.elapsed());
             }
         };

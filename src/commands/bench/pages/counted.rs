@@ -23,8 +23,8 @@ pub async fn run(bench: &Bench) -> Figures {
     let mut figures = Vec::new();
     for (what, bot) in [("bots, not counted", true), ("visitors", false)] {
         bench.show_progress(format_args!("{NAME}, {what}"));
-        let wish = VisitRequest { bot, ..VisitRequest::of(site::PAGE) };
-        let asked = client::visit_concurrently(service.address, &wish, bench.args.requests, CLIENTS).await?;
+        let visit = VisitRequest { bot, ..VisitRequest::of(site::PAGE) };
+        let asked = client::visit_concurrently(service.address, &visit, bench.args.requests, CLIENTS).await?;
         figures.push(Figure::rate(NAME, what, "requests/s", asked.times.len(), asked.took));
     }
     let (ended, sent) = (Instant::now(), u64::from(bench.args.requests));

@@ -22,10 +22,10 @@ pub async fn run(bench: &Bench) -> Figures {
         site::make(&mut connection, &service, slug).await?;
     }
     let paths = slugs.iter().map(|slug| format!("/@{slug}")).collect();
-    let wish = VisitRequest { paths, ..VisitRequest::of(site::PAGE) };
+    let visit = VisitRequest { paths, ..VisitRequest::of(site::PAGE) };
     let mut figures = Vec::new();
     for what in ["of all", "after two seconds"] {
-        let asked = client::visit_concurrently(service.address, &wish, bench.args.pages, 1).await?;
+        let asked = client::visit_concurrently(service.address, &visit, bench.args.pages, 1).await?;
         figures.extend(Figure::spread(NAME, what, asked.times));
         tokio::time::sleep(CACHE_TTL).await;
     }

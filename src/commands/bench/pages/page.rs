@@ -25,11 +25,11 @@ pub async fn run(bench: &Bench, name: &'static str, known: bool) -> Figures {
     if bench.args.peer.is_none() {
         site::make(&mut connection, &service, site::SLUG).await?;
     }
-    let mut wish = VisitRequest::of(site::PAGE);
-    let page = client::one(&mut connection, &wish, 0).await?;
+    let mut visit = VisitRequest::of(site::PAGE);
+    let page = client::one(&mut connection, &visit, 0).await?;
     keep(bench, &page)?;
     if known {
-        wish.known = page.headers().get(ETAG).cloned();
+        visit.known = page.headers().get(ETAG).cloned();
     }
     let mut figures = Vec::new();
     if !known {
@@ -37,9 +37,9 @@ pub async fn run(bench: &Bench, name: &'static str, known: bool) -> Figures {
     }
     for clients in CLIENTS {
         bench.show_progress(format_args!("{name}, {clients} at once"));
-        client::visit_concurrently(service.address, &wish, WARM_UP_VISITS.min(bench.args.requests), clients).await?;
+        client::visit_concurrently(service.address, &visit, WARM_UP_VISITS.min(bench.args.requests), clients).await?;
         let worked = server_cpu_time(bench, &mut connection).await?;
-        let asked = client::visit_concurrently(service.address, &wish, bench.args.requests, clients).await?;
+        let asked = client::visit_concurrently(service.address, &visit, bench.args.requests, clients).await?;
         let worked = self::server_cpu_time(bench, &mut connection).await?.zip(worked).map(|(now, before)| now - before);
         figures.extend(of(name, clients, asked, worked));
     }
