@@ -40,8 +40,8 @@ pub enum HttpError {
 pub struct NoRootCertificates(String);
 
 impl NoRootCertificates {
-    pub(super) fn from_build(error: reqwest::Error) -> Self {
-        Self(StdError::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
+    pub(super) fn new(error: rustls::Error) -> Self {
+        Self(error.to_string())
     }
 }
 

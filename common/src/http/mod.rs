@@ -13,6 +13,7 @@ pub mod guard;
 pub mod resolver;
 #[cfg(test)]
 pub(crate) mod test_server;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub use download::{Download, DownloadError};
 pub use error::{HttpError, NoRootCertificates};
 pub use guard::{Guard, SchemePolicy, UrlRefusal};
 use resolver::GuardedResolver;
+pub use tls::install as install_tls;
 
 /// The `User-Agent` of requests that set no other.
 pub const USER_AGENT: &str = concat!("Crier/", env!("CARGO_PKG_VERSION"));
@@ -81,13 +83,14 @@ impl HttpClient {
     /// Creates a guarded client that trusts one more certificate authority.
     #[cfg(test)]
     fn with_root_certificate(
-        authority: reqwest::Certificate,
+        authority: rustls::pki_types::CertificateDer<'static>,
         guard: Guard,
         timeout: Duration,
         max_body: usize,
     ) -> Self {
-        let inner = builder(Some(&guard), timeout, max_body).tls_certs_merge([authority]).build();
-        Self { inner: inner.expect("the tests' own authority"), guard: Some(guard), timeout, max_body }
+        let tls = tls::trusting(authority).expect("the tests' own authority");
+        let inner = builder(Some(&guard), timeout, max_body).tls_backend_preconfigured(tls).build();
+        Self { inner: inner.expect("static options"), guard: Some(guard), timeout, max_body }
     }
 
     /// Returns a client with the same connection pool, but another deadline and cap. (If the deadline is shorter than
@@ -158,29 +161,25 @@ async fn read(response: &mut reqwest::Response, body: &mut Vec<u8>, max: usize) 
 /// Checks that this system has trusted certificate authorities. Called once at startup, so that clients created later
 /// can rely on it.
 pub fn check_root_certificates() -> Result<(), NoRootCertificates> {
-    builder(None, Duration::ZERO, 0).build().map(drop).map_err(NoRootCertificates::from_build)
-}
-
-/// Installs the TLS crypto provider for the whole process; clients of libraries use it as well.
-pub fn install_tls() {
-    // Fails if a provider is installed already, which is fine.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    tls::config().map(drop)
 }
 
 /// Returns the client for the object storage library; the operator sets the address. There is no total deadline: a file
 /// may be large and its reader slow. `silent` is the read timeout.
 pub fn object_storage_client(silent: Duration, https_only: bool) -> reqwest::Result<reqwest::Client> {
     // The bytes as stored, because their length and checksums are verified.
-    builder(None, CONNECT_TIMEOUT, *WINDOW.end()).read_timeout(silent).no_gzip().https_only(https_only).build()
+    with_tls(builder(None, CONNECT_TIMEOUT, *WINDOW.end())).read_timeout(silent).no_gzip().https_only(https_only).build()
 }
 
 fn build(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::Client {
-    let built = builder(guard, timeout, max_body).build();
-    built.expect("`check_authorities` passed at the start; all other options are static")
+    with_tls(builder(guard, timeout, max_body)).build().expect("all options are static")
+}
+
+fn with_tls(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+    builder.tls_backend_preconfigured(tls::config().expect("`check_root_certificates` passed at the start"))
 }
 
 fn builder(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::ClientBuilder {
-    install_tls();
     let window = max_body.clamp(*WINDOW.start(), *WINDOW.end()) as u32;
     #[expect(clippy::disallowed_methods, reason = "the one place that makes clients")]
     let builder = reqwest::Client::builder()

@@ -29,8 +29,7 @@ impl Authority {
     /// Returns a client that trusts this authority and resolves every name to 127.0.0.1.
     pub fn client(&self, timeout: Duration, max_body: usize) -> HttpClient {
         let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], ScriptedLookup::of("127.0.0.1"));
-        let certificate = reqwest::Certificate::from_der(self.0.der()).unwrap();
-        HttpClient::with_root_certificate(certificate, guard, timeout, max_body)
+        HttpClient::with_root_certificate(self.0.der().clone(), guard, timeout, max_body)
     }
 
     /// Returns the acceptor of a server for `name` with these protocols.
