@@ -1,7 +1,7 @@
 //! Code that is shared by several roles of Crier.
 //!
 //! Imports run one way: `domain` imports nothing, `store` only `domain` (and `clock`, `random`, `secrets`,
-//! `telemetry`), `queue` only `store`. A test in `tests/architecture.rs` enforces this.
+//! `telemetry`), `queue` only `store`; `jobs` is above them. A test in `tests/architecture.rs` enforces this.
 
 pub mod ai;
 pub mod clock;
@@ -9,6 +9,7 @@ pub mod config;
 pub mod domain;
 pub mod feeds;
 pub mod http;
+pub mod jobs;
 pub mod limits;
 pub mod mail;
 pub mod media;
@@ -21,7 +22,6 @@ pub mod queue;
 pub mod random;
 pub mod secrets;
 pub mod store;
-pub mod subjects;
 pub mod telemetry;
 pub mod webhooks;
 

@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use crier_common::domain::job::{JobAttempt, JobKind, JobState};
+use crier_common::jobs;
 use crier_common::store::jobs::operate::{self, JobQuery, JobRow};
-use crier_common::subjects;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -111,11 +111,11 @@ fn span(time: TimeDelta) -> String {
 async fn show(cx: &Context, id: i64, json: bool) -> Result {
     let mut conn = cx.store.read().await?;
     let Some(job) = operate::show(&mut conn, id).await? else { return refused(not_found_message(id)) };
-    let subject = subjects::describe(&mut conn, job.kind, job.subject_id).await?;
+    let subject = jobs::describe(&mut conn, job.kind, job.subject_id).await?;
     let lane = match &job.lane {
         Some(name) => {
             let lane = operate::lane(&mut conn, name, cx.store.now()).await?;
-            json!({ "name": name, "running": lane.running, "cap": lane.places.or(job.kind.rules().lane_cap), "waiting": lane.waiting,
+            json!({ "name": name, "running": lane.running, "cap": lane.places.or(job.kind.limits().lane_cap), "waiting": lane.waiting,
                 "paused_until": lane.paused_until })
         }
         None => Value::Null,

@@ -38,10 +38,6 @@ struct Tally(Mutex<Vec<i64>>);
 
 #[async_trait]
 impl Job for Tally {
-    fn kind(&self) -> JobKind {
-        JobKind::Noop
-    }
-
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         self.0.lock().unwrap().push(run.job.id);
         Ok(Box::new(Outcome::Done))
@@ -60,7 +56,7 @@ struct Listening {
 impl Listening {
     fn start(s: TestStore, notifier: Arc<dyn Transport>) -> Self {
         let tally = Arc::new(Tally::default());
-        let engine = Engine::new(s.store.clone(), Registry::of([tally.clone() as Arc<dyn Job>]), 8);
+        let engine = Engine::new(s.store.clone(), Registry::of([(JobKind::Noop, tally.clone())]), 8);
         let stop = CancellationToken::new();
         let worker = tokio::spawn(crier_worker::run(
             engine,

@@ -44,10 +44,6 @@ struct Panics {
 
 #[async_trait]
 impl Job for Panics {
-    fn kind(&self) -> JobKind {
-        self.kind.kind()
-    }
-
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let hit = run.job.subject_id == self.subject;
         assert!(!(hit && matches!(self.at, Where::Run | Where::Pause)), "the run panics, as the test wants");
@@ -111,9 +107,13 @@ async fn story(mut w: TestWorker, at: Where) -> (TestWorker, i64, Vec<i64>) {
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
     let (post, targets) = w.publish(&accounts).await;
-    let mut kinds: Vec<Arc<dyn Job>> = [JobKind::DeliverWebhook, JobKind::Noop].map(|kind| w.handler(kind)).into();
-    kinds.push(Arc::new(Panics { kind: w.handler(JobKind::PublishTarget), at, subject: targets[1] }));
-    w.engine = Engine::new(w.store.clone(), Registry::of(kinds), 64);
+    let panics = Panics { kind: w.handler(JobKind::PublishTarget), at, subject: targets[1] };
+    let registry = Registry::of([
+        (JobKind::PublishTarget, Arc::new(panics)),
+        (JobKind::DeliverWebhook, w.handler(JobKind::DeliverWebhook)),
+        (JobKind::Noop, w.handler(JobKind::Noop)),
+    ]);
+    w.engine = Engine::new(w.store.clone(), registry, 64);
     let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
     for i in [0, 2] {

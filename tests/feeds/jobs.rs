@@ -6,9 +6,9 @@ use std::sync::Arc;
 use chrono::{TimeDelta, Utc};
 use crier_common::domain::feed::{Article, FETCH_INTERVAL, Feed, FeedStatus, FeedType};
 use crier_common::domain::job::{JobKind, JobState};
+use crier_common::jobs;
 use crier_common::store::feeds::{self, NewFeed};
-use crier_common::store::{articles, jobs};
-use crier_common::subjects;
+use crier_common::store::{self, articles};
 use crier_scheduler::tasks;
 use tokio::sync::Semaphore;
 
@@ -395,7 +395,7 @@ async fn a_dead_fetch_marks_the_feed_failing_and_is_rescheduled(w: TestWorker) {
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     let job = w.number("SELECT id FROM jobs").await;
     w.s.notifier.take();
-    w.write(async |tx| subjects::on_dead(tx, JobKind::FetchFeed, id, None).await).await;
+    w.write(async |tx| jobs::on_dead(tx, JobKind::FetchFeed, id, None).await).await;
     let f = feed(&w, id).await;
     assert_eq!((f.status, f.failures), (FeedStatus::Failing, 1));
     assert!(f.last_error.unwrap().contains("tried again later"));
@@ -404,14 +404,14 @@ async fn a_dead_fetch_marks_the_feed_failing_and_is_rescheduled(w: TestWorker) {
     run_next_fetch(&w, id).await;
     assert_eq!(feed(&w, id).await.status, FeedStatus::Active);
     assert_eq!(w.state(job).await, JobState::Dead);
-    let described = subjects::describe(&mut w.conn().await, JobKind::FetchFeed, id).await.unwrap().unwrap();
+    let described = jobs::describe(&mut w.conn().await, JobKind::FetchFeed, id).await.unwrap().unwrap();
     assert_eq!(described.words, format!("feed {id} of brand {}, active", w.world.brand));
-    assert!(w.write(async |tx| subjects::on_retry(tx, JobKind::FetchFeed, id).await).await);
-    w.write(async |tx| subjects::on_cancelled(tx, JobKind::FetchFeed, id).await).await;
-    w.write(async |tx| subjects::lock(tx, JobKind::FetchFeed, id).await).await;
+    assert!(w.write(async |tx| jobs::on_retry(tx, JobKind::FetchFeed, id).await).await);
+    w.write(async |tx| jobs::on_cancelled(tx, JobKind::FetchFeed, id).await).await;
+    w.write(async |tx| jobs::lock(tx, JobKind::FetchFeed, id).await).await;
     w.write(async |tx| feeds::delete(tx, w.world.brand, id).await).await;
-    assert!(!w.write(async |tx| subjects::on_retry(tx, JobKind::FetchFeed, id).await).await);
-    w.write(async |tx| subjects::on_dead(tx, JobKind::FetchFeed, id, None).await).await;
-    assert!(subjects::describe(&mut w.conn().await, JobKind::FetchFeed, id).await.unwrap().is_none());
-    assert!(!jobs::is_running(&mut w.conn().await, JobKind::FetchFeed, id).await.unwrap());
+    assert!(!w.write(async |tx| jobs::on_retry(tx, JobKind::FetchFeed, id).await).await);
+    w.write(async |tx| jobs::on_dead(tx, JobKind::FetchFeed, id, None).await).await;
+    assert!(jobs::describe(&mut w.conn().await, JobKind::FetchFeed, id).await.unwrap().is_none());
+    assert!(!store::jobs::is_running(&mut w.conn().await, JobKind::FetchFeed, id).await.unwrap());
 }

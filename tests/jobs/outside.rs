@@ -96,10 +96,6 @@ struct Unstorable(Arc<dyn Job>);
 
 #[async_trait]
 impl Job for Unstorable {
-    fn kind(&self) -> JobKind {
-        JobKind::PublishTarget
-    }
-
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         Ok(Box::new(UnstorableEnd(self.0.run(run).await?)))
     }
@@ -125,8 +121,11 @@ impl RunResult for UnstorableEnd {
 
 async fn unstorable(mut w: TestWorker) -> TestWorker {
     w.listen_at("http://127.0.0.1:1/").await;
-    let publishing = Arc::new(Unstorable(w.handler(JobKind::PublishTarget))) as Arc<dyn Job>;
-    w.engine = Engine::new(w.store.clone(), Registry::of([publishing, w.handler(JobKind::DeliverWebhook)]), 64);
+    let registry = Registry::of([
+        (JobKind::PublishTarget, Arc::new(Unstorable(w.handler(JobKind::PublishTarget)))),
+        (JobKind::DeliverWebhook, w.handler(JobKind::DeliverWebhook)),
+    ]);
+    w.engine = Engine::new(w.store.clone(), registry, 64);
     w
 }
 

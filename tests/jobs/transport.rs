@@ -51,10 +51,6 @@ struct Count(Arc<Counted>);
 
 #[async_trait]
 impl Job for Count {
-    fn kind(&self) -> JobKind {
-        JobKind::Noop
-    }
-
     async fn run(&self, _run: &Run) -> Result<Box<dyn RunResult>> {
         let counted = &self.0;
         let now = counted.now.fetch_add(1, Ordering::SeqCst) + 1;
@@ -89,7 +85,8 @@ fn running(s: &TestStore, transport: Arc<dyn Transport>, drain: Duration) -> Run
     let store =
         Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(ReceivedNotifications(transport.clone())));
     let counted = Counted::new();
-    let engine = Engine::new(store.clone(), Registry::of([Arc::new(Count(counted.clone())) as Arc<dyn Job>]), AT_ONCE);
+    let registry = Registry::of([(JobKind::Noop, Arc::new(Count(counted.clone())))]);
+    let engine = Engine::new(store.clone(), registry, AT_ONCE);
     let stop = CancellationToken::new();
     let worker = tokio::spawn(crier_worker::run(engine, transport, Concurrency::each(AT_ONCE), drain, stop.clone()));
     Running { store, counted, stop, worker }

@@ -400,7 +400,7 @@ async fn concurrent_runs_of_one_delivery_both_send_it(w: TestWorker) {
 async fn a_backlog_does_not_delay_other_endpoints(w: TestWorker) {
     // An endpoint that never responds uses all slots of its lane; further deliveries wait outside.
     let (dead, _, _) = endpoint_with_delivery(&w).await;
-    let cap = JobKind::DeliverWebhook.rules().lane_cap.unwrap();
+    let cap = JobKind::DeliverWebhook.limits().lane_cap.unwrap();
     dead.answer_with((0..cap).map(|_| ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))));
     for _ in 0..cap + 9 {
         emit_event(&w).await;

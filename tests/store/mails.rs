@@ -2,9 +2,9 @@
 
 use crier_common::domain::job::JobKind;
 use crier_common::domain::mail::{Mail, MailStatus};
+use crier_common::jobs;
 use crier_common::store::mails::{self, NewMail};
 use crier_common::store::users;
-use crier_common::subjects;
 
 use crate::support::store::{TestStore, on_both};
 
@@ -65,7 +65,7 @@ async fn deleting_a_user_deletes_its_mails(s: TestStore) {
     let id = posted(&s).await;
     assert!(s.write(async |tx| users::delete(tx, "ann@example.com").await).await);
     assert!(mails::find(&mut s.conn().await, id).await.unwrap().is_none());
-    assert!(subjects::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().is_none());
+    assert!(jobs::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().is_none());
 }
 
 async fn a_deferred_mail_keeps_its_error_until_sent(s: TestStore) {
@@ -92,19 +92,19 @@ async fn a_sent_mail_stays_sent(s: TestStore) {
 async fn a_dead_job_fails_its_mail(s: TestStore) {
     let id = posted(&s).await;
     s.write(async |tx| {
-        subjects::lock(tx, JobKind::SendMail, id).await?;
-        subjects::on_dead(tx, JobKind::SendMail, id, None).await
+        jobs::lock(tx, JobKind::SendMail, id).await?;
+        jobs::on_dead(tx, JobKind::SendMail, id, None).await
     })
     .await;
     let mail = found(&s, id).await;
     assert_eq!(mail.status, MailStatus::Failed);
     assert!(mail.error.unwrap().contains("retry"), "the error names the fix");
-    let revive = async || s.write(async |tx| subjects::on_retry(tx, JobKind::SendMail, id).await).await;
+    let revive = async || s.write(async |tx| jobs::on_retry(tx, JobKind::SendMail, id).await).await;
     assert!(revive().await);
     assert_eq!((found(&s, id).await.status, found(&s, id).await.error), (MailStatus::Pending, None));
     assert!(!revive().await, "it has not failed");
-    s.write(async |tx| subjects::on_cancelled(tx, JobKind::SendMail, id).await).await;
+    s.write(async |tx| jobs::on_cancelled(tx, JobKind::SendMail, id).await).await;
     assert!(found(&s, id).await.error.unwrap().contains("operator"));
-    let described = subjects::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().unwrap();
+    let described = jobs::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().unwrap();
     assert!(described.words.contains("failed") && !described.words.contains("example.com"), "{}", described.words);
 }

@@ -9,7 +9,7 @@ use crier_common::domain::post::{PostStatus, Target, TargetStatus};
 use crier_common::domain::webhook::DeliveryStatus;
 use crier_common::store::targets::{self, TargetEnd};
 use crier_common::store::{PageRequest, deliveries, events, posts};
-use crier_common::{publishing, subjects};
+use crier_common::{jobs, publishing};
 use serde_json::{Value, json};
 
 use crate::support::store::{TestStore, World, on_both};
@@ -157,7 +157,7 @@ async fn a_dead_job_fails_its_target(s: TestStore) {
     let (post, ids) = s.post(w, &[1]).await;
     s.write(async |tx| targets::start(tx, ids[0]).await).await;
     s.write(async |tx| targets::mark_call(tx, ids[0], &serde_json::Map::new()).await).await;
-    let died = async |id| s.write(async |tx| subjects::on_dead(tx, JobKind::PublishTarget, id, None).await).await;
+    let died = async |id| s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, id, None).await).await;
     died(ids[0]).await;
     let found = target(&s, ids[0]).await;
     assert_eq!((found.status, found.error.unwrap().category), (TargetStatus::Failed, Category::Internal));
@@ -167,14 +167,14 @@ async fn a_dead_job_fails_its_target(s: TestStore) {
     died(ids[0]).await;
     died(999).await;
     assert_eq!(emitted_events(&s, hook).await.len(), 1, "one event");
-    s.write(async |tx| subjects::on_dead(tx, JobKind::Noop, 1, None).await).await;
+    s.write(async |tx| jobs::on_dead(tx, JobKind::Noop, 1, None).await).await;
 }
 
 async fn a_dead_job_ignores_a_finished_target(s: TestStore) {
     let w = s.create_world().await;
     let (post, ids) = s.post(w, &[1]).await;
     end(&s, ids[0], &published(&s)).await;
-    s.write(async |tx| subjects::on_dead(tx, JobKind::PublishTarget, ids[0], None).await).await;
+    s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, ids[0], None).await).await;
     assert_eq!(target(&s, ids[0]).await.status, TargetStatus::Published);
     assert_eq!(status(&s, w, post).await, PostStatus::Published);
 }
@@ -190,7 +190,7 @@ async fn a_dead_job_and_its_concurrent_result_are_consistent(s: TestStore) {
     let running = target(&s, ids[0]).await;
     let mut ending = s.begin().await.unwrap();
     let held = posts::lock(&mut ending, post).await.unwrap().unwrap();
-    let died = s.write(async |tx| subjects::on_dead(tx, JobKind::PublishTarget, ids[0], None).await);
+    let died = s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, ids[0], None).await);
     let end = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         publishing::end_target(&mut ending, held, &running, &published(&s), None).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_dead_job_fails_its_delivery(s: TestStore) {
     let hook = listener(&s, w).await;
     s.write(async |tx| events::emit(tx, w.brand, EventName::PostFailed, &json!({}), None).await).await;
     let id = s.number("SELECT id FROM webhook_deliveries").await;
-    s.write(async |tx| subjects::on_dead(tx, JobKind::DeliverWebhook, id, None).await).await;
+    s.write(async |tx| jobs::on_dead(tx, JobKind::DeliverWebhook, id, None).await).await;
     let found = deliveries::find(&mut s.conn().await, hook, id).await.unwrap().unwrap();
     assert_eq!(found.status, DeliveryStatus::Failed);
     assert!(found.error.is_some());

@@ -39,10 +39,6 @@ struct Scripted(Vec<(i64, JobBehavior)>);
 
 #[async_trait]
 impl Job for Scripted {
-    fn kind(&self) -> JobKind {
-        JobKind::Noop
-    }
-
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let act = self.0.iter().find(|(subject, _)| *subject == run.job.subject_id).map(|(_, act)| act.clone());
         Ok(match act {
@@ -83,7 +79,8 @@ impl RunResult for Refused {
 
 /// Returns an engine with only this kind; jobs without an entry are done at once.
 pub fn scripted_engine(w: &TestWorker, acts: impl IntoIterator<Item = (i64, JobBehavior)>) -> Engine {
-    Engine::new(w.store.clone(), Registry::of([Arc::new(Scripted(acts.into_iter().collect())) as Arc<dyn Job>]), 64)
+    let scripted = Scripted(acts.into_iter().collect());
+    Engine::new(w.store.clone(), Registry::of([(JobKind::Noop, Arc::new(scripted))]), 64)
 }
 
 /// Enqueues a job of the kind and drops its notification.

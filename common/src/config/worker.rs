@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::keys::{Key, Preset};
 use super::reader::Reader;
 use super::values;
+use crate::domain::UnknownWord;
 use crate::domain::job::JobKind;
 
 const WORKER_KINDS: Key = Key::new(
@@ -70,10 +71,7 @@ fn concurrency(text: &str) -> Result<Concurrency, String> {
 }
 
 fn kind(word: &str) -> Result<JobKind, String> {
-    word.parse().map_err(|_| {
-        let known = JobKind::ALL.iter().map(|k| k.as_str()).collect::<Vec<_>>().join(", ");
-        format!("has `{word}`, which is none of: {known}")
-    })
+    word.parse().map_err(|UnknownWord { known, .. }| format!("has `{word}`, which is none of: {known}"))
 }
 
 #[derive(Clone, Debug)]

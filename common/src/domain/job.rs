@@ -12,23 +12,17 @@
 //! its lease changes nothing when it resumes. A ready job over its lane's cap is `waiting`: it takes no worker slot and
 //! is not polled; a job that leaves the lane wakes the next one.
 //!
-//! **To add a kind:** its line in [`JobKind`] and in [`JobKind::rules`], its word in `store::jobs`' `known!`, its arms in
-//! `subjects`, `worker/src/jobs/<kind>.rs`, one line in the worker's registry, and a test.
+//! [`crate::jobs`] explains how to add a kind.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
-crate::text_enum! {
-    pub enum JobKind {
-        PublishTarget = "publish_target",
-        DeliverWebhook = "deliver_webhook",
-        SendMail = "send_mail",
-        FetchFeed = "fetch_feed",
-        ImportMedia = "import_media",
-        /// Does nothing; `crier bench jobs` measures the engine with it.
-        Noop = "noop",
-    }
-}
+mod kinds;
+
+#[cfg(test)]
+pub(crate) use kinds::declare_job_kind;
+pub(crate) use kinds::for_each_job_kind;
+pub use kinds::{JobKind, KindLimits};
 
 crate::text_enum! {
     pub enum JobState {
@@ -38,36 +32,6 @@ crate::text_enum! {
         Done = "done",
         Dead = "dead",
         Cancelled = "cancelled",
-    }
-}
-
-/// The fixed limits of a kind.
-#[derive(Clone, Copy, Debug)]
-pub struct KindLimits {
-    /// Maximum number of runs; a crash counts as one.
-    pub max_attempts: i32,
-    /// Maximum number of concurrent jobs of one lane; `None`: no cap.
-    pub lane_cap: Option<i64>,
-    /// Maximum number of concurrent jobs of one workspace across all lanes; `None`: no cap. It ensures fairness, not
-    /// correctness: workers that claim concurrently may exceed it by the size of their claims.
-    pub workspace_cap: Option<i64>,
-}
-
-impl JobKind {
-    pub const fn rules(self) -> KindLimits {
-        match self {
-            Self::PublishTarget => KindLimits { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(256) },
-            // The delivery's own `max_attempts` decides; a replay raises it. A failing endpoint has fewer places.
-            Self::DeliverWebhook => KindLimits { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },
-            Self::SendMail => KindLimits { max_attempts: 8, lane_cap: Some(8), workspace_cap: None },
-            // A failed fetch is not a failed job: these attempts are for crashes and database outages. The lane is a
-            // host: it bounds the concurrent requests to the host, and a slow host delays no other.
-            Self::FetchFeed => KindLimits { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(128) },
-            // The lane is the brand: one that imports a whole catalogue leaves room for the others. A download keeps
-            // its slot because its data fills memory and disk.
-            Self::ImportMedia => KindLimits { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
-            Self::Noop => KindLimits { max_attempts: 5, lane_cap: None, workspace_cap: None },
-        }
     }
 }
 
@@ -122,7 +86,7 @@ impl NewJob {
 
 /// Returns the lane that counts the running jobs of one kind and workspace; `None` if the kind has no workspace cap.
 pub fn workspace_lane(kind: JobKind, workspace_id: Option<i64>) -> Option<String> {
-    kind.rules().workspace_cap?;
+    kind.limits().workspace_cap?;
     Some(format!("workspace:{}:{kind}", workspace_id?))
 }
 

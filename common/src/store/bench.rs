@@ -80,7 +80,7 @@ pub async fn fill(
         FROM subjects
         WHERE id < $2";
     let now = tx.now;
-    execute!(tx, SQL, subjects.start, subjects.end, kind, state, run_at, kind.rules().max_attempts, now)?;
+    execute!(tx, SQL, subjects.start, subjects.end, kind, state, run_at, kind.limits().max_attempts, now)?;
     Ok(())
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crier_common::domain::job::LEASE;
+use crier_common::jobs;
 use crier_common::store::jobs::dispatch::{self, RENOTIFY_AFTER, Rescued};
 use crier_common::store::{Result, Tx};
-use crier_common::subjects;
 use crier_common::telemetry::metrics::{self, RescueReason};
 
 use crate::Scheduler;
@@ -87,7 +87,7 @@ async fn rescue_each(s: &Scheduler) -> Result<()> {
 
 async fn notify_subject(tx: &mut Tx, Rescued { job, dead }: &Rescued) -> Result<()> {
     match dead {
-        Some(_) => subjects::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await,
+        Some(_) => jobs::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await,
         None => Ok(()),
     }
 }

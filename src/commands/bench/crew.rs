@@ -16,7 +16,7 @@ use crier_scheduler::Scheduler;
 use crier_worker::engine::Engine;
 use crier_worker::heartbeat;
 use crier_worker::jobs::fetch_feed::Fetcher;
-use crier_worker::jobs::{Deps, Job, Registry};
+use crier_worker::jobs::{Deps, Job, Registry, handler};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -35,8 +35,13 @@ pub struct BenchRoles {
 }
 
 impl BenchRoles {
-    pub fn start(place: &BenchEnvironment, job: Arc<dyn Job>, slots: usize) -> std::result::Result<Self, CommandError> {
-        let engine = Engine::new(place.worker().clone(), Registry::of([job]), slots);
+    pub fn start(
+        place: &BenchEnvironment,
+        kind: JobKind,
+        job: Arc<dyn Job>,
+        slots: usize,
+    ) -> std::result::Result<Self, CommandError> {
+        let engine = Engine::new(place.worker().clone(), Registry::of([(kind, job)]), slots);
         let (stop, beating) = (CancellationToken::new(), CancellationToken::new());
         let store = place.worker().clone();
         let open = move || {
@@ -102,10 +107,7 @@ pub fn job(
         platform_timeout: delta(config.worker.platform_timeout),
         import_timeout: crier_worker::jobs::IMPORT_TIMEOUT,
     };
-    match Registry::new(&deps, &[kind]).get(kind) {
-        Some(job) => Ok(job),
-        None => refused(format!("the worker has no {kind}")),
-    }
+    Ok(handler(kind, &deps))
 }
 
 /// Returns the product's guard, which allows 127.0.0.1 as an operator would configure it.

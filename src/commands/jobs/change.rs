@@ -9,9 +9,9 @@ use std::io::{IsTerminal as _, Write as _};
 
 use chrono::SubsecRound as _;
 use crier_common::domain::job::JobState;
+use crier_common::jobs;
 use crier_common::store::jobs::operate::{self, JobQuery, JobRow};
 use crier_common::store::{StoreError, Tx};
-use crier_common::subjects;
 
 use super::super::{CommandError, Context, Result, refused};
 use super::not_found_message;
@@ -49,17 +49,17 @@ impl Change {
 
     /// Changes the job. If it returns a reason, the caller must roll the transaction back.
     async fn apply(self, tx: &mut Tx, job: &JobRow) -> Stored<Option<SkipReason>> {
-        subjects::lock(tx, job.kind, job.subject_id).await?;
+        jobs::lock(tx, job.kind, job.subject_id).await?;
         Ok(match self {
             Self::Retry => match operate::retry(tx, job.id).await? {
-                Some((kind, subject)) => (!subjects::on_retry(tx, kind, subject).await?).then_some(NOTHING_LEFT),
+                Some((kind, subject)) => (!jobs::on_retry(tx, kind, subject).await?).then_some(NOTHING_LEFT),
                 None => match operate::show(tx, job.id).await?.map(|job| job.state) {
                     Some(JobState::Dead | JobState::Cancelled) => Some(OTHER_JOB),
                     _ => Some(STATE),
                 },
             },
             Self::Cancel => match operate::cancel(tx, job.id).await? {
-                Some((kind, subject)) => subjects::on_cancelled(tx, kind, subject).await.map(|()| None)?,
+                Some((kind, subject)) => jobs::on_cancelled(tx, kind, subject).await.map(|()| None)?,
                 None => Some(STATE),
             },
         })

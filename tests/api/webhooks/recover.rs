@@ -70,7 +70,7 @@ async fn only_deliveries_after_since_are_recovered(app: TestApp) {
 /// However many deliveries are recovered, workers are notified of no more jobs than the endpoint's lane admits.
 async fn recovered_deliveries_beyond_the_lane_cap_wait(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let places = JobKind::DeliverWebhook.rules().lane_cap.unwrap();
+    let places = JobKind::DeliverWebhook.limits().lane_cap.unwrap();
     let (hook, all) = create_deliveries(&t, 1).await;
     fail(&t, &all).await;
     app.sql(format!(

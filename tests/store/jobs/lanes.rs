@@ -49,7 +49,7 @@ fn ids_of(jobs: &[Claimed]) -> Vec<i64> {
 }
 
 async fn jobs_over_the_cap_wait_and_are_promoted_one_by_one(s: TestStore) {
-    assert_eq!(JobKind::PublishTarget.rules().lane_cap, Some(CAP));
+    assert_eq!(JobKind::PublishTarget.limits().lane_cap, Some(CAP));
     let ids = publishes(&s, "account:1", 0..7).await;
     let held = s.claim(&ids, "w").await;
     assert_eq!(ids_of(&held), ids[..4], "first come, first run");

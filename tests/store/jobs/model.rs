@@ -323,7 +323,7 @@ impl Life {
                 *running.entry(lane).or_default() += 1;
             }
         }
-        let cap = JobKind::PublishTarget.rules().lane_cap.unwrap();
+        let cap = JobKind::PublishTarget.limits().lane_cap.unwrap();
         assert!(running.values().all(|n| *n <= cap), "{running:?}");
     }
 

@@ -155,7 +155,7 @@ async fn jobs_are_counted_by_kind_and_state(s: TestStore) {
 }
 
 async fn the_overview_separates_jobs_waiting_for_a_lane(s: TestStore) {
-    let cap = JobKind::PublishTarget.rules().lane_cap.unwrap();
+    let cap = JobKind::PublishTarget.limits().lane_cap.unwrap();
     let mut ids = Vec::new();
     for subject in 0..cap + 2 {
         ids.push(s.enqueue_job(JobKind::PublishTarget, subject, Some("account:1")).await);

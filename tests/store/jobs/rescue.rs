@@ -58,7 +58,7 @@ async fn the_third_crash_makes_the_job_dead(s: TestStore) {
 
 async fn a_crash_in_the_last_attempt_makes_the_job_dead(s: TestStore) {
     let id = s.enqueue_job(JobKind::Noop, 1, None).await;
-    let most = JobKind::Noop.rules().max_attempts;
+    let most = JobKind::Noop.limits().max_attempts;
     for attempt in 1..=most {
         let held = s.claim(&[id], "w").await.remove(0);
         assert_eq!(held.attempt, attempt);

@@ -18,7 +18,7 @@ const HANGING: i64 = 1;
 const OTHER: i64 = 2;
 
 fn share() -> i64 {
-    JobKind::PublishTarget.rules().workspace_cap.unwrap()
+    JobKind::PublishTarget.limits().workspace_cap.unwrap()
 }
 
 /// Enqueues a publish of an account of the workspace.

@@ -318,7 +318,7 @@ impl RunResult for FailedRun {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         self.handler.undo_failed(tx, &self.run).await?;
         if matches!(self.outcome, Outcome::Abort(_)) {
-            crier_common::subjects::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
+            crier_common::jobs::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
         }
         Ok(self.outcome.clone())
     }

@@ -53,7 +53,7 @@ struct AbortedRun {
 impl RunResult for AbortedRun {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         if self.notifies_subject {
-            crier_common::subjects::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
+            crier_common::jobs::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
         }
         Ok(Outcome::Abort(UNSTORABLE_REASON.to_owned()))
     }

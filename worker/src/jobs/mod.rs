@@ -1,9 +1,7 @@
-//! The job kinds, one file each.
-//!
-//! **To add a kind:** its line in `domain::job::Kind` (with its rules) and in `common::subjects`, a file here with a
-//! [`Job`], one line in [`Registry::new`], and its tests in `tests/jobs/`.
+//! The handlers of the job kinds, one file each. [`crier_common::jobs`] explains how to add a kind.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,8 +31,6 @@ pub use import_media::IMPORT_TIMEOUT;
 /// returns writes the result.
 #[async_trait]
 pub trait Job: Send + Sync {
-    fn kind(&self) -> JobKind;
-
     /// An error means a database error: the job is retried.
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>>;
 
@@ -133,31 +129,35 @@ pub struct Deps {
     pub import_timeout: Duration,
 }
 
-/// The kinds that this worker runs.
+/// Returns the handler of a kind.
+pub fn handler(kind: JobKind, deps: &Deps) -> Arc<dyn Job> {
+    match kind {
+        JobKind::PublishTarget => Arc::new(publish_target::PublishTarget::new(deps)),
+        JobKind::DeliverWebhook => Arc::new(deliver_webhook::DeliverWebhook::new(deps)),
+        JobKind::SendMail => Arc::new(send_mail::SendMail::new(deps)),
+        JobKind::FetchFeed => Arc::new(fetch_feed::FetchFeed::new(deps)),
+        JobKind::ImportMedia => Arc::new(import_media::ImportMedia::new(deps)),
+        JobKind::Noop => Arc::new(noop::Noop),
+    }
+}
+
+/// The handlers of the kinds that this worker runs.
 #[derive(Clone)]
-pub struct Registry(Arc<Vec<Arc<dyn Job>>>);
+pub struct Registry(Arc<BTreeMap<JobKind, Arc<dyn Job>>>);
 
 impl Registry {
-    /// Registers the kinds, one line each; `only` selects the enabled ones.
-    pub fn new(deps: &Deps, only: &[JobKind]) -> Self {
-        let all: Vec<Arc<dyn Job>> = vec![
-            Arc::new(publish_target::PublishTarget::new(deps)),
-            Arc::new(deliver_webhook::DeliverWebhook::new(deps)),
-            Arc::new(send_mail::SendMail::new(deps)),
-            Arc::new(fetch_feed::FetchFeed::new(deps)),
-            Arc::new(import_media::ImportMedia::new(deps)),
-            Arc::new(noop::Noop),
-        ];
-        Self::of(all.into_iter().filter(|job| only.contains(&job.kind())))
+    /// Registers the handlers of these kinds.
+    pub fn new(deps: &Deps, kinds: &[JobKind]) -> Self {
+        Self(Arc::new(kinds.iter().map(|kind| (*kind, handler(*kind, deps))).collect()))
     }
 
-    /// Registers exactly these kinds.
-    pub fn of(jobs: impl IntoIterator<Item = Arc<dyn Job>>) -> Self {
-        Self(Arc::new(jobs.into_iter().collect()))
+    /// Registers exactly these handlers.
+    pub fn of<const N: usize>(handlers: [(JobKind, Arc<dyn Job>); N]) -> Self {
+        Self(Arc::new(handlers.into()))
     }
 
     pub fn get(&self, kind: JobKind) -> Option<Arc<dyn Job>> {
-        self.0.iter().find(|job| job.kind() == kind).cloned()
+        self.0.get(&kind).cloned()
     }
 
     /// Writes the results of runs of one kind.
@@ -169,6 +169,6 @@ impl Registry {
     }
 
     pub fn kinds(&self) -> Vec<JobKind> {
-        self.0.iter().map(|job| job.kind()).collect()
+        self.0.keys().copied().collect()
     }
 }

@@ -1,7 +1,7 @@
 //! `noop`: does nothing, for `crier bench jobs`.
 
 use async_trait::async_trait;
-use crier_common::domain::job::{JobKind, Outcome};
+use crier_common::domain::job::Outcome;
 use crier_common::store::Result;
 
 use super::{Job, RunResult};
@@ -11,10 +11,6 @@ pub struct Noop;
 
 #[async_trait]
 impl Job for Noop {
-    fn kind(&self) -> JobKind {
-        JobKind::Noop
-    }
-
     async fn run(&self, _run: &Run) -> Result<Box<dyn RunResult>> {
         Ok(Box::new(Outcome::Done))
     }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Claimed, JobKind, Outcome};
+use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::mail::MailStatus;
 use crier_common::mail::{Mailer, SendError};
 use crier_common::store::{Result, Store, Tx, mails};
@@ -35,10 +35,6 @@ impl SendMail {
 
 #[async_trait]
 impl Job for SendMail {
-    fn kind(&self) -> JobKind {
-        JobKind::SendMail
-    }
-
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let mut conn = self.store.read().await?;
         let Some(mail) = mails::find(&mut conn, run.job.subject_id).await? else {

@@ -305,7 +305,7 @@ struct Waited {
 
 impl Waited {
     fn room(&self) -> i64 {
-        self.places.or(self.kind.rules().lane_cap).unwrap_or(i64::MAX) - self.running
+        self.places.or(self.kind.limits().lane_cap).unwrap_or(i64::MAX) - self.running
     }
 }
 

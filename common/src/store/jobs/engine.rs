@@ -25,11 +25,11 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     impl Candidate {
         /// Returns the lane in which it needs a place, and the lane's cap.
         fn capped(&self) -> Option<(&str, i64)> {
-            Some((self.lane.as_deref()?, self.kind.rules().lane_cap?))
+            Some((self.lane.as_deref()?, self.kind.limits().lane_cap?))
         }
 
         fn capped_workspace(&self) -> Option<(&str, i64)> {
-            Some((self.workspace_lane.as_deref()?, self.kind.rules().workspace_cap?))
+            Some((self.workspace_lane.as_deref()?, self.kind.limits().workspace_cap?))
         }
     }
     // On Postgres one look-up per id: `LIMIT 1` keeps the look-ups apart, `state || ''` avoids the index of ready jobs.
@@ -503,7 +503,7 @@ pub async fn narrow_lane(tx: &mut Tx, lane: &str, places: i64) -> Result<()> {
 pub async fn widen_lane(tx: &mut Tx, kind: JobKind, lane: &str) -> Result<()> {
     execute!(tx, "DELETE FROM narrow_lanes WHERE lane = $1", lane)?;
     execute!(tx, "DELETE FROM paused_lanes WHERE lane = $1", lane)?;
-    tx.free_places(lane, kind.rules().lane_cap.unwrap_or(i64::MAX));
+    tx.free_places(lane, kind.limits().lane_cap.unwrap_or(i64::MAX));
     Ok(())
 }
 

@@ -34,7 +34,7 @@ impl Workspace {
 
 /// Returns how many more jobs of a workspace may run.
 pub(super) fn room(kind: JobKind, running: i64) -> i64 {
-    kind.rules().workspace_cap.map_or(i64::MAX, |cap| (cap - running).max(0))
+    kind.limits().workspace_cap.map_or(i64::MAX, |cap| (cap - running).max(0))
 }
 
 /// Returns how many jobs run in each of the workspaces.
@@ -75,7 +75,7 @@ pub(super) async fn share_out(
         lanes.extend(waiting_lanes(conn, name, start, now).await?);
         lanes.sort_by_key(|lane| lane.running);
     }
-    let cap = workspace.kind.rules().lane_cap;
+    let cap = workspace.kind.limits().lane_cap;
     let with_room = lanes.into_iter().filter(|lane| lane.has_room(cap));
     let mut remaining = places;
     for lane in with_room {

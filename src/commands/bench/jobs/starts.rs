@@ -102,7 +102,7 @@ pub fn crew(
     starts: &Arc<Starts>,
 ) -> std::result::Result<BenchRoles, CommandError> {
     let job = crew::job(&bench.config, place, kind)?;
-    BenchRoles::start(place, Arc::new(RecordedJob { job, starts: starts.clone() }), slots)
+    BenchRoles::start(place, kind, Arc::new(RecordedJob { job, starts: starts.clone() }), slots)
 }
 
 /// The product's own handler, which also records its start time.
@@ -113,10 +113,6 @@ struct RecordedJob {
 
 #[async_trait]
 impl Job for RecordedJob {
-    fn kind(&self) -> JobKind {
-        self.job.kind()
-    }
-
     async fn run(&self, run: &Run) -> StoreResult<Box<dyn RunResult>> {
         self.starts.note(run.job.subject_id);
         self.job.run(run).await

@@ -67,7 +67,8 @@ async fn of_a_peer(bench: &Bench, peer: std::net::SocketAddr) -> Figures {
 impl Bench {
     /// Starts a worker for webhooks, and a scheduler.
     fn crew(&self, place: &BenchEnvironment) -> Result<BenchRoles, CommandError> {
-        BenchRoles::start(place, crew::job(&self.config, place, JobKind::DeliverWebhook)?, self.slots())
+        let kind = JobKind::DeliverWebhook;
+        BenchRoles::start(place, kind, crew::job(&self.config, place, kind)?, self.slots())
     }
 
     /// Returns how many messages cause the configured number of deliveries to this many endpoints.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Claimed, JobKind, Outcome};
+use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::webhook::DeliveryStatus;
 use crier_common::mail::Mailer;
 use crier_common::store::deliveries::OutgoingDelivery;
@@ -66,10 +66,6 @@ async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<OutgoingDelivery
 
 #[async_trait]
 impl Job for DeliverWebhook {
-    fn kind(&self) -> JobKind {
-        JobKind::DeliverWebhook
-    }
-
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let read = self.reads.submit(run.job.subject_id).await;
         let read = read.unwrap_or_else(|| Err(StoreError::Decode("deliveries could not be read".to_owned())));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use crier_common::domain::feed::{Feed, FeedType, next_fetch};
-use crier_common::domain::job::{Claimed, JobKind, Outcome};
+use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::untrusted;
 use crier_common::feeds::{Format, diff};
 use crier_common::store::{Result, Store, Tx, articles, feeds, jobs};
@@ -37,10 +37,6 @@ impl FetchFeed {
 
 #[async_trait]
 impl Job for FetchFeed {
-    fn kind(&self) -> JobKind {
-        JobKind::FetchFeed
-    }
-
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let found = feeds::find_any(&mut self.store.read().await?, run.job.subject_id).await?;
         let Some(feed) = found else { return Ok(Box::new(cancelled_feed_deleted())) };

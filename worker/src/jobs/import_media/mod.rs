@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_common::domain::job::{JobKind, Outcome};
+use crier_common::domain::job::Outcome;
 use crier_common::domain::media::MediaJob;
 use crier_common::domain::plan::{Plan, Plans};
 use crier_common::http::HttpClient;
@@ -92,10 +92,6 @@ impl ImportMedia {
 
 #[async_trait]
 impl Job for ImportMedia {
-    fn kind(&self) -> JobKind {
-        JobKind::ImportMedia
-    }
-
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let begin = match self.begin(run).await? {
             BeginResult::Ready(begin) => begin,

@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::account::SocialAccount;
 use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{JobKind, Outcome};
+use crier_common::domain::job::Outcome;
 use crier_common::domain::media::Asset;
 use crier_common::domain::post::Target;
 use crier_common::media::Library;
@@ -101,10 +101,6 @@ impl PublishTarget {
 
 #[async_trait]
 impl Job for PublishTarget {
-    fn kind(&self) -> JobKind {
-        JobKind::PublishTarget
-    }
-
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let mut p = match self.prepare(run).await? {
             Preparation::Stop(ending) => return Ok(ending),

@@ -1,0 +1,59 @@
+//! The kinds of jobs: the registry, with their names and limits.
+//!
+//! These stand here rather than in a kind's own file in [`crate::jobs`], because the store needs them (it applies the
+//! limits, and selects only jobs of known kinds), and those files need the store. [`crate::jobs`] explains how to add a
+//! kind.
+
+/// The registry: passes one line per kind to a macro, `Kind = name { limits }`. It is the only list of kinds; whatever
+/// needs all of them is generated from it, or iterates over [`JobKind::ALL`].
+///
+/// The name is the module of the kind in `crate::jobs` and in the worker. It is also stored in `jobs`: never change it.
+macro_rules! for_each_job_kind {
+    ($macro:ident) => {
+        $macro! {
+            PublishTarget = publish_target { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(256) },
+            // The delivery's own `max_attempts` decides; a replay raises it. A failing endpoint has fewer places.
+            DeliverWebhook = deliver_webhook { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },
+            SendMail = send_mail { max_attempts: 8, lane_cap: Some(8), workspace_cap: None },
+            // A failed fetch is not a failed job: these attempts are for crashes and database outages. The lane is a
+            // host: it bounds the concurrent requests to the host, and a slow host delays no other.
+            FetchFeed = fetch_feed { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(128) },
+            // The lane is the brand: one that imports a whole catalogue leaves room for the others. A download keeps
+            // its slot because its data fills memory and disk.
+            ImportMedia = import_media { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
+            Noop = noop { max_attempts: 5, lane_cap: None, workspace_cap: None },
+        }
+    };
+}
+pub(crate) use for_each_job_kind;
+
+/// The fixed limits of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindLimits {
+    /// Maximum number of runs; a crash counts as one.
+    pub max_attempts: i32,
+    /// Maximum number of concurrent jobs of one lane; `None`: no cap.
+    pub lane_cap: Option<i64>,
+    /// Maximum number of concurrent jobs of one workspace across all lanes; `None`: no cap. It ensures fairness, not
+    /// correctness: workers that claim concurrently may exceed it by the size of their claims.
+    pub workspace_cap: Option<i64>,
+}
+
+/// Generates [`JobKind`].
+macro_rules! declare_job_kind {
+    ($($kind:ident = $name:ident $limits:tt),+ $(,)?) => {
+        $crate::text_enum! {
+            pub enum JobKind { $($kind = stringify!($name)),+ }
+        }
+
+        impl JobKind {
+            pub const fn limits(self) -> $crate::domain::job::KindLimits {
+                match self { $(Self::$kind => $crate::domain::job::KindLimits $limits),+ }
+            }
+        }
+    };
+}
+#[cfg(test)]
+pub(crate) use declare_job_kind;
+
+for_each_job_kind!(declare_job_kind);
