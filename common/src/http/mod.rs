@@ -11,6 +11,7 @@ pub mod download;
 mod error;
 pub mod guard;
 pub mod resolver;
+mod retry;
 #[cfg(test)]
 pub(crate) mod test_server;
 
@@ -25,6 +26,7 @@ pub use download::{Download, DownloadError};
 pub use error::{HttpError, NoRootCertificates};
 pub use guard::{Guard, SchemePolicy, UrlRefusal};
 use resolver::GuardedResolver;
+pub use retry::parse_date;
 
 /// The `User-Agent` of requests that set no other.
 pub const USER_AGENT: &str = concat!("Crier/", env!("CARGO_PKG_VERSION"));
