@@ -6,7 +6,7 @@ use bytes::Bytes;
 pub use crc32fast::hash as crc;
 use image::metadata::Orientation;
 
-use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, orientation, side};
+use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, orientation, push_frame, side};
 use super::{Refusal, broken, signs};
 
 pub const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -90,7 +90,9 @@ impl State {
             return Err(broken());
         }
         let again = self.seen.contains(name);
-        if !again {
+        // Other names are not remembered: a file may contain millions of them.
+        let matters = name[0].is_ascii_uppercase() || name == b"eXIf" || KEPT.iter().any(|(kept, _)| *kept == name);
+        if !again && matters {
             self.seen.push(*name);
         }
         if name == b"IDAT" {
@@ -151,7 +153,8 @@ impl State {
         if x + width > self.width as usize || y + height > self.height as usize {
             return Err(broken());
         }
-        self.frames.push(Frame { width: side(width)?, height: side(height)?, parts: Vec::new() });
+        let frame = Frame { width: side(width)?, height: side(height)?, parts: Vec::new() };
+        push_frame(&mut self.frames, frame)?;
         Ok(true)
     }
 

@@ -32,6 +32,21 @@ pub struct Frame {
     pub parts: Vec<Range<usize>>,
 }
 
+/// Maximum number of frames in one file.
+const MAX_FRAMES: usize = 10_000;
+
+/// Adds a frame.
+///
+/// # Errors
+/// A refusal if there are too many.
+pub fn push_frame(frames: &mut Vec<Frame>, frame: Frame) -> Result<(), Refusal> {
+    if frames.len() == MAX_FRAMES {
+        return Err(Refusal::TooLarge(format!("The animation has more than {MAX_FRAMES} frames.")));
+    }
+    frames.push(frame);
+    Ok(())
+}
+
 #[derive(Debug)]
 enum Segment {
     Kept(Range<usize>),

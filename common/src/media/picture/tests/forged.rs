@@ -49,3 +49,18 @@ fn frames_are_measured_by_their_own_size() {
     let refused = examine(many.into(), &limits);
     assert!(matches!(refused, Err(Refusal::TooLarge(_))), "they are taken");
 }
+
+/// 200,000 chunk names in a PNG, and 200,000 ends of ZIP archives behind a JPEG. Quadratic time would take hours.
+#[test]
+fn many_small_parts_are_checked_in_linear_time() {
+    let chunk = |n: u32| {
+        let [_, name @ ..] = n.to_be_bytes();
+        [&[0, 0, 0, 0, b'a'], &name[..], &[0; 4]].concat()
+    };
+    let (png, jpeg) = (file("rgb.png"), file("baseline-420.jpg"));
+    let mut chunks = [&png[..33], &(0..200_000).flat_map(chunk).collect::<Vec<_>>(), &png[33..]].concat();
+    sum_up(&mut chunks);
+    assert_eq!(examine(chunks.into(), &LIMITS).unwrap().bytes, examine(png, &LIMITS).unwrap().bytes);
+    let ends = [&jpeg[..], b"\xff\xd8\xff", &b"PK\x05\x06".repeat(200_000)].concat();
+    assert!(examine(ends.into(), &LIMITS).is_ok());
+}
