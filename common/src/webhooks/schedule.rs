@@ -1,7 +1,8 @@
 //! When a delivery is retried: with growing delays over a day, or when the receiver asks for it.
 //!
 //! Eight attempts: at once, then 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h after the previous one, each ± 20 % so
-//! that the deliveries to a receiver that was down are not all retried in the same second.
+//! that the deliveries to a receiver that was down are not all retried in the same second. These times are promised to
+//! receivers, so they are a table rather than a formula.
 
 use chrono::{DateTime, TimeDelta, Utc};
 

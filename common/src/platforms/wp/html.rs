@@ -58,7 +58,8 @@ pub fn paragraphs(text: &str) -> String {
     html
 }
 
-/// Escapes text for HTML, including attributes.
+/// Escapes text for HTML, including attributes, with the references that WordPress writes itself. (Those of the crates
+/// in use are others: `&#38;`, `&apos;`.)
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;").replace('\'', "&#039;")
