@@ -173,10 +173,20 @@ fn salvo_and_apalis_are_used_only_where_allowed() {
 }
 
 #[test]
-fn smtp_is_used_only_in_the_mail_module() {
-    for dir in DIRS {
-        let lettre = violations(dir, |name| name != "common/src/mail.rs", |line| names(line, "lettre"));
-        assert_no_violations("lettre lives in common/src/mail.rs only", lettre);
+fn a_library_is_used_in_one_module() {
+    const PLACES: &[(&str, &str)] = &[
+        ("crc32fast", "common/src/media/picture/png.rs"),
+        ("fast_image_resize", "common/src/media/picture/resize.rs"),
+        ("hex", "common/src/hexadecimal.rs"),
+        ("httpdate", "common/src/http/retry.rs"),
+        ("lettre", "common/src/mail.rs"),
+        ("quick_xml", "common/src/feeds/tag.rs"),
+    ];
+    for (library, place) in PLACES {
+        for dir in DIRS {
+            let found = violations(dir, |name| name != *place, |line| names(line, library));
+            assert_no_violations(&format!("{library} lives in {place} only"), found);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod feeds;
+pub mod hexadecimal;
 pub mod http;
 pub mod jobs;
 pub mod limits;

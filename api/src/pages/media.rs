@@ -119,7 +119,7 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 }
 
 /// Returns the requested part. Several ranges, an invalid range (RFC 9110, 14.2), or an `If-Range` with another tag
-/// return the whole.
+/// return the whole. (The crate `headers` resolves ranges only with the file's length, which the storage knows.)
 fn requested_part(headers: &HeaderMap, tag: &str) -> ByteRange {
     if headers.get(IF_RANGE).is_some_and(|known| known != tag) {
         return ByteRange::Whole;

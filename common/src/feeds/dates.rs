@@ -1,5 +1,5 @@
 //! Parses dates in feeds: RFC 3339, RFC 822 and common variants of both. The time defaults to midnight, the zone to
-//! UTC.
+//! UTC. (chrono and httpdate accept only the standard forms.)
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use sha2::{Digest, Sha256};
 
 use crate::domain::feed::{FoundArticle, KnownArticle, MAX_ARTICLES};
+use crate::hexadecimal;
 use crate::store::articles::{ArticleRow, Changes};
 
 /// Compares the parsed articles, in the order of the feed, with the stored ones. Returns the changes to write, and the
@@ -77,7 +77,7 @@ enum ArticleRef {
 fn digest(article: &FoundArticle, dated: Option<DateTime<Utc>>) -> String {
     let a = article;
     let parts = serde_json::json!([a.title, a.url, a.summary, a.author, a.image_url, dated]);
-    Sha256::digest(parts.to_string()).iter().take(16).fold(String::new(), |out, byte| out + &format!("{byte:02x}"))
+    hexadecimal::sha256(parts.to_string(), 16)
 }
 
 #[cfg(test)]

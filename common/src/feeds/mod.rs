@@ -17,6 +17,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::domain::feed::{FoundArticle, MAX_ARTICLES, MIN_ARTICLE_DATE};
+use crate::hexadecimal;
 
 mod dates;
 mod deadline;
@@ -115,11 +116,7 @@ fn web_address(text: &str, base: &Url) -> Option<String> {
 
 /// Returns the article's guid: the feed's id, else its link, else a hash of its content.
 fn guid(given: &str, article: &FoundArticle) -> String {
-    let hash = |text: &str| {
-        use sha2::{Digest, Sha256};
-        let hash = Sha256::digest(text.as_bytes());
-        hash.iter().fold("sha256:".to_owned(), |out, byte| out + &format!("{byte:02x}"))
-    };
+    let hash = |text: &str| format!("sha256:{}", hexadecimal::sha256(text, 32));
     match (given.trim(), &article.url) {
         ("", Some(url)) => url.clone(),
         ("", None) => hash(&format!("{:?}{:?}", article.title, article.summary)),

@@ -11,6 +11,7 @@ pub mod download;
 mod error;
 pub mod guard;
 pub mod resolver;
+mod retry;
 #[cfg(test)]
 pub(crate) mod test_server;
 mod tls;
@@ -26,6 +27,7 @@ pub use download::{Download, DownloadError};
 pub use error::{HttpError, NoRootCertificates};
 pub use guard::{Guard, SchemePolicy, UrlRefusal};
 use resolver::GuardedResolver;
+pub use retry::parse_date;
 pub use tls::install as install_tls;
 
 /// The `User-Agent` of requests that set no other.

@@ -17,7 +17,7 @@ use super::{CallError, ConnectError, catalogue};
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::Platform;
-use crate::http::{HttpClient, HttpError, HttpResponse};
+use crate::http::{HttpClient, HttpError, HttpResponse, parse_date};
 use crate::telemetry::metrics;
 
 /// The effect of sending a request twice.
@@ -236,8 +236,7 @@ fn parse_time(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
             now.checked_add_signed(TimeDelta::try_seconds(seconds.max(0))?)
         };
     }
-    let date = DateTime::parse_from_rfc2822(text).or_else(|_| DateTime::parse_from_rfc3339(text)).ok()?;
-    Some(date.to_utc())
+    parse_date(text).or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|date| date.to_utc()))
 }
 
 /// Returns a multipart part without copying its body.

@@ -9,6 +9,7 @@
 
 use async_trait::async_trait;
 use http::Method;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::multipart::Form;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -23,6 +24,9 @@ use super::{
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
+
+/// What is percent-encoded in a token, so that a typed one cannot change the path on the operator's host.
+const TOKEN_ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b':').remove(b'-').remove(b'_');
 
 pub(super) struct Telegram {
     caller: PlatformClient,
@@ -46,7 +50,7 @@ impl Telegram {
         body: TelegramBody,
     ) -> Result<T, MethodError> {
         let token = token.expose_secret();
-        let url = format!("{}/bot{}/{method}", self.base, encode_segment(token));
+        let url = format!("{}/bot{}/{method}", self.base, utf8_percent_encode(token, TOKEN_ENCODED));
         let request = self.caller.request(Method::POST, &url);
         let request = match body {
             TelegramBody::Json(value) => request.json(&value),
@@ -270,17 +274,6 @@ fn strip_prefix(description: &str) -> &str {
         .iter()
         .find_map(|prefix| description.strip_prefix(prefix))
         .unwrap_or(description)
-}
-
-/// Encodes the token as a path segment, so that a typed token cannot change the path on the operator's host.
-fn encode_segment(token: &str) -> String {
-    token
-        .bytes()
-        .map(|b| match b {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'-' | b'_' => char::from(b).to_string(),
-            _ => format!("%{b:02X}"),
-        })
-        .collect()
 }
 
 fn file(image: &Image, index: usize) -> Result<reqwest::multipart::Part, CallError> {

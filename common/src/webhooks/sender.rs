@@ -11,7 +11,6 @@ use http::{Method, StatusCode, header};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use super::schedule::parse_retry_after;
 use super::signature::sign;
 use crate::domain::event::EventName;
 use crate::domain::untrusted::{self, MAX_MESSAGE};
@@ -126,8 +125,6 @@ impl Sender {
 
 fn response_result(answer: &HttpResponse, duration: Duration, now: DateTime<Utc>) -> AttemptResult {
     let outcome = DeliveryOutcome::of_status(answer.status);
-    let asks = matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    let retry_after = answer.headers.get(header::RETRY_AFTER).filter(|_| asks).and_then(|value| value.to_str().ok());
     AttemptResult {
         outcome,
         response_code: Some(answer.status.as_u16()),
@@ -135,7 +132,7 @@ fn response_result(answer: &HttpResponse, duration: Duration, now: DateTime<Utc>
         error: (!outcome.is_success()).then(|| status_error(outcome, answer.status)),
         response_body: Some(storable(&answer.body)),
         // Counted from the response, not from the signing; in whole microseconds, like all stored times.
-        retry_after: retry_after.and_then(|value| parse_retry_after(value, (now + duration).trunc_subsecs(6))),
+        retry_after: answer.retry_after((now + duration).trunc_subsecs(6)),
     }
 }
 

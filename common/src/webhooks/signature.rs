@@ -9,6 +9,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
 
+use crate::hexadecimal;
+
 /// The maximum clock difference when a delivery is verified, unless the receiver sets another.
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 
@@ -26,13 +28,7 @@ pub enum SignatureError {
 /// Returns the value of `X-Webhook-Signature`. `timestamp`: unix seconds, the same as in `X-Webhook-Timestamp`.
 pub fn sign(secret: &SecretString, timestamp: i64, body: &[u8]) -> String {
     let mac = mac(secret, timestamp, body).finalize().into_bytes();
-    let mut header = format!("t={timestamp},v1=");
-    for byte in mac {
-        for digit in [byte >> 4, byte & 15] {
-            header.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
-        }
-    }
-    header
+    format!("t={timestamp},v1={}", hexadecimal::encode(mac))
 }
 
 /// Verifies a header as a receiver does, in constant time. Schemes other than `v1` are ignored; of several `v1`, one
@@ -54,8 +50,8 @@ pub fn verify(
     }
     let expected = mac(secret, timestamp, body);
     let mut result = Err(SignatureError::Malformed);
-    for (_, hex) in fields().filter(|(key, _)| *key == "v1") {
-        let Some(candidate) = unhex(hex) else { continue };
+    for (_, text) in fields().filter(|(key, _)| *key == "v1") {
+        let Some(candidate) = hexadecimal::decode::<32>(text) else { continue };
         if expected.clone().verify_slice(&candidate).is_ok() {
             result = Ok(());
             break;
@@ -73,19 +69,6 @@ fn mac(secret: &SecretString, timestamp: i64, body: &[u8]) -> Hmac<Sha256> {
     mac.update(b".");
     mac.update(body);
     mac
-}
-
-fn unhex(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
-    if digits.len() != 64 {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16).filter(|_| !byte.is_ascii_uppercase()).map(|d| d as u8);
-    let mut bytes = [0; 32];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

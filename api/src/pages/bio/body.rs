@@ -3,13 +3,13 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
+use crier_common::hexadecimal;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use salvo::Response;
 use salvo::http::ResBody;
-use sha2::{Digest, Sha256};
 
 use crate::pages::is_known;
 
@@ -24,8 +24,8 @@ pub struct PageBody {
 impl PageBody {
     pub fn new(text: impl Into<Vec<u8>>) -> Self {
         let text = text.into();
-        let hash: String = Sha256::digest(&text).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-        let tag = HeaderValue::try_from(format!("W/\"{hash}\"")).unwrap_or(HeaderValue::from_static("W/\"\""));
+        let tag = HeaderValue::try_from(format!("W/\"{}\"", hexadecimal::sha256(&text, 12)))
+            .unwrap_or(HeaderValue::from_static("W/\"\""));
         // Shrink to size, because they stay in memory.
         let kept = |bytes: Vec<u8>| Bytes::from(bytes.into_boxed_slice());
         Self { packed: kept(pack(&text)), plain: kept(text), tag }

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use askama::Template;
 use crier_common::domain::bio_page::{BioLink, BioPage};
 use crier_common::domain::media::Asset;
+use crier_common::hexadecimal;
 use crier_common::store::bio_pages::Version;
 use http::HeaderValue;
-use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::body::PageBody;
@@ -17,10 +17,7 @@ use super::cache::RenderedPage;
 pub const STYLES: &str = include_str!("../../../templates/bio.css");
 
 /// Changes with the styles, so that browsers may cache them forever.
-static VERSION: LazyLock<String> = LazyLock::new(|| {
-    let hash = Sha256::digest(STYLES);
-    hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
-});
+static VERSION: LazyLock<String> = LazyLock::new(|| hexadecimal::sha256(STYLES, 6));
 
 /// How many characters of the bio previews show.
 const PREVIEW: usize = 200;

@@ -14,8 +14,6 @@ use crate::domain::media::ImageType;
 
 /// Maximum pixels of all frames of an animation, as a multiple of the limit for one picture.
 const FRAMES: u64 = 5;
-/// Maximum number of frames in one file.
-const MOST_FRAMES: usize = 10_000;
 /// Maximum allocation of a decoder besides the picture: rows, a profile. A PNG's profile is compressed.
 const MAX_DECODER_OVERHEAD: u64 = 16 << 20;
 
@@ -77,16 +75,10 @@ fn finish(mut decoder: impl ImageDecoder) -> ImageResult<Decoded> {
 /// Decodes each frame of an animation, one in memory at a time. `source` is the file that was walked.
 ///
 /// # Errors
-/// A refusal if a frame is broken, or if there are too many or they are too large together.
+/// A refusal if a frame is broken, or if they are too large together.
 pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &Limits) -> Result<(), Refusal> {
     let pixels = |frame: &Frame| u64::from(frame.width) * u64::from(frame.height);
     let total: u64 = frames.iter().map(pixels).sum();
-    if frames.len() > MOST_FRAMES {
-        return Err(Refusal::TooLarge(format!(
-            "The animation has {} frames; at most {MOST_FRAMES} are taken.",
-            frames.len()
-        )));
-    }
     let most = limits.max_pixels.saturating_mul(FRAMES);
     if total > most || frames.iter().any(|frame| pixels(frame) > limits.max_pixels) {
         return Err(Refusal::TooLarge(format!(

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use image::metadata::Orientation;
 
-use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, side};
+use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, push_frame, side};
 use super::{Refusal, broken, signs};
 
 /// Length of signature and screen descriptor.
@@ -39,7 +39,7 @@ pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
                 let end = frame.parts.last().map_or(at, |part| part.end);
                 rewrite.keep(at..end);
                 at = end;
-                frames.push(frame);
+                push_frame(&mut frames, frame)?;
             }
             0x21 => {
                 let end = blocks(input, at + 2)?;

@@ -3,10 +3,11 @@
 
 use std::io::{BufRead, Read, Seek, SeekFrom};
 
+use image::ImageFormat;
 use image::metadata::Orientation;
 
 use super::rewrite::{orientation, side};
-use super::{Refusal, broken, jpeg, png, truncated_error, unknown, webp};
+use super::{Refusal, broken, jpeg, truncated_error, unknown, webp};
 use crate::domain::media::ImageType;
 
 /// The parsed head: type, sides, and memory in bytes.
@@ -34,16 +35,12 @@ const ROW: u64 = 400 * 4;
 pub fn read(source: impl BufRead + Seek) -> Result<Head, Refusal> {
     let mut source = Source(source);
     let start = source.start()?;
-    let (kind, (width, height, cost)) = if start.starts_with(b"\xff\xd8\xff") {
-        (ImageType::Jpeg, source.jpeg()?)
-    } else if start.starts_with(png::SIGNATURE) {
-        (ImageType::Png, source.png()?)
-    } else if start.starts_with(b"GIF87a") || start.starts_with(b"GIF89a") {
-        (ImageType::Gif, source.gif()?)
-    } else if start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP") {
-        (ImageType::Webp, source.webp()?)
-    } else {
-        return Err(unknown());
+    let (kind, (width, height, cost)) = match image::guess_format(&start) {
+        Ok(ImageFormat::Jpeg) => (ImageType::Jpeg, source.jpeg()?),
+        Ok(ImageFormat::Png) => (ImageType::Png, source.png()?),
+        Ok(ImageFormat::Gif) => (ImageType::Gif, source.gif()?),
+        Ok(ImageFormat::WebP) => (ImageType::Webp, source.webp()?),
+        _ => return Err(unknown()),
     };
     let pixels = u64::from(width) * u64::from(height);
     // The rotated copy, and its encoded form.

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+pub use crc32fast::hash as crc;
 use image::metadata::Orientation;
 
-use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, orientation, side};
+use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, orientation, push_frame, side};
 use super::{Refusal, broken, signs};
 
 pub const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -89,7 +90,9 @@ impl State {
             return Err(broken());
         }
         let again = self.seen.contains(name);
-        if !again {
+        // Other names are not remembered: a file may contain millions of them.
+        let matters = name[0].is_ascii_uppercase() || name == b"eXIf" || KEPT.iter().any(|(kept, _)| *kept == name);
+        if !again && matters {
             self.seen.push(*name);
         }
         if name == b"IDAT" {
@@ -150,7 +153,8 @@ impl State {
         if x + width > self.width as usize || y + height > self.height as usize {
             return Err(broken());
         }
-        self.frames.push(Frame { width: side(width)?, height: side(height)?, parts: Vec::new() });
+        let frame = Frame { width: side(width)?, height: side(height)?, parts: Vec::new() };
+        push_frame(&mut self.frames, frame)?;
         Ok(true)
     }
 
@@ -216,25 +220,4 @@ fn chunk(out: &mut Vec<u8>, name: &[u8; 4], parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
     let sum = crc(out.get(begin..).unwrap_or_default());
     out.extend_from_slice(&sum.to_be_bytes());
-}
-
-const TABLE: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut n = 0;
-    while n < 256 {
-        let mut c = n as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            c = if c & 1 == 1 { 0xedb8_8320 ^ (c >> 1) } else { c >> 1 };
-            bit += 1;
-        }
-        table[n] = c;
-        n += 1;
-    }
-    table
-};
-
-/// CRC-32 as in PNG (ISO 3309).
-pub fn crc(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |c, byte| TABLE[usize::from((c as u8) ^ byte)] ^ (c >> 8))
 }

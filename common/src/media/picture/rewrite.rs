@@ -1,6 +1,11 @@
 //! Rewrites a file from its own parts: kept, replaced or dropped.
 //!
 //! Dropped parts are always checked: [`Rewrite::drop`] looks for signs of another format in them.
+//!
+//! The walks over PNG, WebP and JPEG are not based on the crate img-parts (0.4): of a JPEG it reads only the segments
+//! before the first scan and keeps all bytes after them; it ends with the picture and does not see what follows; and it
+//! keeps a value per chunk in memory (126 MB for a PNG of 24 MB with two million empty chunks, which takes 24 MB here).
+//! What the walks consist of are the rules about what is kept, dropped and refused, and it has none.
 
 use std::ops::Range;
 
@@ -30,6 +35,21 @@ pub struct Frame {
     pub height: u32,
     /// Its ranges in the original file.
     pub parts: Vec<Range<usize>>,
+}
+
+/// Maximum number of frames in one file.
+const MAX_FRAMES: usize = 10_000;
+
+/// Adds a frame.
+///
+/// # Errors
+/// A refusal if there are too many.
+pub fn push_frame(frames: &mut Vec<Frame>, frame: Frame) -> Result<(), Refusal> {
+    if frames.len() == MAX_FRAMES {
+        return Err(Refusal::TooLarge(format!("The animation has more than {MAX_FRAMES} frames.")));
+    }
+    frames.push(frame);
+    Ok(())
 }
 
 #[derive(Debug)]

@@ -4,6 +4,8 @@
 //! **To add a sign:** one line in [`MARKUP`], [`BINARY`] or [`AT_THE_START`]. A sign needs five bytes or more; shorter
 //! ones occur by chance in pictures appended to a photograph.
 
+use std::cell::LazyCell;
+
 use super::Refusal;
 
 /// Found anywhere, case-insensitive.
@@ -62,6 +64,9 @@ pub fn both(what: &str) -> Refusal {
 }
 
 fn find(part: &[u8]) -> Option<&'static str> {
+    // Searched for at most once: a part may contain millions of end records.
+    let has_zip_entry =
+        LazyCell::new(|| part.windows(4).any(|window| window == b"PK\x01\x02" || window == b"PK\x03\x04"));
     if let Some((_, what)) = AT_THE_START.iter().find(|(sign, _)| part.starts_with(sign)) {
         return Some(what);
     }
@@ -77,16 +82,15 @@ fn find(part: &[u8]) -> Option<&'static str> {
         if let Some((_, what)) = found {
             return Some(what);
         }
-        if is_zip_end(part, rest) {
+        if zip_end(rest).is_some_and(|is_empty| is_empty || *has_zip_entry) {
             return Some("a ZIP archive");
         }
     }
     None
 }
 
-/// Returns whether this is the end record of a ZIP archive that has an entry before it, or no entries at all.
-fn is_zip_end(part: &[u8], rest: &[u8]) -> bool {
-    let Some(record) = rest.get(..22).filter(|record| record.starts_with(b"PK\x05\x06")) else { return false };
-    let empty = record.get(8..12) == Some(&[0; 4]);
-    empty || part.windows(4).any(|window| window == b"PK\x01\x02" || window == b"PK\x03\x04")
+/// Returns whether the ZIP archive whose end record begins here has no entries; `None` if there is no such record.
+fn zip_end(rest: &[u8]) -> Option<bool> {
+    let record = rest.get(..22).filter(|record| record.starts_with(b"PK\x05\x06"))?;
+    Some(record.get(8..12) == Some(&[0; 4]))
 }

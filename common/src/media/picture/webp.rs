@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use image::metadata::Orientation;
 
-use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, orientation, side};
+use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, orientation, push_frame, side};
 use super::{Refusal, broken, signs, truncated_error};
 
 /// Flags of VP8X.
@@ -99,7 +99,8 @@ impl State {
             }
             b"ANIM" if self.animated() && found.body.len() == 6 => Ok(true),
             b"ANMF" if self.animated() => {
-                self.frames.push(self.frame(input, found)?);
+                let frame = self.frame(input, found)?;
+                push_frame(&mut self.frames, frame)?;
                 Ok(true)
             }
             b"EXIF" => {

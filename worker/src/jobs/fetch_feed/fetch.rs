@@ -15,7 +15,6 @@ use chrono::{DateTime, Utc};
 use crier_common::domain::feed::{Feed, FeedType};
 use crier_common::feeds::{self, Deadline, FeedError, MAX_DOCUMENT_BYTES, Parsed, discover};
 use crier_common::http::{Guard, HttpClient, HttpError, HttpResponse, SchemePolicy};
-use crier_common::webhooks::schedule::parse_retry_after;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use tokio::sync::Semaphore;
 use url::Url;
@@ -183,7 +182,7 @@ impl Fetcher {
                     }
                     return Ok(GetResult::Page(Box::new(Page { url, headers: answer.headers, body: answer.body })));
                 }
-                status => return Err(refused(status, &answer.headers, now)),
+                _ => return Err(refused(&answer, now)),
             }
         }
         Err(FetchError::new(format!("The address leads through more than {REDIRECTS} redirects.")))
@@ -239,13 +238,11 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-fn refused(status: StatusCode, headers: &HeaderMap, now: DateTime<Utc>) -> FetchError {
-    let asks = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    let retry_after = headers.get(header::RETRY_AFTER).filter(|_| asks).and_then(|value| value.to_str().ok());
+fn refused(answer: &HttpResponse, now: DateTime<Utc>) -> FetchError {
     FetchError {
-        why: format!("The server answered {}.", status.as_u16()),
-        nothing_there: matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE),
-        retry_after: retry_after.and_then(|value| parse_retry_after(value, now)),
+        why: format!("The server answered {}.", answer.status.as_u16()),
+        nothing_there: matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::GONE),
+        retry_after: answer.retry_after(now),
     }
 }
 

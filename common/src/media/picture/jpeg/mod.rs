@@ -2,6 +2,9 @@
 //!
 //! The codes of all blocks are read (`scans.rs`, `tables.rs`, `bits.rs`), which also yields the picture at an eighth of
 //! its size (`eighth.rs`). Data that phones append after EOI is dropped: further pictures, videos, vendor trailers.
+//!
+//! The reader is our own because no decoder reports all missing data, or where the data of a scan ends (what follows it
+//! up to the next marker is dropped here); `docs/media.md` has the measurements under "Why JPEGs are read by own code".
 
 use std::ops::Range;
 
