@@ -152,10 +152,11 @@ fn roles_never_import_each_other() {
 
 #[test]
 fn imports_within_common_follow_the_layers() {
-    assert_imports_only("domain", &[]);
+    assert_imports_only("backoff", &[]);
     assert_imports_only("clock", &[]);
-    assert_imports_only("store", &["domain", "clock", "random", "secrets", "telemetry"]);
-    assert_imports_only("queue", &["store", "domain", "clock", "telemetry"]);
+    assert_imports_only("domain", &["backoff"]);
+    assert_imports_only("store", &["domain", "backoff", "clock", "random", "secrets", "telemetry"]);
+    assert_imports_only("queue", &["store", "domain", "backoff", "clock", "telemetry"]);
 }
 
 #[test]
@@ -169,6 +170,26 @@ fn salvo_and_apalis_are_used_only_where_allowed() {
             ["apalis", "apalis_core", "apalis_redis", "apalis_cron"].iter().any(|word| names(line, word))
         });
         assert_no_violations("apalis lives in worker and in common/src/queue only", apalis);
+    }
+}
+
+#[test]
+fn pauses_are_computed_by_backon() {
+    // An exponential by hand: a shift, a power or a doubling on a line about time.
+    const POWERS: &[&str] = &["<<", ".pow(", ".powi(", ".powf(", "* 2", "2 *", "*= 2"];
+    const TIMES: &[&str] = &["from_millis", "from_secs", "timedelta", "pause", "backoff", "delay", "interval", "retry"];
+    for dir in ["api/src", "common/src", "scheduler/src", "src", "worker/src"] {
+        let backon = violations(dir, |name| name != "common/src/backoff.rs", |line| names(line, "backon"));
+        assert_no_violations("backon lives in common/src/backoff.rs only", backon);
+        let by_hand = violations(
+            dir,
+            |name| name != "common/src/queue/redis.rs",
+            |line| {
+                let line = line.to_lowercase();
+                POWERS.iter().any(|power| line.contains(power)) && TIMES.iter().any(|time| line.contains(time))
+            },
+        );
+        assert_no_violations("use common/src/backoff.rs for growing pauses", by_hand);
     }
 }
 
