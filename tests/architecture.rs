@@ -166,10 +166,10 @@ fn salvo_and_apalis_are_used_only_where_allowed() {
     for dir in DIRS {
         let salvo = violations(dir, outside(&["api/"]), |line| names(line, "salvo"));
         assert_no_violations("salvo lives in api only", salvo);
-        let apalis = violations(dir, outside(&["worker/", "common/src/queue"]), |line| {
+        let apalis = violations(dir, outside(&["worker/", "scheduler/", "common/src/queue"]), |line| {
             ["apalis", "apalis_core", "apalis_redis", "apalis_cron"].iter().any(|word| names(line, word))
         });
-        assert_no_violations("apalis lives in worker and in common/src/queue only", apalis);
+        assert_no_violations("apalis lives in worker, in scheduler and in common/src/queue only", apalis);
     }
 }
 

@@ -7,6 +7,7 @@ pub mod ai;
 pub mod backoff;
 pub mod clock;
 pub mod config;
+pub mod cron;
 pub mod domain;
 pub mod feeds;
 pub mod http;
