@@ -173,6 +173,41 @@ fn salvo_and_apalis_are_used_only_where_allowed() {
     }
 }
 
+/// The packages that Crier is built on.
+#[test]
+fn the_chosen_packages_are_used() {
+    const PACKAGES: &[&str] = &[
+        "apalis",
+        "apalis-cron",
+        "backon",
+        "hmac",
+        "metrics",
+        "metrics-exporter-prometheus",
+        "redis",
+        "reqwest",
+        "salvo",
+        "serde",
+        "sha2",
+        "sqlx",
+        "tokio",
+    ];
+    let depends = |manifest: &str, section: &str, package: &str| {
+        let manifest = fs::read_to_string(root().join(manifest)).expect("a manifest");
+        let (_, section) = manifest.split_once(&format!("\n[{section}]\n")).expect("the section exists");
+        let mut lines = section.lines().take_while(|line| !line.starts_with('['));
+        lines.any(|line| line.split(['.', ' ', '=']).next() == Some(package))
+    };
+    for package in PACKAGES {
+        assert!(depends("Cargo.toml", "workspace.dependencies", package), "{package} is not in Cargo.toml");
+        let used = |member: &&str| {
+            let uses = |line: &str| names(line, &package.replace('-', "_"));
+            depends(&format!("{member}/Cargo.toml"), "dependencies", package)
+                && !violations(&format!("{member}/src"), |_| true, uses).is_empty()
+        };
+        assert!([".", "api", "common", "scheduler", "worker"].iter().any(used), "no member uses {package}");
+    }
+}
+
 #[test]
 fn pauses_are_computed_by_backon() {
     // An exponential by hand: a shift, a power or a doubling on a line about time.
