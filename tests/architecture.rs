@@ -152,10 +152,11 @@ fn roles_never_import_each_other() {
 
 #[test]
 fn imports_within_common_follow_the_layers() {
-    assert_imports_only("domain", &[]);
+    assert_imports_only("backoff", &[]);
     assert_imports_only("clock", &[]);
-    assert_imports_only("store", &["domain", "clock", "random", "secrets", "telemetry"]);
-    assert_imports_only("queue", &["store", "domain", "clock", "telemetry"]);
+    assert_imports_only("domain", &["backoff"]);
+    assert_imports_only("store", &["domain", "backoff", "clock", "random", "secrets", "telemetry"]);
+    assert_imports_only("queue", &["store", "domain", "backoff", "clock", "telemetry"]);
 }
 
 #[test]
@@ -165,10 +166,65 @@ fn salvo_and_apalis_are_used_only_where_allowed() {
     for dir in DIRS {
         let salvo = violations(dir, outside(&["api/"]), |line| names(line, "salvo"));
         assert_no_violations("salvo lives in api only", salvo);
-        let apalis = violations(dir, outside(&["worker/", "common/src/queue"]), |line| {
+        let apalis = violations(dir, outside(&["worker/", "scheduler/", "common/src/queue"]), |line| {
             ["apalis", "apalis_core", "apalis_redis", "apalis_cron"].iter().any(|word| names(line, word))
         });
-        assert_no_violations("apalis lives in worker and in common/src/queue only", apalis);
+        assert_no_violations("apalis lives in worker, in scheduler and in common/src/queue only", apalis);
+    }
+}
+
+/// The packages that Crier is built on.
+#[test]
+fn the_chosen_packages_are_used() {
+    const PACKAGES: &[&str] = &[
+        "apalis",
+        "apalis-cron",
+        "backon",
+        "hmac",
+        "metrics",
+        "metrics-exporter-prometheus",
+        "redis",
+        "reqwest",
+        "salvo",
+        "serde",
+        "sha2",
+        "sqlx",
+        "tokio",
+    ];
+    let depends = |manifest: &str, section: &str, package: &str| {
+        let manifest = fs::read_to_string(root().join(manifest)).expect("a manifest");
+        let (_, section) = manifest.split_once(&format!("\n[{section}]\n")).expect("the section exists");
+        let mut lines = section.lines().take_while(|line| !line.starts_with('['));
+        lines.any(|line| line.split(['.', ' ', '=']).next() == Some(package))
+    };
+    for package in PACKAGES {
+        assert!(depends("Cargo.toml", "workspace.dependencies", package), "{package} is not in Cargo.toml");
+        let used = |member: &&str| {
+            let uses = |line: &str| names(line, &package.replace('-', "_"));
+            depends(&format!("{member}/Cargo.toml"), "dependencies", package)
+                && !violations(&format!("{member}/src"), |_| true, uses).is_empty()
+        };
+        assert!([".", "api", "common", "scheduler", "worker"].iter().any(used), "no member uses {package}");
+    }
+}
+
+#[test]
+fn pauses_are_computed_by_backon() {
+    // An exponential by hand: a shift, a power or a doubling on a line about time.
+    const POWERS: &[&str] = &["<<", ".pow(", ".powi(", ".powf(", "* 2", "2 *", "*= 2"];
+    const TIMES: &[&str] = &["from_millis", "from_secs", "timedelta", "pause", "backoff", "delay", "interval", "retry"];
+    for dir in ["api/src", "common/src", "scheduler/src", "src", "worker/src"] {
+        let backon = violations(dir, |name| name != "common/src/backoff.rs", |line| names(line, "backon"));
+        assert_no_violations("backon lives in common/src/backoff.rs only", backon);
+        let by_hand = violations(
+            dir,
+            |name| name != "common/src/queue/redis.rs",
+            |line| {
+                let line = line.to_lowercase();
+                POWERS.iter().any(|power| line.contains(power)) && TIMES.iter().any(|time| line.contains(time))
+            },
+        );
+        assert_no_violations("use common/src/backoff.rs for growing pauses", by_hand);
     }
 }
 

@@ -1,11 +1,13 @@
 //! Code that is shared by several roles of Crier.
 //!
-//! Imports run one way: `domain` imports nothing, `store` only `domain` (and `clock`, `random`, `secrets`,
-//! `telemetry`), `queue` only `store`; `jobs` is above them. A test in `tests/architecture.rs` enforces this.
+//! Imports run one way: `domain` imports only `backoff`, `store` only `domain` (and `backoff`, `clock`, `random`,
+//! `secrets`, `telemetry`), `queue` only `store`; `jobs` is above them. A test in `tests/architecture.rs` enforces this.
 
 pub mod ai;
+pub mod backoff;
 pub mod clock;
 pub mod config;
+pub mod cron;
 pub mod domain;
 pub mod feeds;
 pub mod hexadecimal;

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::ai::{self, Ai};
+use crate::backoff::{self, Pauses};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, ConfigSource, Database, Invocation, ProcessRole};
 use crate::domain::job::{JobKind, JobNotifier};
@@ -28,8 +29,9 @@ use crate::telemetry::{logs, metrics, ops};
 pub mod data_dir;
 pub mod descriptors;
 
-/// Interval between attempts to reach a missing service at start.
-const RETRY: Duration = Duration::from_millis(500);
+/// The first and the longest pause between attempts to reach the database at the start.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LAST_RETRY: Duration = Duration::from_secs(1);
 /// Interval of the readiness checks.
 const READINESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum size of a platform's response body.
@@ -300,6 +302,7 @@ fn connections(config: &Config) -> u32 {
 
 /// Waits for a current schema. `crier` migrates it itself; the separate processes wait for `crier migrate`.
 async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToken) -> Result<(), StartError> {
+    let mut pauses = Pauses::new(backoff::exponential(FIRST_RETRY, LAST_RETRY));
     let mut warned = false;
     loop {
         let ready = if config.role == ProcessRole::Crier {
@@ -317,7 +320,7 @@ async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToke
             Err(_) => {}
         }
         tokio::select! {
-            () = tokio::time::sleep(RETRY) => {}
+            () = tokio::time::sleep(pauses.next_pause()) => {}
             () = stop.cancelled() => return Err(StartError::Refused("stopped before the database could be reached".into())),
         }
     }

@@ -2,12 +2,11 @@
 //! old rows.
 //!
 //! The database decides what is due, under row locks: any number of schedulers may run, one may die at any tick, and
-//! the next tick makes up for a missed one. So ticks are only wake-ups, and plain timers suffice (apalis-cron counts
-//! from its start, drops what it missed and fires in each replica).
+//! the next tick makes up for a missed one. So ticks are only wake-ups; each task has an apalis-cron worker for them
+//! ([`ticks`]).
 //!
 //! **To add a recurring task:** `tasks/<name>.rs` with a `run(&Scheduler)`, and one row in [`TASKS`].
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +17,15 @@ use crier_common::store::{Result, Store};
 use crier_common::telemetry::metrics;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 mod room;
 pub mod tasks;
+mod ticks;
 
 use tasks::{clean_up, dispatch, feeds, measure, rescue, reservations, sweep};
+use ticks::{Ticks, run_at_ticks};
 
 /// The dependencies of the tasks. Cheap to clone.
 #[derive(Clone)]
@@ -33,23 +35,45 @@ pub struct Scheduler {
     pub library: Library,
 }
 
-/// A recurring task: its name (the metric's label), its interval, and its function, which may return how long to wait
-/// instead.
+/// A recurring task.
 pub struct Task {
-    pub name: &'static str,
-    pub interval: Duration,
-    pub run: fn(&Scheduler) -> BoxFuture<'_, Result<Option<Duration>>>,
+    /// The metric's label.
+    name: &'static str,
+    /// When it runs: second, minute, hour, day, month, weekday, in UTC.
+    cron: &'static str,
+    /// For a task that runs more often than a cron expression can say: how long until it runs again, unless a tick
+    /// comes first.
+    between_ticks: Option<Duration>,
+    /// May return how long to wait until it runs again; ticks until then are dropped.
+    run: fn(&Scheduler) -> BoxFuture<'_, Result<Option<Duration>>>,
 }
 
-/// All recurring tasks.
+impl Task {
+    const fn new(
+        name: &'static str,
+        cron: &'static str,
+        run: fn(&Scheduler) -> BoxFuture<'_, Result<Option<Duration>>>,
+    ) -> Self {
+        Self { name, cron, between_ticks: None, run }
+    }
+
+    fn ticks(&self) -> Ticks {
+        Ticks::new(self.cron.parse().expect("a test parses every row"))
+    }
+}
+
+/// All recurring tasks. They avoid the full minute, at which most posts are due, and each other.
 pub const TASKS: &[Task] = &[
-    Task { name: "dispatch", interval: dispatch::TICK_INTERVAL, run: |s| Box::pin(dispatch::run(s)) },
-    Task { name: "rescue", interval: Duration::from_secs(1), run: |s| Box::pin(rescue::run(s)) },
-    Task { name: "measure", interval: measure::TICK_INTERVAL, run: |s| Box::pin(measure::run(s)) },
-    Task { name: "feeds", interval: feeds::TICK_INTERVAL, run: |s| Box::pin(feeds::run(s)) },
-    Task { name: "reservations", interval: reservations::TICK_INTERVAL, run: |s| Box::pin(reservations::run(s)) },
-    Task { name: "clean_up", interval: Duration::from_secs(60), run: |s| Box::pin(clean_up::run(s)) },
-    Task { name: "sweep", interval: sweep::TICK_INTERVAL, run: |s| Box::pin(sweep::run(s)) },
+    Task {
+        between_ticks: Some(dispatch::TICK_INTERVAL),
+        ..Task::new("dispatch", "* * * * * *", |s| Box::pin(dispatch::run(s)))
+    },
+    Task::new("rescue", "* * * * * *", |s| Box::pin(rescue::run(s))),
+    Task::new("measure", "3/10 * * * * *", |s| Box::pin(measure::run(s))),
+    Task::new("feeds", "6/10 * * * * *", |s| Box::pin(feeds::run(s))),
+    Task::new("reservations", "4/5 * * * * *", |s| Box::pin(reservations::run(s))),
+    Task::new("clean_up", "41 * * * * *", |s| Box::pin(clean_up::run(s))),
+    Task::new("sweep", "17/30 * * * * *", |s| Box::pin(sweep::run(s))),
 ];
 
 /// Runs the scheduler of a process until it stops.
@@ -67,32 +91,32 @@ pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
 impl Scheduler {
     /// Runs every task until `stop`. A task that fails is logged and runs again at its next tick.
     pub async fn run(self, stop: CancellationToken) {
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut tasks = JoinSet::new();
         for task in TASKS {
-            let (scheduler, stop) = (self.clone(), stop.clone());
-            tasks.spawn(async move { scheduler.repeat(task, &stop).await });
+            let (scheduler, ticks, stopped) = (self.clone(), task.ticks(), stop.clone());
+            let run = move || scheduler.clone().run_until_tick(task, ticks.clone(), stopped.clone()).boxed();
+            tasks.spawn(run_at_ticks(task.name, task.ticks(), Arc::new(run), stop.clone()));
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn repeat(&self, task: &'static Task, stop: &CancellationToken) {
-        while !stop.is_cancelled() {
-            // A panic must not end the task unnoticed, while the others keep running.
-            let wait = match AssertUnwindSafe((task.run)(self)).catch_unwind().await {
-                Ok(Ok(next_wait)) => {
+    /// Runs a task, and again as long as it has to run before its next tick.
+    async fn run_until_tick(self, task: &'static Task, ticks: Ticks, stop: CancellationToken) {
+        loop {
+            let wait = match (task.run)(&self).await {
+                Ok(wait) => {
                     metrics::scheduler_tick(task.name, self.store.now());
-                    next_wait.unwrap_or(task.interval)
+                    wait.or_else(|| {
+                        task.between_ticks.filter(|wait| ticks.until_next().is_some_and(|tick| *wait < tick))
+                    })
                 }
-                Ok(Err(error)) => {
+                Err(error) => {
                     tracing::warn!(task = task.name, %error, "a scheduler task failed; it runs again");
-                    task.interval.max(Duration::from_secs(1))
-                }
-                Err(_) => {
-                    tracing::error!(task = task.name, "a scheduler task panicked; it runs again");
-                    task.interval.max(Duration::from_secs(1))
+                    None
                 }
             };
-            tokio::select! { () = tokio::time::sleep(wait) => {}, () = stop.cancelled() => {} }
+            let Some(wait) = wait else { return };
+            tokio::select! { () = tokio::time::sleep(wait) => {}, () = stop.cancelled() => return }
         }
     }
 
@@ -101,5 +125,18 @@ impl Scheduler {
         dispatch::run(self).await?;
         rescue::run(self).await?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_has_a_next_tick_within_its_minute() {
+        for task in TASKS {
+            let wait = task.ticks().until_next();
+            assert!(wait.is_some_and(|wait| wait <= Duration::from_secs(60)), "{}: {wait:?}", task.name);
+        }
     }
 }

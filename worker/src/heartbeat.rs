@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crier_common::backoff::{self, Pauses};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Store};
 use tokio_util::sync::CancellationToken;
@@ -13,8 +14,9 @@ use crate::engine::Engine;
 
 /// Three heartbeats fit into a lease, with room for a slow one.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(8);
-/// The retry interval after a failed heartbeat: several retries fit between two heartbeats.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// The first and the longest pause after a failed heartbeat: several retries fit between two heartbeats.
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+const LAST_RETRY: Duration = Duration::from_secs(1);
 
 /// Runs the heartbeat until `stop`. `open` opens the store on the heartbeat's own thread, because a pool belongs to the
 /// runtime that created it.
@@ -37,21 +39,25 @@ where
     F: Fn() -> Fut,
     Fut: Future<Output = Option<Store>>,
 {
+    let mut retries = Pauses::new(backoff::exponential(FIRST_RETRY, LAST_RETRY));
     // Retry without limit: without a heartbeat, each job longer than a lease would run again.
     let store = loop {
         match open().await {
             Some(store) => break store,
-            None => tokio::time::sleep(RETRY_INTERVAL).await,
+            None => tokio::time::sleep(retries.next_pause()).await,
         }
     };
     let mut pause = HEARTBEAT_INTERVAL;
     loop {
         tokio::time::sleep(pause).await;
         pause = match renew_leases(engine, &store).await {
-            Ok(_) => HEARTBEAT_INTERVAL,
+            Ok(_) => {
+                retries.reset();
+                HEARTBEAT_INTERVAL
+            }
             Err(error) => {
                 tracing::warn!(%error, jobs = engine.held().len(), "leases could not be renewed yet");
-                RETRY_INTERVAL
+                retries.next_pause()
             }
         };
     }

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::backoff;
+
 /// Consecutive strikes that open the circuit. More than the attempts of one delivery, so that a single failing delivery
 /// keeps its retry times.
 pub const OPENS_AT: i32 = 10;
@@ -22,7 +24,9 @@ pub const MAX_OPEN_ATTEMPTS: i64 = 4;
 /// A success that takes longer is a strike.
 pub const SLOW: Duration = Duration::from_secs(5);
 
-const MAX_PAUSE: TimeDelta = TimeDelta::seconds(30);
+/// The first and the longest pause of an open circuit.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// The result of one attempt, for judging its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +79,7 @@ impl Health {
     /// Returns how long an open circuit lets no attempt through after a failure.
     pub fn pause(self) -> Option<TimeDelta> {
         let failed = self.circuit() == Circuit::Open && self.failing_since.is_some();
-        failed.then(|| TimeDelta::seconds(1 << (self.strikes - OPENS_AT).min(5)).min(MAX_PAUSE))
+        failed.then(|| backoff::pause_after(self.strikes - OPENS_AT + 1, backoff::exponential(MIN_PAUSE, MAX_PAUSE)))
     }
 }
 

@@ -10,7 +10,11 @@
 //! Changing the URL makes a feed `pending` again. `version` counts those changes: the result of a fetch for an older
 //! version is discarded.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::backoff;
 
 crate::text_enum! {
     pub enum FeedType {
@@ -34,9 +38,9 @@ pub const MAX_FEEDS: usize = 100;
 /// The newest articles of a feed that are kept.
 pub const MAX_ARTICLES: usize = 200;
 /// Interval between successful fetches.
-pub const FETCH_INTERVAL: TimeDelta = TimeDelta::minutes(15);
+pub const FETCH_INTERVAL: Duration = Duration::from_mins(15);
 /// Maximum wait between fetches of a failing feed.
-pub const MAX_FETCH_INTERVAL: TimeDelta = TimeDelta::days(1);
+pub const MAX_FETCH_INTERVAL: Duration = Duration::from_hours(24);
 /// Article dates before this are placeholders of programs that have no date.
 pub const MIN_ARTICLE_DATE: DateTime<Utc> = DateTime::from_timestamp_nanos(86_400_000_000_000);
 
@@ -128,15 +132,15 @@ pub struct KnownArticle {
 /// after the first, up to a day. `random`, in `[0, 1)`, adds jitter of a tenth to both sides, so that feeds created
 /// together spread out. A later `retry_after` of the server is respected, up to a day.
 pub fn next_fetch(failures: i32, retry_after: Option<DateTime<Utc>>, now: DateTime<Utc>, random: f64) -> DateTime<Utc> {
-    let doublings = u32::try_from(failures - 1).unwrap_or(0).min(10);
-    let wait = (FETCH_INTERVAL * 2_i32.pow(doublings)).min(MAX_FETCH_INTERVAL);
-    let millis = wait.num_milliseconds() as f64 * (0.9 + 0.2 * random.clamp(0.0, 1.0));
-    let at = now + TimeDelta::milliseconds(millis as i64);
+    let wait = backoff::pause_after(failures, backoff::exponential(FETCH_INTERVAL, MAX_FETCH_INTERVAL));
+    let at = now + backoff::jitter(wait, 0.1, random);
     retry_after.map_or(at, |asked| at.max(asked.min(now + MAX_FETCH_INTERVAL)))
 }
 
 #[cfg(test)]
 mod tests {
+    use chrono::TimeDelta;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use sqlx::pool::PoolConnection;
@@ -20,11 +20,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::checkpoints::{Checkpoints, MAX_LOG_PAGES};
 use super::error::StoreError;
 use super::wal::WalSync;
+use crate::backoff::{self, Retryable};
 
 /// How long to wait for a connection before the database counts as unreachable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long SQLite waits for another process (a `crier` command) to finish its write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first and the longest pause between attempts to open a file that another process holds.
+const FIRST_OPEN_RETRY: Duration = Duration::from_millis(10);
+const LAST_OPEN_RETRY: Duration = Duration::from_millis(100);
 const SQLITE_READERS: u32 = 4;
 /// Pool size of [`Db::new_connections`]: one connection in use, and a spare in case that one hangs.
 const EXTRA_POOL_SIZE: u32 = 2;
@@ -285,13 +289,7 @@ async fn begin_write(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>
 
 /// Opens the file. Switching a new file to WAL needs exclusive access, for which SQLite itself does not wait.
 async fn open(pool: SqlitePoolOptions, options: &SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
-    let deadline = Instant::now() + BUSY_TIMEOUT;
-    loop {
-        match pool.clone().connect_with(options.clone()).await {
-            Err(sqlx::Error::Database(e)) if e.code().as_deref() == Some("5") && Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            opened => return Ok(opened?),
-        }
-    }
+    let busy = |error: &sqlx::Error| matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("5"));
+    let pauses = backoff::exponential(FIRST_OPEN_RETRY, LAST_OPEN_RETRY).with_total_delay(Some(BUSY_TIMEOUT));
+    Ok((|| pool.clone().connect_with(options.clone())).retry(pauses).when(busy).await?)
 }

@@ -4,19 +4,23 @@
 //! that the deliveries to a receiver that was down are not all retried in the same second. These times are promised to
 //! receivers, so they are a table rather than a formula.
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::backoff;
 
 /// The maximum number of attempts of a delivery, unless a user asks for more.
 pub const MAX_ATTEMPTS: u32 = 8;
 
-const DELAYS: [TimeDelta; 7] = [
-    TimeDelta::seconds(5),
-    TimeDelta::minutes(5),
-    TimeDelta::minutes(30),
-    TimeDelta::hours(2),
-    TimeDelta::hours(5),
-    TimeDelta::hours(10),
-    TimeDelta::hours(10),
+const DELAYS: [Duration; 7] = [
+    Duration::from_secs(5),
+    Duration::from_mins(5),
+    Duration::from_mins(30),
+    Duration::from_hours(2),
+    Duration::from_hours(5),
+    Duration::from_hours(10),
+    Duration::from_hours(10),
 ];
 
 /// The upper limit of a receiver's `Retry-After`.
@@ -40,11 +44,12 @@ pub fn next_attempt(
     if let Some(at) = retry_after {
         return Some(at.clamp(now + MIN_RETRY_AFTER, now + MAX_RETRY_AFTER));
     }
-    let Some(done) = attempts_made.checked_sub(1) else { return Some(now) };
+    if attempts_made == 0 {
+        return Some(now);
+    }
     // Attempts beyond the eight, which a user asked for, keep the longest delay.
-    let delay = DELAYS[(done as usize).min(DELAYS.len() - 1)];
-    let millis = delay.num_milliseconds() as f64 * (0.8 + 0.4 * random.clamp(0.0, 1.0));
-    Some(now + TimeDelta::milliseconds(millis as i64))
+    let delay = backoff::pause_after(attempts_made, backoff::table(&DELAYS));
+    Some(now + backoff::jitter(delay, 0.2, random))
 }
 
 #[cfg(test)]
@@ -87,7 +92,7 @@ mod tests {
     proptest! {
         #[test]
         fn jitter_stays_within_a_fifth_of_the_delay(made in 1_u32..20, random in 0.0_f64..1.0) {
-            let delay = DELAYS[(made as usize - 1).min(6)].num_milliseconds() as f64;
+            let delay = DELAYS[(made as usize - 1).min(6)].as_millis() as f64;
             let at = next_attempt(made, 20, None, now(), random).map(|at| (at - now()).num_milliseconds() as f64);
             prop_assert!(at.is_some_and(|ms| ms >= delay * 0.8 - 1.0 && ms <= delay * 1.2), "{at:?}");
         }

@@ -10,7 +10,6 @@ use crier_common::store::{Result, feeds};
 
 use crate::Scheduler;
 
-pub const TICK_INTERVAL: Duration = Duration::from_secs(10);
 const BATCH: i64 = 100;
 /// Per tick: 90,000 feeds in 15 minutes.
 const BATCHES: usize = 10;

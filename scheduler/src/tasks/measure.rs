@@ -14,10 +14,11 @@ use crier_common::telemetry::metrics::{self, CountedState, EndpointState};
 
 use crate::Scheduler;
 
-pub const TICK_INTERVAL: Duration = Duration::from_secs(10);
+/// The shortest pause between two counts: that of its ticks.
+const TICK_INTERVAL: Duration = Duration::from_secs(10);
 const SHARE: u32 = 100;
 
-/// Returns how long until the next count.
+/// Returns how long until the next count, if that is longer than the ticks.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let began = Instant::now();
     let mut conn = s.store.read().await?;
@@ -45,7 +46,8 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
         metrics::media_files(state, count(files));
     }
     metrics::media_bytes(count(held.bytes));
-    Ok(Some(TICK_INTERVAL.max(began.elapsed() * SHARE)))
+    let pause = began.elapsed() * SHARE;
+    Ok((pause > TICK_INTERVAL).then_some(pause))
 }
 
 fn count(rows: i64) -> u64 {

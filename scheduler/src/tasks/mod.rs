@@ -1,4 +1,4 @@
-//! The recurring tasks, one file each; [`crate::TASKS`] contains their intervals.
+//! The recurring tasks, one file each; [`crate::TASKS`] says when they run.
 
 pub mod clean_up;
 pub mod dispatch;

@@ -9,7 +9,6 @@ use crier_common::store::{Result, ai_credits};
 
 use crate::Scheduler;
 
-pub const TICK_INTERVAL: Duration = Duration::from_secs(5);
 const BATCH: i64 = 100;
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {

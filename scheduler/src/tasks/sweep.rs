@@ -16,7 +16,6 @@ use futures::StreamExt;
 
 use crate::Scheduler;
 
-pub const TICK_INTERVAL: Duration = Duration::from_secs(30);
 /// The maximum duration of an upload.
 const ABANDONED: TimeDelta = TimeDelta::hours(1);
 /// How long after that a write may still be in progress: a slow bucket may store what it was sent after all. Longer

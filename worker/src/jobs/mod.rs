@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
+use crier_common::backoff;
 use crier_common::domain::job::{Claimed, JobKind, Outcome};
 use crier_common::domain::plan::Plans;
 use crier_common::http::Guard;
@@ -62,18 +63,13 @@ pub trait Job: Send + Sync {
 
     /// Returns the backoff after an error or a panic; `attempt` starts at 1.
     fn backoff(&self, attempt: i32) -> TimeDelta {
-        TimeDelta::seconds(10) * attempt.clamp(1, 60)
+        backoff::pause_after(attempt, backoff::linear(Duration::from_secs(10), Duration::from_mins(10)))
     }
 }
 
-/// Returns the backoff after an attempt (from 1) from a kind's table of seconds, whose last entry applies to all later
-/// attempts; ± 20 %, by a `jitter` in `[0, 1)`.
-fn backoff_from_table(seconds: &[i64], attempt: i32, jitter: f64) -> TimeDelta {
-    let index = usize::try_from(attempt - 1).unwrap_or(0).min(seconds.len().saturating_sub(1));
-    let pause = seconds.get(index).copied().unwrap_or_default();
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a few million milliseconds")]
-    let millis = (pause as f64 * 1_000.0 * (0.8 + 0.4 * jitter)) as i64;
-    TimeDelta::milliseconds(millis)
+/// Returns the backoff after an attempt (from 1) from a kind's table, ± 20 %; `random` in `[0, 1)`.
+fn backoff_from_table(pauses: &'static [Duration], attempt: i32, random: f64) -> TimeDelta {
+    backoff::jitter(backoff::pause_after(attempt, backoff::table(pauses)), 0.2, random)
 }
 
 /// The result of a run, written in the transaction that settles the job. `write` may be called again if that

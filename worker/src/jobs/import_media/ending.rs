@@ -1,6 +1,7 @@
 //! The result of a run of `import_media`, and what is written for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
@@ -12,8 +13,9 @@ use crier_common::store::{Result, Tx, media_jobs};
 use super::super::{RunResult, backoff_from_table};
 use super::fetch::{ImportError, ImportedFile};
 
-/// The backoff between attempts (contract, section 3, Media job), in seconds, each ± 20 %.
-const PAUSES: [i64; 4] = [5, 30, 120, 600];
+/// The backoff between attempts (contract, section 3, Media job), each ± 20 %.
+const PAUSES: [Duration; 4] =
+    [Duration::from_secs(5), Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(10)];
 
 /// Returns the backoff after an attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
 pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
@@ -123,9 +125,10 @@ mod tests {
 
     #[test]
     fn retry_delays_have_jitter_of_a_fifth_and_end_at_ten_minutes() {
-        for (attempt, seconds) in (1..).zip(PAUSES) {
+        for (attempt, promised) in (1..).zip(PAUSES) {
+            let seconds = i64::try_from(promised.as_secs()).unwrap();
             assert_eq!(pause(attempt, 0.0), TimeDelta::milliseconds(seconds * 800));
-            assert_eq!(pause(attempt, 0.5), TimeDelta::milliseconds(seconds * 1_000));
+            assert_eq!(pause(attempt, 0.5), TimeDelta::seconds(seconds));
             assert!(pause(attempt, 0.999_999) < TimeDelta::milliseconds(seconds * 1_200));
         }
         assert_eq!(pause(99, 0.5), TimeDelta::minutes(10));

@@ -1,6 +1,7 @@
 //! The result of a run of `publish_target`, and what is written for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -17,8 +18,16 @@ use crier_common::telemetry::metrics;
 use super::super::{RunResult, backoff_from_table};
 use super::{deleted, expired};
 
-/// The backoff between attempts (contract, section 3, Post), in seconds, each ± 20 %.
-const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
+/// The backoff between attempts (contract, section 3, Post), each ± 20 %.
+const PAUSES: [Duration; 7] = [
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_mins(2),
+    Duration::from_mins(10),
+    Duration::from_mins(30),
+    Duration::from_hours(1),
+    Duration::from_hours(2),
+];
 
 /// The outcome of a run. `open`: the outcome of a call is unknown, so the next run (a retry, or one that a user
 /// requests) reconciles first.
@@ -362,9 +371,10 @@ mod tests {
 
     #[test]
     fn retry_delays_have_jitter_of_a_fifth_and_end_at_two_hours() {
-        for (attempt, seconds) in (1..).zip(PAUSES) {
+        for (attempt, promised) in (1..).zip(PAUSES) {
+            let seconds = i64::try_from(promised.as_secs()).unwrap();
             assert_eq!(pause(attempt, 0.0), TimeDelta::milliseconds(seconds * 800));
-            assert_eq!(pause(attempt, 0.5), TimeDelta::milliseconds(seconds * 1_000));
+            assert_eq!(pause(attempt, 0.5), TimeDelta::seconds(seconds));
             assert!(pause(attempt, 0.999_999) < TimeDelta::milliseconds(seconds * 1_200));
         }
         assert_eq!(pause(99, 0.5), TimeDelta::hours(2));

@@ -1,0 +1,228 @@
+//! Wakes a task: an apalis worker over apalis-cron, restarted whenever it ends.
+//!
+//! A tick is only a wake-up, so nothing depends on each of them: the database says what is due. apalis-cron knows whole
+//! seconds, and three of its habits are contained here:
+//!
+//! - **It ends on a late tick.** If it is polled after a tick's time (the process was blocked, the clock was set), the
+//!   worker ends with an error. It is started again, and each start begins with a run, which makes up for the ticks
+//!   that were lost. A run that was under way is dropped, as by a crash: its transaction is rolled back.
+//! - **It starts a run at each tick**, even while the one before is under way. Such a tick is dropped. apalis' limit of
+//!   concurrency would let ticks wait instead, and they would be late.
+//! - **It has no end.** apalis waits forever for a worker whose schedule is exhausted, so [`Ticks`] never is.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apalis_core::worker::builder::WorkerBuilder;
+use apalis_core::worker::context::WorkerContext;
+use apalis_cron::timezone::Utc;
+use apalis_cron::{CronScheduler, Schedule, Tick};
+use crier_common::backoff::{self, Pauses};
+use crier_common::clock::Clock;
+use crier_common::cron::CronSchedule;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The first and the longest pause before a worker that ended is started again. One that lasted longer than that starts
+/// again with the first.
+const FIRST_RESTART_PAUSE: Duration = Duration::from_millis(50);
+const LAST_RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// The ticks of a cron expression in UTC, by the system's clock, which is the one that apalis-cron compares them with.
+#[derive(Clone, Debug)]
+pub struct Ticks(CronSchedule);
+
+impl Ticks {
+    pub fn new(schedule: CronSchedule) -> Self {
+        Self(schedule)
+    }
+
+    /// Returns how long until the next tick; `None` if there is none.
+    pub fn until_next(&self) -> Option<Duration> {
+        let now = Clock::system().now();
+        (self.0.next_after(&now)? - now).to_std().ok()
+    }
+}
+
+impl Schedule<Utc> for Ticks {
+    fn next_tick(&mut self, _utc: &Utc) -> Option<Tick<Utc>> {
+        let next = self.0.next_after(&Clock::system().now());
+        // A tick in the past ends the worker; `None` would leave it waiting forever.
+        Some(Tick::new(next.and_then(|at| u64::try_from(at.timestamp()).ok()).unwrap_or(0)))
+    }
+}
+
+/// A run of a task.
+pub type Run = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Calls `run` at once and at each tick, never twice at the same time, until `stop`; then lets the run under way end.
+pub async fn run_at_ticks<S>(name: &'static str, ticks: S, run: Run, stop: CancellationToken)
+where
+    S: Schedule<Utc> + Clone + Send + Unpin + 'static,
+{
+    let mut pauses = Pauses::new(backoff::exponential(FIRST_RESTART_PAUSE, LAST_RESTART_PAUSE));
+    while !stop.is_cancelled() {
+        let began = Instant::now();
+        let worker = work(name, ticks.clone(), run.clone(), stop.clone());
+        if AssertUnwindSafe(worker).catch_unwind().await.is_err() {
+            tracing::error!(task = name, "a scheduler task's worker panicked; restarting it");
+        }
+        if began.elapsed() > LAST_RESTART_PAUSE {
+            pauses.reset();
+        }
+        tokio::select! { () = tokio::time::sleep(pauses.next_pause()) => {}, () = stop.cancelled() => {} }
+    }
+}
+
+/// Runs the task once, and then a worker until it ends, or until `stop`.
+async fn work<S>(name: &'static str, ticks: S, run: Run, stop: CancellationToken)
+where
+    S: Schedule<Utc> + Send + Unpin + 'static,
+{
+    run_once(name, &run).await;
+    let (context, running) = (WorkerContext::new(name), Arc::new(Mutex::new(())));
+    let worker = WorkerBuilder::new(context.clone()).backend(CronScheduler::new(ticks)).build(move |_: Tick<Utc>| {
+        let (run, running) = (run.clone(), running.clone());
+        async move {
+            if let Ok(_alone) = running.try_lock() {
+                run_once(name, &run).await;
+            }
+        }
+    });
+    let mut worker = worker.run().boxed();
+    tokio::select! {
+        // The worker comes first: one that has not started cannot be stopped.
+        biased;
+        ended = &mut worker => tracing::warn!(task = name, ?ended, "a scheduler task's worker ended; restarting it"),
+        () = stop.cancelled() => {
+            let _ = context.stop();
+            let _ = worker.await;
+        }
+    }
+}
+
+/// Runs the task. A panic ends the run, not its worker.
+async fn run_once(name: &str, run: &Run) {
+    if AssertUnwindSafe(run()).catch_unwind().await.is_err() {
+        tracing::error!(task = name, "a scheduler task panicked; it runs again");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    /// A schedule whose ticks are always late, so that each of its workers ends at its start.
+    #[derive(Clone)]
+    struct Late;
+
+    impl Schedule<Utc> for Late {
+        fn next_tick(&mut self, _utc: &Utc) -> Option<Tick<Utc>> {
+            Some(Tick::new(1))
+        }
+    }
+
+    fn every_second() -> Ticks {
+        Ticks::new("* * * * * *".parse().unwrap())
+    }
+
+    /// Counts its runs; `then` is the rest of each run.
+    fn counted<F>(then: impl Fn(usize) -> F + Send + Sync + 'static) -> (Arc<AtomicUsize>, Run)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let runs = Arc::<AtomicUsize>::default();
+        let counter = runs.clone();
+        (runs, Arc::new(move || then(counter.fetch_add(1, Ordering::SeqCst)).boxed()))
+    }
+
+    /// Runs a task for a time; returns how often it ran.
+    async fn runs_within<S>(time: Duration, ticks: S, (runs, run): (Arc<AtomicUsize>, Run)) -> usize
+    where
+        S: Schedule<Utc> + Clone + Send + Unpin + 'static,
+    {
+        let _ = timeout(time, run_at_ticks("test", ticks, run, CancellationToken::new())).await;
+        runs.load(Ordering::SeqCst)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_ends_is_restarted_and_runs_the_task_at_once() {
+        let runs = runs_within(Duration::from_millis(360), Late, counted(async |_| ())).await;
+        assert_eq!(runs, 4, "at the start, and after 50, 150 and 350 ms");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_panics_is_restarted() {
+        #[derive(Clone)]
+        struct Broken;
+        impl Schedule<Utc> for Broken {
+            fn next_tick(&mut self, _utc: &Utc) -> Option<Tick<Utc>> {
+                panic!("a schedule")
+            }
+        }
+        assert_eq!(runs_within(Duration::from_millis(360), Broken, counted(async |_| ())).await, 4);
+    }
+
+    // apalis-cron's timers follow the real clock: the tests below do, too.
+
+    #[tokio::test]
+    async fn a_task_runs_at_each_tick() {
+        let runs = runs_within(Duration::from_millis(3_500), every_second(), counted(async |_| ())).await;
+        assert!((4..=5).contains(&runs), "at the start, and at three or four ticks: {runs}");
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_runs_at_its_next_tick() {
+        let runs = runs_within(Duration::from_millis(2_500), every_second(), counted(async |_| panic!("a task"))).await;
+        assert!((3..=4).contains(&runs), "{runs}");
+    }
+
+    #[tokio::test]
+    async fn ticks_during_a_run_are_dropped() {
+        let slow = counted(|run| sleep(Duration::from_millis(if run == 1 { 2_500 } else { 0 })));
+        let runs = runs_within(Duration::from_millis(3_900), every_second(), slow).await;
+        assert!((2..=3).contains(&runs), "at the start, at the first tick, and after it: {runs}");
+    }
+
+    #[tokio::test]
+    async fn a_blocked_process_makes_up_for_its_late_tick() {
+        let blocking = counted(async |run| {
+            if run == 1 {
+                std::thread::sleep(Duration::from_millis(1_100));
+            }
+        });
+        // The start, a tick, a restart after the late tick, and a tick that follows.
+        let runs = runs_within(Duration::from_millis(4_200), every_second(), blocking).await;
+        assert!(runs >= 4, "{runs}");
+    }
+
+    #[tokio::test]
+    async fn a_stop_ends_a_waiting_task_at_once_and_lets_a_run_end() {
+        for (length, hour) in [(Duration::ZERO, "0 0 1 1 *"), (Duration::from_millis(1_500), "* * * * * *")] {
+            let (stop, ended) = (CancellationToken::new(), Arc::<AtomicUsize>::default());
+            let counter = ended.clone();
+            let (runs, run) = counted(move |run| {
+                let counter = counter.clone();
+                async move {
+                    sleep(if run == 0 { Duration::ZERO } else { length }).await;
+                    counter.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            let task = tokio::spawn(run_at_ticks("test", Ticks::new(hour.parse().unwrap()), run, stop.clone()));
+            sleep(Duration::from_millis(1_200)).await;
+            stop.cancel();
+            let began = Instant::now();
+            task.await.unwrap();
+            assert!(began.elapsed() <= length + Duration::from_millis(500), "{:?}", began.elapsed());
+            assert_eq!(ended.load(Ordering::SeqCst), runs.load(Ordering::SeqCst));
+        }
+    }
+}
