@@ -99,7 +99,7 @@ pub async fn validate_into(
 pub async fn execute(
     cx: &Context,
     tx: &mut Tx,
-    post: Post,
+    mut post: Post,
     current: &[TargetState],
     wanted: &DesiredPost,
 ) -> Result<Post> {
@@ -115,8 +115,10 @@ pub async fn execute(
     if let Some(media) = &decision.media {
         post_media::set(tx, post.brand_id, post.id, media).await?;
     }
+    if decision.status != post.status {
+        post.move_to(decision.status)?;
+    }
     let post = Post {
-        status: decision.status,
         content: wanted.content.clone(),
         schedule_type: decision.schedule_type,
         scheduled_at: wanted.scheduled_at,

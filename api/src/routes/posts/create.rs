@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::post::{Post, PostStatus, ScheduleType};
+use crier_common::domain::post::Post;
 use crier_common::store::{Tx, posts};
 use serde_json::json;
 
@@ -34,21 +34,8 @@ pub fn endpoint() -> Endpoint {
 
 /// Returns the empty draft that a create edits.
 pub fn empty(cx: &Context) -> Result<Post> {
-    Ok(Post {
-        id: 0,
-        brand_id: cx.brand()?.id,
-        author_id: Some(cx.caller.user_id),
-        author_name: Some(cx.caller.user_name.clone()),
-        status: PostStatus::Draft,
-        content: String::new(),
-        schedule_type: ScheduleType::Draft,
-        scheduled_at: None,
-        published_at: None,
-        media: Vec::new(),
-        counted: false,
-        created_at: cx.now,
-        updated_at: cx.now,
-    })
+    let (author_id, author_name) = (Some(cx.caller.user_id), Some(cx.caller.user_name.clone()));
+    Ok(Post { author_id, author_name, ..Post::draft(cx.brand()?.id, cx.now) })
 }
 
 /// Stores a validated new post; its `id` is ignored. Fails with 402 if the monthly limit is reached.

@@ -194,20 +194,20 @@ impl DesiredPost {
         }
     }
 
-    /// Returns the status after the change; `None` if the state diagram does not allow the transition.
+    /// Returns the status after the change; `None` if a post of this status cannot be changed like this.
     pub fn status(&self, from: PostStatus) -> Option<PostStatus> {
-        use PostStatus::{Draft, Failed, PartiallyPublished, PendingApproval, Published, Publishing, Scheduled};
-        if self.submits {
-            return (from == Draft).then_some(PendingApproval);
-        }
-        match (from, self.schedule_type) {
-            (same, None) => Some(same),
-            (PendingApproval, Some(ScheduleType::Draft)) => Some(PendingApproval),
-            (Draft | Scheduled, Some(ScheduleType::Draft)) => Some(Draft),
-            (Draft | Scheduled, Some(ScheduleType::Scheduled)) => Some(Scheduled),
-            (Draft | Scheduled | Failed | PartiallyPublished, Some(ScheduleType::Now)) => Some(Publishing),
-            (PendingApproval | Publishing | Published | Failed | PartiallyPublished, Some(_)) => None,
-        }
+        let next = match self.schedule_type {
+            _ if self.submits => PostStatus::PendingApproval,
+            None => return Some(from),
+            // Only an approval schedules or publishes it; it is a draft as it is.
+            Some(wanted) if from == PostStatus::PendingApproval => {
+                return (wanted == ScheduleType::Draft).then_some(from);
+            }
+            Some(ScheduleType::Draft) => PostStatus::Draft,
+            Some(ScheduleType::Scheduled) => PostStatus::Scheduled,
+            Some(ScheduleType::Now) => PostStatus::Publishing,
+        };
+        from.to(next).ok()
     }
 
     /// Returns the content published on an account.

@@ -1,5 +1,7 @@
 //! Before the call: checks whether to make it, and stores what must be stored first.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use crier_common::domain::account::{AccountStatus, SocialAccount};
 use crier_common::domain::failure::{Category, Failure};
@@ -7,10 +9,9 @@ use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::post::{Post, PostStatus, Target};
 use crier_common::platforms::{Connector, ConnectorAccount, MarkerSeed, OutgoingPost};
 use crier_common::store::jobs::{engine as rows, holds};
-use crier_common::store::{self, Tx, accounts, media, post_media, posts, targets};
+use crier_common::store::{self, StoreError, Tx, accounts, media, post_media, posts, targets};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
-use std::sync::Arc;
 
 use super::ending::{PublishEnd, PublishOutcome};
 use super::{Prepared, PublishTarget, Step, Stop, disconnected, expired, pictures};
@@ -25,11 +26,12 @@ impl PublishTarget {
     pub(super) async fn prepare(&self, run: &Run) -> Step<Prepared> {
         let _turn = run.acquire_turn().await;
         let mut tx = self.store.begin().await?;
-        let (post, deleted, mut target) = lock_due(&mut tx, &run.job).await?;
+        let (mut post, deleted, mut target) = lock_due(&mut tx, &run.job).await?;
         let has_open_call = target.call_started_at.is_some();
         target.attempts += 1;
         if post.status == PostStatus::Scheduled {
-            posts::update(&mut tx, &Post { status: PostStatus::Publishing, ..post.clone() }).await?;
+            post.move_to(PostStatus::Publishing).map_err(StoreError::from)?;
+            posts::update(&mut tx, &post).await?;
         }
         let media_ids = target.media.as_ref().unwrap_or(&post.media);
         let assets = pictures::in_order(media::find_many(&mut tx, post.brand_id, media_ids).await?, media_ids);
