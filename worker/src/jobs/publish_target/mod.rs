@@ -3,11 +3,14 @@
 //! 1. *Prepare*, one transaction under the post's lock: checks that the post is still wanted and the account can be
 //!    used, then stores the marker and the start time of the call before it is made. If the platform has a daily cap, a
 //!    call over it is postponed.
-//! 2. *Bring.* Loads and uploads pictures that the platform does not have yet; only then does the call start.
-//! 3. *Call.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the platform
-//!    first: if the post is there, the target is done; if it is not, and the earlier call's deadline is over, calls
-//!    again; if the platform cannot tell, the target ends as `outcome_unknown` and a user decides.
-//! 4. *End*, in the transaction that settles the job: writes target, attempt, post, account, lane, event.
+//! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the
+//!    platform first: if the post is there, the target is done; if it is not, and the earlier call's deadline is over,
+//!    calls again; if the platform cannot tell, the target ends as `outcome_unknown` and a user decides.
+//! 3. *Bring.* Loads and uploads pictures that the platform does not have yet; only then does the call start.
+//! 4. *Call.*
+//! 5. *End*, in the transaction that settles the job: writes target, attempt, post, account, lane, event.
+//!
+//! A step ends the run early with a [`Stop`].
 //!
 //! Only the call itself can have an unknown outcome: a run that is aborted before it (at shutdown) is released and uses
 //! up no attempt.
