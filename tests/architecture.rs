@@ -342,6 +342,46 @@ fn the_source_scanner_finds_imports() {
     assert!(sources("tests").iter().any(|(name, _)| name == "tests/architecture.rs"));
 }
 
+/// Returns the literals of a `Post` (`Post { … }`, also those with `..post`) in a source.
+fn post_literals(source: &str) -> Vec<&str> {
+    let starts = source.match_indices("Post {").filter(|(at, _)| {
+        let before = source[..*at].trim_end();
+        !source[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_')
+            && !["struct", "impl", "for", "->"].iter().any(|word| before.ends_with(word))
+    });
+    let literal = |(at, _): (usize, &str)| {
+        let mut depth = 0;
+        let end = source[at..].find(|c| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            c == '}' && depth == 0
+        });
+        &source[at..end.map_or(source.len(), |end| at + end)]
+    };
+    starts.map(literal).collect()
+}
+
+fn sets_status(literal: &str) -> bool {
+    literal.split(['{', ',', '}']).any(|field| field.split(':').next().is_some_and(|name| name.trim() == "status"))
+}
+
+/// `Post::move_to` checks the transition; a new post is a `Post::draft`.
+#[test]
+fn the_status_of_a_post_changes_only_by_a_transition() {
+    let applies = |name: &str| name != "common/src/domain/post.rs" && !name.ends_with("tests.rs");
+    for dir in ["api/src", "common/src", "scheduler/src", "src", "worker/src"] {
+        let assigns = |line: &str| line.contains(".status = ") && !line.contains("$");
+        assert_no_violations("change a status with its type's transition", violations(dir, applies, assigns));
+        for (name, text) in sources(dir).into_iter().filter(|(name, _)| applies(name)) {
+            let lines: Vec<String> = code(&text).into_iter().map(|(_, line)| line).collect();
+            let source = lines.join("\n");
+            let found = post_literals(&source).into_iter().filter(|literal| sets_status(literal));
+            assert_no_violations(&format!("{name}: use Post::move_to"), found.map(str::to_owned).collect());
+        }
+    }
+    let example = "impl Post { status } NewPost { status } Post { id, status, ..post } Post { f: { status: 1 } } Post { a: b.status }";
+    assert_eq!(post_literals(example).iter().filter(|literal| sets_status(literal)).count(), 2);
+}
+
 /// On SQLite a transaction blocks all other writers, so a body is read before the transaction begins.
 #[test]
 fn bodies_are_not_read_in_a_transaction() {

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::plan::Feature;
+use crier_common::domain::post::PostTransitionError;
 use crier_common::store::StoreError;
 use http::StatusCode;
 use serde::Serialize;
@@ -340,6 +341,12 @@ impl ApiError {
         let fields = (self.code == ErrorCode::ValidationFailed).then_some(&self.fields);
         let error = Inner { r#type: self.code.kind(), code: self.code, message: &self.message, fields, request_id };
         serde_json::to_vec(&Envelope { error }).unwrap_or_default()
+    }
+}
+
+impl From<PostTransitionError> for ApiError {
+    fn from(error: PostTransitionError) -> Self {
+        Self::new(ErrorCode::PostNotEditable, error.to_string())
     }
 }
 

@@ -42,7 +42,7 @@ pub async fn end_target(
     }
     let (statuses, times): (Vec<_>, Vec<_>) = targets::ends(tx, post.id).await?.into_iter().unzip();
     if let Some(status) = PostStatus::of_targets(&statuses) {
-        post.status = status;
+        post.move_to(status)?;
         post.published_at = times.into_iter().flatten().max();
         posts::update(tx, &post).await?;
     }
@@ -71,7 +71,7 @@ pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&
         return Ok(());
     };
     if post.status == PostStatus::Scheduled {
-        post.status = PostStatus::Publishing;
+        post.move_to(PostStatus::Publishing)?;
         posts::update(tx, &post).await?;
     }
     end_target(tx, (post, deleted), &target, &failed(&target, failure), trace).await
@@ -96,14 +96,16 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
 /// Makes a target pending again for the operator: a failed one, or one that could not be failed when its job died.
 /// `false`: it is in another state, or deleted.
 pub async fn retry_failed(tx: &mut Tx, target_id: i64) -> Result<bool> {
-    let Some((post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(false) };
-    let status = match (targets::find(tx, target_id).await?.map(|target| target.status), post.status) {
-        (Some(TargetStatus::Failed), from) => from.to(PostStatus::Publishing).ok(),
-        (Some(TargetStatus::Publishing), PostStatus::Publishing) => Some(PostStatus::Publishing),
-        _ => None,
+    let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(false) };
+    let may_retry = match targets::find(tx, target_id).await?.map(|target| target.status) {
+        Some(TargetStatus::Failed) => post.move_to(PostStatus::Publishing).is_ok(),
+        Some(TargetStatus::Publishing) => post.status == PostStatus::Publishing,
+        _ => false,
     };
-    let Some(status) = status.filter(|_| !deleted) else { return Ok(false) };
+    if deleted || !may_retry {
+        return Ok(false);
+    }
     targets::reset(tx, target_id, false).await?;
-    posts::update(tx, &Post { status, ..post }).await?;
+    posts::update(tx, &post).await?;
     Ok(true)
 }

@@ -1,14 +1,18 @@
 //! Posts and their targets.
 //!
+//! [`Post::move_to`] is the only way to change a post's status. It allows these transitions, and a test compares them
+//! with [`PostStatus::to`]:
+//!
 //! ```text
-//!            submit                 approve
-//!  draft ───────────> pending_approval ────> scheduled | publishing
-//!   │ ▲ ▲                  │ reject              │
-//!   │ │ └──────────────────┘                     │ scheduled_at reached, or PUT now
-//!   │ └────────── PUT draft ──── scheduled ──────┤
-//!   └── PUT scheduled | now ──> scheduled | publishing ──> published | partially_published | failed
-//!                                            ▲                        │ PUT now: only the failed targets
-//!                                            └────────────────────────┘
+//! draft               ──> draft | scheduled | publishing              PUT draft | scheduled | now
+//! draft               ──> pending_approval                            submit
+//! pending_approval    ──> draft                                       reject
+//! pending_approval    ──> scheduled | publishing                      approve
+//! scheduled           ──> draft | scheduled | publishing              PUT draft | scheduled | now
+//! scheduled           ──> publishing                                  its time is reached
+//! publishing          ──> published | partially_published | failed    all targets have ended
+//! partially_published ──> publishing                                  PUT now: only the failed targets
+//! failed              ──> publishing                                  PUT now
 //! ```
 
 use chrono::{DateTime, Utc};
@@ -48,7 +52,7 @@ crate::text_enum! {
     }
 }
 
-/// A transition that the diagram does not allow.
+/// A transition that the table does not allow.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("a post cannot go from {from} to {to}")]
 pub struct PostTransitionError {
@@ -57,7 +61,7 @@ pub struct PostTransitionError {
 }
 
 impl PostStatus {
-    /// Returns the next status if the diagram allows the transition (a draft or a scheduled post may always stay).
+    /// Returns the next status if the table allows the transition.
     pub fn to(self, next: Self) -> Result<Self, PostTransitionError> {
         use PostStatus::{Draft, Failed, PartiallyPublished, PendingApproval, Published, Publishing, Scheduled};
         let allowed = match self {
@@ -107,6 +111,33 @@ pub struct Post {
     pub counted: bool,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
+}
+
+impl Post {
+    /// Returns an empty draft that is not stored yet.
+    pub fn draft(brand_id: i64, now: DateTime<Utc>) -> Self {
+        Self {
+            id: 0,
+            brand_id,
+            author_id: None,
+            author_name: None,
+            status: PostStatus::Draft,
+            content: String::new(),
+            schedule_type: ScheduleType::Draft,
+            scheduled_at: None,
+            published_at: None,
+            media: Vec::new(),
+            counted: false,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
+    /// Changes the status if the table allows the transition.
+    pub fn move_to(&mut self, next: PostStatus) -> Result<(), PostTransitionError> {
+        self.status = self.status.to(next)?;
+        Ok(())
+    }
 }
 
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -160,4 +191,31 @@ pub struct Attempt {
     pub error: Option<Failure>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The transitions of the table in the module's documentation.
+    fn documented() -> BTreeSet<(PostStatus, PostStatus)> {
+        let lines = include_str!("post.rs").lines().filter_map(|line| line.strip_prefix("//! ")?.split_once(" ──> "));
+        let parse = |word: &str| word.trim().parse().expect("a status");
+        lines
+            .flat_map(|(from, rest)| {
+                let (nexts, _cause) = rest.split_once("   ").expect("a cause");
+                nexts.split('|').map(move |next| (parse(from), parse(next))).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_documented_transitions_are_those_allowed() {
+        let all = || PostStatus::ALL.iter().copied();
+        let pairs = all().flat_map(|from| all().map(move |next| (from, next)));
+        let allowed: BTreeSet<_> = pairs.filter(|(from, next)| from.to(*next).is_ok()).collect();
+        assert_eq!(documented(), allowed);
+    }
 }

@@ -2,6 +2,7 @@
 
 use sqlx::migrate::MigrateError;
 
+use crate::domain::post::PostTransitionError;
 use crate::secrets::SecretError;
 
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +15,9 @@ pub enum StoreError {
     Secret(#[from] SecretError),
     #[error("stored value: {0}")]
     Decode(String),
+    /// A post was to change in a way that its status does not allow: a bug.
+    #[error(transparent)]
+    Transition(#[from] PostTransitionError),
 }
 
 impl StoreError {

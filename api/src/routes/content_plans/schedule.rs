@@ -20,7 +20,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
 use crate::openapi::schema::{described, record};
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
-use crate::routes::posts::{self, Author, PostDetail, Target, TargetError, apply, create};
+use crate::routes::posts::{self, Author, PostDetail, Target, TargetError, apply, check};
 
 described! {
     /// Where an item's post is to go.
@@ -91,7 +91,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
     };
     // Without a valid destination the other fields cannot be checked.
     if !problems.has("destination") {
-        let post_problems = apply::validate_into(cx, tx, &post, &wanted, &request.change, Problems::default()).await?;
+        let post_problems = check::validate_into(cx, tx, &post, &wanted, &request.change, Problems::default()).await?;
         problems.merge(post_problems, map_field);
     }
     problems.into_result()?;
@@ -99,7 +99,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
         let message = format!("Post {post} was made from this item. Change that, or delete it to make another.");
         return Err(ApiError::new(ErrorCode::ItemAlreadyScheduled, message));
     }
-    let post = create::store(cx, tx, post, &wanted).await?;
+    let post = apply::create(cx, tx, post, &wanted).await?;
     content_plans::set_post(tx, item.id, post.id).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
@@ -126,9 +126,7 @@ fn draft_of(cx: &Context, tx: &Tx, item: &PlanItem) -> Result<Post> {
     Ok(Post {
         content: item.content.clone().unwrap_or_default(),
         scheduled_at: item.planned_at,
-        created_at: tx.now,
-        updated_at: tx.now,
-        ..create::empty(cx)?
+        ..edit::empty_draft(cx, tx.now)?
     })
 }
 

@@ -1,21 +1,18 @@
-//! Carries out the decisions of `edit.rs` in the request's transaction.
+//! Carries out a validated change in the request's transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use crier_common::domain::account::SocialAccount;
+use chrono::{DateTime, Utc};
 use crier_common::domain::job::{JobKind, Lane, NewJob};
-use crier_common::domain::media::Asset;
 use crier_common::domain::platform::Platform;
-use crier_common::domain::post::{Post, Target, TargetStatus};
+use crier_common::domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
 use crier_common::store::jobs::JobSubject;
 use crier_common::store::targets::NewTarget;
-use crier_common::store::{Conn, Tx, accounts, jobs, media, post_media, posts, targets, usage};
+use crier_common::store::{Conn, Tx, accounts, jobs, post_media, posts, targets, usage};
 
-use super::check::{self, LookupContext};
-use super::edit::{self, Decision, DesiredPost, PostChange, TargetState};
+use super::edit::{DesiredPost, TargetState, distinct_media};
 use crate::context::Context;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{PatchField, Problems};
 
 /// Returns the targets of a post with the state of their jobs. The caller holds the lock on the post's row.
 pub async fn load_target_states(conn: &mut Conn, post_id: i64) -> Result<Vec<TargetState>> {
@@ -31,79 +28,21 @@ pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<Post> {
     found.ok_or_else(|| ApiError::not_found("post"))
 }
 
-/// The accounts and assets of the brand that a post refers to.
-pub struct ReferencedRecords {
-    accounts: Vec<SocialAccount>,
-    assets: Vec<Asset>,
-}
-
-impl ReferencedRecords {
-    pub async fn find(cx: &Context, conn: &mut Conn, wanted: &DesiredPost, change: &PostChange) -> Result<Self> {
-        let brand = cx.brand()?.id;
-        let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
-        Ok(Self {
-            accounts: accounts::find_many(conn, brand, &ids).await?,
-            assets: media::find_many(conn, brand, &referenced_media(wanted, change)).await?,
-        })
-    }
-
-    pub fn lookup_context<'a>(&'a self, cx: &'a Context) -> LookupContext<'a> {
-        LookupContext {
-            accounts: self.accounts.iter().map(|account| (account.id, account)).collect(),
-            assets: self.assets.iter().map(|asset| (asset.id, asset)).collect(),
-            now: cx.now,
-        }
-    }
-}
-
-/// Returns all pictures of the resulting post and of the request.
-fn referenced_media(wanted: &DesiredPost, change: &PostChange) -> Vec<i64> {
-    let mut ids = wanted.all_media();
-    if let PatchField::Value(list) = &change.overrides {
-        ids.extend(list.iter().flat_map(|entry| entry.media.iter().flatten()));
-        ids.sort_unstable();
-        ids.dedup();
-    }
-    ids
-}
-
-/// Validates the resulting post; fails with 422 and all problems.
-pub async fn validate(
-    cx: &Context,
-    tx: &mut Tx,
-    post: &Post,
-    wanted: &DesiredPost,
-    change: &PostChange,
-    problems: Problems,
-) -> Result<()> {
-    validate_into(cx, tx, post, wanted, change, problems).await?.into_result()
-}
-
-/// Validates the resulting post and adds its problems to `problems`. Locks the pictures, so that they are not deleted
-/// before the commit.
-pub async fn validate_into(
-    cx: &Context,
-    tx: &mut Tx,
-    post: &Post,
-    wanted: &DesiredPost,
-    change: &PostChange,
-    problems: Problems,
-) -> Result<Problems> {
-    post_media::lock_media(tx, cx.brand()?.id, &referenced_media(wanted, change)).await?;
-    let records = ReferencedRecords::find(cx, tx, wanted, change).await?;
-    check::check(post, wanted, change, &records.lookup_context(cx), &problems);
-    Ok(problems)
+/// Stores a validated new post; its `id` is ignored. Fails with 402 if the monthly limit is reached.
+pub async fn create(cx: &Context, tx: &mut Tx, post: Post, wanted: &DesiredPost) -> Result<Post> {
+    let id = posts::insert(tx, &post).await?;
+    execute(cx, tx, Post { id, ..post }, &[], wanted).await
 }
 
 /// Decides (409), counts (402), and writes. The row of `post` must exist, even for a new post. Returns the stored post.
 pub async fn execute(
     cx: &Context,
     tx: &mut Tx,
-    post: Post,
+    mut post: Post,
     current: &[TargetState],
     wanted: &DesiredPost,
 ) -> Result<Post> {
-    let decision = edit::decide(&post, current, wanted, cx.now)
+    let decision = decide(&post, current, wanted, cx.now)
         .map_err(|conflict| ApiError::new(ErrorCode::PostNotEditable, conflict.to_string()))?;
     if decision.counts_against_limit {
         count_against_limit(cx, tx).await?;
@@ -115,8 +54,10 @@ pub async fn execute(
     if let Some(media) = &decision.media {
         post_media::set(tx, post.brand_id, post.id, media).await?;
     }
+    if decision.status != post.status {
+        post.move_to(decision.status)?;
+    }
     let post = Post {
-        status: decision.status,
         content: wanted.content.clone(),
         schedule_type: decision.schedule_type,
         scheduled_at: wanted.scheduled_at,
@@ -132,8 +73,144 @@ pub async fn execute(
     Ok(post)
 }
 
+/// The steps that carry out a change.
+#[derive(Clone, Debug, PartialEq)]
+struct Decision {
+    status: PostStatus,
+    schedule_type: ScheduleType,
+    /// The post leaves draft for the first time, so it counts against the monthly limit.
+    counts_against_limit: bool,
+    /// Targets whose override or published content changes.
+    overrides: Vec<(i64, TargetOverride)>,
+    /// Accounts that get a target, each with its position.
+    insert: Vec<(i64, i32, TargetOverride)>,
+    /// Targets to delete.
+    remove: Vec<i64>,
+    /// Targets whose position changes.
+    reposition: Vec<(i64, i32)>,
+    /// Failed targets to retry.
+    retry_targets: Vec<i64>,
+    /// Cancel the jobs of all targets, not only of the deleted ones.
+    cancel: bool,
+    /// All pictures of the post and its overrides, if they change.
+    media: Option<Vec<i64>>,
+    /// Enqueue a job for every pending target at this time.
+    publish_at: Option<DateTime<Utc>>,
+}
+
+/// Why the post's state does not allow the change; the text is returned to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum Conflict {
+    #[error(
+        "A {0} post cannot be rescheduled like this. The statuses that lead to each other are in the description of posts."
+    )]
+    NoSuchTransition(PostStatus),
+    #[error("The post is being worked on right now. Read its status, and try again when that has settled.")]
+    Busy,
+    #[error(
+        "What was published on account {0}, or is being published there, cannot change. Use `overrides` to change what goes to the others."
+    )]
+    Published(i64),
+    #[error("The accounts of a post cannot change any more once its publishing has begun.")]
+    Accounts,
+    #[error("The time of a post cannot change any more once its publishing has begun.")]
+    Time,
+}
+
+/// Checks that the post's state allows the change and returns the steps to carry it out.
+fn decide(
+    post: &Post,
+    standing: &[TargetState],
+    wanted: &DesiredPost,
+    now: DateTime<Utc>,
+) -> std::result::Result<Decision, Conflict> {
+    let status = wanted.status(post.status).ok_or(Conflict::NoSuchTransition(post.status))?;
+    let begun = !matches!(post.status, PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled);
+    let rescheduled = status != post.status || wanted.scheduled_at != post.scheduled_at;
+    if begun && status == post.status && wanted.scheduled_at != post.scheduled_at {
+        return Err(Conflict::Time);
+    }
+    let mut decision = Decision {
+        status,
+        schedule_type: wanted.schedule_type.unwrap_or(post.schedule_type),
+        counts_against_limit: !post.counted && status != PostStatus::Draft,
+        overrides: Vec::new(),
+        insert: Vec::new(),
+        remove: Vec::new(),
+        reposition: Vec::new(),
+        retry_targets: Vec::new(),
+        cancel: false,
+        media: None,
+        publish_at: None,
+    };
+    let before: Vec<TargetOverride> = standing.iter().map(TargetState::current_override).collect();
+    let media = wanted.all_media();
+    decision.media = (media != distinct_media(&post.media, before.iter())).then_some(media);
+    decision.match_targets(post, standing, wanted)?;
+    let other_accounts = !decision.insert.is_empty() || !decision.remove.is_empty();
+    if begun && other_accounts {
+        return Err(Conflict::Accounts);
+    }
+    // Before publishing begins, a post changes as a whole: once a worker has started one target, it is too late.
+    let changes = rescheduled || other_accounts || !decision.overrides.is_empty();
+    if !begun && changes && standing.iter().any(TargetState::is_in_flight) {
+        return Err(Conflict::Busy);
+    }
+    decision.cancel = post.status == PostStatus::Scheduled && (rescheduled || other_accounts);
+    if begun && status == PostStatus::Publishing && post.status != PostStatus::Publishing {
+        let failed = standing.iter().filter(|s| s.target.status == TargetStatus::Failed);
+        decision.retry_targets = failed.map(|s| s.target.id).collect();
+    }
+    decision.publish_at = match status {
+        PostStatus::Scheduled if rescheduled || other_accounts => wanted.scheduled_at,
+        PostStatus::Publishing if rescheduled => Some(now),
+        _ => None,
+    };
+    Ok(decision)
+}
+
+impl Decision {
+    /// Compares the stored targets with the wanted ones.
+    fn match_targets(
+        &mut self,
+        post: &Post,
+        standing: &[TargetState],
+        wanted: &DesiredPost,
+    ) -> std::result::Result<(), Conflict> {
+        let before: HashMap<i64, (i32, &TargetState)> =
+            (0..).zip(standing).map(|(place, s)| (s.target.account_id, (place, s))).collect();
+        for (place, target) in (0..).zip(&wanted.targets) {
+            let Some(&(old_place, existing)) = before.get(&target.account_id) else {
+                self.insert.push((target.account_id, place, target.target_override.clone()));
+                continue;
+            };
+            if old_place != place {
+                self.reposition.push((existing.target.id, place));
+            }
+            let before = existing.current_override();
+            let output_changes = before.content.as_ref().unwrap_or(&post.content)
+                != wanted.content_of(&target.target_override)
+                || before.media.as_ref().unwrap_or(&post.media) != wanted.media_of(&target.target_override)
+                || before.options != target.target_override.options;
+            if output_changes && (existing.target.status == TargetStatus::Published || existing.is_in_flight()) {
+                // A job that runs but has not called the platform yet blocks the whole post.
+                let begun =
+                    existing.target.status != TargetStatus::Pending || existing.target.call_started_at.is_some();
+                return Err(if begun { Conflict::Published(target.account_id) } else { Conflict::Busy });
+            }
+            if output_changes || before != target.target_override && existing.target.status != TargetStatus::Published {
+                self.overrides.push((existing.target.id, target.target_override.clone()));
+            }
+        }
+        let kept_accounts: HashSet<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
+        let removed = standing.iter().filter(|s| !kept_accounts.contains(&s.target.account_id));
+        self.remove = removed.map(|s| s.target.id).collect();
+        Ok(())
+    }
+}
+
 /// Counts a post that leaves draft for the first time.
-pub async fn count_against_limit(cx: &Context, tx: &mut Tx) -> Result<()> {
+async fn count_against_limit(cx: &Context, tx: &mut Tx) -> Result<()> {
     let cap = cx.plan.posts_per_month;
     if usage::take_post(tx, cx.caller.workspace_id, cap).await? {
         return Ok(());
@@ -153,7 +230,7 @@ async fn cancel_jobs(tx: &mut Tx, current: &[TargetState], decision: &Decision) 
 }
 
 fn busy() -> ApiError {
-    ApiError::new(ErrorCode::PostNotEditable, edit::Conflict::Busy.to_string())
+    ApiError::new(ErrorCode::PostNotEditable, Conflict::Busy.to_string())
 }
 
 async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decision) -> Result<()> {
@@ -188,7 +265,7 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
 }
 
 /// Enqueues a job for every pending target.
-pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: chrono::DateTime<chrono::Utc>) -> Result<()> {
+pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: DateTime<Utc>) -> Result<()> {
     let job = NewJob::new(JobKind::PublishTarget, 0, at).trace(cx.trace().map(str::to_owned));
     let workspace_id = Some(cx.caller.workspace_id);
     let subject = |t: Target| JobSubject { id: t.id, lane: Lane::Account(t.account_id), workspace_id };
@@ -203,3 +280,6 @@ pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: chrono::DateTi
 fn pending(all: Vec<Target>) -> impl Iterator<Item = Target> {
     all.into_iter().filter(|t| t.status == TargetStatus::Pending)
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,13 +45,14 @@ pub async fn lock_pending(cx: &Context, tx: &mut Tx) -> Result<Post> {
 
 async fn approve(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     check_role(cx)?;
-    let post = lock_pending(cx, tx).await?;
+    let mut post = lock_pending(cx, tx).await?;
     let future_time = post.scheduled_at.filter(|at| *at > tx.now);
     let (status, schedule_type) = match future_time {
         Some(_) => (PostStatus::Scheduled, ScheduleType::Scheduled),
         None => (PostStatus::Publishing, ScheduleType::Now),
     };
-    let post = Post { status, schedule_type, scheduled_at: future_time, updated_at: tx.now, ..post };
+    post.move_to(status)?;
+    let post = Post { schedule_type, scheduled_at: future_time, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
     apply::publish(cx, tx, post.id, future_time.unwrap_or(tx.now)).await?;
     ApiResponse::ok(PostDetail::load(tx, post).await?)

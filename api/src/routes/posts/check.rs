@@ -9,20 +9,76 @@ use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::platforms::catalogue::descriptor;
 use crier_common::platforms::{pictures, text};
+use crier_common::store::{Conn, Tx, accounts, media, post_media};
 
 use super::edit::{DesiredPost, DesiredTarget, PostChange};
+use crate::context::Context;
+use crate::error::Result;
 use crate::fields::{PatchField, Problems, steps};
 
 /// The maximum time ahead for which a post may be scheduled.
 const MAX_SCHEDULE_AHEAD: Months = Months::new(60);
 
+/// Validates the resulting post; fails with 422 and all problems.
+pub async fn validate(
+    cx: &Context,
+    tx: &mut Tx,
+    post: &Post,
+    wanted: &DesiredPost,
+    change: &PostChange,
+    problems: Problems,
+) -> Result<()> {
+    validate_into(cx, tx, post, wanted, change, problems).await?.into_result()
+}
+
+/// Validates the resulting post and adds its problems to `problems`. Locks the pictures, so that they are not deleted
+/// before the commit.
+pub async fn validate_into(
+    cx: &Context,
+    tx: &mut Tx,
+    post: &Post,
+    wanted: &DesiredPost,
+    change: &PostChange,
+    problems: Problems,
+) -> Result<Problems> {
+    post_media::lock_media(tx, cx.brand()?.id, &referenced_media(wanted, change)).await?;
+    let lookup = LookupContext::load(cx, tx, wanted, change).await?;
+    check(post, wanted, change, &lookup, &problems);
+    Ok(problems)
+}
+
 /// The records that the checks look up.
-pub struct LookupContext<'a> {
+pub struct LookupContext {
     /// The wanted accounts that belong to the brand, by id.
-    pub accounts: HashMap<i64, &'a SocialAccount>,
+    pub accounts: HashMap<i64, SocialAccount>,
     /// The wanted pictures that belong to the brand, by id.
-    pub assets: HashMap<i64, &'a Asset>,
+    pub assets: HashMap<i64, Asset>,
     pub now: DateTime<Utc>,
+}
+
+impl LookupContext {
+    pub async fn load(cx: &Context, conn: &mut Conn, wanted: &DesiredPost, change: &PostChange) -> Result<Self> {
+        let brand = cx.brand()?.id;
+        let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
+        let accounts = accounts::find_many(conn, brand, &ids).await?;
+        let assets = media::find_many(conn, brand, &referenced_media(wanted, change)).await?;
+        Ok(Self {
+            accounts: accounts.into_iter().map(|account| (account.id, account)).collect(),
+            assets: assets.into_iter().map(|asset| (asset.id, asset)).collect(),
+            now: cx.now,
+        })
+    }
+}
+
+/// Returns all pictures of the resulting post and of the request.
+fn referenced_media(wanted: &DesiredPost, change: &PostChange) -> Vec<i64> {
+    let mut ids = wanted.all_media();
+    if let PatchField::Value(list) = &change.overrides {
+        ids.extend(list.iter().flat_map(|entry| entry.media.iter().flatten()));
+        ids.sort_unstable();
+        ids.dedup();
+    }
+    ids
 }
 
 /// The length of the post's own text on each platform, measured once for all accounts of the platform.
@@ -61,7 +117,7 @@ pub struct TargetCheck {
 }
 
 /// Adds the problems of the resulting post. Fields that could not be parsed are already reported.
-pub fn check(post: &Post, wanted: &DesiredPost, change: &PostChange, lookup: &LookupContext<'_>, problems: &Problems) {
+pub fn check(post: &Post, wanted: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
     let status = wanted.status(post.status).unwrap_or(post.status);
     let will_publish = status != PostStatus::Draft;
     check_content(wanted, problems);
@@ -94,7 +150,7 @@ fn check_content(wanted: &DesiredPost, problems: &Problems) {
 }
 
 /// Checks the pictures in the request.
-fn check_media(change: &PostChange, lookup: &LookupContext<'_>, problems: &Problems) {
+fn check_media(change: &PostChange, lookup: &LookupContext, problems: &Problems) {
     if let PatchField::Value(ids) = &change.media {
         check_media_exists("media", ids, lookup, problems);
     }
@@ -111,7 +167,7 @@ fn check_media(change: &PostChange, lookup: &LookupContext<'_>, problems: &Probl
 }
 
 /// Checks the unpublished pictures that the request does not name: one may have been deleted since.
-fn check_unchanged_media(wanted: &DesiredPost, change: &PostChange, lookup: &LookupContext<'_>, problems: &Problems) {
+fn check_unchanged_media(wanted: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
     let unpublished = || wanted.targets.iter().filter(|target| !target.published);
     if change.media == PatchField::Absent && unpublished().any(|target| target.target_override.media.is_none()) {
         check_media_exists("media", &wanted.media, lookup, problems);
@@ -123,7 +179,7 @@ fn check_unchanged_media(wanted: &DesiredPost, change: &PostChange, lookup: &Loo
     }
 }
 
-fn check_media_exists(place: &str, ids: &[i64], lookup: &LookupContext<'_>, problems: &Problems) {
+fn check_media_exists(place: &str, ids: &[i64], lookup: &LookupContext, problems: &Problems) {
     // Ids that could not be parsed are left out, so the indexes do not match the request.
     if problems.has(place) {
         return;
@@ -176,7 +232,7 @@ fn check_time(wanted: &DesiredPost, change: &PostChange, status: PostStatus, now
     }
 }
 
-fn check_accounts(wanted: &DesiredPost, lookup: &LookupContext<'_>, will_publish: bool, problems: &Problems) {
+fn check_accounts(wanted: &DesiredPost, lookup: &LookupContext, will_publish: bool, problems: &Problems) {
     if problems.has("accounts") {
         return;
     }
@@ -196,7 +252,7 @@ fn check_accounts(wanted: &DesiredPost, lookup: &LookupContext<'_>, will_publish
 pub fn check_target(
     wanted: &DesiredPost,
     target: &DesiredTarget,
-    lookup: &LookupContext<'_>,
+    lookup: &LookupContext,
     measures: &mut TextLengthCache,
 ) -> Option<TargetCheck> {
     steps::count_step();
@@ -204,7 +260,7 @@ pub fn check_target(
     let descriptor = descriptor(account.platform);
     let media = wanted.media_of(&target.target_override);
     let found = text::check_measured(descriptor, &measures.of(wanted, target, descriptor), media.len());
-    let size = |asset: &&Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
+    let size = |asset: &Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
     // Pictures beyond the platform's maximum are already reported.
     let checked_media = media.iter().take(descriptor.capabilities.media.max_images as usize);
     let sizes: Vec<_> = checked_media.map(|id| lookup.assets.get(id).map(size)).collect();

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::post::{Post, PostStatus, ScheduleType};
-use crier_common::store::{Tx, posts};
+use crier_common::store::Tx;
 use serde_json::json;
 
-use super::edit::{DesiredPost, PostChange};
-use super::{NewPost, PostDetail, TAG, apply, show};
+use super::edit::{self, DesiredPost, PostChange};
+use super::{NewPost, PostDetail, TAG, apply, check, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
@@ -28,46 +27,16 @@ pub fn endpoint() -> Endpoint {
         }))
         .response::<PostDetail>(201, ResponseShape::One)
         .error_codes(&[ErrorCode::LimitReached])
-        .checks_then_writes(read, create)
+        .checks_then_writes(PostChange::parse, create)
         .with_rerender("post", show::show)
 }
 
-/// Returns the empty draft that a create edits.
-pub fn empty(cx: &Context) -> Result<Post> {
-    Ok(Post {
-        id: 0,
-        brand_id: cx.brand()?.id,
-        author_id: Some(cx.caller.user_id),
-        author_name: Some(cx.caller.user_name.clone()),
-        status: PostStatus::Draft,
-        content: String::new(),
-        schedule_type: ScheduleType::Draft,
-        scheduled_at: None,
-        published_at: None,
-        media: Vec::new(),
-        counted: false,
-        created_at: cx.now,
-        updated_at: cx.now,
-    })
-}
-
-/// Stores a validated new post; its `id` is ignored. Fails with 402 if the monthly limit is reached.
-pub async fn store(cx: &Context, tx: &mut Tx, post: Post, wanted: &DesiredPost) -> Result<Post> {
-    let id = posts::insert(tx, &post).await?;
-    apply::execute(cx, tx, Post { id, ..post }, &[], wanted).await
-}
-
-/// Parses the request body.
-pub fn read(cx: &Context) -> ParsedBody<PostChange> {
-    cx.parse(|f| PostChange::read(f, cx.zone()))
-}
-
 async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) -> Result<ApiResponse> {
-    let post = Post { created_at: tx.now, updated_at: tx.now, ..empty(cx)? };
+    let post = edit::empty_draft(cx, tx.now)?;
     let change = &parsed.value;
     let wanted = DesiredPost::from_change(&post, &[], change);
-    apply::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
-    let post = store(cx, tx, post, &wanted).await?;
+    check::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
+    let post = apply::create(cx, tx, post, &wanted).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
     Ok(ApiResponse::created(&path, PostDetail::load(tx, post).await?)?.with_records([id]))

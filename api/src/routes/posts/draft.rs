@@ -3,14 +3,14 @@
 use crier_common::domain::post::Post;
 use crier_common::store::{Tx, posts};
 
-use super::{PostDetail, create};
+use super::{PostDetail, edit};
 use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::error::Result;
 
 /// Creates a draft for the brand in the path, with the key's user as its author. Responds like `createPost`.
 pub async fn create_draft(cx: &Context, tx: &mut Tx, content: String) -> Result<ApiResponse> {
-    let mut post = Post { content, created_at: tx.now, updated_at: tx.now, ..create::empty(cx)? };
+    let mut post = Post { content, ..edit::empty_draft(cx, tx.now)? };
     post.id = posts::insert(tx, &post).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;

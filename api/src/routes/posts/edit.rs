@@ -1,16 +1,18 @@
-//! Decides how a request changes a post, without database access. [`super::apply`] carries out the decision.
+//! What a request makes of a post, without database access.
 //!
 //! One set of rules serves all endpoints: a create is an edit of an empty draft, a submit an edit of the status alone.
-//! [`PostChange`] is the request body and [`DesiredPost`] the resulting post. [`decide`] checks that the post's state allows
-//! the change and returns the steps to carry it out.
+//! [`PostChange`] is the request body and [`DesiredPost`] the resulting post; [`super::check`] validates it and
+//! [`super::apply`] writes it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
 use serde_json::{Map, Value};
 
-use crate::fields::{Fields, PatchField, steps};
+use crate::context::Context;
+use crate::error::Result;
+use crate::fields::{Fields, ParsedBody, PatchField, steps};
 use crate::openapi::schema::request;
 
 pub const MAX_CONTENT_CHARS: usize = 65_535;
@@ -42,7 +44,18 @@ request! {
     }
 }
 
+/// Returns the empty draft that a create edits.
+pub fn empty_draft(cx: &Context, now: DateTime<Utc>) -> Result<Post> {
+    let (author_id, author_name) = (Some(cx.caller.user_id), Some(cx.caller.user_name.clone()));
+    Ok(Post { author_id, author_name, ..Post::draft(cx.brand()?.id, now) })
+}
+
 impl PostChange {
+    /// Parses the request body.
+    pub fn parse(cx: &Context) -> ParsedBody<Self> {
+        cx.parse(|f| Self::read(f, cx.zone()))
+    }
+
     pub fn read(f: &Fields<'_>, zone: &str) -> Self {
         Self {
             content: f.text("content", 0..=MAX_CONTENT_CHARS),
@@ -119,7 +132,7 @@ impl TargetState {
         self.running || open || self.target.status == TargetStatus::Publishing
     }
 
-    fn current_override(&self) -> TargetOverride {
+    pub fn current_override(&self) -> TargetOverride {
         let t = &self.target;
         TargetOverride { content: t.content.clone(), media: t.media.clone(), options: t.options.clone() }
     }
@@ -194,20 +207,20 @@ impl DesiredPost {
         }
     }
 
-    /// Returns the status after the change; `None` if the state diagram does not allow the transition.
+    /// Returns the status after the change; `None` if a post of this status cannot be changed like this.
     pub fn status(&self, from: PostStatus) -> Option<PostStatus> {
-        use PostStatus::{Draft, Failed, PartiallyPublished, PendingApproval, Published, Publishing, Scheduled};
-        if self.submits {
-            return (from == Draft).then_some(PendingApproval);
-        }
-        match (from, self.schedule_type) {
-            (same, None) => Some(same),
-            (PendingApproval, Some(ScheduleType::Draft)) => Some(PendingApproval),
-            (Draft | Scheduled, Some(ScheduleType::Draft)) => Some(Draft),
-            (Draft | Scheduled, Some(ScheduleType::Scheduled)) => Some(Scheduled),
-            (Draft | Scheduled | Failed | PartiallyPublished, Some(ScheduleType::Now)) => Some(Publishing),
-            (PendingApproval | Publishing | Published | Failed | PartiallyPublished, Some(_)) => None,
-        }
+        let next = match self.schedule_type {
+            _ if self.submits => PostStatus::PendingApproval,
+            None => return Some(from),
+            // Only an approval schedules or publishes it; it is a draft as it is.
+            Some(wanted) if from == PostStatus::PendingApproval => {
+                return (wanted == ScheduleType::Draft).then_some(from);
+            }
+            Some(ScheduleType::Draft) => PostStatus::Draft,
+            Some(ScheduleType::Scheduled) => PostStatus::Scheduled,
+            Some(ScheduleType::Now) => PostStatus::Publishing,
+        };
+        from.to(next).ok()
     }
 
     /// Returns the content published on an account.
@@ -226,144 +239,10 @@ impl DesiredPost {
 }
 
 /// Returns the pictures of a post and its overrides, without duplicates.
-fn distinct_media<'a>(media: &[i64], overrides: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
+pub fn distinct_media<'a>(media: &[i64], overrides: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
     let mut all = media.to_vec();
     all.extend(overrides.flat_map(|own| own.media.iter().flatten()));
     all.sort_unstable();
     all.dedup();
     all
 }
-
-/// The steps that carry out a change.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    pub status: PostStatus,
-    pub schedule_type: ScheduleType,
-    /// The post leaves draft for the first time, so it counts against the monthly limit.
-    pub counts_against_limit: bool,
-    /// Targets whose override or published content changes.
-    pub overrides: Vec<(i64, TargetOverride)>,
-    /// Accounts that get a target, each with its position.
-    pub insert: Vec<(i64, i32, TargetOverride)>,
-    /// Targets to delete.
-    pub remove: Vec<i64>,
-    /// Targets whose position changes.
-    pub reposition: Vec<(i64, i32)>,
-    /// Failed targets to retry.
-    pub retry_targets: Vec<i64>,
-    /// Cancel the jobs of all targets, not only of the deleted ones.
-    pub cancel: bool,
-    /// All pictures of the post and its overrides, if they change.
-    pub media: Option<Vec<i64>>,
-    /// Enqueue a job for every pending target at this time.
-    pub publish_at: Option<DateTime<Utc>>,
-}
-
-/// Why the post's state does not allow the change; the text is returned to the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Conflict {
-    #[error(
-        "A {0} post cannot be rescheduled like this. The statuses that lead to each other are in the description of posts."
-    )]
-    NoSuchTransition(PostStatus),
-    #[error("The post is being worked on right now. Read its status, and try again when that has settled.")]
-    Busy,
-    #[error(
-        "What was published on account {0}, or is being published there, cannot change. Use `overrides` to change what goes to the others."
-    )]
-    Published(i64),
-    #[error("The accounts of a post cannot change any more once its publishing has begun.")]
-    Accounts,
-    #[error("The time of a post cannot change any more once its publishing has begun.")]
-    Time,
-}
-
-/// Checks that the post's state allows the change and returns the steps to carry it out.
-pub fn decide(
-    post: &Post,
-    standing: &[TargetState],
-    wanted: &DesiredPost,
-    now: DateTime<Utc>,
-) -> Result<Decision, Conflict> {
-    let status = wanted.status(post.status).ok_or(Conflict::NoSuchTransition(post.status))?;
-    let begun = !matches!(post.status, PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled);
-    let rescheduled = status != post.status || wanted.scheduled_at != post.scheduled_at;
-    if begun && status == post.status && wanted.scheduled_at != post.scheduled_at {
-        return Err(Conflict::Time);
-    }
-    let mut decision = Decision {
-        status,
-        schedule_type: wanted.schedule_type.unwrap_or(post.schedule_type),
-        counts_against_limit: !post.counted && status != PostStatus::Draft,
-        overrides: Vec::new(),
-        insert: Vec::new(),
-        remove: Vec::new(),
-        reposition: Vec::new(),
-        retry_targets: Vec::new(),
-        cancel: false,
-        media: None,
-        publish_at: None,
-    };
-    let before: Vec<TargetOverride> = standing.iter().map(TargetState::current_override).collect();
-    let media = wanted.all_media();
-    decision.media = (media != distinct_media(&post.media, before.iter())).then_some(media);
-    decision.match_targets(post, standing, wanted)?;
-    let other_accounts = !decision.insert.is_empty() || !decision.remove.is_empty();
-    if begun && other_accounts {
-        return Err(Conflict::Accounts);
-    }
-    // Before publishing begins, a post changes as a whole: once a worker has started one target, it is too late.
-    let changes = rescheduled || other_accounts || !decision.overrides.is_empty();
-    if !begun && changes && standing.iter().any(TargetState::is_in_flight) {
-        return Err(Conflict::Busy);
-    }
-    decision.cancel = post.status == PostStatus::Scheduled && (rescheduled || other_accounts);
-    if begun && status == PostStatus::Publishing && post.status != PostStatus::Publishing {
-        let failed = standing.iter().filter(|s| s.target.status == TargetStatus::Failed);
-        decision.retry_targets = failed.map(|s| s.target.id).collect();
-    }
-    decision.publish_at = match status {
-        PostStatus::Scheduled if rescheduled || other_accounts => wanted.scheduled_at,
-        PostStatus::Publishing if rescheduled => Some(now),
-        _ => None,
-    };
-    Ok(decision)
-}
-
-impl Decision {
-    /// Compares the stored targets with the wanted ones.
-    fn match_targets(&mut self, post: &Post, standing: &[TargetState], wanted: &DesiredPost) -> Result<(), Conflict> {
-        let before: HashMap<i64, (i32, &TargetState)> =
-            (0..).zip(standing).map(|(place, s)| (s.target.account_id, (place, s))).collect();
-        for (place, target) in (0..).zip(&wanted.targets) {
-            let Some(&(old_place, existing)) = before.get(&target.account_id) else {
-                self.insert.push((target.account_id, place, target.target_override.clone()));
-                continue;
-            };
-            if old_place != place {
-                self.reposition.push((existing.target.id, place));
-            }
-            let before = existing.current_override();
-            let output_changes = before.content.as_ref().unwrap_or(&post.content)
-                != wanted.content_of(&target.target_override)
-                || before.media.as_ref().unwrap_or(&post.media) != wanted.media_of(&target.target_override)
-                || before.options != target.target_override.options;
-            if output_changes && (existing.target.status == TargetStatus::Published || existing.is_in_flight()) {
-                // A job that runs but has not called the platform yet blocks the whole post.
-                let begun =
-                    existing.target.status != TargetStatus::Pending || existing.target.call_started_at.is_some();
-                return Err(if begun { Conflict::Published(target.account_id) } else { Conflict::Busy });
-            }
-            if output_changes || before != target.target_override && existing.target.status != TargetStatus::Published {
-                self.overrides.push((existing.target.id, target.target_override.clone()));
-            }
-        }
-        let kept_accounts: HashSet<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
-        let removed = standing.iter().filter(|s| !kept_accounts.contains(&s.target.account_id));
-        self.remove = removed.map(|s| s.target.id).collect();
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,7 +1,8 @@
 //! Posts.
 //!
-//! `edit.rs` decides how a request changes a post and `check.rs` validates the result, both without database access;
-//! `apply.rs` carries out the decision. Other resources that create posts (content plans) use the same three modules.
+//! A change goes one way: an endpoint reads it with `edit.rs` (the request and the post that it asks for), validates
+//! that with `check.rs` (422), and writes it with `apply.rs` (409, 402). Other resources that create posts (content
+//! plans) use the same three modules.
 
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::Platform;
@@ -17,8 +18,8 @@ use crate::openapi::schema::{described, record};
 pub mod apply;
 mod approve;
 mod attempts;
-mod check;
-pub mod create;
+pub mod check;
+mod create;
 mod delete;
 mod draft;
 pub mod edit;

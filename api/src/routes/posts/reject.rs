@@ -46,9 +46,9 @@ async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<Rejecti
     check_role(cx)?;
     apply::lock(cx, tx).await?;
     let rejection = parsed.valid()?;
-    let post = lock_pending(cx, tx).await?;
-    let (status, schedule_type) = (PostStatus::Draft, ScheduleType::Draft);
-    let post = Post { status, schedule_type, updated_at: tx.now, ..post };
+    let mut post = lock_pending(cx, tx).await?;
+    post.move_to(PostStatus::Draft)?;
+    let post = Post { schedule_type: ScheduleType::Draft, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
     posts::set_reject_reason(tx, post.id, rejection.reason.as_deref()).await?;
     ApiResponse::ok(PostDetail::load(tx, post).await?)

@@ -6,7 +6,7 @@ use crier_common::domain::post::PostStatus;
 use crier_common::store::Tx;
 
 use super::edit::{DesiredPost, PostChange};
-use super::{PostDetail, TAG, apply, show};
+use super::{PostDetail, TAG, apply, check, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
@@ -33,7 +33,7 @@ async fn submit(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let current = apply::load_target_states(tx, post.id).await?;
     let change = PostChange::empty();
     let wanted = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
-    apply::validate(cx, tx, &post, &wanted, &change, Problems::default()).await?;
+    check::validate(cx, tx, &post, &wanted, &change, Problems::default()).await?;
     let post = apply::execute(cx, tx, post, &current, &wanted).await?;
     ApiResponse::ok(PostDetail::load(tx, post).await?)
 }

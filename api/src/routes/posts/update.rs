@@ -7,7 +7,7 @@ use crier_common::store::Tx;
 use serde_json::json;
 
 use super::edit::{DesiredPost, PostChange};
-use super::{PostDetail, TAG, apply, create, show};
+use super::{PostDetail, TAG, apply, check, show};
 use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
@@ -24,7 +24,7 @@ pub fn endpoint() -> Endpoint {
         .body::<PostChange>(json!({ "content": "Fresh bread from 6 o'clock.", "schedule_type": "now" }))
         .response::<PostDetail>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::PostNotEditable, ErrorCode::LimitReached])
-        .checks_then_writes(create::read, update)
+        .checks_then_writes(PostChange::parse, update)
         .with_rerender("post", show::show)
 }
 
@@ -33,7 +33,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) 
     let current = apply::load_target_states(tx, post.id).await?;
     let change = &parsed.value;
     let wanted = DesiredPost::from_change(&post, &current, change);
-    apply::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
+    check::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
     let post = apply::execute(cx, tx, post, &current, &wanted).await?;
     ApiResponse::ok(PostDetail::load(tx, post).await?)
 }

@@ -5,9 +5,9 @@ use crier_common::domain::platform::Platform;
 use crier_common::store::Conn;
 use serde_json::json;
 
-use super::check::{TargetCheck, TextLengthCache, check, check_target};
-use super::edit::{DesiredPost, PostChange};
-use super::{NewPost, TAG, apply, create};
+use super::check::{LookupContext, TargetCheck, TextLengthCache, check, check_target};
+use super::edit::{self, DesiredPost, PostChange};
+use super::{NewPost, TAG};
 use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
@@ -55,15 +55,14 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let post = create::empty(cx)?;
-    let parsed = create::read(cx);
+    let post = edit::empty_draft(cx, cx.now)?;
+    let parsed = PostChange::parse(cx);
     let (change, problems) = (parsed.value.clone(), parsed.problems());
     let wanted = DesiredPost::from_change(&post, &[], &change);
     // Check it as a draft: the problems with platforms are the response and must not fail the request.
     let draft = DesiredPost { schedule_type: None, ..wanted.clone() };
     let change = PostChange { schedule_type: PatchField::Absent, ..change };
-    let records = apply::ReferencedRecords::find(cx, conn, &wanted, &change).await?;
-    let lookup = records.lookup_context(cx);
+    let lookup = LookupContext::load(cx, conn, &wanted, &change).await?;
     check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
     let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);

@@ -103,21 +103,14 @@ async fn create_brand_and_accounts(tx: &mut Tx) -> Result<(i64, Vec<i64>), Store
 }
 
 async fn schedule(tx: &mut Tx, brand: i64, account: i64, due: DateTime<Utc>) -> Result<i64, StoreError> {
-    let post = Post {
-        id: 0,
-        brand_id: brand,
-        author_id: None,
-        author_name: None,
-        status: PostStatus::Scheduled,
+    let mut post = Post {
         content: "Fresh bread from seven o'clock, as every morning.".to_owned(),
         schedule_type: ScheduleType::Scheduled,
         scheduled_at: Some(due),
-        published_at: None,
-        media: Vec::new(),
         counted: true,
-        created_at: tx.now,
-        updated_at: tx.now,
+        ..Post::draft(brand, tx.now)
     };
+    post.move_to(PostStatus::Scheduled)?;
     let post = posts::insert(tx, &post).await?;
     let overrides = TargetOverride::default();
     let new = NewTarget { account_id: account, platform: Platform::Sandbox, position: 0, target_override: &overrides };

@@ -16,7 +16,7 @@ use crier_common::store::{Result, Tx, accounts, posts, targets};
 use crier_common::telemetry::metrics;
 
 use super::super::{RunResult, backoff_from_table};
-use super::{deleted, expired};
+use super::{Prepared, deleted, expired};
 
 /// The backoff between attempts (contract, section 3, Post), each ± 20 %.
 const PAUSES: [Duration; 7] = [
@@ -55,22 +55,15 @@ pub enum PublishOutcome {
 }
 
 impl PublishOutcome {
-    pub fn failed(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-
-    /// Retries after a backoff; no call has an unknown outcome.
-    pub fn again(failure: Failure) -> Self {
-        Self::Retry { at: None, failure, open: false }
-    }
-
     /// Converts an error of a publish.
     pub fn of(error: CallError, can_reconcile: bool) -> Self {
         match error {
             CallError::RateLimited { until, failure } => Self::Retry { at: until, failure, open: false },
             CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: false },
             CallError::Permanent(failure) => Self::Failed(failure),
-            CallError::Transient(failure) | CallError::UploadsMissing(failure) => Self::again(failure),
+            CallError::Transient(failure) | CallError::UploadsMissing(failure) => {
+                Self::Retry { at: None, failure, open: false }
+            }
             CallError::Unknown(failure) if can_reconcile => Self::Retry { at: None, failure, open: true },
             CallError::Unknown(failure) => Self::unknown(&failure, false),
         }
@@ -198,21 +191,15 @@ pub struct PublishEnd {
 }
 
 impl PublishEnd {
-    pub fn after_call(
-        target: Target,
-        how: PublishOutcome,
-        credentials_version: i64,
-        started_at: DateTime<Utc>,
-        timeout: TimeDelta,
-    ) -> Self {
-        let credentials_version = Some(credentials_version);
-        Self { target, outcome: how, credentials_version, started_at, timeout, jitter: crier_common::random::unit() }
+    pub(super) fn of(p: &Prepared, outcome: PublishOutcome, timeout: TimeDelta) -> Self {
+        let credentials_version = Some(p.account.credentials_version);
+        Self { credentials_version, timeout, ..Self::without_call(p.target.clone(), outcome, p.started_at) }
     }
 
-    /// For a run that did not call the platform.
-    pub fn without_call(target: Target, how: PublishOutcome, now: DateTime<Utc>) -> Self {
+    /// For a run that had no account to call.
+    pub fn without_call(target: Target, outcome: PublishOutcome, started_at: DateTime<Utc>) -> Self {
         let (timeout, jitter) = (TimeDelta::zero(), crier_common::random::unit());
-        Self { target, outcome: how, credentials_version: None, started_at: now, timeout, jitter }
+        Self { target, outcome, credentials_version: None, started_at, timeout, jitter }
     }
 
     /// Returns the time of the next attempt; `None` if no attempt is left.

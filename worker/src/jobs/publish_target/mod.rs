@@ -3,11 +3,14 @@
 //! 1. *Prepare*, one transaction under the post's lock: checks that the post is still wanted and the account can be
 //!    used, then stores the marker and the start time of the call before it is made. If the platform has a daily cap, a
 //!    call over it is postponed.
-//! 2. *Bring.* Loads and uploads pictures that the platform does not have yet; only then does the call start.
-//! 3. *Call.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the platform
-//!    first: if the post is there, the target is done; if it is not, and the earlier call's deadline is over, calls
-//!    again; if the platform cannot tell, the target ends as `outcome_unknown` and a user decides.
-//! 4. *End*, in the transaction that settles the job: writes target, attempt, post, account, lane, event.
+//! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the
+//!    platform first: if the post is there, the target is done; if it is not, and the earlier call's deadline is over,
+//!    calls again; if the platform cannot tell, the target ends as `outcome_unknown` and a user decides.
+//! 3. *Bring.* Loads and uploads pictures that the platform does not have yet; only then does the call start.
+//! 4. *Call.*
+//! 5. *End*, in the transaction that settles the job: writes target, attempt, post, account, lane, event.
+//!
+//! A step ends the run early with a [`Stop`].
 //!
 //! Only the call itself can have an unknown outcome: a run that is aborted before it (at shutdown) is released and uses
 //! up no attempt.
@@ -25,10 +28,13 @@ use crier_common::domain::media::Asset;
 use crier_common::domain::post::Target;
 use crier_common::media::Library;
 use crier_common::media::budget::MemoryPermit;
-use crier_common::platforms::{Connector, ConnectorAccount, ConnectorRegistry, OutgoingPost};
-use crier_common::store::{Result, Store, Tx, posts, targets};
+use crier_common::platforms::{CallError, Connector, ConnectorAccount, ConnectorRegistry, OutgoingPost};
+use crier_common::store::jobs::engine as rows;
+use crier_common::store::{Result, Store, StoreError, Tx, posts, targets};
 
 use self::ending::{PublishEnd, PublishOutcome};
+use self::pacing::PostponedRun;
+use self::prepare::SkippedRun;
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
@@ -57,6 +63,7 @@ struct Prepared {
     /// `call_started_at` is the start of the current call, or of one that an earlier run left open; `None` if pictures
     /// come first.
     target: Target,
+    started_at: DateTime<Utc>,
     account: SocialAccount,
     connector: Arc<dyn Connector>,
     call: ConnectorAccount,
@@ -73,14 +80,26 @@ struct Prepared {
     refreshed: bool,
 }
 
-/// The outcome of the call, or the result of a run that made no call.
-type CallResult = std::result::Result<PublishOutcome, Box<dyn RunResult>>;
-
-enum Preparation {
-    Ready(Box<Prepared>),
-    /// No call is made: the result is written when the job is settled.
-    Stop(Box<dyn RunResult>),
+/// Why a run makes no (further) call: the error of every step. [`PublishTarget::run`] maps it to the result to write.
+enum Stop {
+    /// Another worker has the job by now.
+    LeaseLost,
+    /// The post is not to be published now.
+    Skipped(&'static str),
+    /// The account's daily cap is reached.
+    Postponed(PostponedRun),
+    /// The outcome is known.
+    Ended(Box<PublishEnd>),
+    Database(StoreError),
 }
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Database(error)
+    }
+}
+
+type Step<T> = std::result::Result<T, Stop>;
 
 impl PublishTarget {
     pub fn new(deps: &Deps) -> Self {
@@ -93,6 +112,39 @@ impl PublishTarget {
         }
     }
 
+    /// The steps of a run.
+    async fn publish_target(&self, run: &Run) -> Step<Box<PublishEnd>> {
+        let mut p = self.prepare(run).await?;
+        if p.has_open_call {
+            self.reconcile(run, &mut p).await?;
+        }
+        if p.target.call_started_at.is_none() {
+            self.prepare_images(run, &mut p).await?;
+            self.store_call_marker(run, &mut p, true).await?;
+        }
+        let published = self.publish(run, &mut p).await?;
+        Ok(self.end(&p, PublishOutcome::Published(published)))
+    }
+
+    fn end(&self, p: &Prepared, outcome: PublishOutcome) -> Box<PublishEnd> {
+        Box::new(PublishEnd::of(p, outcome, self.publish_timeout))
+    }
+
+    /// Stops a run because of a platform's error.
+    fn fail(&self, p: &Prepared, error: CallError) -> Stop {
+        let outcome = match p.has_open_call {
+            true => PublishOutcome::from_reconcile_error(error),
+            false => PublishOutcome::of(error, p.connector.can_reconcile()),
+        };
+        Stop::Ended(self.end(p, outcome))
+    }
+
+    /// Begins a transaction; stops if the lease was lost.
+    async fn begin_held(&self, run: &Run) -> Step<Tx> {
+        let mut tx = self.store.begin().await?;
+        if rows::still_held(&mut tx, &run.job).await? { Ok(tx) } else { Err(Stop::LeaseLost) }
+    }
+
     /// Returns the deadline of a call that started at `began`, whatever its outcome.
     fn call_deadline(&self, began: DateTime<Utc>) -> DateTime<Utc> {
         began + self.publish_timeout
@@ -102,17 +154,13 @@ impl PublishTarget {
 #[async_trait]
 impl Job for PublishTarget {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        let mut p = match self.prepare(run).await? {
-            Preparation::Stop(ending) => return Ok(ending),
-            Preparation::Ready(prepared) => prepared,
-        };
-        let started_at = self.store.now();
-        Ok(match self.execute_call(run, &mut p).await? {
-            Ok(how) => {
-                let version = p.account.credentials_version;
-                Box::new(PublishEnd::after_call(p.target, how, version, started_at, self.publish_timeout))
-            }
-            Err(ending) => ending,
+        Ok(match self.publish_target(run).await {
+            Ok(end) | Err(Stop::Ended(end)) => end,
+            Err(Stop::Skipped(why)) => Box::new(SkippedRun { why }),
+            Err(Stop::Postponed(postponed)) => Box::new(postponed),
+            // The result is discarded, so this reason is never stored.
+            Err(Stop::LeaseLost) => Box::new(Outcome::Cancelled("the lease was lost".to_owned())),
+            Err(Stop::Database(error)) => return Err(error),
         })
     }
 
@@ -133,9 +181,12 @@ impl Job for PublishTarget {
     }
 }
 
-/// The lease was lost; the result is discarded, so this reason is never stored.
-fn lease_lost() -> Box<dyn RunResult> {
-    Box::new(Outcome::Cancelled("the lease was lost".into()))
+/// Returns the error of a request that publishes nothing: an unknown outcome is a temporary failure.
+fn unknown_to_transient(error: CallError) -> CallError {
+    match error {
+        CallError::Unknown(failure) => CallError::Transient(Failure { category: Category::Network, ..failure }),
+        other => other,
+    }
 }
 
 fn expired(message: impl Into<String>) -> Failure {

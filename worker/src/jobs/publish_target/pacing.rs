@@ -13,27 +13,23 @@ use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::post::Target;
 use crier_common::store::{Result, Tx, calls, jobs, targets};
 
-use super::PublishTarget;
+use super::{PublishTarget, Step, Stop};
 use crate::jobs::RunResult;
 
 impl PublishTarget {
-    /// Counts a call, if one `begins` now. If the account's daily cap is reached, holds the target back instead and
-    /// returns the result of the run.
-    pub(super) async fn postpone_if_over_cap(
-        &self,
-        tx: &mut Tx,
-        target: &Target,
-        begins: bool,
-    ) -> Result<Option<Box<dyn RunResult>>> {
-        let Some(cap) = self.platforms.daily_posts(target.platform) else { return Ok(None) };
+    /// Counts a call, if one `begins` now. If the account's daily cap is reached, holds the target back, commits that,
+    /// and stops.
+    pub(super) async fn check_daily_cap(&self, mut tx: Tx, target: &Target, begins: bool) -> Step<Tx> {
+        let Some(cap) = self.platforms.daily_posts(target.platform) else { return Ok(tx) };
         let full = match begins {
-            true => calls::begin(tx, target.account_id, cap).await?,
-            false => calls::full_until(tx, target.account_id, cap).await?,
+            true => calls::begin(&mut tx, target.account_id, cap).await?,
+            false => calls::full_until(&mut tx, target.account_id, cap).await?,
         };
-        let Some(until) = full else { return Ok(None) };
+        let Some(until) = full else { return Ok(tx) };
         let failure = daily_cap_failure(target, cap, until);
-        targets::postpone(tx, target.id, target.attempts - 1, &failure, until).await?;
-        Ok(Some(Box::new(PostponedRun { until, why: failure.message })))
+        targets::postpone(&mut tx, target.id, target.attempts - 1, &failure, until).await?;
+        tx.commit().await?;
+        Err(Stop::Postponed(PostponedRun { until, why: failure.message }))
     }
 }
 
@@ -48,8 +44,8 @@ fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure
     )
 }
 
-/// The run uses up no attempt; the target was already updated in [`PublishTarget::postpone_if_over_cap`].
-struct PostponedRun {
+/// The run uses up no attempt; the target was already updated in [`PublishTarget::check_daily_cap`].
+pub(super) struct PostponedRun {
     until: DateTime<Utc>,
     why: String,
 }

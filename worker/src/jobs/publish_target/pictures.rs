@@ -9,32 +9,21 @@
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::media::{Asset, ImageType};
 use crier_common::domain::platform::MediaRules;
-use crier_common::domain::post::{Post, Target};
 use crier_common::media::picture::{self, FittedPicture, PictureRules};
 use crier_common::platforms::{CallError, Image, ImageTransfer, UploadedImage};
-use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Result, Tx, media, post_media};
+use crier_common::store::post_media;
 use serde_json::{Map, Value};
 
-use super::ending::PublishOutcome;
-use super::{CallResult, Prepared, PublishTarget, lease_lost};
+use super::{Prepared, PublishTarget, Step, unknown_to_transient};
 use crate::engine::Run;
 
-/// The pictures of a target, in the order of the post; or why they cannot be published.
-pub(super) type AssetsResult = std::result::Result<Vec<Asset>, Failure>;
-
-/// Loads the pictures of a target.
-pub(super) async fn load_assets(tx: &mut Tx, post: &Post, target: &Target) -> Result<AssetsResult> {
-    let ids = target.media.as_ref().unwrap_or(&post.media);
-    let mut found = media::find_many(tx, post.brand_id, ids).await?;
-    let mut shown = Vec::with_capacity(ids.len());
-    for id in ids {
-        match found.iter().position(|asset| asset.id == *id) {
-            Some(at) => shown.push(found.swap_remove(at)),
-            None => return Ok(Err(deleted(*id))),
-        }
-    }
-    Ok(Ok(shown))
+/// Returns the pictures in the order of `ids`; fails if one was deleted.
+pub(super) fn in_order(mut found: Vec<Asset>, ids: &[i64]) -> Result<Vec<Asset>, Failure> {
+    let mut take = |id: &i64| {
+        let at = found.iter().position(|asset| asset.id == *id).ok_or_else(|| deleted(*id))?;
+        Ok(found.swap_remove(at))
+    };
+    ids.iter().map(&mut take).collect()
 }
 
 fn deleted(id: i64) -> Failure {
@@ -71,65 +60,49 @@ impl PublishTarget {
         }
     }
 
-    /// Provides the pictures in the way that the platform requires; returns the result of the run if that fails.
-    pub(super) async fn prepare_images(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
+    /// Provides the pictures in the way that the platform requires.
+    pub(super) async fn prepare_images(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         match p.connector.image_transfer() {
             ImageTransfer::Uploaded => self.upload_all(run, p).await,
-            ImageTransfer::Inline => Ok(self.load_all(p).await.err().map(Ok)),
-            ImageTransfer::Fetched => Ok(None),
+            ImageTransfer::Inline => self.load_all(p).await,
+            ImageTransfer::Fetched => Ok(()),
         }
     }
 
     /// The same, after the platform reported that the uploads no longer exist.
-    pub(super) async fn upload_images_again(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
+    pub(super) async fn upload_images_again(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         p.outgoing.images.iter_mut().for_each(|image| image.uploaded = None);
-        if !self.keep_uploads(run, p).await? {
-            return Ok(Some(Err(lease_lost())));
-        }
+        self.keep_uploads(run, p).await?;
         self.prepare_images(run, p).await
     }
 
-    async fn upload_all(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
+    async fn upload_all(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         for index in 0..p.outgoing.images.len() {
             if p.outgoing.images[index].uploaded.is_some() {
                 continue;
             }
             let rules = rules_of(p);
             let mut share = self.library.budget().share(estimate_conversion_bytes(&p.assets[index], rules)).await;
-            let image = match self.load(&p.assets[index], &p.outgoing.images[index], rules).await {
-                Ok(image) => image,
-                Err(how) => return Ok(Some(Ok(how))),
-            };
+            let image = self.load(p, index).await?;
             share.shrink_to(image.bytes.len() as u64);
-            let name = match self.upload(run, p, &image).await? {
-                Ok(name) => name,
-                Err(error) => return Ok(Some(Ok(PublishOutcome::of(unknown_to_transient(error), true)))),
-            };
+            let name = self.upload(run, p, &image).await?;
             p.outgoing.images[index].uploaded = Some(UploadedImage { name, uploaded_in_this_run: true });
-            if !self.keep_uploads(run, p).await? {
-                return Ok(Some(Err(lease_lost())));
-            }
+            self.keep_uploads(run, p).await?;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Uploads one picture; refreshes an expired access token once.
-    async fn upload(
-        &self,
-        run: &Run,
-        p: &mut Prepared,
-        image: &Image,
-    ) -> Result<std::result::Result<Value, CallError>> {
-        match self.upload_once(run, p, image).await {
-            Err(CallError::AuthExpired(failure)) => match self.refresh(run, p, failure).await? {
-                Ok(()) => Ok(self.upload_once(run, p, image).await),
-                Err(error) => Ok(Err(error)),
-            },
-            result => Ok(result),
+    async fn upload(&self, run: &Run, p: &mut Prepared, image: &Image) -> Step<Value> {
+        let mut uploaded = self.upload_once(run, p, image).await;
+        if let Err(CallError::AuthExpired(failure)) = uploaded {
+            self.refresh(run, p, failure).await?;
+            uploaded = self.upload_once(run, p, image).await;
         }
+        uploaded.map_err(|error| self.fail(p, unknown_to_transient(error)))
     }
 
-    async fn upload_once(&self, run: &Run, p: &Prepared, image: &Image) -> std::result::Result<Value, CallError> {
+    async fn upload_once(&self, run: &Run, p: &Prepared, image: &Image) -> Result<Value, CallError> {
         // An upload may be several requests, each with the platform's timeout, like a publish.
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
         let upload = p.connector.upload(&p.call, &p.outgoing, image);
@@ -139,23 +112,19 @@ impl PublishTarget {
         }
     }
 
-    /// Stores the platform's names of the pictures; returns `false` if the lease was lost.
-    async fn keep_uploads(&self, run: &Run, p: &Prepared) -> Result<bool> {
+    /// Stores the platform's names of the pictures.
+    async fn keep_uploads(&self, run: &Run, p: &Prepared) -> Step<()> {
         let named = p.outgoing.images.iter().filter_map(|image| {
             let uploaded = image.uploaded.as_ref()?;
             Some((image.id.to_string(), uploaded.name.clone()))
         });
-        let mut tx = self.store.begin().await?;
-        if !rows::still_held(&mut tx, &run.job).await? {
-            return Ok(false);
-        }
+        let mut tx = self.begin_held(run).await?;
         post_media::set_uploads(&mut tx, p.target.id, &named.collect()).await?;
-        tx.commit().await?;
-        Ok(true)
+        Ok(tx.commit().await?)
     }
 
     /// Loads the bytes of all pictures; their share of the memory budget is held until the run ends.
-    async fn load_all(&self, p: &mut Prepared) -> std::result::Result<(), PublishOutcome> {
+    async fn load_all(&self, p: &mut Prepared) -> Step<()> {
         let rules = rules_of(p);
         let kept: u64 = p.assets.iter().map(|asset| estimate_output_bytes(asset, rules)).sum();
         let worked = p.assets.iter().map(|asset| estimate_conversion_bytes(asset, rules)).max().unwrap_or_default();
@@ -163,8 +132,8 @@ impl PublishTarget {
             return Ok(());
         }
         let mut share = self.library.budget().share(kept + worked).await;
-        for (asset, image) in p.assets.iter().zip(&mut p.outgoing.images) {
-            *image = self.load(asset, image, rules).await?;
+        for index in 0..p.assets.len() {
+            p.outgoing.images[index] = self.load(p, index).await?;
         }
         share.shrink_to(p.outgoing.images.iter().map(|image| image.bytes.len() as u64).sum());
         p.share = Some(share);
@@ -172,34 +141,32 @@ impl PublishTarget {
     }
 
     /// Returns a picture with its bytes, converted for the platform.
-    async fn load(
-        &self,
-        asset: &Asset,
-        image: &Image,
-        rules: &'static MediaRules,
-    ) -> std::result::Result<Image, PublishOutcome> {
+    async fn load(&self, p: &Prepared, index: usize) -> Step<Image> {
+        let (asset, rules) = (&p.assets[index], rules_of(p));
         let bytes = match self.library.storage().read(&asset.key).await {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => return Err(PublishOutcome::failed(deleted(asset.id))),
+            Ok(None) => return Err(self.fail(p, CallError::Permanent(deleted(asset.id)))),
             Err(error) => {
                 tracing::warn!(%error, media = asset.id, "a picture cannot be loaded");
                 let message = "A picture of the post cannot be loaded: the storage of files does not answer.";
-                return Err(PublishOutcome::again(Failure::of(Category::Media, message)));
+                return Err(self.fail(p, CallError::Transient(Failure::of(Category::Media, message))));
             }
         };
         let kind = asset.mime_type;
-        match self.library.budget().run(move || picture::fit_to_rules(bytes, kind, &rules_for(rules))).await {
-            Some(Ok(fitted)) => Ok(with_bytes(image, fitted)),
-            Some(Err(refusal)) => Err(PublishOutcome::failed(Failure::with_code(
-                Category::InvalidContent,
-                "image_unfit",
-                format!("Picture {} cannot be made fit for this platform: {refusal}", asset.id),
-            ))),
-            None => Err(PublishOutcome::again(Failure::of(
-                Category::Internal,
-                "A picture of the post could not be worked on.",
-            ))),
-        }
+        let failure =
+            match self.library.budget().run(move || picture::fit_to_rules(bytes, kind, &rules_for(rules))).await {
+                Some(Ok(fitted)) => return Ok(with_bytes(&p.outgoing.images[index], fitted)),
+                Some(Err(refusal)) => CallError::Permanent(Failure::with_code(
+                    Category::InvalidContent,
+                    "image_unfit",
+                    format!("Picture {} cannot be made fit for this platform: {refusal}", asset.id),
+                )),
+                None => CallError::Transient(Failure::of(
+                    Category::Internal,
+                    "A picture of the post could not be worked on.",
+                )),
+            };
+        Err(self.fail(p, failure))
     }
 }
 
@@ -256,14 +223,6 @@ fn estimate_conversion_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
         ImageType::Png => 8,
     };
     size + u64::from(unsigned(asset.width)) * u64::from(unsigned(asset.height)) * pixel * 2
-}
-
-/// An upload publishes nothing, so an unknown outcome is a temporary failure.
-fn unknown_to_transient(error: CallError) -> CallError {
-    match error {
-        CallError::Unknown(failure) => CallError::Transient(Failure { category: Category::Network, ..failure }),
-        other => other,
-    }
 }
 
 #[cfg(test)]

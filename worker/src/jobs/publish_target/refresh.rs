@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use crier_common::domain::account::{AccountStatus, SocialAccount};
-use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::failure::Failure;
 use crier_common::platforms::{CallError, Refreshed, Secrets};
 use crier_common::store::{Result, accounts};
 use secrecy::SecretString;
 
-use super::{Prepared, PublishTarget, disconnected};
+use super::{Prepared, PublishTarget, Step, disconnected, unknown_to_transient};
 use crate::engine::Run;
 
 /// How often a run checks whether another run's refresh has ended.
@@ -32,73 +32,54 @@ enum RefreshLease {
     HeldByOther,
     /// New tokens are stored already.
     AlreadyRefreshed,
-    Failed(CallError),
 }
 
 impl PublishTarget {
     /// Requests new tokens and stores them before they are used; `refused` is the platform's error for the old ones.
-    pub(super) async fn refresh(
-        &self,
-        run: &Run,
-        p: &mut Prepared,
-        refused: Failure,
-    ) -> Result<std::result::Result<(), CallError>> {
+    pub(super) async fn refresh(&self, run: &Run, p: &mut Prepared, refused: Failure) -> Step<()> {
         if p.refreshed {
-            return Ok(Err(CallError::Reauth(refused)));
+            return Err(self.fail(p, CallError::Reauth(refused)));
         }
         p.refreshed = true;
         loop {
             match self.acquire_refresh_lease(p, &refused).await? {
                 RefreshLease::Acquired => break,
                 RefreshLease::HeldByOther => tokio::time::sleep(REFRESH_POLL_INTERVAL).await,
-                RefreshLease::AlreadyRefreshed => return Ok(Ok(())),
-                RefreshLease::Failed(error) => return Ok(Err(error)),
+                RefreshLease::AlreadyRefreshed => return Ok(()),
             }
         }
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
-        let refreshed = match run.call_and_wait(tokio::time::timeout(deadline, p.connector.refresh(&p.call))).await {
-            Ok(refreshed) => refreshed,
-            Err(_) => Err(CallError::network("The platform did not answer in time to a request for new tokens.")),
-        };
+        let answer = run.call_and_wait(tokio::time::timeout(deadline, p.connector.refresh(&p.call))).await;
+        let refreshed = answer.unwrap_or_else(|_| {
+            Err(CallError::network("The platform did not answer in time to a request for new tokens."))
+        });
         match refreshed {
-            Ok(Refreshed { secrets, token_expires_at }) => {
-                let Some(secrets) = secrets else {
-                    // The credentials do not expire, and are valid: retry the call once with them.
-                    self.release_refresh_lease(p).await?;
-                    return Ok(Ok(()));
-                };
-                if let Some(renewed) = self.store_secrets(&p.account, &secrets, token_expires_at).await? {
-                    (p.account, p.call.secrets) = (renewed, secrets);
-                    return Ok(Ok(()));
+            Ok(Refreshed { secrets: Some(secrets), token_expires_at }) => {
+                match self.store_secrets(&p.account, &secrets, token_expires_at).await? {
+                    Some(renewed) => (p.account, p.call.secrets) = (renewed, secrets),
+                    // The account was connected again meanwhile, or deleted: takes its new credentials, or stops.
+                    None => _ = self.acquire_refresh_lease(p, &refused).await?,
                 }
-                // The account was connected again meanwhile, or deleted.
-                Ok(match self.acquire_refresh_lease(p, &refused).await? {
-                    RefreshLease::Failed(error) => Err(error),
-                    RefreshLease::AlreadyRefreshed | RefreshLease::Acquired | RefreshLease::HeldByOther => Ok(()),
-                })
+                Ok(())
             }
+            // The credentials do not expire, and are valid: the call is retried once with them.
+            Ok(Refreshed { secrets: None, .. }) => Ok(self.release_refresh_lease(p).await?),
             Err(error) => {
                 self.release_refresh_lease(p).await?;
-                // A refresh publishes nothing, so an unknown outcome is a temporary failure.
-                Ok(Err(match error {
-                    CallError::Unknown(failure) => {
-                        CallError::Transient(Failure { category: Category::Network, ..failure })
-                    }
-                    other => other,
-                }))
+                Err(self.fail(p, unknown_to_transient(error)))
             }
         }
     }
 
-    async fn acquire_refresh_lease(&self, p: &mut Prepared, refused: &Failure) -> Result<RefreshLease> {
+    async fn acquire_refresh_lease(&self, p: &mut Prepared, refused: &Failure) -> Step<RefreshLease> {
         let mut tx = self.store.begin().await?;
         let ours = accounts::begin_refresh(&mut tx, p.account.id, self.publish_timeout).await?.is_some();
         let Some((account, secrets)) = accounts::with_secrets(&mut tx, self.store.cipher(), p.account.id).await? else {
-            return Ok(RefreshLease::Failed(CallError::Permanent(disconnected())));
+            return Err(self.fail(p, CallError::Permanent(disconnected())));
         };
         let secrets = Secrets::from_stored(&secrets)?;
         if account.status == AccountStatus::Expired {
-            return Ok(RefreshLease::Failed(CallError::Reauth(refused.clone())));
+            return Err(self.fail(p, CallError::Reauth(refused.clone())));
         }
         if account.credentials_version != p.account.credentials_version {
             // The lease is rolled back with the transaction.

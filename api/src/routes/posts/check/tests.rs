@@ -91,28 +91,10 @@ fn account(id: i64) -> SocialAccount {
     }
 }
 
-fn draft() -> Post {
-    Post {
-        id: 0,
-        brand_id: 1,
-        author_id: None,
-        author_name: None,
-        status: PostStatus::Draft,
-        content: String::new(),
-        schedule_type: ScheduleType::Draft,
-        scheduled_at: None,
-        published_at: None,
-        media: Vec::new(),
-        counted: false,
-        created_at: now(),
-        updated_at: now(),
-    }
-}
-
 /// Parses and checks a body as `POST /posts` does; returns the problems.
-fn run(body: &Value, lookup: &LookupContext<'_>) -> Problems {
+fn run(body: &Value, lookup: &LookupContext) -> Problems {
     let parsed = ParsedBody::read(body.as_object().unwrap(), |f| PostChange::read(f, "Europe/Berlin"));
-    let (post, problems) = (draft(), parsed.problems());
+    let (post, problems) = (Post::draft(1, now()), parsed.problems());
     let wanted = DesiredPost::from_change(&post, &[], &parsed.value);
     check(&post, &wanted, &parsed.value, lookup, &problems);
     problems
@@ -127,9 +109,8 @@ proptest! {
         // The parser rejects bodies with more values.
         let Ok(body) = json::parse(text.as_bytes()) else { return Ok(()) };
         prop_assert!(values(&body) <= MAX_VALUES as u64);
-        let accounts: Vec<_> = (1..=MAX_ACCOUNTS as i64).map(account).collect();
         let lookup = LookupContext {
-            accounts: accounts.iter().filter(|_| connected).map(|account| (account.id, account)).collect(),
+            accounts: (1..=MAX_ACCOUNTS as i64).filter(|_| connected).map(|id| (id, account(id))).collect(),
             assets: HashMap::new(),
             now: now(),
         };

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 use serde_json::Map;
 
 use super::*;
+use crate::fields::PatchField;
+use crate::routes::posts::edit::{PostChange, PostOverride};
 
 fn now() -> DateTime<Utc> {
     "2026-03-01T12:00:00Z".parse().unwrap()
@@ -21,18 +23,12 @@ fn post(status: PostStatus) -> Post {
     };
     Post {
         id: 1,
-        brand_id: 1,
-        author_id: None,
-        author_name: None,
         status,
         content: "hello".into(),
         schedule_type,
         scheduled_at: (status == PostStatus::Scheduled).then(later),
-        published_at: None,
-        media: Vec::new(),
         counted: status != PostStatus::Draft,
-        created_at: now(),
-        updated_at: now(),
+        ..Post::draft(1, now())
     }
 }
 
@@ -65,7 +61,7 @@ fn put(schedule_type: Option<ScheduleType>) -> PostChange {
     PostChange { schedule_type: schedule_type.map_or(PatchField::Absent, PatchField::Value), ..PostChange::empty() }
 }
 
-fn decide_change(post: &Post, current: &[TargetState], change: &PostChange) -> Result<Decision, Conflict> {
+fn decide_change(post: &Post, current: &[TargetState], change: &PostChange) -> std::result::Result<Decision, Conflict> {
     decide(post, current, &DesiredPost::from_change(post, current, change), now())
 }
 
@@ -193,7 +189,7 @@ fn any_status() -> impl Strategy<Value = PostStatus> {
 }
 
 proptest! {
-    /// A decision follows the state diagram, changes no target that is published or in flight, enqueues jobs only for
+    /// A decision follows the table of transitions, changes no target that is published or in flight, enqueues jobs only for
     /// scheduled or publishing posts, and cancels every job that has another time.
     #[test]
     fn decisions_respect_invariants(
