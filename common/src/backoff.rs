@@ -10,8 +10,8 @@
 use std::iter;
 use std::time::Duration;
 
-pub use backon::Retryable;
-use backon::{Backoff, BackoffBuilder, ExponentialBuilder};
+use backon::{Backoff, BackoffBuilder};
+pub use backon::{ExponentialBuilder, Retryable};
 use chrono::TimeDelta;
 
 /// Every schedule has reached its longest pause after this many failures.

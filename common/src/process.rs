@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::ai::{self, Ai};
-use crate::backoff::{self, Pauses};
+use crate::backoff::{self, ExponentialBuilder, Pauses};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, ConfigSource, Database, Invocation, ProcessRole};
 use crate::domain::job::{JobKind, JobNotifier};
@@ -29,9 +29,8 @@ use crate::telemetry::{logs, metrics, ops};
 pub mod data_dir;
 pub mod descriptors;
 
-/// The first and the longest pause between attempts to reach the database at the start.
-const FIRST_RETRY: Duration = Duration::from_millis(100);
-const LAST_RETRY: Duration = Duration::from_secs(1);
+/// The pauses between attempts to reach the database at the start.
+const RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(100), Duration::from_secs(1));
 /// Interval of the readiness checks.
 const READINESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum size of a platform's response body.
@@ -302,7 +301,7 @@ fn connections(config: &Config) -> u32 {
 
 /// Waits for a current schema. `crier` migrates it itself; the separate processes wait for `crier migrate`.
 async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToken) -> Result<(), StartError> {
-    let mut pauses = Pauses::new(backoff::exponential(FIRST_RETRY, LAST_RETRY));
+    let mut pauses = Pauses::new(RETRIES);
     let mut warned = false;
     loop {
         let ready = if config.role == ProcessRole::Crier {

@@ -18,19 +18,18 @@ use apalis_core::worker::builder::WorkerBuilder;
 use apalis_core::worker::context::WorkerContext;
 use apalis_cron::timezone::Utc;
 use apalis_cron::{CronScheduler, Schedule, Tick};
-use crier_common::backoff::{self, Pauses};
+use crier_common::backoff::{self, ExponentialBuilder, Pauses};
 use crier_common::clock::Clock;
 use crier_common::cron::CronSchedule;
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The first and the longest pause before a worker that ended is started again. One that lasted longer than that starts
-/// again with the first.
-const FIRST_RESTART_PAUSE: Duration = Duration::from_millis(50);
-const LAST_RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// The pauses before a worker that ended is started again; the first one, if it lasted longer than [`STABLE_AFTER`].
+const RESTARTS: ExponentialBuilder = backoff::exponential(Duration::from_millis(50), Duration::from_secs(1));
+const STABLE_AFTER: Duration = Duration::from_secs(1);
 
 /// The ticks of a cron expression in UTC, by the system's clock, which is the one that apalis-cron compares them with.
 #[derive(Clone, Debug)]
@@ -64,36 +63,31 @@ pub async fn run_at_ticks<S>(name: &'static str, ticks: S, run: Run, stop: Cance
 where
     S: Schedule<Utc> + Clone + Send + Unpin + 'static,
 {
-    let mut pauses = Pauses::new(backoff::exponential(FIRST_RESTART_PAUSE, LAST_RESTART_PAUSE));
+    let mut pauses = Pauses::new(RESTARTS);
     while !stop.is_cancelled() {
         let began = Instant::now();
         let worker = work(name, ticks.clone(), run.clone(), stop.clone());
         if AssertUnwindSafe(worker).catch_unwind().await.is_err() {
             tracing::error!(task = name, "a scheduler task's worker panicked; restarting it");
         }
-        if began.elapsed() > LAST_RESTART_PAUSE {
+        if began.elapsed() > STABLE_AFTER {
             pauses.reset();
         }
         tokio::select! { () = tokio::time::sleep(pauses.next_pause()) => {}, () = stop.cancelled() => {} }
     }
 }
 
-/// Runs the task once, and then a worker until it ends, or until `stop`.
+/// Runs the task at once, and at the ticks of a worker until that ends, or until `stop`.
 async fn work<S>(name: &'static str, ticks: S, run: Run, stop: CancellationToken)
 where
     S: Schedule<Utc> + Send + Unpin + 'static,
 {
-    run_once(name, &run).await;
     let (context, running) = (WorkerContext::new(name), Arc::new(Mutex::new(())));
-    let worker = WorkerBuilder::new(context.clone()).backend(CronScheduler::new(ticks)).build(move |_: Tick<Utc>| {
-        let (run, running) = (run.clone(), running.clone());
-        async move {
-            if let Ok(_alone) = running.try_lock() {
-                run_once(name, &run).await;
-            }
-        }
-    });
-    let mut worker = worker.run().boxed();
+    let first = run_alone(name, run.clone(), running.clone());
+    let worker = WorkerBuilder::new(context.clone())
+        .backend(CronScheduler::new(ticks))
+        .build(move |_: Tick<Utc>| run_alone(name, run.clone(), running.clone()));
+    let mut worker = join(first, worker.run()).map(|(_, ended)| ended).boxed();
     tokio::select! {
         // The worker comes first: one that has not started cannot be stopped.
         biased;
@@ -105,11 +99,14 @@ where
     }
 }
 
-/// Runs the task. A panic ends the run, not its worker.
-async fn run_once(name: &str, run: &Run) {
-    if AssertUnwindSafe(run()).catch_unwind().await.is_err() {
-        tracing::error!(task = name, "a scheduler task panicked; it runs again");
-    }
+/// Runs the task, unless a run is under way. A panic ends the run, not its worker.
+fn run_alone(name: &'static str, run: Run, running: Arc<Mutex<()>>) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let Ok(_alone) = running.try_lock() else { return };
+        if AssertUnwindSafe(run()).catch_unwind().await.is_err() {
+            tracing::error!(task = name, "a scheduler task panicked; it runs again");
+        }
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crier_common::backoff::{self, Pauses};
+use crier_common::backoff::{self, ExponentialBuilder, Pauses};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Store};
 use tokio_util::sync::CancellationToken;
@@ -14,9 +14,8 @@ use crate::engine::Engine;
 
 /// Three heartbeats fit into a lease, with room for a slow one.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(8);
-/// The first and the longest pause after a failed heartbeat: several retries fit between two heartbeats.
-const FIRST_RETRY: Duration = Duration::from_millis(250);
-const LAST_RETRY: Duration = Duration::from_secs(1);
+/// The pauses after failed heartbeats: several retries fit between two heartbeats.
+const RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(250), Duration::from_secs(1));
 
 /// Runs the heartbeat until `stop`. `open` opens the store on the heartbeat's own thread, because a pool belongs to the
 /// runtime that created it.
@@ -39,7 +38,7 @@ where
     F: Fn() -> Fut,
     Fut: Future<Output = Option<Store>>,
 {
-    let mut retries = Pauses::new(backoff::exponential(FIRST_RETRY, LAST_RETRY));
+    let mut retries = Pauses::new(RETRIES);
     // Retry without limit: without a heartbeat, each job longer than a lease would run again.
     let store = loop {
         match open().await {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::backoff;
+use crate::backoff::{self, ExponentialBuilder};
 
 /// Consecutive strikes that open the circuit. More than the attempts of one delivery, so that a single failing delivery
 /// keeps its retry times.
@@ -24,9 +24,8 @@ pub const MAX_OPEN_ATTEMPTS: i64 = 4;
 /// A success that takes longer is a strike.
 pub const SLOW: Duration = Duration::from_secs(5);
 
-/// The first and the longest pause of an open circuit.
-const MIN_PAUSE: Duration = Duration::from_secs(1);
-const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// The pauses of an open circuit.
+const PAUSES: ExponentialBuilder = backoff::exponential(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The result of one attempt, for judging its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +78,7 @@ impl Health {
     /// Returns how long an open circuit lets no attempt through after a failure.
     pub fn pause(self) -> Option<TimeDelta> {
         let failed = self.circuit() == Circuit::Open && self.failing_since.is_some();
-        failed.then(|| backoff::pause_after(self.strikes - OPENS_AT + 1, backoff::exponential(MIN_PAUSE, MAX_PAUSE)))
+        failed.then(|| backoff::pause_after(self.strikes - OPENS_AT + 1, PAUSES))
     }
 }
 

@@ -20,15 +20,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::checkpoints::{Checkpoints, MAX_LOG_PAGES};
 use super::error::StoreError;
 use super::wal::WalSync;
-use crate::backoff::{self, Retryable};
+use crate::backoff::{self, ExponentialBuilder, Retryable};
 
 /// How long to wait for a connection before the database counts as unreachable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long SQLite waits for another process (a `crier` command) to finish its write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The first and the longest pause between attempts to open a file that another process holds.
-const FIRST_OPEN_RETRY: Duration = Duration::from_millis(10);
-const LAST_OPEN_RETRY: Duration = Duration::from_millis(100);
+/// The pauses between attempts to open a file that another process holds.
+const OPEN_RETRIES: ExponentialBuilder =
+    backoff::exponential(Duration::from_millis(10), Duration::from_millis(100)).with_total_delay(Some(BUSY_TIMEOUT));
 const SQLITE_READERS: u32 = 4;
 /// Pool size of [`Db::new_connections`]: one connection in use, and a spare in case that one hangs.
 const EXTRA_POOL_SIZE: u32 = 2;
@@ -290,6 +290,5 @@ async fn begin_write(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>
 /// Opens the file. Switching a new file to WAL needs exclusive access, for which SQLite itself does not wait.
 async fn open(pool: SqlitePoolOptions, options: &SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
     let busy = |error: &sqlx::Error| matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("5"));
-    let pauses = backoff::exponential(FIRST_OPEN_RETRY, LAST_OPEN_RETRY).with_total_delay(Some(BUSY_TIMEOUT));
-    Ok((|| pool.clone().connect_with(options.clone())).retry(pauses).when(busy).await?)
+    Ok((|| pool.clone().connect_with(options.clone())).retry(OPEN_RETRIES).when(busy).await?)
 }

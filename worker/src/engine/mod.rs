@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crier_common::backoff::{self, Pauses};
+use crier_common::backoff::{self, ExponentialBuilder, Pauses};
 use crier_common::domain::job::{Claimed, JobKind, Outcome};
 use crier_common::process::descriptors;
 use crier_common::store::jobs::engine as rows;
@@ -41,9 +41,8 @@ use workspace_limiter::WorkspaceLimiter;
 /// one large transaction costs the database less than several small concurrent ones.
 const CLAIM_CONCURRENCY: usize = 1;
 const SETTLE_CONCURRENCY: usize = 1;
-/// The first and the longest pause between attempts to settle a run.
-const FIRST_SETTLE_PAUSE: Duration = Duration::from_millis(100);
-const LAST_SETTLE_PAUSE: Duration = Duration::from_secs(1);
+/// The pauses between attempts to settle a run.
+const SETTLE_RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(100), Duration::from_secs(1));
 /// How many runs of a kind may wait for external services without a slot: each takes about 20 kB of memory. The limit
 /// is per kind, so that hanging webhook endpoints do not block publishes.
 const WAITING: usize = 2_048;
@@ -237,7 +236,7 @@ impl Engine {
     /// the database rejects the result, a smaller one is stored.
     async fn settle(&self, job: &Claimed, whole: Arc<dyn RunResult>, started: Instant) {
         let (mut ending, mut smaller, mut refused) = (whole.clone(), Fallback::Whole, 0);
-        let mut pauses = Pauses::new(backoff::exponential(FIRST_SETTLE_PAUSE, LAST_SETTLE_PAUSE));
+        let mut pauses = Pauses::new(SETTLE_RETRIES);
         let outcome = loop {
             let Some(settled) = self.0.settles.submit((job.clone(), ending.clone())).await else { return };
             let error = match settled {
