@@ -39,9 +39,8 @@ pub use serve::{serve, serve_on};
 /// Builds the service: endpoints, OpenAPI document, and pages.
 fn service(app: Arc<App>, connections: Connections) -> Service {
     let mut api = Router::with_path(answer::PREFIX.trim_start_matches('/'));
-    let endpoints = routes::all();
-    api = api.push(openapi::serve::document(app.clone(), &endpoints));
-    for endpoint in endpoints {
+    api = api.push(openapi::serve::document(app.clone()));
+    for endpoint in routes::all() {
         let endpoint = Arc::new(endpoint);
         let method = salvo::routing::filters::MethodFilter::new(endpoint.method.clone());
         let runner = runner::Runner { app: app.clone(), endpoint: endpoint.clone() };

@@ -1,7 +1,7 @@
 //! Serves the OpenAPI document and Swagger UI. Neither needs an API key; requests for the document count against the
 //! rate limit.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -13,15 +13,14 @@ use salvo::{Depot, FlowCtrl, Request, Response, Router};
 use crate::admission;
 use crate::answer::PREFIX;
 use crate::app::App;
-use crate::endpoint::Endpoint;
+use crate::routes;
 
 /// Swagger UI has an inline script and an inline style, and calls this host only.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// The route of `/api/public/v1/openapi.json`, relative to the prefix.
-pub fn document(app: Arc<App>, endpoints: &[Endpoint]) -> Router {
-    let body = Bytes::from(super::document(endpoints).to_string());
-    Router::with_path("openapi.json").get(Document { app, body })
+pub fn document(app: Arc<App>) -> Router {
+    Router::with_path("openapi.json").get(Document { app })
 }
 
 /// The route of `/docs`.
@@ -29,9 +28,11 @@ pub fn reader() -> Router {
     SwaggerUi::new(format!("{PREFIX}/openapi.json")).title("Crier API").into_router("docs").hoop(Policy)
 }
 
+/// The document, made when it is first requested.
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(super::document(&routes::all()).to_string()));
+
 struct Document {
     app: Arc<App>,
-    body: Bytes,
 }
 
 #[salvo::async_trait]
@@ -42,7 +43,7 @@ impl salvo::Handler for Document {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        res.body(ResBody::Once(self.body.clone()));
+        res.body(ResBody::Once(DOCUMENT.clone()));
     }
 }
 
