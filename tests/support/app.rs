@@ -1,7 +1,7 @@
 //! Runs the API on its own socket with its own database.
 //!
 //! A test is a function that takes a [`TestApp`]. List it in [`on_both_apps!`] at the top of its file to create two
-//! tests, `…::sqlite` and `…::postgres`. The clock is manual, no jobs run, and a [`FakeConnector`] replaces the
+//! tests, `…::sqlite` and `…::postgres`, or in [`on_sqlite_app!`] if no statement is sent. The clock is manual, no jobs run, and a [`FakeConnector`] replaces the
 //! sandbox.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
@@ -49,6 +49,21 @@ macro_rules! on_both_apps {
     )+};
 }
 pub(crate) use on_both_apps;
+
+/// Creates a test for each function, on SQLite: for answers that are decided before a statement is sent.
+macro_rules! on_sqlite_app {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::support::{app::TestApp, store::TestStore};
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name(TestApp::start(TestStore::sqlite().await).await).await;
+            }
+        }
+    )+};
+}
+pub(crate) use on_sqlite_app;
 
 pub const BASE: &str = "/api/public/v1";
 /// A plan without any feature or limit.
