@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crier_common::queue::CAPACITY;
+use crier_common::queue::redis::CAPACITY;
 
 use crate::support::client::until;
 use crate::support::process::Installation;
@@ -74,7 +74,9 @@ async fn split() {
         ))
         .await;
     let is_within_bounds = async || {
-        let notified: usize = redis.ask(&["LLEN", "crier:bell:noop"]).await;
+        let due: usize = redis.ask(&["ZCARD", "crier:queue:noop:scheduled"]).await;
+        let fetched: usize = redis.ask(&["LLEN", "crier:queue:noop:active"]).await;
+        let notified = due + fetched;
         assert!(notified <= room, "{notified}");
         notified
     };

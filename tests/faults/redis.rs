@@ -28,7 +28,7 @@ async fn emptied() {
         last = Clock::system().now() + TimeDelta::seconds(5);
         posts.push(crier.schedule(brand, *account, text, last).await);
     }
-    let notified = async || redis.ask::<u64>(&["LLEN", "crier:bell:publish_target"]).await;
+    let notified = async || redis.ask::<u64>(&["ZCARD", "crier:queue:publish_target:scheduled"]).await;
     until("a notification for each ready job", || async { (notified().await >= 30).then_some(()) }).await;
     let () = redis.ask(&["FLUSHALL"]).await;
     // Jobs that become due are notified, and those notifications are lost as well.

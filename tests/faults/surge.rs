@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use crier_common::domain::job::{JobKind, JobNotification, JobNotifier, JobState};
-use crier_common::queue::{Notification, Transport};
+use crier_common::queue::{Handler, Transport};
 use crier_common::store::Store;
 use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::{dispatch, rescue};
-use tokio::sync::{Semaphore, mpsc};
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, PUBLIC_URL, TestWorker, worker_on_both};
 use crate::support::store::{cipher, run_concurrently};
@@ -63,8 +64,14 @@ impl JobNotifier for SmallBell {
 
 #[async_trait]
 impl Transport for SmallBell {
-    fn listen(&self, _kind: JobKind, _places: Arc<Semaphore>) -> mpsc::Receiver<Notification> {
-        mpsc::channel(1).1
+    fn listen(
+        &self,
+        _kind: JobKind,
+        _concurrency: usize,
+        _handler: Handler,
+        _stop: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
     }
 
     fn is_up(&self) -> bool {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use crier_common::config::Concurrency;
 use crier_common::domain::job::{JobKind, JobNotification, JobNotifier, JobState, NewJob, Outcome};
-use crier_common::queue::memory::MemoryNotifier;
-use crier_common::queue::redis::RedisNotifier;
-use crier_common::queue::{CAPACITY, Transport};
+use crier_common::queue::Transport;
+use crier_common::queue::memory::{CAPACITY, MemoryNotifier};
+use crier_common::queue::redis::{self, RedisNotifier};
 use crier_common::store::jobs::operate;
 use crier_common::store::{Result, Store, jobs};
 use crier_worker::engine::{Engine, Run};
@@ -217,10 +217,10 @@ async fn redis_capacity_is_counted_per_kind() {
     let closed = CancellationToken::new();
     let notifier = redis_bell(&servers::redis().await, &closed).await;
     notifier.notify(&notification(0..500));
-    while room_of(&*notifier, JobKind::Noop).await != Some(CAPACITY - 500) {
+    while room_of(&*notifier, JobKind::Noop).await != Some(redis::CAPACITY - 500) {
         tokio::task::yield_now().await;
     }
-    assert_eq!(room_of(&*notifier, JobKind::PublishTarget).await, Some(CAPACITY));
+    assert_eq!(room_of(&*notifier, JobKind::PublishTarget).await, Some(redis::CAPACITY));
     closed.cancel();
 }
 

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crier_common::domain::job::{JobKind, JobNotification, JobNotifier, NoopNotifier};
-use crier_common::queue::memory::MemoryNotifier;
-use crier_common::queue::redis::RedisNotifier;
-use crier_common::queue::{CAPACITY, Transport};
+use crier_common::queue::Transport;
+use crier_common::queue::memory::{self, MemoryNotifier};
+use crier_common::queue::redis::{CAPACITY, RedisNotifier};
 use secrecy::SecretString;
-use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::support::notifier::{TestListener, test_listener, test_listener_with_slots};
+use crate::support::notifier::{TestListener, test_listener, test_listener_with_places};
 use crate::support::servers::{self, RedisServer};
 
 fn notifications(kind: JobKind, ids: impl IntoIterator<Item = i64>) -> Vec<JobNotification> {
@@ -98,19 +97,21 @@ async fn memory_is_bounded_and_never_blocks() {
     let notifier = MemoryNotifier::default();
     let mut ids = test_listener(&notifier, JobKind::Noop);
     let _other = test_listener(&notifier, JobKind::PublishTarget);
-    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(CAPACITY));
-    notifier.notify(&notifications(JobKind::Noop, 0..CAPACITY as i64 + 500));
+    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(memory::CAPACITY));
+    notifier.notify(&notifications(JobKind::Noop, 0..memory::CAPACITY as i64 + 500));
     assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(0));
-    assert_eq!(room_of(&notifier, JobKind::PublishTarget).await, Some(CAPACITY), "each kind has its own capacity");
-    assert_eq!(next(&mut ids).await, Some(0), "the oldest are kept");
-    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(1));
-    notifier.notify(&notifications(JobKind::PublishTarget, [1]));
-    notifier.notify(&notifications(JobKind::Noop, [-1]));
-    let mut last = 0;
-    while let Ok(id) = ids.try_recv() {
-        last = id;
+    assert_eq!(
+        room_of(&notifier, JobKind::PublishTarget).await,
+        Some(memory::CAPACITY),
+        "each kind has its own capacity"
+    );
+    for id in 0..memory::CAPACITY as i64 {
+        assert_eq!(next(&mut ids).await, Some(id), "the oldest are kept");
     }
-    assert_eq!(last, -1);
+    nothing(&mut ids).await;
+    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(memory::CAPACITY));
+    notifier.notify(&notifications(JobKind::Noop, [-1]));
+    assert_eq!(next(&mut ids).await, Some(-1));
     // A dropped listener is ignored.
     drop(ids);
     notifier.notify(&notifications(JobKind::Noop, [1]));
@@ -143,27 +144,43 @@ async fn redis_sends_each_id_to_one_listener() {
 }
 
 #[tokio::test]
-async fn redis_keeps_a_bounded_number_of_unread_notifications() {
+async fn redis_holds_a_bounded_number_of_ids_and_the_rest_follows() {
     let (notifier, _stop) = redis(servers::redis().await, "t");
     is_up(&notifier).await;
     assert_eq!(room(&*notifier).await, Some(CAPACITY));
-    // More than the capacity, in small steps, so that all of it is sent.
-    let mut notified = 0_i64;
-    while notified < CAPACITY as i64 + 2_000 {
-        notifier.notify(&notifications(JobKind::Noop, notified..notified + 1_000));
-        notified += 1_000;
-        until("it is not pushed", async || {
-            room(&*notifier).await.unwrap() <= CAPACITY.saturating_sub(usize::try_from(notified).unwrap())
-        })
-        .await;
-    }
+    let all = CAPACITY as i64 * 2;
+    notifier.notify(&notifications(JobKind::Noop, 0..all));
+    until("it is not pushed", async || room_of(&*notifier, JobKind::Noop).await == Some(0)).await;
+    // Pushed after the ids that wait in the process.
+    notifier.notify(&notifications(JobKind::PublishTarget, [1]));
+    until("it is not pushed", async || room_of(&*notifier, JobKind::PublishTarget).await == Some(CAPACITY - 1)).await;
     assert_eq!(room_of(&*notifier, JobKind::Noop).await, Some(0));
-    assert_eq!(room_of(&*notifier, JobKind::PublishTarget).await, Some(CAPACITY));
     let mut ids = test_listener(&*notifier, JobKind::Noop);
-    for id in 0..100 {
+    for id in 0..all {
         assert_eq!(next(&mut ids).await, Some(id), "the oldest first");
     }
-    assert!(room(&*notifier).await.unwrap() >= 100);
+    until("it is not counted", async || room_of(&*notifier, JobKind::Noop).await == Some(CAPACITY)).await;
+}
+
+/// apalis-redis keeps the entries of finished tasks: they are deleted by us.
+#[tokio::test]
+async fn redis_keeps_nothing_of_received_ids() {
+    let url = servers::redis().await;
+    let (notifier, _stop) = redis(url.clone(), "t");
+    is_up(&notifier).await;
+    let mut ids = test_listener(&*notifier, JobKind::Noop);
+    notifier.notify(&notifications(JobKind::Noop, 0..1_000));
+    for id in 0..1_000 {
+        assert_eq!(next(&mut ids).await, Some(id));
+    }
+    let mut hand = ::redis::Client::open(url.as_str()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let keys =
+        async || -> Vec<String> { ::redis::cmd("KEYS").arg("t:*").query_async(&mut hand.clone()).await.unwrap() };
+    // The worker itself stays.
+    until("its entries stay", async || keys().await.iter().all(|key| key.contains(":workers"))).await;
+    drop(ids);
+    until("the worker stays", async || keys().await.is_empty()).await;
+    let _: () = ::redis::cmd("PING").query_async(&mut hand).await.unwrap();
 }
 
 #[tokio::test]
@@ -199,34 +216,48 @@ async fn redis_may_start_after_its_clients() {
     wait_for_delivery(&*notifier, &mut ids, 2).await;
 }
 
-/// Each listener holds the slots of its ids: another slot is free only when one is returned.
+/// A worker fetches ids only while it has a free place.
 #[tokio::test]
-async fn redis_sends_no_more_ids_than_free_slots() {
+async fn redis_sends_no_more_ids_than_free_places() {
     let (notifier, _stop) = redis(servers::redis().await, "t");
     is_up(&notifier).await;
     notifier.notify(&notifications(JobKind::Noop, 0..50));
-    let places = Arc::new(Semaphore::new(3));
-    let mut ids = test_listener_with_slots(&*notifier, JobKind::Noop, &places);
-    let mut held = Vec::new();
-    for _ in 0..3 {
-        held.extend(ids.recv_with_slot().await);
+    let mut ids = test_listener_with_places(&*notifier, JobKind::Noop, 3);
+    for id in 0..3 {
+        assert_eq!(next(&mut ids).await, Some(id));
     }
     until("the others stay in Redis", async || room(&*notifier).await == Some(CAPACITY - 47)).await;
     assert!(ids.try_recv().is_err());
-    held.pop();
-    held.extend(ids.recv_with_slot().await);
-    assert_eq!(held.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [0, 1, 3]);
+    ids.give_back();
+    assert_eq!(next(&mut ids).await, Some(3));
     assert_eq!(room(&*notifier).await, Some(CAPACITY - 46));
-    // A stopping worker returns the ids that reach it afterwards.
+    // After a worker has stopped, others receive the rest.
     drop(ids);
-    drop(held);
     let mut others = test_listener(&*notifier, JobKind::Noop);
+    for id in 4..50 {
+        assert_eq!(next(&mut others).await, Some(id));
+    }
+}
+
+/// A worker that fetches several ids at once and stops returns those that it has not passed on.
+#[tokio::test]
+async fn a_stopping_worker_returns_the_ids_that_it_fetched() {
+    let (notifier, _stop) = redis(servers::redis().await, "t");
+    is_up(&notifier).await;
+    // 33 places: it fetches 4 at once.
+    let mut ids = test_listener_with_places(&*notifier, JobKind::Noop, 33);
+    notifier.notify(&notifications(JobKind::Noop, 0..50));
     let mut received = Vec::new();
-    while received.len() < 46 {
+    while received.len() < 33 {
+        received.extend(next(&mut ids).await);
+    }
+    drop(ids);
+    let mut others = test_listener(&*notifier, JobKind::Noop);
+    while received.len() < 50 {
         received.extend(next(&mut others).await);
     }
     received.sort_unstable();
-    assert_eq!(received, (4..50).collect::<Vec<_>>());
+    assert_eq!(received, (0..50).collect::<Vec<_>>());
 }
 
 /// A server that accepts connections and never responds, like a frozen one.
@@ -250,15 +281,15 @@ async fn a_frozen_redis_blocks_no_caller() {
 async fn redis_skips_invalid_ids() {
     let url = servers::redis().await;
     let mut hand = ::redis::Client::open(url.as_str()).unwrap().get_multiplexed_async_connection().await.unwrap();
-    let key = "t:bell:noop";
+    let key = "t:queue:noop:active";
     let _: i64 = ::redis::cmd("RPUSH").arg(key).arg("no id").arg("7").query_async(&mut hand).await.unwrap();
     let (notifier, _stop) = redis(url, "t");
     let mut ids = test_listener(&*notifier, JobKind::Noop);
-    assert_eq!(next(&mut ids).await, Some(7));
-    // Emptied meanwhile: the next notification still arrives.
-    let _: () = ::redis::cmd("FLUSHDB").query_async(&mut hand).await.unwrap();
     is_up(&notifier).await;
     wait_for_delivery(&*notifier, &mut ids, 100).await;
+    // Emptied meanwhile: the next notification still arrives.
+    let _: () = ::redis::cmd("FLUSHDB").query_async(&mut hand).await.unwrap();
+    wait_for_delivery(&*notifier, &mut ids, 1_000).await;
 }
 
 #[tokio::test]

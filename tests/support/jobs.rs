@@ -24,7 +24,7 @@ use crier_common::platforms::Connector as _;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::sandbox::Sandbox;
 use crier_common::platforms::{Clients, ConnectorRegistry as Platforms, PlatformsConfig};
-use crier_common::queue::{Notification, Transport};
+use crier_common::queue::{Handler, Transport};
 use crier_common::store::jobs::dispatch::RENOTIFY_AFTER;
 use crier_common::store::webhooks::NewWebhook;
 use crier_common::store::{Store, deliveries, jobs, post_media, posts, targets, webhooks};
@@ -33,9 +33,10 @@ use crier_scheduler::Scheduler;
 use crier_worker::engine::Engine;
 use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{Deps, IMPORT_TIMEOUT, Job, Registry};
+use futures::future::BoxFuture;
 use secrecy::SecretString;
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
 
 use super::fake_platform::{FakePlatform, TIMEOUT};
 use super::store::{TestStore, World, new_post};
@@ -87,8 +88,14 @@ impl JobNotifier for FixedCapacityTransport {
 
 #[async_trait]
 impl Transport for FixedCapacityTransport {
-    fn listen(&self, _kind: JobKind, _places: Arc<Semaphore>) -> mpsc::Receiver<Notification> {
-        mpsc::channel(1).1
+    fn listen(
+        &self,
+        _kind: JobKind,
+        _concurrency: usize,
+        _handler: Handler,
+        _stop: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
     }
 
     fn is_up(&self) -> bool {

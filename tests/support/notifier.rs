@@ -3,33 +3,54 @@
 use std::sync::Arc;
 
 use crier_common::domain::job::JobKind;
-use crier_common::queue::{Notification, Transport};
-use tokio::sync::mpsc::{Receiver, error::TryRecvError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use crier_common::queue::{Handler, Transport};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{self, UnboundedReceiver, error::TryRecvError};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A listener that returns its slot immediately.
-pub struct TestListener(Receiver<Notification>);
-
-/// Listens with more slots than any test needs at once.
-pub fn test_listener(notifier: &dyn Transport, kind: JobKind) -> TestListener {
-    test_listener_with_slots(notifier, kind, &Arc::new(Semaphore::new(1_000)))
+/// A listener that receives ids until it is dropped.
+pub struct TestListener {
+    ids: UnboundedReceiver<i64>,
+    /// One permit for each place that the test gives back.
+    places: Arc<Semaphore>,
+    _stop: DropGuard,
 }
 
-pub fn test_listener_with_slots(notifier: &dyn Transport, kind: JobKind, places: &Arc<Semaphore>) -> TestListener {
-    TestListener(notifier.listen(kind, places.clone()))
+/// Listens with more places than any test needs at once.
+pub fn test_listener(notifier: &dyn Transport, kind: JobKind) -> TestListener {
+    let listener = test_listener_with_places(notifier, kind, 100);
+    listener.places.add_permits(1_000_000);
+    listener
+}
+
+/// Listens with this many places. Each id keeps its place until [`TestListener::give_back`].
+pub fn test_listener_with_places(notifier: &dyn Transport, kind: JobKind, count: usize) -> TestListener {
+    let (sender, ids) = mpsc::unbounded_channel();
+    let (places, stop) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
+    let given_back = places.clone();
+    let handler: Handler = Arc::new(move |id| {
+        let (sender, places) = (sender.clone(), given_back.clone());
+        Box::pin(async move {
+            let _ = sender.send(id);
+            places.acquire().await.expect("it is never closed").forget();
+        })
+    });
+    tokio::spawn(notifier.listen(kind, count, handler, stop.clone()));
+    TestListener { ids, places, _stop: stop.drop_guard() }
 }
 
 impl TestListener {
+    /// Returns the next id; `None` once the listener has ended.
     pub async fn recv(&mut self) -> Option<i64> {
-        self.0.recv().await.map(|notification| notification.id)
-    }
-
-    /// Like `recv`, and returns the slot to the caller.
-    pub async fn recv_with_slot(&mut self) -> Option<(i64, Option<OwnedSemaphorePermit>)> {
-        self.0.recv().await.map(|notification| (notification.id, notification.place))
+        self.ids.recv().await
     }
 
     pub fn try_recv(&mut self) -> Result<i64, TryRecvError> {
-        self.0.try_recv().map(|notification| notification.id)
+        self.ids.try_recv()
+    }
+
+    /// Gives back the place of one id.
+    pub fn give_back(&self) {
+        self.places.add_permits(1);
     }
 }

@@ -3,26 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apalis::layers::WorkerBuilderExt;
-use apalis_core::worker::builder::WorkerBuilder;
-use apalis_core::worker::context::WorkerContext;
 use chrono::TimeDelta;
 use crier_common::config::Concurrency;
-use crier_common::domain::job::JobKind;
 use crier_common::mail::Mailer;
 use crier_common::process::{Process, StartError};
-use crier_common::queue::{Notification, Transport};
+use crier_common::queue::{Handler, Transport};
 use crier_common::telemetry::metrics;
 use crier_common::webhooks::Sender;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub mod backend;
 pub mod engine;
 pub mod heartbeat;
 pub mod jobs;
 
-use backend::NotifierBackend;
 use engine::Engine;
 use jobs::fetch_feed::Fetcher;
 use jobs::{Deps, Registry};
@@ -74,56 +68,22 @@ pub async fn run(
     let mut workers = JoinSet::new();
     let stop_listening = CancellationToken::new();
     for kind in engine.kinds() {
-        let (transport, at_once) = (transport.clone(), concurrency.of(kind));
-        let make = move || NotifierBackend::new(transport.clone(), kind, at_once);
-        // Create the first backend before this function waits, so that a job enqueued right after the start is received
-        // at once.
-        workers.spawn(listen(engine.clone(), make(), make, kind, at_once, stop_listening.clone()));
+        let runner = engine.clone();
+        let handler: Handler = Arc::new(move |id| {
+            let engine = runner.clone();
+            Box::pin(async move { engine.run_until_slot_free(id).await })
+        });
+        workers.spawn(transport.listen(kind, concurrency.of(kind), handler, stop_listening.clone()));
     }
     stop.cancelled().await;
     engine.drain();
-    // Running jobs have their own tasks; ids that were received but not started are sent again.
+    // Running jobs have their own tasks; ids that were received but not started go to other workers.
     stop_listening.cancel();
-    workers.shutdown().await;
+    while workers.join_next().await.is_some() {}
     tracing::info!(running = engine.held().len(), "draining: no new jobs are claimed");
     if tokio::time::timeout(drain, engine.idle()).await.is_err() {
         tracing::warn!(running = engine.held().len(), "drain timeout: aborting running jobs");
         engine.abort();
         let _ = tokio::time::timeout(RELEASE_TIMEOUT, engine.idle()).await;
-    }
-}
-
-/// Runs an apalis worker for one kind; restarts it if it ever ends, so that every kind keeps a listener.
-async fn listen(
-    engine: Engine,
-    backend: NotifierBackend,
-    make: impl Fn() -> NotifierBackend,
-    kind: JobKind,
-    concurrency: usize,
-    stop_listening: CancellationToken,
-) {
-    let mut first = Some(backend);
-    while !stop_listening.is_cancelled() {
-        let backend = first.take().unwrap_or_else(&make);
-        let engine = engine.clone();
-        let worker = WorkerBuilder::new(WorkerContext::new(kind.as_str()))
-            .backend(backend)
-            .concurrency(concurrency)
-            .build(move |notification: Notification| {
-                let engine = engine.clone();
-                async move {
-                    engine.run_until_slot_free(notification.id).await;
-                    drop(notification.place);
-                }
-            });
-        tokio::select! {
-            ended = worker.run() => {
-                if let Err(error) = ended {
-                    tracing::error!(%kind, %error, "a worker ended; restarting it");
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            () = stop_listening.cancelled() => {}
-        }
     }
 }

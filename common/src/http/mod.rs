@@ -170,7 +170,11 @@ pub fn check_root_certificates() -> Result<(), NoRootCertificates> {
 /// may be large and its reader slow. `silent` is the read timeout.
 pub fn object_storage_client(silent: Duration, https_only: bool) -> reqwest::Result<reqwest::Client> {
     // The bytes as stored, because their length and checksums are verified.
-    with_tls(builder(None, CONNECT_TIMEOUT, *WINDOW.end())).read_timeout(silent).no_gzip().https_only(https_only).build()
+    with_tls(builder(None, CONNECT_TIMEOUT, *WINDOW.end()))
+        .read_timeout(silent)
+        .no_gzip()
+        .https_only(https_only)
+        .build()
 }
 
 fn build(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::Client {

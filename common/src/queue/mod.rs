@@ -1,37 +1,36 @@
-//! The notifier: it carries the ids of jobs that are ready, and nothing else.
+//! The notifier: it carries the ids of jobs that are ready to the apalis workers that run them, and nothing else.
 //!
 //! The jobs are in the database, so the notifier may lose an id, deliver it twice or be unreachable: the dispatcher
-//! notifies again for jobs that were not claimed. That makes both transports small: [`memory`] is a channel inside the
-//! process, [`redis`] a list per kind that workers read with a blocking pop. `docs/jobs.md` explains why there are no
-//! acknowledgements, and why it is not apalis-redis.
+//! notifies again for jobs that were not claimed. [`memory`] is a channel inside the process, [`redis`] one
+//! apalis-redis storage per kind. `docs/jobs.md` says which features of apalis-redis are switched off, and why.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use crate::domain::job::{JobKind, JobNotifier};
 
 pub mod memory;
 pub mod redis;
 
-/// How many ids of a kind the notifier may hold; further jobs wait in the database.
-pub const CAPACITY: usize = 20_000;
-
-/// A received id, and the place that was reserved for it if other processes could run it as well; dropping it frees the
-/// place.
-#[derive(Debug)]
-pub struct Notification {
-    pub id: i64,
-    pub place: Option<OwnedSemaphorePermit>,
-}
+/// Runs the job with this id. It returns when its place in the worker may go to another id.
+pub type Handler = Arc<dyn Fn(i64) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A notifier that can be listened to.
 #[async_trait]
 pub trait Transport: JobNotifier {
-    /// Returns the ids of a kind as they arrive. Each id reaches one listener, and is taken from the others only when
-    /// one of `places` is free. Ends when `places` is closed; a lost connection is re-established.
-    fn listen(&self, kind: JobKind, places: Arc<Semaphore>) -> mpsc::Receiver<Notification>;
+    /// Runs an apalis worker that passes the ids of a kind to `handler` as they arrive, at most `concurrency` at once,
+    /// until `stop`. Each id reaches one listener. Ids that are notified after this returns are received; a lost
+    /// connection is re-established.
+    fn listen(
+        &self,
+        kind: JobKind,
+        concurrency: usize,
+        handler: Handler,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, ()>;
 
     /// Whether the notifier is reachable now.
     fn is_up(&self) -> bool;

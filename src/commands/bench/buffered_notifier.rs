@@ -1,68 +1,61 @@
 //! A notifier that can buffer ids for a worker that starts later.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use crier_common::domain::job::{JobKind, JobNotification, JobNotifier};
-use crier_common::queue::{CAPACITY, Notification, Transport};
-use tokio::sync::{Semaphore, mpsc};
+use crier_common::queue::memory::CAPACITY;
+use crier_common::queue::{Handler, Transport};
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
-use super::super::{Result, refused};
-
-/// A Redis list buffers ids by itself. The in-process queue drops ids without a listener, so this starts a listener
-/// early and passes it on to the worker.
 pub struct BufferedNotifier {
     inner: Arc<dyn Transport>,
-    drops_unheard_ids: bool,
-    buffered: Mutex<Vec<(JobKind, mpsc::Receiver<Notification>)>>,
+    buffered: Mutex<HashMap<JobKind, Vec<JobNotification>>>,
 }
 
 impl BufferedNotifier {
-    pub fn over(inner: Arc<dyn Transport>, forgets: bool) -> Self {
-        Self { inner, drops_unheard_ids: forgets, buffered: Mutex::default() }
+    pub fn over(inner: Arc<dyn Transport>) -> Self {
+        Self { inner, buffered: Mutex::default() }
     }
 
     /// From now on, buffers the notifications of a kind for the next listener.
     pub fn buffer(&self, kind: JobKind) {
-        if self.drops_unheard_ids {
-            // The in-process notifier delivers ids even if there are no free places.
-            self.kept().push((kind, self.inner.listen(kind, Arc::new(Semaphore::new(0)))));
-        }
-    }
-
-    /// Waits until the notifier holds this many ids of a kind.
-    pub async fn wait_for_ids(&self, kind: JobKind, ids: usize) -> Result {
-        for _ in 0..30_000 {
-            let room = self.inner.free_capacity().await.unwrap_or_default();
-            if room.iter().any(|(k, free)| *k == kind && CAPACITY - free >= ids) {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        refused("the notifier did not take what was notified")
+        self.buffered().insert(kind, Vec::new());
     }
 
     /// Ignores poisoning: nothing panics while holding the lock.
-    fn kept(&self) -> MutexGuard<'_, Vec<(JobKind, mpsc::Receiver<Notification>)>> {
+    fn buffered(&self) -> MutexGuard<'_, HashMap<JobKind, Vec<JobNotification>>> {
         self.buffered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl JobNotifier for BufferedNotifier {
     fn notify(&self, notifications: &[JobNotification]) {
-        self.inner.notify(notifications);
+        let mut buffered = self.buffered();
+        for notification in notifications {
+            match buffered.get_mut(&notification.kind) {
+                Some(kept) => kept.push(*notification),
+                None => self.inner.notify(&[*notification]),
+            }
+        }
     }
 }
 
 #[async_trait]
 impl Transport for BufferedNotifier {
-    fn listen(&self, kind: JobKind, places: Arc<Semaphore>) -> mpsc::Receiver<Notification> {
-        let mut kept = self.kept();
-        match kept.iter().position(|(k, _)| *k == kind) {
-            Some(at) => kept.swap_remove(at).1,
-            None => self.inner.listen(kind, places),
-        }
+    fn listen(
+        &self,
+        kind: JobKind,
+        concurrency: usize,
+        handler: Handler,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        let listener = self.inner.listen(kind, concurrency, handler, stop);
+        let kept = self.buffered().remove(&kind).unwrap_or_default();
+        self.inner.notify(&kept);
+        listener
     }
 
     fn is_up(&self) -> bool {
@@ -70,6 +63,13 @@ impl Transport for BufferedNotifier {
     }
 
     async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
-        self.inner.free_capacity().await
+        let mut room = self.inner.free_capacity().await?;
+        let buffered = self.buffered();
+        for (kind, free) in &mut room {
+            if let Some(kept) = buffered.get(kind) {
+                *free = CAPACITY.saturating_sub(kept.len());
+            }
+        }
+        Some(room)
     }
 }

@@ -10,7 +10,8 @@ use crier_common::clock::Clock;
 use crier_common::config::{self, Config, Database, MediaConfig};
 use crier_common::limits::{Limiter, memory::MemoryLimiter, redis::RedisLimiter};
 use crier_common::media::{Library, Storage};
-use crier_common::queue::{Transport as _, memory::MemoryNotifier, redis::RedisNotifier};
+use crier_common::queue::redis::{RedisNotifier, unregister};
+use crier_common::queue::{Transport as _, memory::MemoryNotifier};
 use crier_common::secrets::{Cipher, SecretKey};
 use crier_common::store::bench::ScratchDatabase;
 use crier_common::store::{Db, Store, StoreError};
@@ -111,12 +112,12 @@ impl BenchEnvironment {
 
     pub async fn open(&self) -> Result {
         let notifier = match &self.holder {
-            DatabaseOwner::File(_) => BufferedNotifier::over(Arc::new(MemoryNotifier::default()), true),
+            DatabaseOwner::File(_) => BufferedNotifier::over(Arc::new(MemoryNotifier::default())),
             DatabaseOwner::Server { database, redis, prefix } => {
                 database.make().await?;
                 let notifier = RedisNotifier::start(redis, prefix, self.stop.clone());
                 let notifier = notifier.map_err(|error| CommandError::Refused(format!("CRIER_REDIS_URL: {error}")))?;
-                BufferedNotifier::over(Arc::new(notifier), false)
+                BufferedNotifier::over(Arc::new(notifier))
             }
         };
         let notifier = Arc::new(notifier);
@@ -221,6 +222,7 @@ async fn delete_keys(redis: &SecretString, prefix: &str) -> redis::RedisResult<(
         keys.push(key?);
     }
     drop(found);
+    unregister(&mut connection, prefix).await?;
     match keys.is_empty() {
         true => Ok(()),
         false => connection.del(keys).await,
