@@ -11,10 +11,10 @@ use crier_common::media::Spooled;
 use crier_common::store::keys::Caller;
 use serde_json::{Map, Value};
 
-use crate::answer::PREFIX;
 use crate::app::App;
 use crate::error::{ApiError, Result};
 use crate::fields::{Fields, ParsedBody};
+use crate::response::PREFIX;
 
 /// A request that has passed the checks common to all endpoints.
 pub struct Context {

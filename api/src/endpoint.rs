@@ -29,10 +29,10 @@ use crier_common::store::{Conn, Tx};
 use http::Method;
 use serde_json::Value;
 
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::{Documented, Schema};
+use crate::response::ApiResponse;
 
 pub type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result<ApiResponse>> + Send + 'a>>;
 
@@ -382,7 +382,7 @@ impl Endpoint {
         Self { handler: HandlerKind::Writes(Arc::new(begin)), ..self }
     }
 
-    /// Sets how a response that is too large to store ([`crate::answer::MAX_KEPT`]) is rendered again, for an endpoint
+    /// Sets how a response that is too large to store ([`crate::response::MAX_KEPT`]) is rendered again, for an endpoint
     /// that [`Endpoint::writes`]. `handler` reads the current records; its context contains the ids passed to
     /// [`ApiResponse::with_records`] under the name `record`. Never use this for a response with a secret: a secret is shown
     /// once.

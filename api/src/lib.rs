@@ -1,6 +1,6 @@
 //! The HTTP API.
 //!
-//! A thin layer: it authenticates, validates, writes one transaction and responds. A request passes the [`gate`] (id,
+//! A thin layer: it authenticates, validates, writes one transaction and responds. A request passes the [`middleware`] (id,
 //! span, metrics), salvo's router, and the [`runner`], which makes the checks common to all endpoints and then calls
 //! the endpoint's handler. Nothing here waits for external services, except for connecting and refreshing an account,
 //! DNS lookups of new URLs, and the AI.
@@ -16,18 +16,18 @@ use salvo::{Router, Service};
 use connections::Connections;
 
 mod admission;
-mod answer;
 mod app;
 mod connections;
 mod context;
 mod endpoint;
 mod error;
 mod fields;
-mod gate;
+mod middleware;
 mod openapi;
 mod pages;
 mod pagination;
 mod reply;
+mod response;
 mod routes;
 mod runner;
 mod serve;
@@ -38,7 +38,7 @@ pub use serve::{serve, serve_on};
 
 /// Builds the service: endpoints, OpenAPI document, and pages.
 fn service(app: Arc<App>, connections: Connections) -> Service {
-    let mut api = Router::with_path(answer::PREFIX.trim_start_matches('/'));
+    let mut api = Router::with_path(response::PREFIX.trim_start_matches('/'));
     api = api.push(openapi::serve::document(app.clone()));
     for endpoint in routes::all() {
         let endpoint = Arc::new(endpoint);
@@ -47,7 +47,7 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
         api = api.push(Router::with_path(pattern(endpoint.path)).filter(method).goal(runner));
     }
     let router = Router::new().push(api).push(pages::router()).push(openapi::serve::reader());
-    Service::new(router).hoop(gate::RequestMiddleware { app, connections })
+    Service::new(router).hoop(middleware::RequestMiddleware { app, connections })
 }
 
 /// Converts a path to salvo's syntax. Ids match only whole numbers from 1 on, so that `/social-accounts/platforms` is

@@ -6,9 +6,9 @@ use crier_common::domain::UnknownWord;
 use crier_common::store::{Page, PageRequest};
 use serde::Serialize;
 
-use crate::answer::ApiResponse;
 use crate::context::{Context, Query};
 use crate::error::{FieldProblems, Result};
+use crate::response::ApiResponse;
 
 const DEFAULT_PER_PAGE: i64 = 20;
 const MAX_PER_PAGE: i64 = 100;

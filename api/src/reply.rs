@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use salvo::Response;
 use salvo::http::ResBody;
 
-use crate::answer::ApiResponse;
 use crate::error::{ApiError, ErrorCode};
+use crate::response::ApiResponse;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

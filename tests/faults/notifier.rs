@@ -160,7 +160,7 @@ async fn invalid_memory_notifications_are_harmless(s: TestStore) {
 }
 
 /// A notifier on its own Redis database, and a connection to tamper with it.
-async fn redis_bell() -> (Arc<RedisNotifier>, MultiplexedConnection) {
+async fn redis_notifier() -> (Arc<RedisNotifier>, MultiplexedConnection) {
     let url = servers::redis().await;
     let notifier = RedisNotifier::start(&SecretString::from(url.as_str()), "test", CancellationToken::new()).unwrap();
     let notifier = Arc::new(notifier);
@@ -173,11 +173,11 @@ async fn redis_bell() -> (Arc<RedisNotifier>, MultiplexedConnection) {
 const LIST: &str = "test:queue:noop:active";
 
 async fn invalid_redis_notifications_are_harmless(s: TestStore) {
-    send_invalid_notifications(s, redis_bell().await.0).await;
+    send_invalid_notifications(s, redis_notifier().await.0).await;
 }
 
 async fn invalid_redis_entries_are_dropped(s: TestStore) {
-    let (notifier, mut redis) = redis_bell().await;
+    let (notifier, mut redis) = redis_notifier().await;
     let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     for rubbish in ["", "rubbish", "12abc", "1.5", "99999999999999999999", "\u{0}\u{1}"] {
         let _: () = redis.rpush(LIST, rubbish).await.unwrap();
@@ -191,7 +191,7 @@ async fn invalid_redis_entries_are_dropped(s: TestStore) {
 }
 
 async fn a_key_of_another_type_in_redis_is_replaced(s: TestStore) {
-    let (notifier, mut redis) = redis_bell().await;
+    let (notifier, mut redis) = redis_notifier().await;
     let _: () = redis.set(LIST, "no list").await.unwrap();
     let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     let l = Listening::start(s, notifier.clone());

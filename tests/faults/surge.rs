@@ -28,12 +28,12 @@ worker_on_both!(
 );
 
 /// A notifier with this capacity per kind, which keeps the ids until the test takes them.
-struct SmallBell {
+struct SmallNotifier {
     capacity: usize,
     inside: Mutex<HashMap<JobKind, Vec<i64>>>,
 }
 
-impl SmallBell {
+impl SmallNotifier {
     fn of(capacity: usize) -> Arc<Self> {
         Arc::new(Self { capacity, inside: Mutex::default() })
     }
@@ -51,7 +51,7 @@ impl SmallBell {
     }
 }
 
-impl JobNotifier for SmallBell {
+impl JobNotifier for SmallNotifier {
     fn notify(&self, notifications: &[JobNotification]) {
         let mut inside = self.inside.lock().unwrap();
         for notification in notifications {
@@ -63,7 +63,7 @@ impl JobNotifier for SmallBell {
 }
 
 #[async_trait]
-impl Transport for SmallBell {
+impl Transport for SmallNotifier {
     fn listen(
         &self,
         _kind: JobKind,
@@ -90,7 +90,7 @@ const SURGE: usize = 10_000;
 /// Invariant: each of 10,000 runs once, and jobs notified together are in priority order; a job of another kind that
 /// becomes due behind them is notified in the next tick.
 async fn ten_thousand_due_jobs_pass_a_small_notifier(w: TestWorker) {
-    let notifier = SmallBell::of(1_000);
+    let notifier = SmallNotifier::of(1_000);
     let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), notifier.clone());
     let (engine, scheduler) = (
         w.engine_for(store.clone(), JobKind::ALL),

@@ -140,7 +140,7 @@ async fn the_memory_notifier_wakes_a_bounded_number_of_jobs(s: TestStore) {
     assert_bounded_wakeups(in_memory(&s, Duration::from_secs(30)).await).await;
 }
 
-async fn redis_bell(url: &str, stop: &CancellationToken) -> Arc<RedisNotifier> {
+async fn redis_notifier(url: &str, stop: &CancellationToken) -> Arc<RedisNotifier> {
     let notifier = Arc::new(RedisNotifier::start(&SecretString::from(url), "test", stop.clone()).unwrap());
     while !notifier.is_up() {
         tokio::task::yield_now().await;
@@ -150,7 +150,7 @@ async fn redis_bell(url: &str, stop: &CancellationToken) -> Arc<RedisNotifier> {
 
 async fn the_redis_notifier_wakes_a_bounded_number_of_jobs(s: TestStore) {
     let closed = CancellationToken::new();
-    let notifier = redis_bell(&servers::redis().await, &closed).await;
+    let notifier = redis_notifier(&servers::redis().await, &closed).await;
     assert_bounded_wakeups(running(&s, notifier, Duration::from_secs(30))).await;
     closed.cancel();
 }
@@ -199,7 +199,7 @@ async fn the_memory_notifier_never_blocks_and_drops_the_excess() {
 #[tokio::test]
 async fn each_redis_id_reaches_one_listener() {
     let closed = CancellationToken::new();
-    let notifier = redis_bell(&servers::redis().await, &closed).await;
+    let notifier = redis_notifier(&servers::redis().await, &closed).await;
     let (mut a, mut b) = (test_listener(&*notifier, JobKind::Noop), test_listener(&*notifier, JobKind::Noop));
     notifier.notify(&notification(0..200));
     let mut received = Vec::new();
@@ -215,7 +215,7 @@ async fn each_redis_id_reaches_one_listener() {
 #[tokio::test]
 async fn redis_capacity_is_counted_per_kind() {
     let closed = CancellationToken::new();
-    let notifier = redis_bell(&servers::redis().await, &closed).await;
+    let notifier = redis_notifier(&servers::redis().await, &closed).await;
     notifier.notify(&notification(0..500));
     while room_of(&*notifier, JobKind::Noop).await != Some(redis::CAPACITY - 500) {
         tokio::task::yield_now().await;
@@ -228,7 +228,7 @@ async fn redis_capacity_is_counted_per_kind() {
 async fn the_redis_notifier_recovers_after_an_outage() {
     let closed = CancellationToken::new();
     let mut server = RedisServer::start();
-    let notifier = redis_bell(&server.url(), &closed).await;
+    let notifier = redis_notifier(&server.url(), &closed).await;
     let mut listener = test_listener(&*notifier, JobKind::Noop);
     notifier.notify(&notification(1..2));
     assert_eq!(listener.recv().await, Some(1));

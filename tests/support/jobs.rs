@@ -83,7 +83,7 @@ impl FixedCapacityTransport {
 }
 
 impl JobNotifier for FixedCapacityTransport {
-    fn notify(&self, _rings: &[JobNotification]) {}
+    fn notify(&self, _notifications: &[JobNotification]) {}
 }
 
 #[async_trait]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::answer::PREFIX;
 use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, ResponseShape};
 use crate::error::{ErrorCode, ErrorType};
+use crate::response::PREFIX;
 
 mod example;
 pub mod schema;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::answer::{ScheduledTimestamp, Timestamp};
 use crate::fields::PatchField;
+use crate::response::{ScheduledTimestamp, Timestamp};
 
 /// The named schemas, collected while the document is built.
 #[derive(Debug, Default)]

@@ -11,8 +11,8 @@ use salvo::oapi::swagger_ui::SwaggerUi;
 use salvo::{Depot, FlowCtrl, Request, Response, Router};
 
 use crate::admission;
-use crate::answer::PREFIX;
 use crate::app::App;
+use crate::response::PREFIX;
 use crate::routes;
 
 /// Swagger UI has an inline script and an inline style, and calls this host only.

@@ -6,7 +6,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use salvo::Request;
 use serde_json::{Map, Value};
 
-use super::intake::{BodyError, BodyReader, MinRate};
+use super::body_reader::{BodyError, BodyReader, MinRate};
 use super::json::{self, JsonError, MAX_VALUES};
 use crate::error::{ApiError, ErrorCode, Result};
 

@@ -13,7 +13,7 @@ use salvo::Request;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::intake::{BodyError, BodyReader, MinRate};
+use super::body_reader::{BodyError, BodyReader, MinRate};
 use crate::context::UploadedFile;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::routes::media::storage_full;

@@ -14,22 +14,22 @@ use crier_common::store::keys::Caller;
 use futures::FutureExt;
 use salvo::{Depot, FlowCtrl, Request, Response};
 
-use crate::answer::ApiResponse;
 use crate::app::App;
 use crate::context::{Context, Query};
 use crate::endpoint::{BodyFormat, Endpoint, HandlerKind};
 use crate::error::{ApiError, Result};
-use crate::gate::{RequestId, RouteLabel};
+use crate::middleware::{RequestId, RouteLabel};
+use crate::response::ApiResponse;
 use crate::{admission, reply};
 
 mod body;
+mod body_reader;
 mod form;
-mod intake;
 pub mod json;
 mod large_bodies;
 mod write;
 
-pub use intake::MinRate;
+pub use body_reader::MinRate;
 pub use large_bodies::LargeBodySemaphore;
 
 /// Runs one endpoint.

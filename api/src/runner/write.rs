@@ -19,10 +19,10 @@ use sha2::{Digest, Sha256};
 use tracing::Instrument;
 
 use super::{body, form};
-use crate::answer::ApiResponse;
 use crate::context::{Context, UploadedFile};
 use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, Prepare, Rerender};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::response::ApiResponse;
 
 const HEADER: &str = "idempotency-key";
 const MAX_KEY_LENGTH: usize = 255;

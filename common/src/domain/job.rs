@@ -180,5 +180,5 @@ pub trait JobNotifier: Send + Sync {
 pub struct NoopNotifier;
 
 impl JobNotifier for NoopNotifier {
-    fn notify(&self, _rings: &[JobNotification]) {}
+    fn notify(&self, _notifications: &[JobNotification]) {}
 }

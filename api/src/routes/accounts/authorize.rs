@@ -10,12 +10,12 @@ use crier_common::store::Tx;
 use serde_json::json;
 
 use super::{TAG, interactive, not_configured};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::{record, request};
+use crate::response::ApiResponse;
 
 crier_common::text_enum! {
     /// What is connected: the person's default, or a page that the person chooses.

@@ -10,12 +10,12 @@ use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
 use super::{SocialAccount, TAG, interactive, not_configured, unavailable};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, Problems};
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 /// The maximum length of a credential; no platform's key or address is longer.
 const MAX_CREDENTIAL_CHARS: usize = 2048;

@@ -11,11 +11,11 @@ use crier_common::store::{Tx, accounts, events};
 use serde_json::json;
 
 use super::TAG;
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::record;
+use crate::response::ApiResponse;
 
 /// Timeout for revoking the grant at the platform, which is best effort.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,11 +4,11 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, Page, accounts};
 
 use super::{SocialAccount, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, FieldProblems, Result};
 use crate::pagination;
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/social-accounts", "listSocialAccounts", Scope::AccountsRead)

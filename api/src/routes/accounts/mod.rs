@@ -3,10 +3,10 @@
 use crier_common::domain::account::{self, AccountStatus};
 use crier_common::domain::platform::{AccountKind, Platform};
 
-use crate::answer::{ScheduledTimestamp, Timestamp};
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::schema::record;
+use crate::response::{ScheduledTimestamp, Timestamp};
 
 pub mod authorize;
 mod connect;

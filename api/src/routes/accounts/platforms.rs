@@ -5,11 +5,11 @@ use crier_common::domain::platform::{self, ConnectMethod, ConversationType, Fiel
 use crier_common::store::Conn;
 
 use super::TAG;
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
+use crate::response::ApiResponse;
 
 record! {
     /// A field of the credentials form.

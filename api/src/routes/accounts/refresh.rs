@@ -11,10 +11,10 @@ use crier_common::store::{Tx, accounts};
 use secrecy::SecretString;
 
 use super::{SocialAccount, TAG, unavailable};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::response::ApiResponse;
 
 /// The lease of a refresh: a process that dies blocks other refreshes for this long. Longer than the request timeout.
 const LEASE: TimeDelta = TimeDelta::seconds(30);

@@ -10,12 +10,12 @@ use crier_common::store::Tx;
 use serde_json::json;
 
 use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::Result;
 use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::{described, record};
+use crate::response::ApiResponse;
 
 const COUNT_RANGE: std::ops::RangeInclusive<i64> = 1..=10;
 const MAX_TONE_CHARS: usize = 60;

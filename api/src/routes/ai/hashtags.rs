@@ -9,11 +9,11 @@ use crier_common::store::Tx;
 use serde_json::json;
 
 use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::Result;
 use crate::openapi::schema::{record, request};
+use crate::response::ApiResponse;
 
 request! {
     /// A post that is to get hashtags.

@@ -13,11 +13,11 @@ use crier_common::store::{Tx, files, media as assets};
 use serde_json::json;
 
 use super::{CreditReservation, MAX_PROMPT_CHARS, TAG, ask, not_configured};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::{described, record};
+use crate::response::ApiResponse;
 use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 
 /// Timeout for storing the picture. Together with the provider's timeout it is shorter than the lease of the

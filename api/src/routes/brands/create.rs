@@ -8,12 +8,12 @@ use crier_common::store::{Tx, brands, events};
 use serde_json::json;
 
 use super::{Brand, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 request! {
     /// A brand to be made.

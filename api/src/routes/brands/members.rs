@@ -4,11 +4,11 @@ use crier_common::domain::access::{Role, Scope};
 use crier_common::store::{Conn, users};
 
 use super::TAG;
-use crate::answer::{ApiResponse, Timestamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
+use crate::response::{ApiResponse, Timestamp};
 
 record! {
     /// A user who is a member of the brand.

@@ -2,9 +2,9 @@
 
 use crier_common::domain::brand;
 
-use crate::answer::Timestamp;
 use crate::endpoint::Endpoint;
 use crate::openapi::schema::record;
+use crate::response::Timestamp;
 
 mod create;
 mod list;

@@ -5,11 +5,11 @@ use crier_common::domain::plan::{Feature, whole_mib};
 use crier_common::store::{Conn, accounts, ai_credits, brands, files, usage};
 
 use super::TAG;
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
+use crate::response::ApiResponse;
 
 record! {
     /// A cap of the plan and what is used of it.

@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::items::{self, NewPlanItem};
 use super::{ContentPlan, FEATURES, TAG, check_days, limits, show};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 request! {
     /// A content plan to be made.

@@ -9,12 +9,12 @@ use crier_common::domain::content_plan::{self, ItemStatus};
 use crier_common::domain::plan::Feature;
 use crier_common::store::{Tx, content_plans};
 
-use crate::answer::{ScheduledTimestamp, Timestamp};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::fields::Problems;
 use crate::openapi::schema::record;
+use crate::response::{ScheduledTimestamp, Timestamp};
 
 mod create;
 mod create_item;

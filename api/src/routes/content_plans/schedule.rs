@@ -13,12 +13,12 @@ use crier_common::store::{Conn, Tx, content_plans};
 use serde_json::json;
 
 use super::{FEATURES, TAG, lock_item};
-use crate::answer::{ApiResponse, ScheduledTimestamp, Timestamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
 use crate::openapi::schema::{described, record};
+use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
 use crate::routes::posts::{self, Author, PostDetail, Target, TargetError, apply, check};
 

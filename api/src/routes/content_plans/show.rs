@@ -4,10 +4,10 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, content_plans};
 
 use super::{ContentPlan, FEATURES, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/content-plans/{plan}", "getContentPlan", Scope::ContentRead)

@@ -11,12 +11,12 @@ use crier_common::store::content_plans::{self, NewItem};
 use serde_json::json;
 
 use super::{ContentPlan, FEATURES, TAG, check_days, items, limits, lock_plan, show};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
 request! {

@@ -5,11 +5,11 @@ use crier_common::domain::feed;
 use crier_common::store::{Conn, articles};
 
 use super::{FEATURES, TAG, find};
-use crate::answer::{ApiResponse, Timestamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
+use crate::response::{ApiResponse, Timestamp};
 
 record! {
     /// An article of a feed.

@@ -6,10 +6,10 @@ use crier_common::feeds::plain_text;
 use crier_common::store::{Tx, articles};
 
 use super::{FEATURES, TAG, find};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
+use crate::response::ApiResponse;
 use crate::routes::posts::{self, PostDetail};
 
 pub fn endpoint() -> Endpoint {

@@ -4,10 +4,10 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, feeds};
 
 use super::{FEATURES, Feed, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/feeds", "listFeeds", Scope::FeedsRead)

@@ -8,12 +8,12 @@ use crier_common::http::SchemePolicy;
 use crier_common::store::{Conn, feeds};
 use url::Url;
 
-use crate::answer::Timestamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::record;
+use crate::response::Timestamp;
 
 mod articles;
 mod create;

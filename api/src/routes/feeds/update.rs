@@ -5,12 +5,12 @@ use crier_common::store::{Tx, feeds};
 use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL, check_url, find, name, name_of};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 request! {
     /// What may change of a feed; what is absent stays.

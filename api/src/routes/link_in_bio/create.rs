@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::fields::{self, NewBioLink};
 use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, show, slug_taken};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 /// The maximum length of the part of a slug made from the title; leaves room for a number suffix.
 const MAX_TITLE_PART: usize = 56;

@@ -4,10 +4,10 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, bio_pages};
 
 use super::{FEATURES, TAG, evict_after_commit, no_such_page};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/link-in-bio/{linkInBio}", "deleteLinkInBioPage", Scope::LinkinbioWrite)

@@ -4,10 +4,10 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, bio_pages, media};
 
 use super::{FEATURES, LinkInBioPage, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/link-in-bio", "listLinkInBioPages", Scope::LinkinbioRead)

@@ -6,11 +6,11 @@ use crier_common::domain::plan::Feature;
 use crier_common::store::{Conn, Tx, bio_pages, media, post_media};
 
 use super::media::MediaAsset;
-use crate::answer::Timestamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::record;
+use crate::response::Timestamp;
 
 mod create;
 mod delete;

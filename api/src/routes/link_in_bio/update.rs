@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::fields;
 use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, no_such_page, show, slug_taken};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 request! {
     /// What may change of a link-in-bio page; what is absent stays.

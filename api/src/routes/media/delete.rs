@@ -4,10 +4,10 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, bio_pages, files, media, post_media};
 
 use super::{TAG, show};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/media/{media}", "deleteMedia", Scope::MediaWrite)

@@ -12,11 +12,11 @@ use serde_json::json;
 
 use super::job::{self, MediaImport};
 use super::{MAX_ALT_TEXT_CHARS, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 /// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
 const URL: RangeInclusive<usize> = 0..=2048;

@@ -5,11 +5,11 @@ use crier_common::domain::media::{AssetType, MediaErrorCode, MediaJob, MediaJobS
 use crier_common::store::{Conn, media as assets, media_jobs};
 
 use super::{MediaAsset, TAG};
-use crate::answer::{ApiResponse, PREFIX, Timestamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::record;
+use crate::response::{ApiResponse, PREFIX, Timestamp};
 
 record! {
     /// Why an import failed.

@@ -7,11 +7,11 @@ use crier_common::store::{Conn, Page};
 use unicode_normalization::UnicodeNormalization;
 
 use super::{MediaAsset, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crate::pagination;
+use crate::response::ApiResponse;
 
 /// The maximum length of a search text, in characters.
 const MAX_SEARCH_CHARS: usize = 200;

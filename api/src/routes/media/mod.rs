@@ -6,11 +6,11 @@
 use crier_common::domain::media::{Asset, AssetType, ImageType};
 use crier_common::media::{IngestError, Library, Owner, Refusal};
 
-use crate::answer::Timestamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::{described, record};
+use crate::response::Timestamp;
 
 mod delete;
 mod from_url;

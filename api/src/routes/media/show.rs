@@ -5,10 +5,10 @@ use crier_common::domain::media::Asset;
 use crier_common::store::{Conn, media};
 
 use super::{MediaAsset, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/media/{media}", "getMedia", Scope::MediaRead)

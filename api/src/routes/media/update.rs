@@ -9,12 +9,12 @@ use crier_common::store::{Tx, media as assets};
 use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, show};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 request! {
     /// What may change of a picture; what is absent stays.

@@ -9,10 +9,10 @@ use crier_common::store::{Tx, media as assets};
 use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, NewMedia, TAG, owner, refused};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/media", "uploadMedia", Scope::MediaWrite)

@@ -6,10 +6,10 @@ use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::store::{Tx, posts};
 
 use super::{PostDetail, TAG, apply, show};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts/{post}/approve", "approvePost", Scope::PostsWrite)

@@ -5,11 +5,11 @@ use crier_common::domain::post::AttemptOutcome;
 use crier_common::store::{Conn, targets};
 
 use super::{TAG, TargetError, show};
-use crate::answer::{ApiResponse, Timestamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
+use crate::response::{ApiResponse, Timestamp};
 
 record! {
     /// One try at a target.

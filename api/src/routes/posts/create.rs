@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::edit::{self, DesiredPost, PostChange};
 use super::{NewPost, PostDetail, TAG, apply, check, show};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::ParsedBody;
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts", "createPost", Scope::PostsWrite)

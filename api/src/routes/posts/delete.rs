@@ -5,10 +5,10 @@ use crier_common::publishing;
 use crier_common::store::Tx;
 
 use super::{TAG, apply};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/posts/{post}", "deletePost", Scope::PostsWrite)

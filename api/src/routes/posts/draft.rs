@@ -4,9 +4,9 @@ use crier_common::domain::post::Post;
 use crier_common::store::{Tx, posts};
 
 use super::{PostDetail, edit};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::error::Result;
+use crate::response::ApiResponse;
 
 /// Creates a draft for the brand in the path, with the key's user as its author. Responds like `createPost`.
 pub async fn create_draft(cx: &Context, tx: &mut Tx, content: String) -> Result<ApiResponse> {

@@ -5,11 +5,11 @@ use crier_common::domain::post::PostStatus;
 use crier_common::store::{Conn, Page, posts, targets};
 
 use super::{Post, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crate::pagination;
+use crate::response::ApiResponse;
 
 /// The maximum bytes of content in one response. A page of up to [`ALWAYS_FITS`] posts never exceeds it.
 const MAX_CONTENT: i64 = 8 << 20;

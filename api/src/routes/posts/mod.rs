@@ -10,10 +10,10 @@ use crier_common::domain::post::{self, PostStatus, ScheduleType, TargetStatus};
 use crier_common::store::{Conn, targets};
 use serde_json::{Map, Value};
 
-use crate::answer::{ScheduledTimestamp, Timestamp};
 use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::{described, record};
+use crate::response::{ScheduledTimestamp, Timestamp};
 
 pub mod apply;
 mod approve;

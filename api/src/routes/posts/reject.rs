@@ -10,12 +10,12 @@ use serde_json::json;
 
 use super::approve::{check_role, lock_pending};
 use super::{PostDetail, TAG, apply, show};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 request! {
     /// Why a post is not approved.

@@ -5,10 +5,10 @@ use crier_common::domain::post;
 use crier_common::store::{Conn, posts};
 
 use super::{PostDetail, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/posts/{post}", "getPost", Scope::PostsRead)

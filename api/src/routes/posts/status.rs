@@ -5,11 +5,11 @@ use crier_common::domain::post::{PostStatus, ScheduleType};
 use crier_common::store::{Conn, targets};
 
 use super::{TAG, TargetView, show};
-use crate::answer::{ApiResponse, ScheduledTimestamp, Timestamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
+use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 
 record! {
     /// How far a post is, without what it says.

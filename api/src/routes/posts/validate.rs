@@ -8,12 +8,12 @@ use serde_json::json;
 use super::check::{LookupContext, TargetCheck, TextLengthCache, check, check_target};
 use super::edit::{self, DesiredPost, PostChange};
 use super::{NewPost, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{MAX_PROBLEMS, PatchField};
 use crate::openapi::schema::record;
+use crate::response::ApiResponse;
 
 record! {
     /// One thing that a platform would refuse.

@@ -5,11 +5,11 @@ use crier_common::domain::webhook::DeliveryOutcome;
 use crier_common::store::{Conn, deliveries};
 
 use super::{FEATURES, TAG, delivery};
-use crate::answer::{ApiResponse, Timestamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
+use crate::response::{ApiResponse, Timestamp};
 
 record! {
     /// One attempt at a delivery.

@@ -7,12 +7,12 @@ use crier_common::store::{Tx, users, webhooks};
 use serde_json::json;
 
 use super::{FEATURES, TAG, URL, WebhookWithSecret, check_url, make_secret};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 request! {
     /// A webhook endpoint to be made.

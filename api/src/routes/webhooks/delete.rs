@@ -4,10 +4,10 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, webhooks};
 
 use super::{FEATURES, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/webhooks/{webhook}", "deleteWebhook", Scope::WebhooksWrite)

@@ -8,12 +8,12 @@ use crier_common::store::{Conn, Page, deliveries};
 use serde_json::Value;
 
 use super::{FEATURES, TAG, show};
-use crate::answer::{ApiResponse, ScheduledTimestamp, Timestamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, FieldProblems, Result};
 use crate::openapi::schema::record;
 use crate::pagination;
+use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 
 record! {
     /// A delivery of an event to an endpoint.

@@ -6,10 +6,10 @@ use crier_common::store::{Conn, deliveries};
 
 use super::deliveries::Delivery;
 use super::{FEATURES, TAG, show};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/webhooks/{webhook}/deliveries/{delivery}", "getWebhookDelivery", Scope::WebhooksRead)

@@ -6,11 +6,11 @@ use crier_common::store::Conn;
 use serde_json::Value;
 
 use super::{FEATURES, TAG};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::openapi::schema::record;
+use crate::response::ApiResponse;
 
 record! {
     /// An event that can be sent.

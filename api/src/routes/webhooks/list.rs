@@ -4,10 +4,10 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, webhooks};
 
 use super::{FEATURES, TAG, Webhook};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/webhooks", "listWebhooks", Scope::WebhooksRead)

@@ -10,12 +10,12 @@ use crier_common::store::{Tx, webhooks};
 use crier_common::webhooks::new_secret;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::answer::Timestamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::record;
+use crate::response::Timestamp;
 
 mod attempts;
 mod create;

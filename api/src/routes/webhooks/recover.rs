@@ -9,12 +9,12 @@ use crier_common::store::{Tx, deliveries, jobs};
 use serde_json::json;
 
 use super::{FEATURES, TAG, check_active, lock_webhook};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::{record, request};
+use crate::response::ApiResponse;
 
 /// The maximum age of deliveries to repeat.
 const MAX_RECOVERY_AGE: TimeDelta = TimeDelta::days(14);

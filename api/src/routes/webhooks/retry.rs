@@ -6,10 +6,10 @@ use crier_common::store::{Tx, deliveries, jobs};
 
 use super::deliveries::Delivery;
 use super::{FEATURES, TAG, check_active, delivery, lock_webhook};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks/{webhook}/deliveries/{delivery}/retry", "retryWebhookDelivery", Scope::WebhooksWrite)

@@ -4,10 +4,10 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, webhooks};
 
 use super::{FEATURES, TAG, WebhookWithSecret, lock_webhook, make_secret};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks/{webhook}/rotate-secret", "rotateWebhookSecret", Scope::WebhooksWrite)

@@ -5,10 +5,10 @@ use crier_common::domain::webhook;
 use crier_common::store::{Conn, webhooks};
 
 use super::{FEATURES, TAG, Webhook};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
+use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/webhooks/{webhook}", "getWebhook", Scope::WebhooksRead)

@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::deliveries::Delivery;
 use super::{FEATURES, TAG, check_active, lock_webhook};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 request! {
     /// What an endpoint is to be sent as a test.

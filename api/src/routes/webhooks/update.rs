@@ -6,12 +6,12 @@ use crier_common::store::{Tx, webhooks};
 use serde_json::json;
 
 use super::{FEATURES, TAG, URL, Webhook, check_url, lock_webhook, show};
-use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::request;
+use crate::response::ApiResponse;
 
 request! {
     /// What may change of a webhook endpoint; what is absent stays.

@@ -13,10 +13,10 @@ use percent_encoding::percent_decode_str;
 use salvo::{Depot, FlowCtrl, Request, Response};
 use tracing::Instrument;
 
-use crate::answer::PREFIX;
 use crate::app::App;
 use crate::connections::Connections;
 use crate::error::{ApiError, ErrorCode};
+use crate::response::PREFIX;
 use crate::{admission, reply};
 
 /// The id of a request: in its response, in the log, and in the jobs that it causes.
