@@ -5,7 +5,7 @@
 //!
 //! - **It ends on a late tick.** If it is polled after a tick's time (the process was blocked, the clock was set), the
 //!   worker ends with an error. It is started again, and each start begins with a run, which makes up for the ticks
-//!   that were lost. A run that was under way is dropped, as by a crash: its transaction is rolled back.
+//!   that were lost. A run that is under way goes on: it may have committed, and have jobs to notify.
 //! - **It starts a run at each tick**, even while the one before is under way. Such a tick is dropped. apalis' limit of
 //!   concurrency would let ticks wait instead, and they would be late.
 //! - **It has no end.** apalis waits forever for a worker whose schedule is exhausted, so [`Ticks`] never is.
@@ -63,10 +63,10 @@ pub async fn run_at_ticks<S>(name: &'static str, ticks: S, run: Run, stop: Cance
 where
     S: Schedule<Utc> + Clone + Send + Unpin + 'static,
 {
-    let mut pauses = Pauses::new(RESTARTS);
+    let (mut pauses, running) = (Pauses::new(RESTARTS), Arc::new(Mutex::new(())));
     while !stop.is_cancelled() {
         let began = Instant::now();
-        let worker = work(name, ticks.clone(), run.clone(), stop.clone());
+        let worker = work(name, ticks.clone(), run.clone(), running.clone(), stop.clone());
         if AssertUnwindSafe(worker).catch_unwind().await.is_err() {
             tracing::error!(task = name, "a scheduler task's worker panicked; restarting it");
         }
@@ -75,14 +75,15 @@ where
         }
         tokio::select! { () = tokio::time::sleep(pauses.next_pause()) => {}, () = stop.cancelled() => {} }
     }
+    let _ended = running.lock().await;
 }
 
 /// Runs the task at once, and at the ticks of a worker until that ends, or until `stop`.
-async fn work<S>(name: &'static str, ticks: S, run: Run, stop: CancellationToken)
+async fn work<S>(name: &'static str, ticks: S, run: Run, running: Arc<Mutex<()>>, stop: CancellationToken)
 where
     S: Schedule<Utc> + Send + Unpin + 'static,
 {
-    let (context, running) = (WorkerContext::new(name), Arc::new(Mutex::new(())));
+    let context = WorkerContext::new(name);
     let first = run_alone(name, run.clone(), running.clone());
     let worker = WorkerBuilder::new(context.clone())
         .backend(CronScheduler::new(ticks))
@@ -99,11 +100,16 @@ where
     }
 }
 
-/// Runs the task, unless a run is under way. A panic ends the run, not its worker.
+/// Runs the task, unless a run is under way. A panic ends the run, not its worker; a worker that ends does not end the
+/// run.
 fn run_alone(name: &'static str, run: Run, running: Arc<Mutex<()>>) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        let Ok(_alone) = running.try_lock() else { return };
-        if AssertUnwindSafe(run()).catch_unwind().await.is_err() {
+        let Ok(alone) = running.try_lock_owned() else { return };
+        let task = async move {
+            let _alone = alone;
+            run().await;
+        };
+        if tokio::spawn(task).await.is_err() {
             tracing::error!(task = name, "a scheduler task panicked; it runs again");
         }
     })

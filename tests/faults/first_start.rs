@@ -111,8 +111,15 @@ impl TestDirectory {
         let key = start.end_or_key().await.unwrap_or_else(|status| panic!("it ended ({status:?}): {}", self.log()));
         assert_eq!(self.brands(&key).await["data"].as_array().map(Vec::len), Some(1));
         wait_for_counts(self, &[1, 1, 1, 1]).await;
+        until("the key is recorded as shown", || async { (self.keys_to_show().await == 0).then_some(()) }).await;
         drop(start);
         self.is_whole();
+    }
+
+    async fn keys_to_show(&self) -> i64 {
+        let url = format!("sqlite://{}", self.data().join("crier.db").display());
+        let mut connection = SqliteConnection::connect(&url).await.expect("a database");
+        sqlx::query_scalar("SELECT count(*) FROM first_key").fetch_one(&mut connection).await.expect("a number")
     }
 
     /// Asserts that no draft is left, and that only the owner has access.

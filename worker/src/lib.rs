@@ -76,9 +76,9 @@ pub async fn run(
         workers.spawn(transport.listen(kind, concurrency.of(kind), handler, stop_listening.clone()));
     }
     stop.cancelled().await;
-    engine.drain();
     // Running jobs have their own tasks; ids that were received but not started go to other workers.
     stop_listening.cancel();
+    engine.drain();
     while workers.join_next().await.is_some() {}
     tracing::info!(running = engine.held().len(), "draining: no new jobs are claimed");
     if tokio::time::timeout(drain, engine.idle()).await.is_err() {

@@ -94,11 +94,13 @@ impl Listener {
             .backend(storage.poll_with_stream(wakeups::stream(self.wakeups.clone())))
             .concurrency(self.concurrency)
             .build(move |id: i64, task: TaskId| {
-                // From now on the row in the database is the only record.
-                let _ = received.send(task.to_string().into_bytes());
-                let (run, places, stop) = (handler(id), places.clone(), stop.clone());
+                let (run, received, stop) = (handler(id), received.clone(), stop.clone());
+                let place = stop.clone().run_until_cancelled_owned(places.clone().acquire_owned());
                 async move {
-                    let Ok(place) = places.acquire_owned().await else { return };
+                    // An id that arrives during the stop is returned.
+                    let Some(Ok(place)) = place.await else { return };
+                    // From now on the row in the database is the only record.
+                    let _ = received.send(task.to_string().into_bytes());
                     let run = tokio::spawn(async move {
                         run.await;
                         drop(place);
