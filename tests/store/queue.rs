@@ -162,6 +162,22 @@ async fn redis_holds_a_bounded_number_of_ids_and_the_rest_follows() {
     until("it is not counted", async || room_of(&*notifier, JobKind::Noop).await == Some(CAPACITY)).await;
 }
 
+/// Ids whose push fails stay counted until they are pushed, and no longer: else each failure would take away capacity.
+#[tokio::test]
+async fn redis_gets_the_ids_of_a_failed_push_later() {
+    let url = servers::redis().await;
+    let mut hand = ::redis::Client::open(url.as_str()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let _: () = ::redis::cmd("SET").arg("t:queue:noop:data").arg("no hash").query_async(&mut hand).await.unwrap();
+    let (notifier, _stop) = redis(url, "t");
+    is_up(&notifier).await;
+    notifier.notify(&notifications(JobKind::Noop, 0..3));
+    let mut ids = test_listener(&*notifier, JobKind::Noop);
+    for id in 0..3 {
+        assert_eq!(next(&mut ids).await, Some(id));
+    }
+    until("capacity is lost", async || room_of(&*notifier, JobKind::Noop).await == Some(CAPACITY)).await;
+}
+
 /// apalis-redis keeps the entries of finished tasks: they are deleted by us.
 #[tokio::test]
 async fn redis_keeps_nothing_of_received_ids() {

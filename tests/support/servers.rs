@@ -10,7 +10,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crier_common::store::Db;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tokio::sync::OnceCell;
 
 /// Returns an unused port that a process can bind, and bind again after a restart: below the system's ephemeral port
 /// range, and below the ports of `scripts/servers`.
@@ -98,6 +100,24 @@ where
             execute(admin, sql).await.expect("the schema can be kept as a template");
         }
     }
+}
+
+/// Returns the file of a database with the schema and no rows. The migrations run once for all tests of a process.
+pub async fn sqlite() -> &'static [u8] {
+    static FILE: OnceCell<Vec<u8>> = OnceCell::const_new();
+    let migrate = async || {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = Db::sqlite(&dir.path().join("crier.db")).await.expect("a file");
+        db.migrate().await.expect("a schema");
+        let copy = dir.path().join("template.db");
+        let Db::Sqlite { writer, .. } = &db else { unreachable!("it is SQLite") };
+        // Includes what is still in the write-ahead log.
+        let vacuum = sqlx::query("VACUUM INTO $1").bind(copy.display().to_string());
+        vacuum.execute(writer).await.expect("a copy");
+        db.close().await;
+        std::fs::read(copy).expect("the copy")
+    };
+    FILE.get_or_init(migrate).await
 }
 
 /// Returns the URL of a Redis database that no other test uses. Pub/sub is not separated by database, so subscribers

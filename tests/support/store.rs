@@ -29,7 +29,6 @@ use crier_common::store::webhooks::NewWebhook;
 use crier_common::store::{Conn, Db, Result, Store, Tx, accounts, brands, keys, posts, targets, users, webhooks};
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
-use tokio::sync::OnceCell;
 
 use super::s3::S3Server;
 use super::servers::{self, TestDatabase};
@@ -135,24 +134,6 @@ pub struct World {
     pub brand: i64,
 }
 
-/// Returns the file of a database with the schema and no rows. The migrations run once for all tests of a process.
-async fn sqlite_template() -> &'static [u8] {
-    static FILE: OnceCell<Vec<u8>> = OnceCell::const_new();
-    let migrate = async || {
-        let dir = tempfile::tempdir().expect("a directory");
-        let db = Db::sqlite(&dir.path().join("crier.db")).await.expect("a file");
-        db.migrate().await.expect("a schema");
-        let copy = dir.path().join("template.db");
-        let Db::Sqlite { writer, .. } = &db else { unreachable!("it is SQLite") };
-        // Includes what is still in the write-ahead log.
-        let vacuum = sqlx::query("VACUUM INTO $1").bind(copy.display().to_string());
-        vacuum.execute(writer).await.expect("a copy");
-        db.close().await;
-        std::fs::read(copy).expect("the copy")
-    };
-    FILE.get_or_init(migrate).await
-}
-
 /// The cipher of all tests.
 pub fn cipher() -> Cipher {
     Cipher::new(&[SecretKey::new(1, [7; 32])]).expect("a cipher")
@@ -162,7 +143,7 @@ impl TestStore {
     pub async fn sqlite() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("crier.db");
-        std::fs::write(&path, sqlite_template().await).expect("a copy of the schema");
+        std::fs::write(&path, servers::sqlite().await).expect("a copy of the schema");
         Self::over(Db::sqlite(&path).await.expect("a file"), Keep::File(dir))
     }
 

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Queues, RESPONSE_TIMEOUT, reconnect_pauses, storage, wakeups};
@@ -27,6 +27,8 @@ const MAX_BATCH: usize = 16;
 /// How often the expiry of a worker's metadata is renewed, and the expiry.
 const RENEW_INTERVAL: Duration = Duration::from_secs(60);
 const EXPIRY_SECONDS: i64 = 3_600;
+/// A worker that lasted longer is replaced after the first pause; one that fails at once, after growing ones.
+const STABLE_AFTER: Duration = Duration::from_secs(2);
 
 pub struct Listener {
     pub queues: Queues,
@@ -44,8 +46,11 @@ impl Listener {
         let mut pauses = reconnect_pauses();
         while !stop.is_cancelled() {
             if let Ok(connection) = self.queues.connect().await {
-                pauses.reset();
+                let began = Instant::now();
                 self.run_worker(connection, stop.clone()).await;
+                if began.elapsed() > STABLE_AFTER {
+                    pauses.reset();
+                }
             }
             stop.clone().run_until_cancelled_owned(sleep(pauses.next_pause())).await;
         }
