@@ -271,6 +271,12 @@ pub enum BenchCommand {
         after_help = "Where: as for `crier bench jobs`. Clients and API are on this machine and share its processors.\n\nExamples:\n  crier bench pages\n  crier bench pages --only page,unchanged --requests 1000000\n  crier bench pages --only first --pages 5000 --json"
     )]
     Pages(BenchPages),
+    /// Count what requests and jobs ask of the database: statements, transactions and what is written. The counts are the
+    /// same on every machine. A few seconds, on a database of its own that is deleted at the end.
+    #[command(
+        after_help = "Where: as for `crier bench jobs`. Other writes on the same Postgres server are counted in its bytes.\n\nExamples:\n  crier bench cost\n  crier bench cost --only publish,publish-many --repeat 50 --json"
+    )]
+    Cost(BenchCost),
 }
 
 /// Where all of `crier bench` takes place, and how it is told.
@@ -385,6 +391,36 @@ pub struct BenchMedia {
 crier_common::text_enum! {
     /// What `crier bench media` measures, in the order in which it does.
     pub enum MediaMeasurement { Memory = "memory", Uploads = "uploads", Thumbnails = "thumbnails" }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchCost {
+    /// Some of: brand, posts, create-brand, draft, schedule, publish, publish-many, deliver, deliver-many [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    pub only: Vec<CostMeasurement>,
+    /// How often each operation is done, one after the other.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: u32,
+    /// How many are done at once in publish-many and deliver-many.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    pub at_once: u32,
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+crier_common::text_enum! {
+    /// The operations that `crier bench cost` counts.
+    pub enum CostMeasurement {
+        Brand = "brand",
+        Posts = "posts",
+        CreateBrand = "create-brand",
+        Draft = "draft",
+        Schedule = "schedule",
+        Publish = "publish",
+        PublishMany = "publish-many",
+        Deliver = "deliver",
+        DeliverMany = "deliver-many",
+    }
 }
 
 #[derive(Args, Debug, Clone)]

@@ -54,6 +54,7 @@ pub fn run(config: Config, command: Command) -> ExitCode {
             BenchCommand::Webhooks(args) => bench::run(config, args),
             BenchCommand::Media(args) => bench::run(config, args),
             BenchCommand::Pages(args) => bench::run(config, args),
+            BenchCommand::Cost(args) => bench::run(config, args),
         });
     }
     logs::init(&config.log);

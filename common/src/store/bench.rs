@@ -99,6 +99,36 @@ pub async fn tidy(db: &Db) -> Result<()> {
     Ok(())
 }
 
+/// Returns the number of jobs that are due and have not ended.
+pub async fn pending_jobs(db: &Db) -> Result<i64> {
+    // Not with `run!`: not counted as a cost of what is measured.
+    const SQL: &str = "SELECT count(*) FROM jobs WHERE state IN ('ready', 'running')";
+    Ok(match db {
+        Db::Pg(pool) => sqlx::query_scalar(SQL).fetch_one(pool).await?,
+        Db::Sqlite { readers, .. } => sqlx::query_scalar(SQL).fetch_one(readers).await?,
+    })
+}
+
+/// The size of a page of SQLite in its write-ahead log, and of the head of that file.
+const LOG_PAGE: u64 = 4_096 + 24;
+const LOG_HEAD: u64 = 32;
+
+/// Returns how far the write-ahead log has grown: in bytes on Postgres (of all databases of the server); on SQLite in
+/// pages since [`tidy`] emptied it.
+pub async fn log_position(db: &Db) -> Result<u64> {
+    match db {
+        Db::Pg(pool) => {
+            const SQL: &str = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint";
+            let position: i64 = sqlx::query_scalar(SQL).fetch_one(pool).await?;
+            Ok(u64::try_from(position).unwrap_or_default())
+        }
+        Db::Sqlite { path, .. } => {
+            let log = std::fs::metadata(path.with_extension("db-wal")).map_err(sqlx::Error::Io)?;
+            Ok(log.len().saturating_sub(LOG_HEAD) / LOG_PAGE)
+        }
+    }
+}
+
 /// Returns the engine with its version, and whether a commit waits for the disk.
 pub async fn engine(conn: &mut Conn) -> Result<(String, String)> {
     let sql = conn.for_engine(

@@ -18,6 +18,7 @@ use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool,
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::checkpoints::{Checkpoints, MAX_LOG_PAGES};
+use super::cost;
 use super::error::StoreError;
 use super::wal::WalSync;
 use crate::backoff::{self, ExponentialBuilder, Retryable};
@@ -95,7 +96,9 @@ pub(crate) fn time_text(at: DateTime<Utc>) -> String {
 }
 
 impl Conn {
+    /// Returns the connection for one statement.
     pub fn engine(&mut self) -> Engine<'_> {
+        cost::count_statements(1);
         match self {
             Self::Pg(c) => Engine::Pg(c),
             Self::PgTx(c) => Engine::Pg(c),
@@ -170,6 +173,11 @@ impl Db {
     }
 
     async fn begin_with(&self, pg: &'static str) -> Result<Conn, StoreError> {
+        cost::count_transaction();
+        cost::count_statements(match self {
+            Self::Pg(_) => 1 + pg.matches(';').count() as u64,
+            Self::Sqlite { .. } => 1,
+        });
         Ok(match self {
             Self::Pg(pool) => Conn::PgTx(pool.begin_with(pg).await?),
             Self::Sqlite { writer, write_permit: turn, .. } => {

@@ -27,6 +27,7 @@ pub mod brands;
 pub mod calls;
 mod checkpoints;
 pub mod content_plans;
+pub mod cost;
 pub mod db;
 pub mod deliveries;
 pub mod error;
@@ -243,6 +244,7 @@ impl Tx {
 
     /// Commits without waking lanes.
     pub(in crate::store) async fn commit_alone(self) -> Result<()> {
+        cost::count_statements(1);
         match self.conn {
             Conn::PgTx(tx) => tx.commit().await?,
             Conn::SqliteTx(tx, _turn) => tx.commit().await?,
@@ -263,6 +265,7 @@ impl Tx {
 
     /// Rolls back at once (a drop rolls back later).
     pub async fn rollback(self) -> Result<()> {
+        cost::count_statements(1);
         match self.conn {
             Conn::PgTx(tx) => tx.rollback().await?,
             Conn::SqliteTx(tx, _turn) => tx.rollback().await?,

@@ -24,7 +24,7 @@ use super::super::{CommandError, Result, refused};
 use super::place::BenchEnvironment;
 
 const DRAIN: Duration = Duration::from_secs(10);
-const POLL_INTERVAL: Duration = Duration::from_millis(2);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// They stop when this is dropped.
 pub struct BenchRoles {
@@ -35,13 +35,25 @@ pub struct BenchRoles {
 }
 
 impl BenchRoles {
+    /// Starts a worker for one kind, and a scheduler.
     pub fn start(
         place: &BenchEnvironment,
         kind: JobKind,
         job: Arc<dyn Job>,
         slots: usize,
     ) -> std::result::Result<Self, CommandError> {
-        let engine = Engine::new(place.worker().clone(), Registry::of([(kind, job)]), slots);
+        let mut roles = Self::worker(place, Registry::of([(kind, job)]), slots)?;
+        roles.tasks.spawn(scheduler(place).run(roles.stop.clone()));
+        Ok(roles)
+    }
+
+    /// Starts a worker without a scheduler.
+    pub fn worker(
+        place: &BenchEnvironment,
+        registry: Registry,
+        slots: usize,
+    ) -> std::result::Result<Self, CommandError> {
+        let engine = Engine::new(place.worker().clone(), registry, slots);
         let (stop, beating) = (CancellationToken::new(), CancellationToken::new());
         let store = place.worker().clone();
         let open = move || {
@@ -58,7 +70,6 @@ impl BenchRoles {
             DRAIN,
             stop.clone(),
         ));
-        tasks.spawn(scheduler(place).run(stop.clone()));
         Ok(Self { engine, tasks, stop, _heartbeat: beating.drop_guard() })
     }
 

@@ -44,6 +44,19 @@ impl Figure {
         Self::new(measurement, figure, count, unit)
     }
 
+    /// A total, divided by how often the operation was done.
+    pub fn each(
+        measurement: &'static str,
+        figure: impl Into<String>,
+        unit: &'static str,
+        total: u64,
+        times: u32,
+    ) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^52")]
+        let each = total as f64 / f64::from(times);
+        Self::new(measurement, figure, round(each, 10.0), unit)
+    }
+
     pub fn time(measurement: &'static str, figure: impl Into<String>, time: Duration) -> Self {
         Self::new(measurement, figure, round(time.as_secs_f64() * 1e3, 1e4), "ms")
     }

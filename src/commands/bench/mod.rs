@@ -24,6 +24,7 @@ use crate::cli::BenchOptions;
 mod api;
 mod buffered_notifier;
 mod connection;
+mod cost;
 mod cpu;
 mod crew;
 mod figure;

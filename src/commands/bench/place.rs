@@ -137,6 +137,10 @@ impl BenchEnvironment {
         self.opened.get().expect("a measurement is given a place that was opened")
     }
 
+    pub fn is_embedded(&self) -> bool {
+        matches!(self.holder, DatabaseOwner::File(_))
+    }
+
     /// Returns which form of Crier is measured.
     pub fn form(&self) -> &'static str {
         match self.holder {

@@ -1,0 +1,127 @@
+//! Two users: one with posts and accounts, and one with an endpoint that is notified of its brands.
+
+use chrono::{Months, SecondsFormat};
+use crier_common::domain::access::{KeyMode, Scopes};
+use crier_common::domain::event::EventName;
+use crier_common::domain::plan::Plans;
+use crier_common::domain::platform::{AccountKind, Platform};
+use crier_common::domain::post::Post;
+use crier_common::store::accounts::NewAccount;
+use crier_common::store::brands::NewBrand;
+use crier_common::store::webhooks::NewWebhook;
+use crier_common::store::{Store, Tx, accounts, brands, keys, posts, sandbox, users, webhooks};
+use crier_common::webhooks::new_secret;
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use secrecy::SecretString;
+use tokio::task::JoinSet;
+
+use super::super::outside::{ExternalRuntime, RequestHandler};
+use super::super::{CommandError, refused};
+
+/// More than run at once in one lane, so that few jobs wait for others of their account.
+const ACCOUNTS: usize = 100;
+const POSTS: usize = 20;
+
+pub struct Tenants {
+    /// The key of the user without an endpoint.
+    pub plain: SecretString,
+    pub brand: i64,
+    pub accounts: Vec<i64>,
+    /// A time for scheduled posts.
+    pub next_year: String,
+    /// The key of the user with an endpoint.
+    pub notified: SecretString,
+    _endpoint: Endpoint,
+}
+
+/// An endpoint outside of Crier. It stops when this is dropped.
+struct Endpoint {
+    _runtime: ExternalRuntime,
+    _server: JoinSet<()>,
+}
+
+impl Tenants {
+    pub async fn create(store: &Store) -> Result<Self, CommandError> {
+        let (url, endpoint) = Endpoint::start().await?;
+        let mut tx = store.begin().await?;
+        let plain = Tenant::create(&mut tx, "plain").await?;
+        for _ in 0..POSTS {
+            let post = Post { content: "Fresh bread.".to_owned(), ..Post::draft(plain.brand, tx.now) };
+            posts::insert(&mut tx, &post).await?;
+        }
+        let accounts = create_accounts(&mut tx, &plain).await?;
+        let notified = Tenant::create(&mut tx, "notified").await?;
+        let secret = new_secret().map_err(|error| CommandError::Refused(format!("no random secret: {error}")))?;
+        let events = &[EventName::BrandCreated];
+        let new = NewWebhook { url: &url, events, description: None, is_active: true, secret: &secret };
+        webhooks::create(&mut tx, notified.user, &new).await?;
+        let next_year = (tx.now + Months::new(12)).to_rfc3339_opts(SecondsFormat::Secs, true);
+        tx.commit().await?;
+        Ok(Self {
+            plain: plain.key,
+            brand: plain.brand,
+            accounts,
+            next_year,
+            notified: notified.key,
+            _endpoint: endpoint,
+        })
+    }
+}
+
+struct Tenant {
+    workspace: i64,
+    user: i64,
+    brand: i64,
+    key: SecretString,
+}
+
+impl Tenant {
+    async fn create(tx: &mut Tx, name: &str) -> Result<Self, CommandError> {
+        let workspace = users::create_workspace(tx, name, Plans::UNLIMITED).await?;
+        let user = users::create(tx, workspace, &format!("{name}@localhost"), name).await?;
+        let new = NewBrand { name, description: None, website: None, timezone: "UTC" };
+        let Some(brand) = brands::create(tx, workspace, user, None, new).await? else {
+            return refused("a brand without a cap was refused");
+        };
+        let key = keys::create(tx, user, KeyMode::Live, &Scopes::all()).await?;
+        Ok(Self { workspace, user, brand: brand.id, key })
+    }
+}
+
+async fn create_accounts(tx: &mut Tx, tenant: &Tenant) -> Result<Vec<i64>, CommandError> {
+    let mut created = Vec::with_capacity(ACCOUNTS);
+    for number in 0..ACCOUNTS {
+        let handle = format!("bench-{number}");
+        sandbox::claim_handle(tx, tenant.workspace, &handle).await?;
+        let account = NewAccount {
+            platform: Platform::Sandbox,
+            name: handle.clone(),
+            username: Some(handle.clone()),
+            profile_url: None,
+            avatar_url: None,
+            kind: AccountKind::Profile,
+            token_expires_at: None,
+            secrets: SecretString::from(format!("{{\"handle\":\"{handle}\"}}")),
+            external_id: handle,
+        };
+        let account = accounts::save(tx, tenant.workspace, &account).await?;
+        accounts::attach(tx, tenant.brand, account.id).await?;
+        created.push(account.id);
+    }
+    Ok(created)
+}
+
+impl Endpoint {
+    /// Returns its URL, too.
+    async fn start() -> Result<(String, Self), CommandError> {
+        let (runtime, mut server) = (ExternalRuntime::start()?, JoinSet::new());
+        let answer: RequestHandler = std::sync::Arc::new(|request| Box::pin(accept(request)));
+        let address = runtime.listen(&mut server, answer).await?;
+        Ok((format!("http://{address}/hooks"), Self { _runtime: runtime, _server: server }))
+    }
+}
+
+async fn accept(_: Request<Incoming>) -> StatusCode {
+    StatusCode::NO_CONTENT
+}
