@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crier_common::domain::plan::Plan;
 use crier_common::limits::{Decision, RateLimitSubject, UNLIMITED};
-use crier_common::store::keys::{self, Caller};
+use crier_common::store::keys::{self, Authenticated, Caller};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use ipnet::IpNet;
@@ -21,11 +21,11 @@ use crate::reply;
 const UNAUTHENTICATED_REQUESTS_PER_MINUTE: u32 = 60;
 
 /// Authenticates the caller and counts the request: against the key's allowance, or against the address if there is no
-/// valid key.
-pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> Result<Caller> {
-    let found = identify(app, req.headers()).await;
-    let caller = match found {
-        Ok(Some(caller)) => caller,
+/// valid key. Returns the caller's membership in the brand, too.
+pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response, brand_id: Option<i64>) -> Result<Authenticated> {
+    let found = identify(app, req.headers(), brand_id).await;
+    let authenticated = match found {
+        Ok(Some(authenticated)) => authenticated,
         other => {
             let decision = count_address(app, req).await;
             reply::write_rate_limit_headers(res.headers_mut(), &decision);
@@ -37,15 +37,15 @@ pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> Result<
             });
         }
     };
-    let decision = count_key(app, &caller).await?;
+    let decision = count_key(app, &authenticated.caller).await?;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
-    if decision.allowed { Ok(caller) } else { Err(ApiError::rate_limited(decision.retry_after)) }
+    if decision.allowed { Ok(authenticated) } else { Err(ApiError::rate_limited(decision.retry_after)) }
 }
 
 /// Counts a request that is answered without a caller (an unknown path, the OpenAPI document).
 pub async fn count_unauthenticated(app: &Arc<App>, req: &Request, res: &mut Response) {
-    let decision = match identify(app, req.headers()).await {
-        Ok(Some(caller)) => match count_key(app, &caller).await {
+    let decision = match identify(app, req.headers(), None).await {
+        Ok(Some(found)) => match count_key(app, &found.caller).await {
             Ok(decision) => decision,
             Err(_) => count_address(app, req).await,
         },
@@ -70,11 +70,11 @@ pub async fn count_address(app: &App, req: &Request) -> Decision {
     app.limiter.take(RateLimitSubject::address(address), UNAUTHENTICATED_REQUESTS_PER_MINUTE).await
 }
 
-async fn identify(app: &App, headers: &HeaderMap) -> Result<Option<Caller>> {
+async fn identify(app: &App, headers: &HeaderMap, brand_id: Option<i64>) -> Result<Option<Authenticated>> {
     // A token that does not have the format of a key needs no database lookup.
     let Some(key) = bearer(headers).filter(|key| keys::hash(key).is_some()) else { return Ok(None) };
     let mut conn = app.store.read().await?;
-    Ok(keys::authenticate(&mut conn, &SecretString::from(key)).await?)
+    Ok(keys::authenticate(&mut conn, &SecretString::from(key), brand_id).await?)
 }
 
 /// The token of `Authorization: Bearer …`; the scheme's name is case-insensitive.

@@ -6,23 +6,41 @@ use crate::domain::event::EventName;
 use crate::domain::failure::Failure;
 use crate::domain::job::JobKind;
 use crate::domain::post::{Post, PostStatus, Target, TargetStatus};
-use crate::store::targets::TargetEnd;
+use crate::store::targets::{NewAttempt, TargetEnd, TargetEnded};
 use crate::store::{Result, Tx, events, jobs, posts, targets};
 
-/// Ends a target (or leaves it waiting for its next attempt), updates its post once all targets are terminal, and sends
+/// Ends a target (or leaves it waiting for its next attempt), stores the attempt, updates its post once all targets are terminal, and sends
 /// the event. `post` comes from [`posts::lock`]: its row is locked.
 pub async fn end_target(
     tx: &mut Tx,
     post: (Post, bool),
     target: &Target,
     ended: &TargetEnd,
+    attempt: Option<&NewAttempt>,
     trace: Option<&str>,
 ) -> Result<()> {
-    targets::end(tx, target.id, ended).await?;
+    let TargetEnded { ends, has_endpoint } = targets::end(tx, target.id, ended, attempt).await?;
     if !ended.status.is_terminal() {
         return Ok(());
     }
     let (mut post, deleted) = post;
+    if has_endpoint {
+        emit_end(tx, &post, target, ended, trace).await?;
+    }
+    if deleted || post.status != PostStatus::Publishing {
+        return Ok(());
+    }
+    let (statuses, times): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    if let Some(status) = PostStatus::of_targets(&statuses) {
+        post.move_to(status)?;
+        post.published_at = times.into_iter().flatten().max();
+        posts::update(tx, &post).await?;
+    }
+    Ok(())
+}
+
+/// Sends the event of a target's end.
+async fn emit_end(tx: &mut Tx, post: &Post, target: &Target, ended: &TargetEnd, trace: Option<&str>) -> Result<()> {
     let (name, data) = match (ended.status, &ended.error) {
         (TargetStatus::Published, _) => (
             EventName::PostPublished,
@@ -37,15 +55,6 @@ pub async fn end_target(
         ),
     };
     events::emit(tx, post.brand_id, name, &data, trace).await?;
-    if deleted || post.status != PostStatus::Publishing {
-        return Ok(());
-    }
-    let (statuses, times): (Vec<_>, Vec<_>) = targets::ends(tx, post.id).await?.into_iter().unzip();
-    if let Some(status) = PostStatus::of_targets(&statuses) {
-        post.move_to(status)?;
-        post.published_at = times.into_iter().flatten().max();
-        posts::update(tx, &post).await?;
-    }
     Ok(())
 }
 
@@ -74,7 +83,7 @@ pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&
         post.move_to(PostStatus::Publishing)?;
         posts::update(tx, &post).await?;
     }
-    end_target(tx, (post, deleted), &target, &failed(&target, failure), trace).await
+    end_target(tx, (post, deleted), &target, &failed(&target, failure), None, trace).await
 }
 
 /// Hides a post from clients, and cancels the jobs that have not begun. A job stays if a call of unknown outcome was

@@ -223,6 +223,7 @@ async fn a_rolled_back_response_is_not_replayed(app: TestApp) {
         &mut tx,
         &slot,
         &StoredResponse { status: 201, location: None, body: StoredBody::Whole(b"{}".to_vec()) },
+        None,
     )
     .await
     .unwrap();

@@ -260,7 +260,7 @@ async fn the_sandbox_shows_pictures_with_alt_texts(app: TestApp) {
     let pictures = [picture(1, "A \"red\" <door>"), picture(2, "")];
     app.write(async |tx| {
         sandbox::claim_handle(tx, t.workspace, "shows").await?;
-        sandbox::publish(tx, "shows", "k", "", &pictures).await
+        sandbox::publish(tx, t.workspace, "shows", "k", "", &pictures).await
     })
     .await;
     let page = app.page("/sandbox/shows").await;

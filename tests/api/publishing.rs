@@ -70,7 +70,7 @@ async fn publishing_now_retries_only_failed_targets(app: TestApp) {
         format!("SELECT count(*) FROM jobs WHERE subject_id = {id} AND kind = 'publish_target' AND state = 'ready'")
     };
     assert_eq!((app.number(job(done)).await, app.number(job(failed)).await), (0, 1));
-    assert_eq!(app.number("SELECT max(posts) FROM usage").await, 1);
+    assert_eq!(app.number("SELECT max(posts) FROM usage_slots").await, 1);
 }
 
 async fn a_post_shows_the_error_of_its_first_failed_target(app: TestApp) {

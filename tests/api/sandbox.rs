@@ -21,7 +21,8 @@ async fn posts(app: &TestApp, count: usize) -> Vec<i64> {
         sandbox::claim_handle(tx, workspace, "demo").await?;
         let mut posts = Vec::new();
         for n in 0..count {
-            posts.push(sandbox::publish(tx, "demo", &format!("key {n}"), &format!("post number {n:03}"), &[]).await?);
+            let (key, text) = (format!("key {n}"), format!("post number {n:03}"));
+            posts.extend(sandbox::publish(tx, workspace, "demo", &key, &text, &[]).await?);
         }
         Ok(posts)
     })

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
 use crier_common::domain::job::{JobState, Lane};
 use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_common::store::jobs::engine;
+use crier_common::store::jobs::lanes;
 
 use crate::support::fake_platform::{PublishStep, rate_limited, transient};
 use crate::support::jobs::{TestWorker, worker_on_both};
@@ -118,5 +118,5 @@ async fn a_rate_limit_on_the_last_attempt_pauses_the_account(w: TestWorker) {
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::RateLimited));
     let lane = Lane::Account(w.account.id).to_string();
-    assert!(engine::lane_is_paused(&mut w.conn().await, &lane, w.later(299)).await.unwrap());
+    assert!(lanes::lane_is_paused(&mut w.conn().await, &lane, w.later(299)).await.unwrap());
 }

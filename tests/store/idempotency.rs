@@ -15,6 +15,7 @@ on_both![
     a_failed_request_releases_its_key,
     a_concurrent_request_is_in_progress,
     only_one_of_many_concurrent_requests_runs,
+    a_stored_response_or_a_lease_is_not_overwritten,
     a_held_key_is_in_progress_until_its_lease_expires,
     storing_a_response_ends_a_hold,
     an_expired_hold_cannot_take_the_key_back,
@@ -41,7 +42,7 @@ async fn take(s: &TestStore, slot: &IdempotencySlot) -> KeyState {
 async fn store(s: &TestStore, slot: &IdempotencySlot) {
     s.write(async |tx| {
         assert_eq!(idempotency::take(tx, slot).await?, KeyState::Fresh);
-        idempotency::store(tx, slot, &answer()).await
+        idempotency::store(tx, slot, &answer(), None).await
     })
     .await;
 }
@@ -56,19 +57,21 @@ async fn a_response_is_replayed_to_the_same_request(s: TestStore) {
     let mut empty = slot.clone();
     empty.key = "empty".to_owned();
     let nothing = StoredResponse { status: 204, location: None, body: StoredBody::Whole(Vec::new()) };
-    s.write(async |tx| idempotency::store(tx, &empty, &nothing).await).await;
+    s.write(async |tx| idempotency::store(tx, &empty, &nothing, None).await).await;
     assert_eq!(take(&s, &empty).await, KeyState::Answered(nothing));
 }
 
 async fn a_large_response_is_stored_as_record_ids(s: TestStore) {
     let w = s.create_world().await;
-    let slot = slot(s.key(w.user).await, "large");
-    for ids in [vec![], vec![7], vec![i64::MAX, 1]] {
+    let id = s.key(w.user).await;
+    for (key, ids) in [("none", vec![]), ("one", vec![7]), ("large", vec![i64::MAX, 1])] {
+        let slot = slot(id, key);
         let large = StoredResponse { body: StoredBody::Records(ids), ..answer() };
-        s.write(async |tx| idempotency::store(tx, &slot, &large).await).await;
+        s.write(async |tx| idempotency::store(tx, &slot, &large, None).await).await;
         assert_eq!(take(&s, &slot).await, KeyState::Answered(large));
     }
     s.clock.advance(RETENTION);
+    let slot = slot(id, "large");
     s.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
     assert_eq!(take(&s, &slot).await, KeyState::InProgress, "the old response is discarded");
 }
@@ -98,7 +101,7 @@ async fn a_failed_request_releases_its_key(s: TestStore) {
     s.discard(async |tx| {
         idempotency::take(tx, &slot).await?;
         users::create_workspace(tx, "lost", "pro").await?;
-        idempotency::store(tx, &slot, &answer()).await
+        idempotency::store(tx, &slot, &answer(), None).await
     })
     .await;
     assert_eq!(take(&s, &slot).await, KeyState::Fresh);
@@ -115,14 +118,14 @@ async fn a_concurrent_request_is_in_progress(s: TestStore) {
         assert_eq!(take(&s, &slot).await, KeyState::InProgress);
         let other = IdempotencySlot { key: "two".to_owned(), ..slot.clone() };
         assert_eq!(take(&s, &other).await, KeyState::Fresh, "other keys are free");
-        idempotency::store(&mut first, &slot, &answer()).await.unwrap();
+        idempotency::store(&mut first, &slot, &answer(), None).await.unwrap();
         first.commit().await.unwrap();
         assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
     } else {
         // Writers are serialized: the second one waits for the first, and then finds its response.
         let (second, ()) = tokio::join!(take(&s, &slot), async {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            idempotency::store(&mut first, &slot, &answer()).await.unwrap();
+            idempotency::store(&mut first, &slot, &answer(), None).await.unwrap();
             first.commit().await.unwrap();
         });
         assert_eq!(second, KeyState::Answered(answer()));
@@ -139,7 +142,7 @@ async fn only_one_of_many_concurrent_requests_runs(s: TestStore) {
             let found = idempotency::take(&mut tx, &slot).await.unwrap();
             if found == KeyState::Fresh {
                 users::create_workspace(&mut tx, "made", "pro").await.unwrap();
-                idempotency::store(&mut tx, &slot, &answer()).await.unwrap();
+                idempotency::store(&mut tx, &slot, &answer(), None).await.unwrap();
                 tx.commit().await.unwrap();
             }
             found
@@ -149,6 +152,24 @@ async fn only_one_of_many_concurrent_requests_runs(s: TestStore) {
     assert_eq!(found.iter().filter(|f| **f == KeyState::Fresh).count(), 1);
     assert!(found.iter().all(|f| matches!(f, KeyState::Fresh | KeyState::InProgress | KeyState::Answered(_))));
     assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'made'").await, 1);
+}
+
+/// The look-up may not see a response that was committed while it waited for its turn.
+async fn a_stored_response_or_a_lease_is_not_overwritten(s: TestStore) {
+    let w = s.create_world().await;
+    let id = s.key(w.user).await;
+    let (answered, leased) = (slot(id, "answered"), slot(id, "leased"));
+    s.write(async |tx| idempotency::store(tx, &answered, &answer(), None).await).await;
+    s.write(async |tx| idempotency::acquire_lease(tx, &leased).await).await;
+    for slot in [&answered, &leased] {
+        let stored = s.try_write(async |tx| idempotency::store(tx, slot, &answer(), None).await).await;
+        let leased = s.try_write(async |tx| idempotency::acquire_lease(tx, slot).await.map(drop)).await;
+        for refused in [stored, leased] {
+            assert!(refused.unwrap_err().is_serialization(), "the request runs again, and finds what is stored");
+        }
+    }
+    assert_eq!(take(&s, &answered).await, KeyState::Answered(answer()));
+    assert_eq!(take(&s, &leased).await, KeyState::InProgress);
 }
 
 async fn a_held_key_is_in_progress_until_its_lease_expires(s: TestStore) {
@@ -195,7 +216,7 @@ async fn an_expired_hold_cannot_take_the_key_back(s: TestStore) {
     assert_eq!((retake(late).await, retake(other).await), (KeyState::InProgress, KeyState::Fresh));
     s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
     assert_eq!(take(&s, &slot).await, KeyState::InProgress, "the other holds it");
-    s.write(async |tx| idempotency::store(tx, &slot, &answer()).await).await;
+    s.write(async |tx| idempotency::store(tx, &slot, &answer(), Some(other)).await).await;
     s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
     assert_eq!(retake(late).await, KeyState::Answered(answer()));
 }
@@ -203,9 +224,9 @@ async fn an_expired_hold_cannot_take_the_key_back(s: TestStore) {
 async fn storing_a_response_ends_a_hold(s: TestStore) {
     let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "connect");
-    s.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
+    let held = s.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
     s.advance(5);
-    s.write(async |tx| idempotency::store(tx, &slot, &answer()).await).await;
+    s.write(async |tx| idempotency::store(tx, &slot, &answer(), Some(held)).await).await;
     s.clock.advance(LEASE);
     assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
 }

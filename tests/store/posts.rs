@@ -237,7 +237,7 @@ async fn a_target_records_its_runs(s: TestStore) {
         call_open: true,
     };
     s.advance(1);
-    s.write(async |tx| targets::end(tx, id, &ended).await).await;
+    s.write(async |tx| targets::end(tx, id, &ended, None).await).await;
     let found = find().await;
     assert_eq!(
         (found.status, found.error, found.next_attempt_at),
@@ -258,7 +258,7 @@ async fn a_target_records_its_runs(s: TestStore) {
         published_at: Some(s.now()),
         call_open: false,
     };
-    s.write(async |tx| targets::end(tx, id, &ended).await).await;
+    s.write(async |tx| targets::end(tx, id, &ended, None).await).await;
     let found = find().await;
     assert_eq!((found.status, found.error, found.call_started_at), (TargetStatus::Published, None, None));
     assert_eq!((found.external_id, found.url, found.published_at), (ended.external_id, ended.url, Some(s.now())));
@@ -312,31 +312,28 @@ async fn every_attempt_is_stored(s: TestStore) {
     let started_at = s.now();
     s.advance(2);
     let first = NewAttempt {
-        target_id: ids[0],
         number: 1,
         started_at,
         outcome: AttemptOutcome::Retried,
         status_code: Some(429),
         error: Some(error.clone()),
     };
-    let second = NewAttempt {
-        target_id: ids[1],
-        outcome: AttemptOutcome::Published,
-        status_code: None,
-        error: None,
-        ..first.clone()
-    };
+    let second = NewAttempt { outcome: AttemptOutcome::Published, status_code: None, error: None, ..first.clone() };
     // A clock that went backwards produces no negative duration.
-    let odd = NewAttempt {
-        target_id: ids[0],
-        number: 2,
-        started_at: s.later(5),
-        outcome: AttemptOutcome::Unknown,
-        ..second.clone()
+    let odd = NewAttempt { number: 2, started_at: s.later(5), outcome: AttemptOutcome::Unknown, ..second.clone() };
+    let foreign = NewAttempt { outcome: AttemptOutcome::Failed, ..second.clone() };
+    let ended = TargetEnd {
+        status: TargetStatus::Publishing,
+        external_id: None,
+        url: None,
+        error: None,
+        next_attempt_at: None,
+        published_at: None,
+        call_open: false,
     };
-    let foreign = NewAttempt { target_id: other[0], outcome: AttemptOutcome::Failed, ..second.clone() };
-    for attempt in [&first, &second, &odd, &foreign] {
-        s.write(async |tx| targets::add_attempt(tx, attempt).await).await;
+    for (id, attempt) in [(ids[0], &first), (ids[1], &second), (ids[0], &odd), (other[0], &foreign)] {
+        let found = s.write(async |tx| targets::end(tx, id, &ended, Some(attempt)).await).await;
+        assert_eq!(found.ends.len(), if id == other[0] { 1 } else { 2 }, "of all targets of the post");
     }
     let found = targets::attempts(&mut s.conn().await, post).await.unwrap();
     let seen: Vec<_> = found.iter().map(|a| (a.target_id, a.number, a.outcome, a.duration_ms)).collect();

@@ -53,7 +53,7 @@ async fn end(s: &TestStore, id: i64, ended: &TargetEnd) {
     let target = target(s, id).await;
     s.write(async |tx| {
         let post = posts::lock(tx, target.post_id).await?.unwrap();
-        publishing::end_target(tx, post, &target, ended, Some("req-1")).await
+        publishing::end_target(tx, post, &target, ended, None, Some("req-1")).await
     })
     .await;
 }
@@ -117,7 +117,7 @@ async fn concurrent_target_ends_always_end_the_post(s: TestStore) {
         async move {
             let mut tx = store.begin().await.unwrap();
             let post = posts::lock(&mut tx, target.post_id).await.unwrap().unwrap();
-            publishing::end_target(&mut tx, post, &target, &ended, None).await.unwrap();
+            publishing::end_target(&mut tx, post, &target, &ended, None, None).await.unwrap();
             tx.commit().await.unwrap();
         }
     })
@@ -193,7 +193,7 @@ async fn a_dead_job_and_its_concurrent_result_are_consistent(s: TestStore) {
     let died = s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, ids[0], None).await);
     let end = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        publishing::end_target(&mut ending, held, &running, &published(&s), None).await.unwrap();
+        publishing::end_target(&mut ending, held, &running, &published(&s), None, None).await.unwrap();
         ending.commit().await.unwrap();
     };
     tokio::join!(died, end);

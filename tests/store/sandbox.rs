@@ -8,6 +8,7 @@ on_both![
     a_handle_belongs_to_its_first_workspace,
     reconnecting_reactivates_an_expired_handle,
     a_repeated_publish_returns_the_first_post,
+    only_a_valid_token_of_the_workspace_publishes,
     the_timeline_is_ordered_newest_first,
     comments_belong_to_posts_of_their_handle,
     the_timeline_is_paged_from_a_post,
@@ -56,7 +57,8 @@ async fn a_repeated_publish_returns_the_first_post(s: TestStore) {
     let workspace = s.workspace().await;
     s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
     let publish = async |key: &str, content: &str| {
-        s.write(async |tx| sandbox::publish(tx, "demo", key, content, &[]).await).await
+        let published = s.write(async |tx| sandbox::publish(tx, workspace, "demo", key, content, &[]).await).await;
+        published.expect("the workspace has the handle")
     };
     let first = publish("k1", "one").await;
     assert_eq!(publish("k1", "other words").await, first);
@@ -67,13 +69,30 @@ async fn a_repeated_publish_returns_the_first_post(s: TestStore) {
     assert!(sandbox::find_by_key(&mut s.conn().await, "k3").await.unwrap().is_none());
 }
 
+async fn only_a_valid_token_of_the_workspace_publishes(s: TestStore) {
+    let (one, two) = (s.workspace().await, s.workspace().await);
+    s.write(async |tx| sandbox::claim_handle(tx, one, "demo").await).await;
+    let publish = async |workspace| {
+        let mut tx = s.store.begin_single_async_commit().await.unwrap();
+        let id = sandbox::publish(&mut tx, workspace, "demo", "k", "", &[]).await.unwrap();
+        tx.commit().await.unwrap();
+        id
+    };
+    assert_eq!(publish(two).await, None);
+    assert!(publish(one).await.is_some());
+    s.write(async |tx| sandbox::expire(tx, "demo").await).await;
+    assert_eq!(publish(one).await, None);
+    assert_eq!(s.number("SELECT count(*) FROM sandbox_posts").await, 1);
+}
+
 async fn the_timeline_is_ordered_newest_first(s: TestStore) {
     let workspace = s.workspace().await;
     for handle in ["demo", "empty"] {
         s.write(async |tx| sandbox::claim_handle(tx, workspace, handle).await).await;
     }
     for n in 0..3 {
-        s.write(async |tx| sandbox::publish(tx, "demo", &format!("k{n}"), &format!("post {n}"), &[]).await).await;
+        let (key, text) = (format!("k{n}"), format!("post {n}"));
+        s.write(async |tx| sandbox::publish(tx, workspace, "demo", &key, &text, &[]).await).await;
     }
     let timeline = async |handle| {
         let found = sandbox::timeline(&mut s.conn().await, handle, None, 2).await.unwrap();
@@ -89,7 +108,7 @@ async fn comments_belong_to_posts_of_their_handle(s: TestStore) {
     let mut posts = Vec::new();
     for handle in ["demo", "other"] {
         s.write(async |tx| sandbox::claim_handle(tx, workspace, handle).await).await;
-        posts.push(s.write(async |tx| sandbox::publish(tx, handle, handle, "hello", &[]).await).await);
+        posts.extend(s.write(async |tx| sandbox::publish(tx, workspace, handle, handle, "hello", &[]).await).await);
     }
     let first = added(comment(&s, "demo", posts[0], "one").await);
     let second = added(comment(&s, "demo", posts[0], "two").await);
@@ -114,7 +133,9 @@ fn added(commented: Commented) -> i64 {
 }
 
 async fn a_post(s: &TestStore, key: &str) -> i64 {
-    s.write(async |tx| sandbox::publish(tx, "demo", key, key, &[]).await).await
+    let workspace = s.number("SELECT workspace_id FROM sandbox_handles WHERE handle = 'demo'").await;
+    let published = s.write(async |tx| sandbox::publish(tx, workspace, "demo", key, key, &[]).await).await;
+    published.expect("the workspace has the handle")
 }
 
 async fn the_timeline_is_paged_from_a_post(s: TestStore) {

@@ -2,6 +2,7 @@
 
 use chrono::TimeDelta;
 use crier_common::domain::access::{KeyMode, Role, Scope, Scopes};
+use crier_common::domain::brand::Brand;
 use crier_common::store::brands::NewBrand;
 use crier_common::store::{brands, keys, usage, users};
 use secrecy::SecretString;
@@ -72,16 +73,22 @@ async fn a_brand_is_visible_only_to_its_members(s: TestStore) {
     assert_eq!((made.description.as_deref(), made.website.as_deref()), (Some("Bread"), Some("https://x.test")));
     assert_eq!((made.created_at, made.updated_at), (s.now(), s.now()));
     let mut conn = s.conn().await;
-    let (found, role) = brands::find(&mut conn, w.user, made.id).await.unwrap().unwrap();
+    let (found, role) = membership(&s, w.user, made.id).await.unwrap();
     assert_eq!((found.id, found.name, role), (made.id, made.name, Role::Owner));
-    assert!(brands::find(&mut conn, other.user, made.id).await.unwrap().is_none());
-    assert!(brands::find(&mut conn, w.user, other.brand).await.unwrap().is_none());
-    assert!(brands::find(&mut conn, w.user, 999).await.unwrap().is_none());
+    assert!(membership(&s, other.user, made.id).await.is_none());
+    assert!(membership(&s, w.user, other.brand).await.is_none());
+    assert!(membership(&s, w.user, 999).await.is_none());
     let mine = brands::list(&mut conn, w.user).await.unwrap();
     assert_eq!(mine.iter().map(|b| b.id).collect::<Vec<_>>(), [made.id, w.brand]);
     assert_eq!(brands::count(&mut conn, w.workspace).await.unwrap(), 2);
     assert_eq!(brands::workspace_of(&mut conn, made.id).await.unwrap(), Some(w.workspace));
     assert_eq!(brands::workspace_of(&mut conn, 999).await.unwrap(), None);
+}
+
+/// Returns the user's membership in a brand, as a request with a key of the user finds it.
+async fn membership(s: &TestStore, user: i64, brand: i64) -> Option<(Brand, Role)> {
+    let key = s.write(async |tx| keys::create(tx, user, KeyMode::Live, &Scopes::all()).await).await;
+    keys::authenticate(&mut s.conn().await, &key, Some(brand)).await.unwrap().unwrap().membership
 }
 
 async fn members_are_added_and_removed(s: TestStore) {
@@ -92,11 +99,11 @@ async fn members_are_added_and_removed(s: TestStore) {
     let seen: Vec<_> = members.iter().map(|m| (m.id, m.email.as_str(), m.role)).collect();
     assert_eq!(seen, [(bob, "bob@example.com", Role::Editor), (w.user, "ann@example.com", Role::Owner)]);
     s.member(w.brand, bob, Role::Admin).await;
-    assert_eq!(brands::find(&mut s.conn().await, bob, w.brand).await.unwrap().unwrap().1, Role::Admin);
+    assert_eq!(membership(&s, bob, w.brand).await.unwrap().1, Role::Admin);
     let remove = async |user| s.write(async |tx| brands::remove_member(tx, w.brand, user).await).await;
     assert!(remove(bob).await);
     assert!(!remove(bob).await);
-    assert!(brands::find(&mut s.conn().await, bob, w.brand).await.unwrap().is_none());
+    assert!(membership(&s, bob, w.brand).await.is_none());
     assert!(users::members(&mut s.conn().await, 999).await.unwrap().is_empty());
 }
 
@@ -124,7 +131,7 @@ async fn a_key_authenticates_and_only_its_hash_is_stored(s: TestStore) {
     let scopes: Scopes = "brands:read,posts:write".parse().unwrap();
     let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Test, &scopes).await).await;
     assert!(expose(&key).starts_with("svc_test_") && expose(&key).len() == 9 + keys::KEY_LENGTH);
-    let caller = keys::authenticate(&mut s.conn().await, &key).await.unwrap().unwrap();
+    let caller = keys::authenticate(&mut s.conn().await, &key, None).await.unwrap().unwrap().caller;
     assert_eq!((caller.user_id, caller.workspace_id, caller.plan.as_str()), (w.user, w.workspace, "pro"));
     assert_eq!((caller.mode, caller.user_name.as_str(), caller.last_used_at), (KeyMode::Test, "Ann", None));
     assert_eq!(caller.scopes, scopes);
@@ -152,22 +159,22 @@ async fn a_deleted_key_does_not_authenticate(s: TestStore) {
     let scheme = text.replace("svc_", "SVC_");
     for wrong in ["", "svc_live_", cut, &long, &other, &mode, &scheme, "svc_live_ä"] {
         let wrong = SecretString::from(wrong.to_owned());
-        assert!(keys::authenticate(&mut s.conn().await, &wrong).await.unwrap().is_none());
+        assert!(keys::authenticate(&mut s.conn().await, &wrong, None).await.unwrap().is_none());
     }
-    let id = keys::authenticate(&mut s.conn().await, &key).await.unwrap().unwrap().key_id;
+    let id = keys::authenticate(&mut s.conn().await, &key, None).await.unwrap().unwrap().caller.key_id;
     let delete = async |id| s.write(async |tx| keys::delete(tx, id).await).await;
     assert!(delete(id).await);
     assert!(!delete(id).await);
-    assert!(keys::authenticate(&mut s.conn().await, &key).await.unwrap().is_none());
+    assert!(keys::authenticate(&mut s.conn().await, &key, None).await.unwrap().is_none());
 }
 
 async fn last_used_is_updated_at_intervals(s: TestStore) {
     let w = s.create_world().await;
     let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Live, &Scopes::all()).await).await;
-    let caller = keys::authenticate(&mut s.conn().await, &key).await.unwrap().unwrap();
+    let caller = keys::authenticate(&mut s.conn().await, &key, None).await.unwrap().unwrap().caller;
     assert!(keys::should_touch(caller.last_used_at, s.now()));
     s.write(async |tx| keys::touch(tx, caller.key_id).await).await;
-    let caller = keys::authenticate(&mut s.conn().await, &key).await.unwrap().unwrap();
+    let caller = keys::authenticate(&mut s.conn().await, &key, None).await.unwrap().unwrap().caller;
     assert_eq!(caller.last_used_at, Some(s.now()));
     assert!(!keys::should_touch(caller.last_used_at, s.now() + TimeDelta::seconds(59)));
     assert!(keys::should_touch(caller.last_used_at, s.now() + TimeDelta::seconds(60)));

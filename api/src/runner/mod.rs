@@ -9,8 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use crier_common::domain::access::KeyMode;
-use crier_common::store::brands;
-use crier_common::store::keys::Caller;
+use crier_common::store::keys::{Authenticated, Caller};
 use futures::FutureExt;
 use salvo::{Depot, FlowCtrl, Request, Response};
 
@@ -55,18 +54,14 @@ impl salvo::Handler for Runner {
 impl Runner {
     async fn run(&self, req: &mut Request, res: &mut Response, request_id: &str) -> Result<ApiResponse> {
         let ids = self.ids(req).ok_or_else(ApiError::no_route)?;
-        let caller = admission::admit(&self.app, req, res).await?;
+        let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
+        let Authenticated { caller, membership } = admission::admit(&self.app, req, res, brand_id).await?;
         self.app.touch(&caller);
         let plan = admission::plan(&self.app, &caller)?.clone();
         self.check_key(&caller)?;
-
-        let membership = match ids.iter().find(|(name, _)| *name == "brand") {
-            None => None,
-            Some((_, id)) => {
-                let found = brands::find(&mut self.app.store.read().await?, caller.user_id, *id).await?;
-                Some(found.ok_or_else(ApiError::brand_forbidden)?)
-            }
-        };
+        if brand_id.is_some() && membership.is_none() {
+            return Err(ApiError::brand_forbidden());
+        }
         let features = self.endpoint.features;
         if !features.is_empty() && !features.iter().any(|f| plan.has(*f)) {
             return Err(ApiError::feature(features));

@@ -162,6 +162,16 @@ async fn lookup_key(store: &Store, slot: &IdempotencySlot, parsed: &Parsed, hold
         let answer = response_for_key_state(idempotency::peek(store, slot).await?)?;
         return Ok(answer.map_or(KeyLookup::Free { held: None }, KeyLookup::Answered));
     }
+    let mut attempts = 1;
+    loop {
+        match lease_key(store, slot).await {
+            Err(error) if error.is_serialization() && attempts < MAX_ATTEMPTS => attempts += 1,
+            other => return other,
+        }
+    }
+}
+
+async fn lease_key(store: &Store, slot: &IdempotencySlot) -> Result<KeyLookup> {
     let mut tx = store.begin().await?;
     if let Some(answer) = response_for_key_state(idempotency::take(&mut tx, slot).await?)? {
         tx.rollback().await?;
@@ -304,7 +314,7 @@ where
     };
     match answered {
         Ok(answer) => {
-            idempotency::store(&mut tx, slot, &answer.to_stored(again.is_some())).await?;
+            idempotency::store(&mut tx, slot, &answer.to_stored(again.is_some()), held).await?;
             tx.commit().await?;
             Ok(answer)
         }

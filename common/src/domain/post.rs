@@ -169,6 +169,38 @@ pub struct Target {
     pub updated_at: DateTime<Utc>,
 }
 
+impl Target {
+    /// Returns a pending target.
+    pub fn new(
+        id: i64,
+        post_id: i64,
+        (account_id, platform): (i64, Platform),
+        own: &TargetOverride,
+        now: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            id,
+            post_id,
+            account_id,
+            platform,
+            status: TargetStatus::Pending,
+            content: own.content.clone(),
+            media: own.media.clone(),
+            options: own.options.clone(),
+            marker: None,
+            call_started_at: None,
+            external_id: None,
+            url: None,
+            error: None,
+            attempts: 0,
+            next_attempt_at: None,
+            published_at: None,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+}
+
 /// The overrides for one account, submitted with a post.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetOverride {

@@ -135,6 +135,9 @@ pub async fn find(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<Opt
 
 /// Returns those of the accounts that belong to the brand.
 pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<SocialAccount>> {
+    if account_ids.is_empty() {
+        return Ok(Vec::new());
+    }
     let ids = conn.for_engine(
         "(SELECT value::bigint FROM json_array_elements_text($2::json))",
         "(SELECT value FROM json_each($2))",
@@ -157,19 +160,45 @@ pub async fn with_secrets(
     account_id: i64,
 ) -> Result<Option<(SocialAccount, SecretString)>> {
     let sql = format!("SELECT {COLUMNS}, a.secrets FROM social_accounts a WHERE a.id = $1");
-    #[derive(sqlx::FromRow)]
-    struct AccountRow {
-        #[sqlx(flatten)]
-        account: SocialAccount,
-        secrets: Vec<u8>,
-    }
     let row: Option<AccountRow> =
         run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(account_id).fetch_optional(c))?;
-    let Some(AccountRow { account, secrets }) = row else { return Ok(None) };
-    let name = row_name(account.workspace_id, account.platform, &account.external_id);
-    let plain = cipher.open(&place(&name), &secrets)?;
-    let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("secrets are no text".into()))?;
-    Ok(Some((account, SecretString::from(text))))
+    row.map(|row| row.open(cipher)).transpose()
+}
+
+/// The same, for an account of the brand.
+pub async fn of_brand_with_secrets(
+    conn: &mut Conn,
+    cipher: &Cipher,
+    brand_id: i64,
+    account_id: i64,
+) -> Result<Option<(SocialAccount, SecretString)>> {
+    let sql = format!(
+        "
+        SELECT {COLUMNS}, a.secrets
+        FROM social_accounts a
+        JOIN brand_accounts b ON b.account_id = a.id
+        WHERE a.id = $1 AND b.brand_id = $2"
+    );
+    let row: Option<AccountRow> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(account_id)
+        .bind(brand_id).fetch_optional(c))?;
+    row.map(|row| row.open(cipher)).transpose()
+}
+
+#[derive(sqlx::FromRow)]
+struct AccountRow {
+    #[sqlx(flatten)]
+    account: SocialAccount,
+    secrets: Vec<u8>,
+}
+
+impl AccountRow {
+    fn open(self, cipher: &Cipher) -> Result<(SocialAccount, SecretString)> {
+        let account = self.account;
+        let name = row_name(account.workspace_id, account.platform, &account.external_id);
+        let plain = cipher.open(&place(&name), &self.secrets)?;
+        let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("secrets are no text".into()))?;
+        Ok((account, SecretString::from(text)))
+    }
 }
 
 /// Takes the lease of the account's refresh for `at_most`, and returns the version of the secrets to be refreshed;
@@ -237,14 +266,6 @@ pub async fn has_newer(conn: &mut Conn, account_id: i64, version: i64) -> Result
 pub async fn attachments(conn: &mut Conn, account_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM brand_accounts WHERE account_id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_one(c))?)
-}
-
-/// Whether the account still belongs to the brand (a post that is scheduled to a detached account fails at its time).
-pub async fn is_attached(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<bool> {
-    const SQL: &str = "SELECT account_id FROM brand_accounts WHERE brand_id = $1 AND account_id = $2";
-    let found: Option<i64> =
-        run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(account_id).fetch_optional(c))?;
-    Ok(found.is_some())
 }
 
 /// Detaches an account from a brand; if that was the last brand, deletes it with its tokens. `None`: the brand does not

@@ -26,6 +26,20 @@ pub async fn create(
         INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at)
         VALUES ($1, $2, $3, $4, $5, $6, $6)
         RETURNING *";
+    // Both rows in one statement, to save a round trip.
+    const WITH_OWNER: &str = "
+        WITH brand AS (
+            INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $6)
+            RETURNING *
+        ),
+        owner AS (
+            INSERT INTO brand_members (brand_id, user_id, role, created_at)
+            SELECT id, $7, $8, $6
+            FROM brand
+        )
+        SELECT *
+        FROM brand";
     let now = tx.now;
     if let Some(cap) = cap {
         // Two concurrent creates must not both find room: the lock on the workspace's row serializes them.
@@ -34,10 +48,16 @@ pub async fn create(
             return Ok(None);
         }
     }
-    let made: Brand = run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(brand.name).bind(brand.description)
-        .bind(brand.website).bind(brand.timezone).bind(now).fetch_one(c))?;
-    set_member(tx, made.id, owner_id, Role::Owner).await?;
-    Ok(Some(made))
+    if tx.is_postgres() {
+        let created = run!(tx, c => sqlx::query_as(WITH_OWNER).bind(workspace_id).bind(brand.name)
+            .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).bind(owner_id)
+            .bind(Role::Owner).fetch_one(c))?;
+        return Ok(Some(created));
+    }
+    let created: Brand = run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(brand.name)
+        .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).fetch_one(c))?;
+    set_member(tx, created.id, owner_id, Role::Owner).await?;
+    Ok(Some(created))
 }
 
 /// Locks the workspace's row until the end of the transaction, so that caps are checked one at a time.
@@ -67,23 +87,6 @@ pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Brand>> {
             WHERE m.user_id = $1
             ORDER BY b.id DESC";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
-}
-
-/// Returns a brand and the user's role in it; `None`: the user is not a member, or the brand does not exist.
-pub async fn find(conn: &mut Conn, user_id: i64, brand_id: i64) -> Result<Option<(Brand, Role)>> {
-    const SQL: &str = "
-            SELECT b.*, m.role
-            FROM brands b
-            JOIN brand_members m ON m.brand_id = b.id
-            WHERE m.user_id = $1 AND b.id = $2";
-    #[derive(sqlx::FromRow)]
-    struct BrandRow {
-        #[sqlx(flatten)]
-        brand: Brand,
-        role: Role,
-    }
-    let row: Option<BrandRow> = run!(conn, c => sqlx::query_as(SQL).bind(user_id).bind(brand_id).fetch_optional(c))?;
-    Ok(row.map(|r| (r.brand, r.role)))
 }
 
 /// Returns the workspace of a brand, for the operator's commands.

@@ -107,6 +107,38 @@ impl Conn {
         }
     }
 
+    /// Commits a transaction; a connection outside one has nothing to commit.
+    pub(super) async fn commit(self) -> Result<(), StoreError> {
+        match self {
+            Self::PgTx(tx) => {
+                cost::count_statements(1);
+                tx.commit().await?;
+            }
+            Self::SqliteTx(tx, _turn) => {
+                cost::count_statements(1);
+                tx.commit().await?;
+            }
+            Self::Pg(_) | Self::Sqlite(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Rolls back at once.
+    pub(super) async fn rollback(self) -> Result<(), StoreError> {
+        match self {
+            Self::PgTx(tx) => {
+                cost::count_statements(1);
+                tx.rollback().await?;
+            }
+            Self::SqliteTx(tx, _turn) => {
+                cost::count_statements(1);
+                tx.rollback().await?;
+            }
+            Self::Pg(_) | Self::Sqlite(_) => {}
+        }
+        Ok(())
+    }
+
     pub fn is_postgres(&self) -> bool {
         matches!(self, Self::Pg(_) | Self::PgTx(_))
     }

@@ -204,8 +204,8 @@ macro_rules! attempts {
     };
 }
 
-/// Records attempts at different deliveries, and the deliveries' new states, in two statements however many there are.
-/// Returns the deliveries that still exist; nothing is written for the others.
+/// Records attempts at different deliveries, and the deliveries' new states, however many there are. Returns the
+/// deliveries that still exist; nothing is written for the others.
 pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64>> {
     macro_rules! update {
         ($engine:ident) => {
@@ -223,7 +223,7 @@ pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64
         };
     }
     macro_rules! insert {
-        ($engine:ident) => {
+        ($engine:ident, $where:literal) => {
             concat!(
                 "
                 INSERT INTO webhook_attempts (
@@ -234,20 +234,27 @@ pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64
                     response_body
                 FROM
                 ",
-                attempts!($engine)
+                attempts!($engine),
+                $where
             )
         };
     }
-    let (update, now) = (tx.for_engine(update!(pg), update!(sqlite)), tx.now);
+    // One statement on Postgres, where each is a round trip.
+    const PG: &str = concat!(
+        "WITH delivery AS (",
+        update!(pg),
+        "), attempt AS (",
+        insert!(pg, " WHERE delivery_id IN (SELECT id FROM delivery)"),
+        ") SELECT id FROM delivery"
+    );
+    let (sql, now) = (tx.for_engine(PG, update!(sqlite)), tx.now);
     let rows = as_json(attempts);
-    let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(update).bind(&rows).bind(now).fetch_all(c))?;
+    let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(now).fetch_all(c))?;
     let found: BTreeSet<i64> = found.into_iter().collect();
-    let rows = match attempts.iter().all(|a| found.contains(&a.delivery_id)) {
-        true => rows,
-        false => as_json(attempts.iter().filter(|a| found.contains(&a.delivery_id))),
-    };
-    let insert = tx.for_engine(insert!(pg), insert!(sqlite));
-    execute!(tx, insert, &rows)?;
+    if !tx.is_postgres() {
+        let existing = as_json(attempts.iter().filter(|a| found.contains(&a.delivery_id)));
+        execute!(tx, insert!(sqlite, ""), &existing)?;
+    }
     Ok(found)
 }
 

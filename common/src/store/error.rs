@@ -15,6 +15,9 @@ pub enum StoreError {
     Secret(#[from] SecretError),
     #[error("stored value: {0}")]
     Decode(String),
+    /// Another transaction took the `Idempotency-Key` meanwhile.
+    #[error("another request took the Idempotency-Key")]
+    KeyTaken,
     /// A post was to change in a way that its status does not allow: a bug.
     #[error(transparent)]
     Transition(#[from] PostTransitionError),
@@ -46,9 +49,11 @@ impl StoreError {
         }
     }
 
-    /// Whether this transaction was the victim of a serialization failure or a deadlock: run it again from the start.
+    /// Whether this transaction lost against another one (a serialization failure, a deadlock, a taken key): run it again
+    /// from the start.
     pub fn is_serialization(&self) -> bool {
-        matches!(self, Self::Database(sqlx::Error::Database(e)) if matches!(e.code().as_deref(), Some("40001" | "40P01")))
+        matches!(self, Self::KeyTaken)
+            || matches!(self, Self::Database(sqlx::Error::Database(e)) if matches!(e.code().as_deref(), Some("40001" | "40P01")))
     }
 
     /// Whether a retry a little later may succeed.

@@ -1,12 +1,13 @@
 //! Events and their fan-out: one row per event, one delivery and one job per subscribed endpoint.
 
+use chrono::SubsecRound as _;
 use serde_json::{Value, json};
 
 use super::db::run;
 use super::jobs::{self, JobSubject, id_list};
 use super::{Result, StoreError, Tx};
 use crate::domain::event::EventName;
-use crate::domain::job::{JobKind, Lane, NewJob};
+use crate::domain::job::{JobKind, JobNotification, Lane, NewJob, workspace_lane};
 use crate::domain::webhook::MAX_ATTEMPTS;
 
 /// The ids of a delivery, its endpoint and the endpoint's workspace.
@@ -16,13 +17,11 @@ type NewDelivery = (i64, i64, i64);
 /// causes the event. Returns how many endpoints will receive it.
 pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, trace: Option<&str>) -> Result<usize> {
     let payload = json!({ "event": name, "data": data }).to_string();
-    let made = match tx.is_postgres() {
-        true => insert_for_listeners(tx, brand_id, name, &payload).await?,
-        false => {
-            let listeners = listeners(tx, brand_id, name).await?;
-            insert_deliveries(tx, Some(brand_id), name, &payload, &listeners).await?
-        }
-    };
+    if tx.is_postgres() {
+        return emit_in_one_statement(tx, brand_id, name, &payload, trace).await;
+    }
+    let listeners = listeners(tx, brand_id, name).await?;
+    let made = insert_deliveries(tx, Some(brand_id), name, &payload, &listeners).await?;
     enqueue(tx, &made, Lane::Endpoint, trace).await?;
     Ok(made.len())
 }
@@ -35,14 +34,21 @@ pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: O
     made.first().map(|(id, ..)| *id).ok_or_else(|| StoreError::Decode("a delivery was not made".into()))
 }
 
-/// Finds the listeners, stores the event and creates the deliveries in one statement on Postgres, to save round trips.
-/// Locks the endpoints: the deletion of one meanwhile would break its delivery's foreign key.
-async fn insert_for_listeners(tx: &mut Tx, brand_id: i64, name: EventName, payload: &str) -> Result<Vec<NewDelivery>> {
+/// [`emit`] on Postgres, where each statement is a round trip: finds the listeners, stores the event, and creates the
+/// deliveries and their jobs. Locks the endpoints: the deletion of one meanwhile would break its delivery's foreign key.
+async fn emit_in_one_statement(
+    tx: &mut Tx,
+    brand_id: i64,
+    name: EventName,
+    payload: &str,
+    trace: Option<&str>,
+) -> Result<usize> {
     const SQL: &str = "
         WITH listeners AS MATERIALIZED (
-            SELECT w.id
+            SELECT w.id, u.workspace_id
             FROM webhooks w
             JOIN brand_members m ON m.user_id = w.user_id
+            JOIN users u ON u.id = w.user_id
             WHERE m.brand_id = $1
                 AND w.is_active
                 AND w.events @> jsonb_build_array($2::text)
@@ -54,23 +60,38 @@ async fn insert_for_listeners(tx: &mut Tx, brand_id: i64, name: EventName, paylo
             SELECT $1, $2, $3, $4
             WHERE EXISTS (SELECT 1 FROM listeners)
             RETURNING id
+        ),
+        delivery AS (
+            INSERT INTO webhook_deliveries (
+                webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at
+            )
+            SELECT listeners.id, event.id, 'pending', $5, $4, $4, $4
+            FROM listeners, event
+            ORDER BY listeners.id
+            RETURNING id, webhook_id
         )
-        INSERT INTO webhook_deliveries (
-            webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at
+        INSERT INTO jobs (
+            kind, subject_id, lane, state, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane
         )
-        SELECT listeners.id, event.id, 'pending', $5, $4, $4, $4
-        FROM listeners, event
-        RETURNING id, webhook_id,
-            (
-                SELECT u.workspace_id
-                FROM webhooks w
-                JOIN users u ON u.id = w.user_id
-                WHERE w.id = webhook_deliveries.webhook_id
-            )";
-    let now = tx.now;
-    Ok(
-        run!(tx, c => sqlx::query_as(SQL).bind(brand_id).bind(name).bind(payload).bind(now).bind(MAX_ATTEMPTS).fetch_all(c))?,
-    )
+        SELECT $6, delivery.id, replace($7, '{id}', webhook_id::text), 'ready', $8, $9, $10, $4, $4,
+            replace($11, '{id}', workspace_id::text)
+        FROM delivery
+        JOIN listeners ON listeners.id = webhook_id
+        ORDER BY delivery.id
+        RETURNING id";
+    // The lanes of all deliveries, with a placeholder for the id.
+    let with_placeholder = |lane: String| lane.replace(&i64::MAX.to_string(), "{id}");
+    let lane = with_placeholder(Lane::Endpoint(i64::MAX).to_string());
+    let (now, kind) = (tx.now, JobKind::DeliverWebhook);
+    let workspace = workspace_lane(kind, Some(i64::MAX)).map(with_placeholder);
+    let jobs: Vec<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(name).bind(payload).bind(now)
+        .bind(MAX_ATTEMPTS).bind(kind).bind(&lane).bind(now.trunc_subsecs(6)).bind(kind.limits().max_attempts)
+        .bind(trace).bind(&workspace).fetch_all(c))?;
+    for id in &jobs {
+        tx.count_enqueued(kind);
+        tx.notify_later(JobNotification { kind, id: *id });
+    }
+    Ok(jobs.len())
 }
 
 /// Finds the listeners on SQLite, where no other transaction can delete them meanwhile.

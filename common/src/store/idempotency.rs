@@ -84,17 +84,28 @@ pub async fn is_known(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<boo
 }
 
 /// Takes the key for this transaction and returns what is stored under it.
+///
+/// On Postgres the lock and the look-up are one statement, which may not see what the previous holder of the lock has just
+/// committed. So [`store`] and [`acquire_lease`] check once more, and fail with [`StoreError::KeyTaken`].
 pub async fn take(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState> {
-    if tx.is_postgres() {
-        const LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
-        let id = slot.lock_id();
-        let free: bool = run!(tx, c => sqlx::query_scalar(LOCK).bind(id).fetch_one(c))?;
-        if !free {
-            return Ok(KeyState::InProgress);
-        }
+    const SQL: &str = "
+        SELECT pg_try_advisory_xact_lock($3) AS free, k.fingerprint, k.status, k.location, k.body, k.records,
+            k.lease_until, k.created_at
+        FROM (SELECT 1) AS one
+        LEFT JOIN idempotency_keys k ON k.api_key_id = $1 AND k.key = $2";
+    #[derive(sqlx::FromRow)]
+    struct LockedRow {
+        free: bool,
+        #[sqlx(flatten)]
+        row: IdempotencyRow,
     }
-    let (now, cipher) = (tx.now, tx.cipher.clone());
-    find(tx, &cipher, slot, now).await
+    let (now, cipher, id) = (tx.now, tx.cipher.clone(), slot.lock_id());
+    if !tx.is_postgres() {
+        return find(tx, &cipher, slot, now).await;
+    }
+    let found: LockedRow =
+        run!(tx, c => sqlx::query_as(SQL).bind(slot.api_key_id).bind(&slot.key).bind(id).fetch_one(c))?;
+    if found.free { found.row.state(&cipher, slot, now) } else { Ok(KeyState::InProgress) }
 }
 
 /// Takes a key that the caller holds by a lease until `mine`; this lease itself counts as nothing. Returns what is
@@ -119,55 +130,87 @@ pub async fn take_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc
     find(tx, &cipher, slot, now).await
 }
 
-/// An expired row counts as nothing; [`store`] and [`acquire_lease`] overwrite it.
 async fn find(conn: &mut Conn, cipher: &Cipher, slot: &IdempotencySlot, now: DateTime<Utc>) -> Result<KeyState> {
     const SQL: &str = "
         SELECT fingerprint, status, location, body, records, lease_until, created_at
         FROM idempotency_keys
         WHERE api_key_id = $1 AND key = $2";
-    #[derive(sqlx::FromRow)]
-    struct IdempotencyRow {
-        fingerprint: Vec<u8>,
-        status: Option<i32>,
-        location: Option<String>,
-        body: Option<Vec<u8>>,
-        records: Option<String>,
-        lease_until: Option<DateTime<Utc>>,
-        created_at: DateTime<Utc>,
-    }
     let row: Option<IdempotencyRow> =
         run!(conn, c => sqlx::query_as(SQL).bind(slot.api_key_id).bind(&slot.key).fetch_optional(c))?;
-    let Some(row) = row else { return Ok(KeyState::Fresh) };
-    if row.created_at + RETENTION <= now || row.status.is_none() && row.lease_until.is_none_or(|t| t <= now) {
-        return Ok(KeyState::Fresh);
+    row.map_or(Ok(KeyState::Fresh), |row| row.state(cipher, slot, now))
+}
+
+/// A row of the table; without a fingerprint there is none.
+#[derive(sqlx::FromRow)]
+struct IdempotencyRow {
+    fingerprint: Option<Vec<u8>>,
+    status: Option<i32>,
+    location: Option<String>,
+    body: Option<Vec<u8>>,
+    records: Option<String>,
+    lease_until: Option<DateTime<Utc>>,
+    created_at: Option<DateTime<Utc>>,
+}
+
+impl IdempotencyRow {
+    /// An expired row counts as nothing; [`store`] and [`acquire_lease`] overwrite it.
+    fn state(self, cipher: &Cipher, slot: &IdempotencySlot, now: DateTime<Utc>) -> Result<KeyState> {
+        let (Some(fingerprint), Some(created_at)) = (self.fingerprint, self.created_at) else {
+            return Ok(KeyState::Fresh);
+        };
+        if created_at + RETENTION <= now || self.status.is_none() && self.lease_until.is_none_or(|t| t <= now) {
+            return Ok(KeyState::Fresh);
+        }
+        if fingerprint != slot.fingerprint {
+            return Ok(KeyState::Reused);
+        }
+        let Some(status) = self.status else { return Ok(KeyState::InProgress) };
+        let body = match (self.body, self.records) {
+            (Some(sealed), _) => StoredBody::Whole(cipher.open(&place(&slot.row()), &sealed)?),
+            (None, Some(ids)) => StoredBody::Records(
+                serde_json::from_str(&ids).map_err(|e| StoreError::Decode(format!("ids of a stored answer: {e}")))?,
+            ),
+            (None, None) => return Ok(KeyState::InProgress),
+        };
+        Ok(KeyState::Answered(StoredResponse {
+            status: u16::try_from(status).unwrap_or(500),
+            location: self.location,
+            body,
+        }))
     }
-    if row.fingerprint != slot.fingerprint {
-        return Ok(KeyState::Reused);
-    }
-    let Some(status) = row.status else { return Ok(KeyState::InProgress) };
-    let body = match (row.body, row.records) {
-        (Some(sealed), _) => StoredBody::Whole(cipher.open(&place(&slot.row()), &sealed)?),
-        (None, Some(ids)) => StoredBody::Records(
-            serde_json::from_str(&ids).map_err(|e| StoreError::Decode(format!("ids of a stored answer: {e}")))?,
-        ),
-        (None, None) => return Ok(KeyState::InProgress),
+}
+
+/// When a row may be overwritten: it was created before `$1`, its lease ended before `$2`, or the lease is the caller's,
+/// which ends at `$3`.
+macro_rules! overwrites {
+    () => {
+        "
+        WHERE idempotency_keys.created_at <= $1
+            OR idempotency_keys.status IS NULL
+                AND (
+                    idempotency_keys.lease_until IS NULL
+                    OR idempotency_keys.lease_until <= $2
+                    OR idempotency_keys.lease_until = $3
+                )"
     };
-    Ok(KeyState::Answered(StoredResponse {
-        status: u16::try_from(status).unwrap_or(500),
-        location: row.location,
-        body,
-    }))
 }
 
 fn place(row: &str) -> SecretLocation<'_> {
     SecretLocation { table: "idempotency_keys", row, column: "body" }
 }
 
-/// Stores the response in the transaction of the write.
-pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse) -> Result<()> {
-    const SQL: &str = "
+/// Stores the response in the transaction of the write. `held`: when the caller's lease on the key ends, if it has one.
+/// Fails if another request has taken the key ([`StoreError::KeyTaken`]): roll back, and look the key up again.
+pub async fn store(
+    tx: &mut Tx,
+    slot: &IdempotencySlot,
+    answer: &StoredResponse,
+    held: Option<DateTime<Utc>>,
+) -> Result<()> {
+    const SQL: &str = concat!(
+        "
         INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, body, records, created_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        VALUES ($4, $5, $6, $7, $8, $9, $10, $2)
         ON CONFLICT (api_key_id, key) DO UPDATE
         SET fingerprint = excluded.fingerprint,
             status = excluded.status,
@@ -175,22 +218,39 @@ pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse)
             body = excluded.body,
             records = excluded.records,
             lease_until = NULL,
-            created_at = excluded.created_at";
+            created_at = excluded.created_at",
+        overwrites!()
+    );
     let (sealed, records) = match &answer.body {
         StoredBody::Whole(body) => (Some(tx.cipher.seal(&place(&slot.row()), body)?), None),
         StoredBody::Records(ids) => (None, Some(id_list(ids))),
     };
     let (status, now) = (i32::from(answer.status), tx.now);
-    let location = &answer.location;
-    execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, status, location, &sealed, &records, now)?;
-    Ok(())
+    let (expired, location) = (now - RETENTION, &answer.location);
+    let written = execute!(
+        tx,
+        SQL,
+        expired,
+        now,
+        held,
+        slot.api_key_id,
+        &slot.key,
+        &slot.fingerprint,
+        status,
+        location,
+        &sealed,
+        &records
+    )?;
+    if written > 0 { Ok(()) } else { Err(StoreError::KeyTaken) }
 }
 
-/// Holds the key by a lease for an operation with external calls; returns when the lease ends.
+/// Holds the key by a lease for an operation with external calls; returns when the lease ends. Fails if another request
+/// has taken the key ([`StoreError::KeyTaken`]).
 pub async fn acquire_lease(tx: &mut Tx, slot: &IdempotencySlot) -> Result<DateTime<Utc>> {
-    const SQL: &str = "
+    const SQL: &str = concat!(
+        "
         INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at)
-        VALUES ($1, $2, $3, $4, $5)
+        VALUES ($4, $5, $6, $7, $2)
         ON CONFLICT (api_key_id, key) DO UPDATE
         SET fingerprint = excluded.fingerprint,
             status = NULL,
@@ -198,10 +258,13 @@ pub async fn acquire_lease(tx: &mut Tx, slot: &IdempotencySlot) -> Result<DateTi
             body = NULL,
             records = NULL,
             lease_until = excluded.lease_until,
-            created_at = excluded.created_at";
-    let (until, now) = (tx.now + LEASE, tx.now);
-    execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, until, now)?;
-    Ok(until)
+            created_at = excluded.created_at",
+        overwrites!()
+    );
+    let (until, now, held) = (tx.now + LEASE, tx.now, None::<DateTime<Utc>>);
+    let expired = now - RETENTION;
+    let written = execute!(tx, SQL, expired, now, held, slot.api_key_id, &slot.key, &slot.fingerprint, until)?;
+    if written > 0 { Ok(until) } else { Err(StoreError::KeyTaken) }
 }
 
 /// Releases the key, held until `mine`: the operation was refused or failed. The row of another holder stays.

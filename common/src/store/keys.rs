@@ -6,7 +6,8 @@ use sha2::{Digest, Sha256};
 
 use super::db::{execute, run};
 use super::{Conn, Result, StoreError, Tx};
-use crate::domain::access::{KeyMode, Scopes};
+use crate::domain::access::{KeyMode, Role, Scopes};
+use crate::domain::brand::Brand;
 use crate::secrets::SecretError;
 
 /// How many characters follow the prefix.
@@ -25,6 +26,8 @@ pub struct Caller {
     pub workspace_id: i64,
     pub plan: String,
     pub last_used_at: Option<DateTime<Utc>>,
+    /// Whether an active webhook endpoint of the user can receive events.
+    pub has_endpoint: bool,
 }
 
 /// A key as listed.
@@ -93,41 +96,80 @@ pub async fn mark_first_key_shown(tx: &mut Tx) -> Result<()> {
     Ok(())
 }
 
-/// Returns the caller behind a key; `None`: the key does not exist (any more).
-pub async fn authenticate(conn: &mut Conn, key: &SecretString) -> Result<Option<Caller>> {
+/// The caller behind a key, and the membership in the brand that was asked for.
+#[derive(Debug, Clone)]
+pub struct Authenticated {
+    pub caller: Caller,
+    /// `None`: the caller is not a member, or the brand does not exist.
+    pub membership: Option<(Brand, Role)>,
+}
+
+/// Returns the caller behind a key, and the membership in a brand, in one statement; `None`: the key does not exist (any
+/// more).
+pub async fn authenticate(conn: &mut Conn, key: &SecretString, brand_id: Option<i64>) -> Result<Option<Authenticated>> {
     const SQL: &str = "
         SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name,
-            w.id AS workspace_id, w.plan
+            w.id AS caller_workspace_id, w.plan, b.*, m.role,
+            EXISTS (SELECT 1 FROM webhooks h WHERE h.user_id = u.id AND h.is_active) AS has_endpoint
         FROM api_keys k
         JOIN users u ON u.id = k.user_id
         JOIN workspaces w ON w.id = u.workspace_id
+        LEFT JOIN brand_members m ON m.brand_id = $2 AND m.user_id = u.id
+        LEFT JOIN brands b ON b.id = m.brand_id
         WHERE k.hash = $1";
-    #[derive(sqlx::FromRow)]
-    struct KeyRow {
-        key_id: i64,
-        mode: KeyMode,
-        scopes: String,
-        user_id: i64,
-        user_name: String,
-        workspace_id: i64,
-        plan: String,
-        last_used_at: Option<DateTime<Utc>>,
-    }
     let Some(hash) = hash(key.expose_secret()) else { return Ok(None) };
-    let row: Option<KeyRow> = run!(conn, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
-    row.map(|r| {
-        Ok(Caller {
-            key_id: r.key_id,
-            mode: r.mode,
-            scopes: r.scopes.parse().map_err(|e: crate::domain::UnknownWord| StoreError::Decode(e.to_string()))?,
-            user_id: r.user_id,
-            user_name: r.user_name,
-            workspace_id: r.workspace_id,
-            plan: r.plan,
-            last_used_at: r.last_used_at,
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(brand_id).fetch_optional(c))?)
+}
+
+impl<'r, R> sqlx::FromRow<'r, R> for Authenticated
+where
+    R: sqlx::Row,
+    CallerRow: sqlx::FromRow<'r, R>,
+    Brand: sqlx::FromRow<'r, R>,
+    Option<Role>: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    &'static str: sqlx::ColumnIndex<R>,
+{
+    fn from_row(row: &'r R) -> sqlx::Result<Self> {
+        let caller = CallerRow::from_row(row)?.try_into()?;
+        let role: Option<Role> = row.try_get("role")?;
+        let membership = role.map(|role| Brand::from_row(row).map(|brand| (brand, role))).transpose()?;
+        Ok(Self { caller, membership })
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct CallerRow {
+    key_id: i64,
+    mode: KeyMode,
+    scopes: String,
+    last_used_at: Option<DateTime<Utc>>,
+    user_id: i64,
+    user_name: String,
+    caller_workspace_id: i64,
+    plan: String,
+    has_endpoint: bool,
+}
+
+impl TryFrom<CallerRow> for Caller {
+    type Error = sqlx::Error;
+
+    fn try_from(row: CallerRow) -> sqlx::Result<Self> {
+        let scopes = row.scopes.parse().map_err(|error| sqlx::Error::ColumnDecode {
+            index: "scopes".to_owned(),
+            source: Box::<crate::domain::UnknownWord>::new(error),
+        })?;
+        Ok(Self {
+            key_id: row.key_id,
+            mode: row.mode,
+            scopes,
+            user_id: row.user_id,
+            user_name: row.user_name,
+            workspace_id: row.caller_workspace_id,
+            plan: row.plan,
+            last_used_at: row.last_used_at,
+            has_endpoint: row.has_endpoint,
         })
-    })
-    .transpose()
+    }
 }
 
 /// Whether it is time to write `last_used_at` again.

@@ -116,6 +116,19 @@ impl Store {
         Ok(self.tx(self.db.begin_async_commit().await?, false))
     }
 
+    /// Begins a transaction of one statement, whose commit does not wait for the disk. On Postgres it needs no `BEGIN` and
+    /// `COMMIT`, and the statement itself turns off the wait.
+    pub async fn begin_single_async_commit(&self) -> Result<Tx> {
+        let conn = if let Db::Pg(_) = &self.db { self.db.read().await? } else { self.db.begin_async_commit().await? };
+        Ok(self.tx(conn, false))
+    }
+
+    /// Begins the transaction of a claim: like [`Store::begin_async_commit`], but on Postgres the claim's own statement
+    /// turns off the wait for the disk.
+    pub async fn begin_claim(&self) -> Result<Tx> {
+        Ok(self.tx(self.db.begin().await?, false))
+    }
+
     fn tx(&self, conn: Conn, firm: bool) -> Tx {
         Tx {
             conn,
@@ -236,7 +249,7 @@ impl Tx {
     pub async fn commit(mut self) -> Result<()> {
         let (store, lanes) = (self.store.clone(), std::mem::take(&mut self.lanes));
         self.commit_alone().await?;
-        if let Err(error) = jobs::engine::wake_lanes(&store, lanes).await {
+        if let Err(error) = jobs::lanes::wake_lanes(&store, lanes).await {
             tracing::warn!(%error, "waking jobs that wait for a lane failed; the scheduler wakes them");
         }
         Ok(())
@@ -244,12 +257,7 @@ impl Tx {
 
     /// Commits without waking lanes.
     pub(in crate::store) async fn commit_alone(self) -> Result<()> {
-        cost::count_statements(1);
-        match self.conn {
-            Conn::PgTx(tx) => tx.commit().await?,
-            Conn::SqliteTx(tx, _turn) => tx.commit().await?,
-            Conn::Pg(_) | Conn::Sqlite(_) => {}
-        }
+        self.conn.commit().await?;
         if self.is_durable {
             self.store.db.sync().await?;
         }
@@ -265,13 +273,7 @@ impl Tx {
 
     /// Rolls back at once (a drop rolls back later).
     pub async fn rollback(self) -> Result<()> {
-        cost::count_statements(1);
-        match self.conn {
-            Conn::PgTx(tx) => tx.rollback().await?,
-            Conn::SqliteTx(tx, _turn) => tx.rollback().await?,
-            Conn::Pg(_) | Conn::Sqlite(_) => {}
-        }
-        Ok(())
+        self.conn.rollback().await
     }
 }
 

@@ -26,6 +26,11 @@ pub async fn lock_media(tx: &mut Tx, brand_id: i64, media_ids: &[i64]) -> Result
 /// out.
 pub async fn set(tx: &mut Tx, brand_id: i64, post_id: i64, media_ids: &[i64]) -> Result<()> {
     execute!(tx, "DELETE FROM post_media WHERE post_id = $1", post_id)?;
+    insert(tx, brand_id, post_id, media_ids).await
+}
+
+/// Stores the pictures of a new post, like [`set`].
+pub async fn insert(tx: &mut Tx, brand_id: i64, post_id: i64, media_ids: &[i64]) -> Result<()> {
     if media_ids.is_empty() {
         return Ok(());
     }

@@ -1,9 +1,13 @@
 //! Posts. A deleted post is hidden from clients at once; its row is deleted when no target of it is in flight.
 
+use chrono::SubsecRound as _;
 use sqlx::types::Json;
 
 use super::db::{execute, run};
-use super::{Conn, Page, PageRequest, Result, Tx};
+use super::jobs::{self, JobSubject};
+use super::targets::{self, NewTarget};
+use super::{Conn, Page, PageRequest, Result, StoreError, Tx};
+use crate::domain::job::{JobNotification, Lane, NewJob, workspace_lane};
 use crate::domain::post::{Post, PostStatus};
 
 const COLUMNS: &str = "
@@ -28,6 +32,110 @@ pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(post.brand_id).bind(post.author_id).bind(post.status)
         .bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at).bind(post.published_at)
         .bind(Json(&post.media)).bind(post.counted).bind(now).fetch_one(c))?)
+}
+
+/// A post to be stored with its targets, and their jobs if it is to be published.
+#[derive(Debug, Clone, Copy)]
+pub struct NewPost<'a> {
+    /// Its `id` is ignored.
+    pub post: &'a Post,
+    pub targets: &'a [NewTarget<'a>],
+    /// The job of each target; its subject and its lane are ignored.
+    pub job: Option<&'a NewJob>,
+}
+
+/// Stores a post with its targets and their jobs; workers are notified after the commit. Returns the ids of the post and
+/// of the targets, in the order of `new.targets`.
+pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
+    if new.targets.is_empty() {
+        return Ok((insert(tx, new.post).await?, Vec::new()));
+    }
+    if tx.is_postgres() {
+        return create_in_one_statement(tx, new).await;
+    }
+    let post_id = insert(tx, new.post).await?;
+    let target_ids = targets::insert(tx, post_id, new.targets).await?;
+    if let Some(job) = new.job {
+        let subject = |(target, id): (&NewTarget<'_>, &i64)| JobSubject {
+            id: *id,
+            lane: Lane::Account(target.account_id),
+            workspace_id: job.workspace_id,
+        };
+        let subjects: Vec<_> = new.targets.iter().zip(&target_ids).map(subject).collect();
+        jobs::enqueue_each(tx, job, &subjects).await?;
+    }
+    Ok((post_id, target_ids))
+}
+
+/// [`create`] on Postgres, where each statement is a round trip.
+async fn create_in_one_statement(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
+    const SQL: &str = "
+        WITH post AS (
+            INSERT INTO posts (
+                brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
+                created_at, updated_at
+            )
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
+            RETURNING id
+        ),
+        new AS (
+            SELECT value, n
+            FROM jsonb_array_elements($11::jsonb) WITH ORDINALITY AS each (value, n)
+        ),
+        target AS (
+            INSERT INTO post_targets (
+                post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
+            )
+            SELECT post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
+                nullif(value -> 4, 'null'), value -> 5, $10, $10
+            FROM post, new
+            ORDER BY n
+            RETURNING id, post_id, account_id
+        ),
+        job AS (
+            INSERT INTO jobs (
+                kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
+                workspace_lane
+            )
+            SELECT $12, target.id, value ->> 6, $13, $14, $15, $16, $17, $10, $10, $18
+            FROM target
+            JOIN new ON (value ->> 0)::bigint = account_id
+            WHERE $12 IS NOT NULL
+            ORDER BY n
+            RETURNING id, subject_id
+        )
+        SELECT target.post_id, target.id AS target_id, job.id AS job_id
+        FROM target
+        LEFT JOIN job ON job.subject_id = target.id
+        ORDER BY target.id";
+    #[derive(sqlx::FromRow)]
+    struct CreatedRow {
+        post_id: i64,
+        target_id: i64,
+        job_id: Option<i64>,
+    }
+    let (post, now) = (new.post, tx.now);
+    let due = new.job.is_some_and(|job| job.run_at <= now);
+    let job = new.job;
+    let rows: Vec<CreatedRow> = run!(tx, c => sqlx::query_as(SQL).bind(post.brand_id).bind(post.author_id)
+        .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
+        .bind(post.published_at).bind(Json(&post.media)).bind(post.counted).bind(now)
+        .bind(targets::rows(new.targets)).bind(job.map(|job| job.kind))
+        .bind(if due { "ready" } else { "scheduled" }).bind(job.map(|job| job.priority))
+        .bind(job.map(|job| job.run_at.trunc_subsecs(6))).bind(job.map(|job| job.kind.limits().max_attempts))
+        .bind(job.and_then(|job| job.trace.as_deref()))
+        .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).fetch_all(c))?;
+    if let Some(job) = job {
+        for id in rows.iter().filter_map(|row| row.job_id) {
+            tx.count_enqueued(job.kind);
+            if due {
+                tx.notify_later(JobNotification { kind: job.kind, id });
+            }
+        }
+    }
+    let post_id = rows.first().map(|row| row.post_id);
+    let post_id = post_id.ok_or_else(|| StoreError::Decode("a post was not stored".to_owned()))?;
+    Ok((post_id, rows.into_iter().map(|row| row.target_id).collect()))
 }
 
 /// Stores the mutable fields of a post.
@@ -99,22 +207,34 @@ async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<
 }
 
 pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageRequest) -> Result<Page<Post>> {
+    #[derive(sqlx::FromRow)]
+    struct CountedPost {
+        #[sqlx(flatten)]
+        post: Post,
+        total: i64,
+    }
     // Two texts instead of `$2 IS NULL OR …`, so that each is served by its own index.
     let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
-    let word = status.map_or("", PostStatus::as_str);
-    let rows = format!(
-        "SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter} ORDER BY p.id DESC LIMIT $3 OFFSET $4"
-    );
-    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(brand_id).bind(word)
-        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
-    let total = format!(
+    let total = format!("SELECT count(*) FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}");
+    let sql = format!(
         "
-        SELECT count(*)
-        FROM posts p
-        WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}"
+        SELECT {COLUMNS}, ({total}) AS total
+        {FROM}
+        WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}
+        ORDER BY p.id DESC
+        LIMIT $3
+        OFFSET $4"
     );
-    let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(brand_id).bind(word).fetch_one(c))?;
-    Ok(Page { rows, total })
+    let word = status.map_or("", PostStatus::as_str);
+    let rows: Vec<CountedPost> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(word)
+        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let total = match rows.first() {
+        Some(row) => row.total,
+        None if page.page == 1 => 0,
+        // A page past the last one.
+        None => run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(brand_id).bind(word).fetch_one(c))?,
+    };
+    Ok(Page { rows: rows.into_iter().map(|row| row.post).collect(), total })
 }
 
 /// Returns the total size of the contents of a page's posts, in bytes.

@@ -58,17 +58,40 @@ pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
     Ok(())
 }
 
-/// Publishes under a key; the same key again returns the first post's id.
-pub async fn publish(tx: &mut Tx, handle: &str, key: &str, content: &str, media: &[SandboxPicture]) -> Result<i64> {
-    const SQL: &str = "
+/// Publishes under a key; the same key again returns the first post's id. `None`: the workspace does not have the handle,
+/// or its token is expired.
+///
+/// For [`super::Store::begin_single_async_commit`]: the caller stores the id durably, and looks it up by the key if it could not.
+pub async fn publish(
+    tx: &mut Tx,
+    workspace_id: i64,
+    handle: &str,
+    key: &str,
+    content: &str,
+    media: &[SandboxPicture],
+) -> Result<Option<i64>> {
+    const PG: &str = "
+        WITH unsynced AS MATERIALIZED (
+            SELECT set_config('synchronous_commit', 'off', TRUE)
+        )
         INSERT INTO sandbox_posts (handle, key, content, media, created_at)
-        VALUES ($1, $2, $3, $4, $5)
+        SELECT handle, $3, $4, $5, $6
+        FROM sandbox_handles, unsynced
+        WHERE workspace_id = $1 AND handle = $2 AND NOT expired
         ON CONFLICT (key)
         DO UPDATE SET key = excluded.key
         RETURNING id";
-    let now = tx.now;
-    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(handle).bind(key).bind(content).bind(Json(media)).bind(now)
-        .fetch_one(c))?)
+    const SQLITE: &str = "
+        INSERT INTO sandbox_posts (handle, key, content, media, created_at)
+        SELECT handle, $3, $4, $5, $6
+        FROM sandbox_handles
+        WHERE workspace_id = $1 AND handle = $2 AND NOT expired
+        ON CONFLICT (key)
+        DO UPDATE SET key = excluded.key
+        RETURNING id";
+    let (sql, now) = (tx.for_engine(PG, SQLITE), tx.now);
+    Ok(run!(tx, c => sqlx::query_scalar(sql).bind(workspace_id).bind(handle).bind(key).bind(content)
+        .bind(Json(media)).bind(now).fetch_optional(c))?)
 }
 
 pub async fn find_by_key(conn: &mut Conn, key: &str) -> Result<Option<SandboxPost>> {

@@ -8,7 +8,7 @@ use super::db::{execute, run};
 use super::jobs::list_sql;
 use super::{Conn, Result, Tx};
 use crate::domain::failure::Failure;
-use crate::domain::job::JobAttempt;
+use crate::domain::job::{Claimed, JobAttempt, Lane};
 use crate::domain::platform::Platform;
 use crate::domain::post::{Attempt, AttemptOutcome, Target, TargetOverride, TargetStatus};
 
@@ -47,15 +47,20 @@ pub async fn insert(tx: &mut Tx, post_id: i64, new: &[NewTarget<'_>]) -> Result<
         ORDER BY key
         RETURNING id",
     );
-    let row = |t: &NewTarget<'_>| {
-        let own = t.target_override;
-        json!([t.account_id, t.platform, t.position, own.content, own.media, own.options])
-    };
-    let (rows, now) = (Value::from(new.iter().map(row).collect::<Vec<_>>()).to_string(), tx.now);
+    let (rows, now) = (rows(new), tx.now);
     let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(post_id).bind(now).fetch_all(c))?;
     // Ids ascend in the order of the rows; `RETURNING` has no defined order.
     ids.sort_unstable();
     Ok(ids)
+}
+
+/// Encodes targets as one bind: a JSON array with an array for each, the lane of its jobs last.
+pub(super) fn rows(new: &[NewTarget<'_>]) -> String {
+    let row = |t: &NewTarget<'_>| {
+        let (own, lane) = (t.target_override, Lane::Account(t.account_id).to_string());
+        json!([t.account_id, t.platform, t.position, own.content, own.media, own.options, lane])
+    };
+    Value::from_iter(new.iter().map(row)).to_string()
 }
 
 /// Lists a post's targets, in the order in which the client named the accounts.
@@ -90,6 +95,33 @@ pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(target_id).fetch_optional(c))?)
 }
 
+/// Finds a job's target and whether its worker still holds the job; locks the job's row until the end of the transaction.
+/// The caller has locked the post's row.
+pub async fn find_held(tx: &mut Tx, job: &Claimed) -> Result<Option<(Target, bool)>> {
+    #[derive(sqlx::FromRow)]
+    struct HeldRow {
+        #[sqlx(flatten)]
+        target: Target,
+        held: bool,
+    }
+    let for_update = tx.for_engine("FOR UPDATE", "");
+    let sql = format!(
+        "
+        WITH job AS MATERIALIZED (
+            SELECT id AS job_id
+            FROM jobs
+            WHERE id = $2 AND fence = $3 AND worker = $4 AND state || '' = 'running'
+            {for_update}
+        )
+        SELECT {COLUMNS}, EXISTS (SELECT 1 FROM job) AS held
+        FROM post_targets
+        WHERE id = $1"
+    );
+    let row: Option<HeldRow> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job.subject_id).bind(job.id)
+        .bind(job.fence).bind(&job.worker).fetch_optional(c))?;
+    Ok(row.map(|row| (row.target, row.held)))
+}
+
 /// Finds a target without its JSON columns: enough to end a target whose row cannot be read.
 pub async fn find_without_json(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
     // `nullif` of a column with itself is NULL, of the column's type, without its value being decoded.
@@ -101,12 +133,6 @@ pub async fn find_without_json(conn: &mut Conn, target_id: i64) -> Result<Option
         FROM post_targets
         WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_optional(c))?)
-}
-
-/// Returns the status of each target of a post, and when it was published.
-pub async fn ends(conn: &mut Conn, post_id: i64) -> Result<Vec<(TargetStatus, Option<DateTime<Utc>>)>> {
-    const SQL: &str = "SELECT status, published_at FROM post_targets WHERE post_id = $1";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).fetch_all(c))?)
 }
 
 pub async fn delete(tx: &mut Tx, target_id: i64) -> Result<()> {
@@ -242,33 +268,95 @@ pub struct TargetEnd {
     pub call_open: bool,
 }
 
-pub async fn end(tx: &mut Tx, target_id: i64, ended: &TargetEnd) -> Result<()> {
+/// What ending a target returns.
+#[derive(Debug, Clone)]
+pub struct TargetEnded {
+    /// The status of each target of the post, and when it was published.
+    pub ends: Vec<(TargetStatus, Option<DateTime<Utc>>)>,
+    /// Whether an endpoint may receive an event of the brand.
+    pub has_endpoint: bool,
+}
+
+/// Stores the state in which a run left its target, and the attempt that it made. The caller has locked the post's row.
+pub async fn end(tx: &mut Tx, target_id: i64, ended: &TargetEnd, attempt: Option<&NewAttempt>) -> Result<TargetEnded> {
+    if tx.is_postgres() {
+        return end_in_one_statement(tx, target_id, ended, attempt).await;
+    }
     const SQL: &str = "
         UPDATE post_targets
         SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
             call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
         WHERE id = $1";
+    const ENDS: &str = "
+        SELECT status, published_at
+        FROM post_targets
+        WHERE post_id = (SELECT post_id FROM post_targets WHERE id = $1)";
+    let (now, error) = (tx.now, ended.error.as_ref().map(Json));
+    let (next, at, open) = (ended.next_attempt_at, ended.published_at, ended.call_open);
+    execute!(tx, SQL, target_id, ended.status, &ended.external_id, &ended.url, error, next, at, open, now)?;
+    if let Some(attempt) = attempt {
+        add_attempt(tx, target_id, attempt).await?;
+    }
+    let ends = run!(tx, c => sqlx::query_as(ENDS).bind(target_id).fetch_all(c))?;
+    Ok(TargetEnded { ends, has_endpoint: true })
+}
+
+/// [`end`] on Postgres, where each statement is a round trip.
+async fn end_in_one_statement(
+    tx: &mut Tx,
+    target_id: i64,
+    ended: &TargetEnd,
+    attempt: Option<&NewAttempt>,
+) -> Result<TargetEnded> {
+    // The statement does not see what it changes itself, hence the `UNION`.
+    const SQL: &str = "
+        WITH ended AS (
+            UPDATE post_targets
+            SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
+                call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
+            WHERE id = $1
+            RETURNING id, post_id, status, published_at
+        ),
+        attempt AS (
+            INSERT INTO target_attempts (
+                target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
+            )
+            SELECT id, $10, $11, $12, $13, $14, $15, $9, $9
+            FROM ended
+            WHERE $10 IS NOT NULL
+        ),
+        target AS (
+            SELECT post_id, status, published_at
+            FROM ended
+            UNION ALL
+            SELECT t.post_id, t.status, t.published_at
+            FROM ended
+            JOIN post_targets t ON t.post_id = ended.post_id AND t.id <> ended.id
+        )
+        SELECT status, published_at,
+            EXISTS (
+                SELECT 1
+                FROM posts p
+                JOIN brand_members m ON m.brand_id = p.brand_id
+                JOIN webhooks w ON w.user_id = m.user_id
+                WHERE p.id = target.post_id AND w.is_active
+            )
+        FROM target";
     let now = tx.now;
-    execute!(
-        tx,
-        SQL,
-        target_id,
-        ended.status,
-        &ended.external_id,
-        &ended.url,
-        ended.error.as_ref().map(Json),
-        ended.next_attempt_at,
-        ended.published_at,
-        ended.call_open,
-        now
-    )?;
-    Ok(())
+    let rows: Vec<(TargetStatus, Option<DateTime<Utc>>, bool)> = run!(tx, c => sqlx::query_as(SQL)
+        .bind(target_id).bind(ended.status).bind(&ended.external_id).bind(&ended.url)
+        .bind(ended.error.as_ref().map(Json)).bind(ended.next_attempt_at).bind(ended.published_at)
+        .bind(ended.call_open).bind(now).bind(attempt.map(|a| a.number)).bind(attempt.map(|a| a.started_at))
+        .bind(attempt.map(|a| a.duration_ms(now))).bind(attempt.map(|a| a.outcome))
+        .bind(attempt.and_then(|a| a.status_code)).bind(attempt.and_then(|a| a.error.as_ref()).map(Json))
+        .fetch_all(c))?;
+    let has_endpoint = rows.iter().any(|(.., has_endpoint)| *has_endpoint);
+    Ok(TargetEnded { ends: rows.into_iter().map(|(status, at, _)| (status, at)).collect(), has_endpoint })
 }
 
 /// An attempt to be stored.
 #[derive(Debug, Clone)]
 pub struct NewAttempt {
-    pub target_id: i64,
     pub number: i32,
     pub started_at: DateTime<Utc>,
     pub outcome: AttemptOutcome,
@@ -276,26 +364,21 @@ pub struct NewAttempt {
     pub error: Option<Failure>,
 }
 
-pub async fn add_attempt(tx: &mut Tx, attempt: &NewAttempt) -> Result<()> {
+impl NewAttempt {
+    fn duration_ms(&self, now: DateTime<Utc>) -> i64 {
+        (now - self.started_at).num_milliseconds().max(0)
+    }
+}
+
+async fn add_attempt(tx: &mut Tx, target_id: i64, attempt: &NewAttempt) -> Result<()> {
     const SQL: &str = "
         INSERT INTO target_attempts (
             target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
         )
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)";
-    let now = tx.now;
-    let duration_ms = (now - attempt.started_at).num_milliseconds().max(0);
-    execute!(
-        tx,
-        SQL,
-        attempt.target_id,
-        attempt.number,
-        attempt.started_at,
-        duration_ms,
-        attempt.outcome,
-        attempt.status_code,
-        attempt.error.as_ref().map(Json),
-        now
-    )?;
+    let (now, error) = (tx.now, attempt.error.as_ref().map(Json));
+    let (number, began, duration) = (attempt.number, attempt.started_at, attempt.duration_ms(tx.now));
+    execute!(tx, SQL, target_id, number, began, duration, attempt.outcome, attempt.status_code, error, now)?;
     Ok(())
 }
 

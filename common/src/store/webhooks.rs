@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
-use super::jobs::{engine, id_list};
+use super::jobs::{id_list, lanes};
 use super::{Conn, Result, StoreError, Tx};
 use crate::domain::circuit::Health;
 use crate::domain::event::EventName;
@@ -175,7 +175,7 @@ pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool>
 
 /// Removes the limits that hold back an endpoint's deliveries.
 async fn free(tx: &mut Tx, webhook_id: i64) -> Result<()> {
-    engine::widen_lane(tx, JobKind::DeliverWebhook, &Lane::Endpoint(webhook_id).to_string()).await
+    lanes::widen_lane(tx, JobKind::DeliverWebhook, &Lane::Endpoint(webhook_id).to_string()).await
 }
 
 /// The data for the notice to the owner of a disabled endpoint.

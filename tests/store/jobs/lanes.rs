@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crier_common::domain::job::{Claimed, JobKind, JobState, LEASE, Lane, NewJob, Outcome};
-use crier_common::store::jobs::{self, dispatch, engine, operate};
+use crier_common::store::jobs::{self, dispatch, engine, lanes, operate};
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
 
@@ -261,9 +261,9 @@ async fn a_paused_lane_runs_nothing_until_its_time(s: TestStore) {
     let other = publishes(&s, "account:2", 10..11).await;
     let held = s.claim(&ids[..1], "w").await.remove(0);
     let until = s.later(60);
-    s.write(async |tx| engine::pause_lane(tx, "account:1", until).await).await;
-    assert!(engine::lane_is_paused(&mut s.conn().await, "account:1", s.now()).await.unwrap());
-    assert!(!engine::lane_is_paused(&mut s.conn().await, "account:2", s.now()).await.unwrap());
+    s.write(async |tx| lanes::pause_lane(tx, "account:1", until).await).await;
+    assert!(lanes::lane_is_paused(&mut s.conn().await, "account:1", s.now()).await.unwrap());
+    assert!(!lanes::lane_is_paused(&mut s.conn().await, "account:2", s.now()).await.unwrap());
     assert!(s.claim(&ids[1..], "w").await.is_empty());
     assert_eq!(s.claim(&other, "w").await.len(), 1);
     assert_eq!(waiting(&s).await, 2);
@@ -273,7 +273,7 @@ async fn a_paused_lane_runs_nothing_until_its_time(s: TestStore) {
     sweep(&s).await;
     assert!(s.notifier.take().is_empty());
     s.advance(1);
-    assert!(!engine::lane_is_paused(&mut s.conn().await, "account:1", s.now()).await.unwrap());
+    assert!(!lanes::lane_is_paused(&mut s.conn().await, "account:1", s.now()).await.unwrap());
     sweep(&s).await;
     assert_eq!(s.notifier.take(), ids[1..]);
     assert_eq!(s.claim(&ids[1..], "w").await.len(), 2);
@@ -283,11 +283,11 @@ async fn a_paused_lane_runs_nothing_until_its_time(s: TestStore) {
 async fn the_longest_pause_wins(s: TestStore) {
     for seconds in [30, 90, 60] {
         let until = s.later(seconds);
-        s.write(async |tx| engine::pause_lane(tx, "account:1", until).await).await;
+        s.write(async |tx| lanes::pause_lane(tx, "account:1", until).await).await;
     }
     let mut conn = s.conn().await;
-    assert!(engine::lane_is_paused(&mut conn, "account:1", s.later(89)).await.unwrap());
-    assert!(!engine::lane_is_paused(&mut conn, "account:1", s.later(90)).await.unwrap());
+    assert!(lanes::lane_is_paused(&mut conn, "account:1", s.later(89)).await.unwrap());
+    assert!(!lanes::lane_is_paused(&mut conn, "account:1", s.later(90)).await.unwrap());
 }
 
 /// Full lanes must not hide a stranded lane, whatever their number.
@@ -312,9 +312,9 @@ async fn the_sweep_finds_stranded_lanes_behind_full_ones(s: TestStore) {
 
 async fn a_narrowed_lane_has_fewer_slots_until_widened(s: TestStore) {
     let ids = publishes(&s, "account:1", 0..9).await;
-    s.write(async |tx| engine::narrow_lane(tx, "account:1", 3).await).await;
-    s.write(async |tx| engine::narrow_lane(tx, "account:1", 2).await).await;
-    s.write(async |tx| engine::pause_lane(tx, "account:1", s.later(60)).await).await;
+    s.write(async |tx| lanes::narrow_lane(tx, "account:1", 3).await).await;
+    s.write(async |tx| lanes::narrow_lane(tx, "account:1", 2).await).await;
+    s.write(async |tx| lanes::pause_lane(tx, "account:1", s.later(60)).await).await;
     assert!(s.claim(&ids, "w").await.is_empty(), "it is paused as well");
     s.advance(60);
     sweep(&s).await;
@@ -327,8 +327,8 @@ async fn a_narrowed_lane_has_fewer_slots_until_widened(s: TestStore) {
     assert_eq!(s.claim(&other, "w").await.len(), 4, "another lane keeps its cap");
     let lane = operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap();
     assert_eq!((lane.running, lane.waiting, lane.places), (2, 7, Some(2)));
-    s.write(async |tx| engine::pause_lane(tx, "account:1", s.later(60)).await).await;
-    s.write(async |tx| engine::widen_lane(tx, JobKind::PublishTarget, "account:1").await).await;
+    s.write(async |tx| lanes::pause_lane(tx, "account:1", s.later(60)).await).await;
+    s.write(async |tx| lanes::widen_lane(tx, JobKind::PublishTarget, "account:1").await).await;
     let woken = s.notifier.take();
     assert_eq!(woken, ids[2..6], "at once, pause or not");
     assert_eq!(ids_of(&s.claim(&woken, "w").await), ids[2..4], "the cap is the kind's again");

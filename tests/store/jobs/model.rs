@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use crier_common::domain::job::{Claimed, JobKind, JobState, LEASE, MAX_CRASHES, NewJob, Outcome};
 use crier_common::store::jobs::operate::{self, JobQuery, JobRow};
-use crier_common::store::jobs::{self, dispatch, engine};
+use crier_common::store::jobs::{self, dispatch, engine, lanes};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -209,7 +209,7 @@ impl Life {
             }
             Step::PauseLane { lane, seconds } => {
                 let until = self.s.later(seconds);
-                self.s.write(async |tx| engine::pause_lane(tx, &format!("account:{lane}"), until).await).await;
+                self.s.write(async |tx| lanes::pause_lane(tx, &format!("account:{lane}"), until).await).await;
             }
             Step::PauseKind { capped } => {
                 self.paused.insert(kind(capped));
@@ -332,7 +332,7 @@ impl Life {
         let rows = self.rows().await;
         for row in rows.iter().filter(|row| row.waiting) {
             let lane = row.lane.as_deref().expect("only a lane is waited for");
-            let paused = engine::lane_is_paused(&mut self.s.conn().await, lane, self.s.now()).await.unwrap();
+            let paused = lanes::lane_is_paused(&mut self.s.conn().await, lane, self.s.now()).await.unwrap();
             let moves = |other: &&JobRow| {
                 other.lane == row.lane
                     && (other.state == JobState::Running || other.state == JobState::Ready && !other.waiting)

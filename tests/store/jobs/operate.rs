@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::job::{JobKind, JobState, NewJob, Outcome};
 use crier_common::store::jobs::operate::{self, JobQuery, LaneRow};
-use crier_common::store::jobs::{self, dispatch, engine};
+use crier_common::store::jobs::{self, dispatch, engine, lanes};
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
 
@@ -173,7 +173,7 @@ async fn the_overview_separates_jobs_waiting_for_a_lane(s: TestStore) {
         [(JobState::Ready, false, 1, now), (JobState::Ready, true, 2, due), (JobState::Running, false, cap, due)]
     );
     let until = s.later(60);
-    s.write(async |tx| engine::pause_lane(tx, "account:1", until).await).await;
+    s.write(async |tx| lanes::pause_lane(tx, "account:1", until).await).await;
     let lane = operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap();
     assert_eq!(lane, LaneRow { running: cap, waiting: 2, paused_until: Some(until), places: None });
     let other = operate::lane(&mut s.conn().await, "account:2", s.now()).await.unwrap();

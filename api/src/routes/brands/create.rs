@@ -58,7 +58,10 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewBran
     };
     let made = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, cx.plan.brands, brand).await?;
     let made = made.ok_or_else(|| ApiError::limit_reached("brands", cx.plan.brands.unwrap_or_default()))?;
-    let data = json!({ "brand_id": made.id, "name": made.name });
-    events::emit(tx, made.id, EventName::BrandCreated, &data, cx.trace()).await?;
+    // The caller is the only member, so no one else's endpoint can receive the event.
+    if cx.caller.has_endpoint {
+        let data = json!({ "brand_id": made.id, "name": made.name });
+        events::emit(tx, made.id, EventName::BrandCreated, &data, cx.trace()).await?;
+    }
     ApiResponse::created(&format!("/brands/{}", made.id), Brand::from(made))
 }

@@ -19,6 +19,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
 use crate::openapi::schema::{described, record};
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
+use crate::routes::posts::check::Accounts;
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
 use crate::routes::posts::{self, Author, PostDetail, Target, TargetError, apply, check};
 
@@ -90,20 +91,23 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
         ..DesiredPost::from_change(&post, &[], &request.change)
     };
     // Without a valid destination the other fields cannot be checked.
+    let mut accounts = Accounts::new();
     if !problems.has("destination") {
-        let post_problems = check::validate_into(cx, tx, &post, &wanted, &request.change, Problems::default()).await?;
+        let (post_problems, found) =
+            check::validate_into(cx, tx, &post, &wanted, &request.change, Problems::default()).await?;
         problems.merge(post_problems, map_field);
+        accounts = found;
     }
     problems.into_result()?;
     if let Some(post) = item.post_id {
         let message = format!("Post {post} was made from this item. Change that, or delete it to make another.");
         return Err(ApiError::new(ErrorCode::ItemAlreadyScheduled, message));
     }
-    let post = apply::create(cx, tx, post, &wanted).await?;
+    let (post, targets) = apply::create(cx, tx, post, &wanted, &accounts).await?;
     content_plans::set_post(tx, item.id, post.id).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
-    Ok(ApiResponse::created(&path, ScheduledPost::of(item.id, PostDetail::load(tx, post).await?))?.with_records([id]))
+    Ok(ApiResponse::created(&path, ScheduledPost::of(item.id, PostDetail::new(post, targets)))?.with_records([id]))
 }
 
 /// Returns the post created from the item.

@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use crier_common::domain::job::{JobKind, Lane, NewJob};
-use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
 use crier_common::store::jobs::JobSubject;
+use crier_common::store::posts::NewPost;
 use crier_common::store::targets::NewTarget;
-use crier_common::store::{Conn, Tx, accounts, jobs, post_media, posts, targets, usage};
+use crier_common::store::{Conn, Tx, jobs, post_media, posts, targets, usage};
 
+use super::check::Accounts;
 use super::edit::{DesiredPost, TargetState, distinct_media};
 use crate::context::Context;
 use crate::error::{ApiError, ErrorCode, Result};
@@ -28,47 +29,58 @@ pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<Post> {
     found.ok_or_else(|| ApiError::not_found("post"))
 }
 
-/// Stores a validated new post; its `id` is ignored. Fails with 402 if the monthly limit is reached.
-pub async fn create(cx: &Context, tx: &mut Tx, post: Post, wanted: &DesiredPost) -> Result<Post> {
-    let id = posts::insert(tx, &post).await?;
-    execute(cx, tx, Post { id, ..post }, &[], wanted).await
+/// Stores a validated new post; its `id` is ignored. Fails with 402 if the monthly limit is reached. `accounts`: the
+/// accounts that it goes to.
+pub async fn create(
+    cx: &Context,
+    tx: &mut Tx,
+    mut post: Post,
+    wanted: &DesiredPost,
+    accounts: &Accounts,
+) -> Result<(Post, Vec<Target>)> {
+    let decision = decide(&post, &[], wanted, cx.now).map_err(not_editable)?;
+    decision.apply_to(&mut post, wanted, tx.now)?;
+    let new = decision.new_targets(accounts)?;
+    let job = decision.publish_at.map(|at| publish_job(cx, at).workspace(cx.caller.workspace_id));
+    let (id, target_ids) = posts::create(tx, NewPost { post: &post, targets: &new, job: job.as_ref() }).await?;
+    post.id = id;
+    if let Some(media) = &decision.media {
+        post_media::insert(tx, post.brand_id, post.id, media).await?;
+    }
+    if decision.counts_against_limit {
+        count_against_limit(cx, tx).await?;
+    }
+    let target = |(t, id): (&NewTarget<'_>, i64)| {
+        Target::new(id, post.id, (t.account_id, t.platform), t.target_override, tx.now)
+    };
+    let targets = new.iter().zip(target_ids).map(target).collect();
+    Ok((post, targets))
 }
 
-/// Decides (409), counts (402), and writes. The row of `post` must exist, even for a new post. Returns the stored post.
+/// Decides (409), writes, and counts (402). The caller has locked the post's row. Returns the stored post.
 pub async fn execute(
     cx: &Context,
     tx: &mut Tx,
     mut post: Post,
     current: &[TargetState],
     wanted: &DesiredPost,
+    accounts: &Accounts,
 ) -> Result<Post> {
-    let decision = decide(&post, current, wanted, cx.now)
-        .map_err(|conflict| ApiError::new(ErrorCode::PostNotEditable, conflict.to_string()))?;
-    if decision.counts_against_limit {
-        count_against_limit(cx, tx).await?;
-    }
+    let decision = decide(&post, current, wanted, cx.now).map_err(not_editable)?;
     if decision.cancel || !decision.remove.is_empty() {
         cancel_jobs(tx, current, &decision).await?;
     }
-    write_targets(cx, tx, post.id, &decision).await?;
+    write_targets(cx, tx, post.id, &decision, accounts).await?;
     if let Some(media) = &decision.media {
         post_media::set(tx, post.brand_id, post.id, media).await?;
     }
-    if decision.status != post.status {
-        post.move_to(decision.status)?;
-    }
-    let post = Post {
-        content: wanted.content.clone(),
-        schedule_type: decision.schedule_type,
-        scheduled_at: wanted.scheduled_at,
-        media: wanted.media.clone(),
-        counted: post.counted || decision.counts_against_limit,
-        updated_at: tx.now,
-        ..post
-    };
+    decision.apply_to(&mut post, wanted, tx.now)?;
     posts::update(tx, &post).await?;
     if let Some(at) = decision.publish_at {
         publish(cx, tx, post.id, at).await?;
+    }
+    if decision.counts_against_limit {
+        count_against_limit(cx, tx).await?;
     }
     Ok(post)
 }
@@ -170,6 +182,32 @@ fn decide(
 }
 
 impl Decision {
+    /// Changes the post itself.
+    fn apply_to(&self, post: &mut Post, wanted: &DesiredPost, now: DateTime<Utc>) -> Result<()> {
+        if self.status != post.status {
+            post.move_to(self.status)?;
+        }
+        post.content = wanted.content.clone();
+        post.schedule_type = self.schedule_type;
+        post.scheduled_at = wanted.scheduled_at;
+        post.media = wanted.media.clone();
+        post.counted |= self.counts_against_limit;
+        post.updated_at = now;
+        Ok(())
+    }
+
+    /// Returns the targets to insert.
+    fn new_targets(&self, accounts: &Accounts) -> Result<Vec<NewTarget<'_>>> {
+        let mut all = Vec::with_capacity(self.insert.len());
+        for (account_id, position, target_override) in &self.insert {
+            let account = accounts.get(account_id);
+            let account = account.ok_or_else(|| ApiError::bug("an account that was checked is not known"))?;
+            let (account_id, platform, position) = (account.id, account.platform, *position);
+            all.push(NewTarget { account_id, platform, position, target_override });
+        }
+        Ok(all)
+    }
+
     /// Compares the stored targets with the wanted ones.
     fn match_targets(
         &mut self,
@@ -230,10 +268,20 @@ async fn cancel_jobs(tx: &mut Tx, current: &[TargetState], decision: &Decision) 
 }
 
 fn busy() -> ApiError {
-    ApiError::new(ErrorCode::PostNotEditable, Conflict::Busy.to_string())
+    not_editable(Conflict::Busy)
 }
 
-async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decision) -> Result<()> {
+fn not_editable(conflict: Conflict) -> ApiError {
+    ApiError::new(ErrorCode::PostNotEditable, conflict.to_string())
+}
+
+async fn write_targets(
+    cx: &Context,
+    tx: &mut Tx,
+    post_id: i64,
+    decision: &Decision,
+    accounts: &Accounts,
+) -> Result<()> {
     for id in &decision.remove {
         targets::delete(tx, *id).await?;
     }
@@ -248,25 +296,20 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
         let connector = target.and_then(|t| cx.app.platforms.get(t.platform));
         targets::reset(tx, *id, connector.is_some_and(|c| !c.can_reconcile())).await?;
     }
-    if decision.insert.is_empty() {
-        return Ok(());
+    if !decision.insert.is_empty() {
+        targets::insert(tx, post_id, &decision.new_targets(accounts)?).await?;
     }
-    let ids: Vec<i64> = decision.insert.iter().map(|(id, ..)| *id).collect();
-    let found = accounts::find_many(tx, cx.brand()?.id, &ids).await?;
-    let platforms: HashMap<i64, Platform> = found.iter().map(|account| (account.id, account.platform)).collect();
-    let mut new = Vec::with_capacity(decision.insert.len());
-    for (account_id, position, target_override) in &decision.insert {
-        let platform = platforms.get(account_id).copied();
-        let platform = platform.ok_or_else(|| ApiError::bug("an account that was checked is gone"))?;
-        new.push(NewTarget { account_id: *account_id, platform, position: *position, target_override });
-    }
-    targets::insert(tx, post_id, &new).await?;
     Ok(())
+}
+
+/// Returns the job that publishes a target, without the target.
+fn publish_job(cx: &Context, at: DateTime<Utc>) -> NewJob {
+    NewJob::new(JobKind::PublishTarget, 0, at).trace(cx.trace().map(str::to_owned))
 }
 
 /// Enqueues a job for every pending target.
 pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: DateTime<Utc>) -> Result<()> {
-    let job = NewJob::new(JobKind::PublishTarget, 0, at).trace(cx.trace().map(str::to_owned));
+    let job = publish_job(cx, at);
     let workspace_id = Some(cx.caller.workspace_id);
     let subject = |t: Target| JobSubject { id: t.id, lane: Lane::Account(t.account_id), workspace_id };
     let subjects: Vec<_> = pending(targets::list(tx, post_id).await?).map(subject).collect();

@@ -19,7 +19,10 @@ use crate::fields::{PatchField, Problems, steps};
 /// The maximum time ahead for which a post may be scheduled.
 const MAX_SCHEDULE_AHEAD: Months = Months::new(60);
 
-/// Validates the resulting post; fails with 422 and all problems.
+/// The wanted accounts that belong to the brand, by id.
+pub type Accounts = HashMap<i64, SocialAccount>;
+
+/// Validates the resulting post; fails with 422 and all problems. Returns the accounts that it goes to.
 pub async fn validate(
     cx: &Context,
     tx: &mut Tx,
@@ -27,11 +30,13 @@ pub async fn validate(
     wanted: &DesiredPost,
     change: &PostChange,
     problems: Problems,
-) -> Result<()> {
-    validate_into(cx, tx, post, wanted, change, problems).await?.into_result()
+) -> Result<Accounts> {
+    let (problems, accounts) = validate_into(cx, tx, post, wanted, change, problems).await?;
+    problems.into_result()?;
+    Ok(accounts)
 }
 
-/// Validates the resulting post and adds its problems to `problems`. Locks the pictures, so that they are not deleted
+/// Validates the resulting post and adds its problems to `problems`. Returns the accounts that it goes to, too. Locks the pictures, so that they are not deleted
 /// before the commit.
 pub async fn validate_into(
     cx: &Context,
@@ -40,17 +45,16 @@ pub async fn validate_into(
     wanted: &DesiredPost,
     change: &PostChange,
     problems: Problems,
-) -> Result<Problems> {
+) -> Result<(Problems, Accounts)> {
     post_media::lock_media(tx, cx.brand()?.id, &referenced_media(wanted, change)).await?;
     let lookup = LookupContext::load(cx, tx, wanted, change).await?;
     check(post, wanted, change, &lookup, &problems);
-    Ok(problems)
+    Ok((problems, lookup.accounts))
 }
 
 /// The records that the checks look up.
 pub struct LookupContext {
-    /// The wanted accounts that belong to the brand, by id.
-    pub accounts: HashMap<i64, SocialAccount>,
+    pub accounts: Accounts,
     /// The wanted pictures that belong to the brand, by id.
     pub assets: HashMap<i64, Asset>,
     pub now: DateTime<Utc>,

@@ -35,9 +35,9 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) 
     let post = edit::empty_draft(cx, tx.now)?;
     let change = &parsed.value;
     let wanted = DesiredPost::from_change(&post, &[], change);
-    check::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
-    let post = apply::create(cx, tx, post, &wanted).await?;
+    let accounts = check::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
+    let (post, targets) = apply::create(cx, tx, post, &wanted, &accounts).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
-    Ok(ApiResponse::created(&path, PostDetail::load(tx, post).await?)?.with_records([id]))
+    Ok(ApiResponse::created(&path, PostDetail::new(post, targets))?.with_records([id]))
 }

@@ -14,5 +14,5 @@ pub async fn create_draft(cx: &Context, tx: &mut Tx, content: String) -> Result<
     post.id = posts::insert(tx, &post).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
-    Ok(ApiResponse::created(&path, PostDetail::load(tx, post).await?)?.with_records([id]))
+    Ok(ApiResponse::created(&path, PostDetail::new(post, Vec::new()))?.with_records([id]))
 }

@@ -33,7 +33,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) 
     let current = apply::load_target_states(tx, post.id).await?;
     let change = &parsed.value;
     let wanted = DesiredPost::from_change(&post, &current, change);
-    check::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
-    let post = apply::execute(cx, tx, post, &current, &wanted).await?;
+    let accounts = check::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
+    let post = apply::execute(cx, tx, post, &current, &wanted, &accounts).await?;
     ApiResponse::ok(PostDetail::load(tx, post).await?)
 }

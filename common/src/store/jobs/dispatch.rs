@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
-use super::engine::{lock_lanes, wake_lane};
+use super::lanes::{lock_lanes, wake_lane};
 use super::{NotifyRow, id_list, known_kinds, list_sql, notify_in_order, workspaces};
 use crate::domain::job::{Claimed, JobKind, JobNotification, MAX_CRASHES};
 

@@ -1,19 +1,20 @@
 //! What a worker does with jobs: claim, heartbeat, settle, release.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use serde_json::json;
 
-use super::super::db::{Conn, Engine, execute, run};
-use super::super::{Lanes, Result, Store, Tx, Workspace};
-use super::{NotifyRow, holds, id_list, known_kinds, list_sql, notify_in_order, workspaces};
+use super::super::db::{execute, run};
+use super::super::{Result, Tx};
+use super::lanes::load_lanes;
+use super::{id_list, known_kinds, list_sql};
 use crate::domain::job::{Claimed, JobKind, LEASE, Outcome};
 use crate::domain::untrusted::{self, MAX_MESSAGE};
 
 /// Claims those of the ids that are ready. Skips an id that is unknown, ended, claimed by another worker or of a paused
 /// kind. A job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job to leave
-/// wakes it.
+/// wakes it. For a transaction of [`super::super::Store::begin_claim`].
 pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed>> {
     #[derive(sqlx::FromRow)]
     struct Candidate {
@@ -32,29 +33,47 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
             Some((self.workspace_lane.as_deref()?, self.kind.limits().workspace_cap?))
         }
     }
-    // On Postgres one look-up per id: `LIMIT 1` keeps the look-ups apart, `state || ''` avoids the index of ready jobs.
+    // On Postgres one look-up per id: `LIMIT 1` keeps the look-ups apart, `state || ''` avoids the index of ready jobs. The
+    // lanes are locked in the same statement, in the order of their bytes, and their load is read in the next one, which
+    // sees what the previous holders of the locks have committed.
     let sql = tx.for_engine(
         concat!(
             "
-            SELECT j.id, j.kind, j.lane, j.workspace_lane
-            FROM (
-                SELECT DISTINCT value::bigint AS id
-                FROM json_array_elements_text($1::json)
-            ) v
-            CROSS JOIN LATERAL (
-                SELECT id, kind, lane, workspace_lane, priority, run_at
-                FROM jobs
-                WHERE id = v.id
-                    AND state || '' = 'ready'
-                    AND NOT waiting
-                    AND ",
+            WITH candidate AS MATERIALIZED (
+                SELECT j.*
+                FROM (
+                    SELECT DISTINCT value::bigint AS id
+                    FROM json_array_elements_text($1::json)
+                ) v
+                CROSS JOIN LATERAL (
+                    SELECT id, kind, lane, workspace_lane, priority, run_at
+                    FROM jobs
+                    WHERE id = v.id
+                        AND state || '' = 'ready'
+                        AND NOT waiting
+                        AND ",
             known_kinds!(),
             "
-                    AND kind NOT IN (SELECT kind FROM paused_kinds)
-                LIMIT 1
-                FOR UPDATE SKIP LOCKED
-            ) j
-            ORDER BY j.priority DESC, j.run_at, j.id"
+                        AND kind NOT IN (SELECT kind FROM paused_kinds)
+                    LIMIT 1
+                    FOR UPDATE SKIP LOCKED
+                ) j
+            ),
+            locked AS MATERIALIZED (
+                SELECT count(pg_advisory_xact_lock(hashtextextended(lane, 0)))
+                FROM (
+                    SELECT DISTINCT lane COLLATE \"C\" AS lane
+                    FROM candidate
+                    WHERE lane IS NOT NULL
+                    ORDER BY 1
+                ) lanes
+            ),
+            unsynced AS MATERIALIZED (
+                SELECT set_config('synchronous_commit', 'off', TRUE)
+            )
+            SELECT id, kind, lane, workspace_lane
+            FROM candidate, locked, unsynced
+            ORDER BY priority DESC, run_at, id"
         ),
         concat!(
             "
@@ -72,10 +91,11 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     );
     let list = id_list(ids);
     let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
-    let mut lanes = lanes(tx, candidates.iter().filter_map(Candidate::capped).map(|(lane, _)| lane)).await?;
-    let workspaces = candidates.iter().filter_map(Candidate::capped_workspace);
-    let running = workspaces::running(tx, &workspaces.map(|(lane, _)| lane).collect()).await?;
-    lanes.extend(running.into_iter().map(|(lane, running)| (lane.clone(), LaneLoad::unpaused(lane, running))));
+    let capped = candidates.iter().filter_map(Candidate::capped).map(|(lane, _)| lane).collect();
+    let workspaces = candidates.iter().filter_map(Candidate::capped_workspace).map(|(lane, _)| lane).collect();
+    let now = tx.now;
+    let loads = load_lanes(tx, &capped, &workspaces, now).await?;
+    let mut lanes: HashMap<_, _> = loads.into_iter().map(|lane| (lane.lane.clone(), lane)).collect();
     let (mut take, mut park) = (Vec::new(), Vec::new());
     for candidate in &candidates {
         let (own, shared) = (candidate.capped(), candidate.capped_workspace());
@@ -114,75 +134,6 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     );
     let (list, until) = (id_list(&take), tx.now + LEASE);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).fetch_all(c))?)
-}
-
-/// The load of a lane.
-#[derive(sqlx::FromRow)]
-struct LaneLoad {
-    lane: String,
-    running: i64,
-    paused: bool,
-    /// The reduced cap while the lane is narrowed.
-    places: Option<i64>,
-}
-
-impl LaneLoad {
-    fn unpaused(lane: String, running: i64) -> Self {
-        Self { lane, running, paused: false, places: None }
-    }
-
-    /// Returns how many places are free, given the `cap` of its kind; 0 while the lane is paused.
-    fn room(&self, cap: i64) -> i64 {
-        if self.paused { 0 } else { self.places.unwrap_or(cap) - self.running }
-    }
-}
-
-/// Returns the load of the lanes. Holds their locks until the end of the transaction, so that two workers cannot both
-/// take the last place (on SQLite there is one writer anyway).
-async fn lanes<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<HashMap<String, LaneLoad>> {
-    let lanes: BTreeSet<&str> = lanes.collect();
-    if lanes.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sorted = json!(lanes).to_string();
-    lock_lanes(tx, &sorted).await?;
-    let now = tx.now;
-    let lanes = load_lanes(tx, &sorted, now).await?;
-    Ok(lanes.into_iter().map(|lane| (lane.lane.clone(), lane)).collect())
-}
-
-async fn load_lanes(conn: &mut Conn, lanes: &str, now: DateTime<Utc>) -> Result<Vec<LaneLoad>> {
-    let sql = conn.for_engine(
-        "
-            SELECT value AS lane,
-                (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running,
-                value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused,
-                (SELECT places FROM narrow_lanes WHERE lane = value) AS places
-            FROM json_array_elements_text($1::json)",
-        "
-            SELECT value AS lane,
-                (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running,
-                value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused,
-                (SELECT places FROM narrow_lanes WHERE lane = value) AS places
-            FROM json_each($1)",
-    );
-    Ok(run!(conn, c => sqlx::query_as(sql).bind(lanes).bind(now).fetch_all(c))?)
-}
-
-/// Locks lanes until the end of the transaction, in the given order: a sorted JSON array.
-pub(super) async fn lock_lanes(tx: &mut Tx, sorted: &str) -> Result<()> {
-    // Postgres does not flatten a subquery with its own `ORDER BY`, so the locks are taken in that order.
-    const SQL: &str = "
-        SELECT count(pg_advisory_xact_lock(hashtextextended(lane, 0)))
-        FROM (
-            SELECT value AS lane
-            FROM json_array_elements_text($1::json) WITH ORDINALITY AS t (value, n)
-            ORDER BY n
-        ) lanes";
-    if let Engine::Pg(c) = tx.engine() {
-        sqlx::query(SQL).bind(sorted).execute(c).await?;
-    }
-    Ok(())
 }
 
 /// Renews the leases of the jobs that this worker holds, in one statement however many there are.
@@ -338,178 +289,4 @@ pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<bool> {
         tx.leave_lanes(job);
     }
     Ok(held)
-}
-
-/// Wakes as many jobs as places were freed in each lane, after the commit that freed them: a lane's lock is never held
-/// while waiting for the disk. A claim that found a lane full checks it again, also after its commit: of two concurrent
-/// ones, at least one sees the other's change. If the process dies in between, the sweep wakes the jobs.
-pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
-    let Lanes { mut free, full, workspaces } = lanes;
-    if free.is_empty() && full.is_empty() && workspaces.is_empty() {
-        // The common case.
-        return Ok(());
-    }
-    let mut conn = store.read().await?;
-    if !full.is_empty() {
-        for lane in load_lanes(&mut conn, &names(&full), store.now()).await? {
-            let room = full.get(&lane.lane).map_or(0, |cap| lane.room(*cap));
-            if room > 0 {
-                free.insert(lane.lane, room);
-            }
-        }
-    }
-    let waited_for = waited_for(&mut conn, &free, &workspaces).await?;
-    free.retain(|lane, _| waited_for.contains_key(lane));
-    for (name, workspace) in &workspaces {
-        if let Some(running) = waited_for.get(name) {
-            workspaces::share_out(&mut conn, (name, workspace, *running), store.now(), &mut free).await?;
-        }
-    }
-    drop(conn);
-    if free.is_empty() {
-        return Ok(());
-    }
-    let mut tx = store.begin_async_commit().await?;
-    lock_lanes(&mut tx, &names(&free)).await?;
-    for (lane, places) in &free {
-        wake_lane(&mut tx, lane, *places).await?;
-    }
-    tx.commit_alone().await
-}
-
-/// Returns the lanes' names, sorted.
-fn names(lanes: &BTreeMap<String, i64>) -> String {
-    json!(lanes.keys().collect::<Vec<_>>()).to_string()
-}
-
-/// Returns those lanes and workspaces that jobs wait for (usually empty); a workspace with its running jobs.
-async fn waited_for(
-    conn: &mut Conn,
-    lanes: &BTreeMap<String, i64>,
-    workspaces: &BTreeMap<String, Workspace>,
-) -> Result<HashMap<String, i64>> {
-    if lanes.is_empty() && workspaces.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sql = conn.for_engine(
-        r"
-        SELECT value, CAST(0 AS bigint)
-        FROM json_array_elements_text($1::json)
-        WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)
-        UNION ALL
-        SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
-        FROM json_array_elements_text($2::json)
-        WHERE EXISTS (SELECT 1 FROM jobs WHERE workspace_lane = value AND state = 'ready' AND waiting)",
-        r"
-        SELECT value, 0
-        FROM json_each($1)
-        WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)
-        UNION ALL
-        SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
-        FROM json_each($2)
-        WHERE EXISTS (SELECT 1 FROM jobs WHERE workspace_lane = value AND state = 'ready' AND waiting)",
-    );
-    let workspaces = json!(workspaces.keys().collect::<Vec<_>>()).to_string();
-    let found: Vec<(String, i64)> =
-        run!(conn, c => sqlx::query_as(sql).bind(names(lanes)).bind(&workspaces).fetch_all(c))?;
-    Ok(found.into_iter().collect())
-}
-
-/// Wakes up to `n` jobs that wait for a lane, unless it is paused. The caller holds the lane's lock.
-pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
-    let sql = tx.for_engine(
-        concat!(
-            "
-            WITH found AS MATERIALIZED (
-                SELECT id
-                FROM jobs
-                WHERE lane = $1
-                    AND state = 'ready'
-                    AND waiting
-                    AND ",
-            known_kinds!(),
-            "
-                    AND NOT EXISTS (
-                        SELECT 1
-                        FROM paused_lanes p
-                        WHERE p.lane = $1 AND p.paused_until > $3
-                    )
-                ORDER BY run_at, id
-                LIMIT (SELECT $2)
-                FOR UPDATE SKIP LOCKED
-            )
-            UPDATE jobs
-            SET waiting = FALSE, dispatched_at = $3
-            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
-            RETURNING kind, id, priority, run_at"
-        ),
-        concat!(
-            "
-            UPDATE jobs
-            SET waiting = FALSE, dispatched_at = $3
-            WHERE id IN (
-                SELECT id
-                FROM jobs
-                WHERE lane = $1
-                    AND state = 'ready'
-                    AND waiting
-                    AND ",
-            known_kinds!(),
-            "
-                    AND NOT EXISTS (
-                        SELECT 1
-                        FROM paused_lanes p
-                        WHERE p.lane = $1 AND p.paused_until > $3
-                    )
-                ORDER BY run_at, id
-                LIMIT $2
-            )
-            RETURNING kind, id, priority, run_at"
-        ),
-    );
-    let now = tx.now;
-    let woken: Vec<NotifyRow> = run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).fetch_all(c))?;
-    if !woken.is_empty() {
-        holds::held_until(tx, lane, now).await?;
-    }
-    notify_in_order(tx, woken);
-    Ok(())
-}
-
-/// Pauses a lane until the time that its platform named; a longer pause stays.
-pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
-    const SQL: &str = "
-        INSERT INTO paused_lanes (lane, paused_until)
-        VALUES ($1, $2)
-        ON CONFLICT (lane)
-        DO UPDATE SET paused_until = CASE WHEN paused_lanes.paused_until > excluded.paused_until THEN
-            paused_lanes.paused_until ELSE excluded.paused_until END";
-    execute!(tx, SQL, lane, until)?;
-    holds::held_until(tx, lane, until).await
-}
-
-/// Reduces a lane's places below the cap of its kind, until it is widened. Running jobs continue.
-pub async fn narrow_lane(tx: &mut Tx, lane: &str, places: i64) -> Result<()> {
-    const SQL: &str = "
-        INSERT INTO narrow_lanes (lane, places)
-        VALUES ($1, $2)
-        ON CONFLICT (lane)
-        DO UPDATE SET places = excluded.places";
-    execute!(tx, SQL, lane, places)?;
-    Ok(())
-}
-
-/// Removes the reduction and the pause of a lane of this kind, and wakes jobs that wait for it.
-pub async fn widen_lane(tx: &mut Tx, kind: JobKind, lane: &str) -> Result<()> {
-    execute!(tx, "DELETE FROM narrow_lanes WHERE lane = $1", lane)?;
-    execute!(tx, "DELETE FROM paused_lanes WHERE lane = $1", lane)?;
-    tx.free_places(lane, kind.limits().lane_cap.unwrap_or(i64::MAX));
-    Ok(())
-}
-
-/// Whether a lane is paused.
-pub async fn lane_is_paused(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<bool> {
-    const SQL: &str = "SELECT lane FROM paused_lanes WHERE lane = $1 AND paused_until > $2";
-    let found: Option<String> = run!(conn, c => sqlx::query_scalar(SQL).bind(lane).bind(now).fetch_optional(c))?;
-    Ok(found.is_some())
 }

@@ -2,6 +2,7 @@
 //!
 //! - here: enqueue, cancel, run_now — run in a caller's own transaction;
 //! - [`engine`]: claim, heartbeat, settle, release — run by a worker;
+//! - [`lanes`]: load, wake, pause, narrow;
 //! - [`dispatch`]: due, stale notifications, rescue, sweep, purge — run by the scheduler;
 //! - [`holds`]: periods in which Crier itself held back the jobs of a lane;
 //! - [`operate`]: list, show, pause, retry, counts — run by an operator.
@@ -19,6 +20,7 @@ use crate::domain::job::{Claimed, JobKind, JobNotification, Lane, NewJob, worksp
 pub mod dispatch;
 pub mod engine;
 pub mod holds;
+pub mod lanes;
 pub mod operate;
 mod workspaces;
 

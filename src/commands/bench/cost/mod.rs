@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crier_common::config::Config;
 use crier_common::domain::job::JobKind;
-use crier_common::store::bench::{log_position, tidy, pending_jobs};
+use crier_common::store::bench::{log_position, pending_jobs, tidy};
 use crier_common::store::cost;
 use crier_worker::jobs::Registry;
 use tokio::task::JoinSet;

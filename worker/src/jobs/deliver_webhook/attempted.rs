@@ -11,7 +11,7 @@ use crier_common::domain::webhook::DeliveryStatus;
 use crier_common::mail::Mailer;
 use crier_common::notices;
 use crier_common::store::deliveries::{self, AttemptRow};
-use crier_common::store::jobs::engine::{narrow_lane, pause_lane, widen_lane};
+use crier_common::store::jobs::lanes::{narrow_lane, pause_lane, widen_lane};
 use crier_common::store::{Result, Tx, webhooks};
 use crier_common::telemetry::metrics;
 use crier_common::webhooks::schedule;

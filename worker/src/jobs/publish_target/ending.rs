@@ -11,7 +11,7 @@ use crier_common::domain::job::{Claimed, Lane, Outcome};
 use crier_common::domain::post::{AttemptOutcome, Target, TargetStatus};
 use crier_common::platforms::{CallError, Published};
 use crier_common::publishing;
-use crier_common::store::jobs::engine as rows;
+use crier_common::store::jobs::lanes;
 use crier_common::store::{Result, Tx, accounts, posts, targets};
 use crier_common::telemetry::metrics;
 
@@ -241,19 +241,14 @@ impl RunResult for PublishEnd {
         };
         let (word, error) = how.outcome_and_error();
         let ended = self.ended(&how, error.clone(), next, now);
-        targets::add_attempt(
-            tx,
-            &targets::NewAttempt {
-                target_id: self.target.id,
-                number: self.target.attempts,
-                started_at: self.started_at,
-                outcome: word,
-                status_code: error.as_ref().and_then(|e| e.platform_code.as_ref()?.parse().ok()),
-                error: error.clone(),
-            },
-        )
-        .await?;
-        publishing::end_target(tx, post, &self.target, &ended, job.trace.as_deref()).await?;
+        let attempt = targets::NewAttempt {
+            number: self.target.attempts,
+            started_at: self.started_at,
+            outcome: word,
+            status_code: error.as_ref().and_then(|e| e.platform_code.as_ref()?.parse().ok()),
+            error: error.clone(),
+        };
+        publishing::end_target(tx, post, &self.target, &ended, Some(&attempt), job.trace.as_deref()).await?;
         Ok(match next {
             Some(at) => Outcome::RetryAt(at, error.map(|e| e.message).unwrap_or_default()),
             None => Outcome::Done,
@@ -344,7 +339,7 @@ impl PublishEnd {
             (PublishOutcome::Retry { failure, at: Some(until), .. }, _)
                 if failure.category == Category::RateLimited =>
             {
-                rows::pause_lane(tx, &Lane::Account(account_id).to_string(), *until).await?;
+                lanes::pause_lane(tx, &Lane::Account(account_id).to_string(), *until).await?;
             }
             _ => {}
         }

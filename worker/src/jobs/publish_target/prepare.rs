@@ -8,7 +8,7 @@ use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::post::{Post, PostStatus, Target};
 use crier_common::platforms::{Connector, ConnectorAccount, MarkerSeed, OutgoingPost};
-use crier_common::store::jobs::{engine as rows, holds};
+use crier_common::store::jobs::holds;
 use crier_common::store::{self, StoreError, Tx, accounts, media, post_media, posts, targets};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -36,9 +36,9 @@ impl PublishTarget {
         let media_ids = target.media.as_ref().unwrap_or(&post.media);
         let assets = pictures::in_order(media::find_many(&mut tx, post.brand_id, media_ids).await?, media_ids);
         let missed = self.check_missed(&mut tx, &run.job, deleted).await?;
-        let attached = accounts::is_attached(&mut tx, post.brand_id, target.account_id).await?;
-        let account = accounts::with_secrets(&mut tx, self.store.cipher(), target.account_id).await?;
-        let access = self.check_account(account.filter(|_| attached));
+        let cipher = self.store.cipher();
+        let account = accounts::of_brand_with_secrets(&mut tx, cipher, post.brand_id, target.account_id).await?;
+        let access = self.check_account(account);
         let (assets, skip_reason) = match assets {
             Ok(assets) => (assets, missed),
             Err(gone) => (Vec::new(), missed.or(Some(gone))),
@@ -86,10 +86,10 @@ async fn lock_due(tx: &mut Tx, job: &Claimed) -> Step<(Post, bool, Target)> {
         return Err(Stop::Skipped("the post is gone"));
     };
     // Now under the post's lock: read the current target, and check that the lease is still ours.
-    let Some(target) = targets::find(tx, job.subject_id).await? else {
+    let Some((target, held)) = targets::find_held(tx, job).await? else {
         return Err(Stop::Skipped("the target is gone"));
     };
-    if !rows::still_held(tx, job).await? {
+    if !held {
         return Err(Stop::LeaseLost);
     }
     if target.status.is_terminal() || !is_due(&post, job) {
