@@ -2,7 +2,7 @@
 //! deduplicate them, so that tests can detect duplicates.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ pub struct FakePlatform {
     /// Posts that the platform accepts at a later time.
     late: Mutex<Vec<(DateTime<Utc>, String, String)>>,
     calls: Mutex<Vec<Call>>,
-    panic_at_marker: AtomicBool,
+    panics_at_marker: AtomicUsize,
     /// Blocks the next reconcile response after it is computed.
     held: Mutex<Option<Arc<Gate>>>,
     /// Blocks the next refresh.
@@ -147,7 +147,7 @@ impl FakePlatform {
             shown: Mutex::default(),
             late: Mutex::default(),
             calls: Mutex::default(),
-            panic_at_marker: AtomicBool::new(false),
+            panics_at_marker: AtomicUsize::new(0),
             held: Mutex::default(),
             held_refresh: Mutex::default(),
             count: AtomicU64::new(0),
@@ -183,7 +183,7 @@ impl FakePlatform {
     /// Clears the publish script and a pending panic in the marker.
     pub fn clear_script(&self) {
         self.script.lock().expect("no panic").clear();
-        self.panic_at_marker.store(false, Ordering::SeqCst);
+        self.panics_at_marker.store(0, Ordering::SeqCst);
     }
 
     /// Scripts the next reconcile responses; later ones are truthful.
@@ -206,9 +206,10 @@ impl FakePlatform {
         *self.token.lock().expect("no panic") = Some(token.to_owned());
     }
 
-    /// Panics when the next marker is created, inside the transaction before the call, as if the process died there.
+    /// Panics when the next run creates its marker, inside the transaction before the call, as if the process died there:
+    /// in the transaction that it shares with others, and again in one of its own.
     pub fn panic_at_marker(&self) {
-        self.panic_at_marker.store(true, Ordering::SeqCst);
+        self.panics_at_marker.store(2, Ordering::SeqCst);
     }
 
     /// Blocks the next reconcile response after it is computed.
@@ -315,7 +316,9 @@ impl Connector for FakePlatform {
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
-        assert!(!self.panic_at_marker.swap(false, Ordering::SeqCst), "the process dies here, as the test wants");
+        let left = |panics: usize| panics.checked_sub(1);
+        let panics = self.panics_at_marker.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+        assert!(panics.is_err(), "the process dies here, as the test wants");
         Marker::from_iter([("key".to_owned(), json!(format!("{}-{:016x}", seed.target_id, seed.random)))])
     }
 

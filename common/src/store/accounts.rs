@@ -3,6 +3,8 @@
 //! The secrets have a version. What a call learned with them ([`expire`], [`renew`], [`end_refresh`]) is written only
 //! while the account still has that version: it may have been reconnected or refreshed during the call.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
@@ -165,23 +167,43 @@ pub async fn with_secrets(
     row.map(|row| row.open(cipher)).transpose()
 }
 
-/// The same, for an account of the brand.
-pub async fn of_brand_with_secrets(
+/// Returns accounts of brands and their secrets: those of the pairs of a brand and an account that belong together, by
+/// these pairs.
+pub async fn of_brands_with_secrets(
     conn: &mut Conn,
     cipher: &Cipher,
-    brand_id: i64,
-    account_id: i64,
-) -> Result<Option<(SocialAccount, SecretString)>> {
+    pairs: &[(i64, i64)],
+) -> Result<HashMap<(i64, i64), (SocialAccount, SecretString)>> {
+    #[derive(sqlx::FromRow)]
+    struct PairRow {
+        brand_id: i64,
+        #[sqlx(flatten)]
+        row: AccountRow,
+    }
+    // `|| ''` as in `list_sql!`.
+    let pair = conn.for_engine(
+        "
+        (
+            SELECT (value ->> 0)::bigint AS brand, (value ->> 1)::bigint AS account
+            FROM json_array_elements($1::json)
+            WHERE value ->> 0 = (value ->> 0) || ''
+        )",
+        "(SELECT value ->> 0 AS brand, value ->> 1 AS account FROM json_each($1))",
+    );
     let sql = format!(
         "
-        SELECT {COLUMNS}, a.secrets
-        FROM social_accounts a
-        JOIN brand_accounts b ON b.account_id = a.id
-        WHERE a.id = $1 AND b.brand_id = $2"
+        SELECT b.brand_id, {COLUMNS}, a.secrets
+        FROM {pair} pair
+        JOIN brand_accounts b ON b.brand_id = brand AND b.account_id = account
+        JOIN social_accounts a ON a.id = b.account_id"
     );
-    let row: Option<AccountRow> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(account_id)
-        .bind(brand_id).fetch_optional(c))?;
-    row.map(|row| row.open(cipher)).transpose()
+    let list = serde_json::json!(pairs).to_string();
+    let rows: Vec<PairRow> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&list).fetch_all(c))?;
+    let open = |found: PairRow| {
+        let (account, secrets) = found.row.open(cipher)?;
+        Ok(((found.brand_id, account.id), (account, secrets)))
+    };
+    rows.into_iter().map(open).collect()
 }
 
 #[derive(sqlx::FromRow)]

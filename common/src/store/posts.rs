@@ -4,7 +4,7 @@ use chrono::SubsecRound as _;
 use sqlx::types::Json;
 
 use super::db::{execute, run};
-use super::jobs::{self, JobSubject};
+use super::jobs::{self, JobSubject, id_list, list_sql};
 use super::targets::{self, NewTarget};
 use super::{Conn, Page, PageRequest, Result, StoreError, Tx};
 use crate::domain::job::{JobNotification, Lane, NewJob, workspace_lane};
@@ -188,12 +188,6 @@ pub async fn lock_of_target(tx: &mut Tx, target_id: i64) -> Result<Option<(Post,
 }
 
 async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<(Post, bool)>> {
-    #[derive(sqlx::FromRow)]
-    struct PostRow {
-        #[sqlx(flatten)]
-        post: Post,
-        deleted: bool,
-    }
     let for_update = tx.for_engine(FOR_UPDATE, "");
     let sql = format!(
         "
@@ -202,8 +196,36 @@ async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<
         WHERE {which}
         {for_update}"
     );
-    let row: Option<PostRow> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
-    Ok(row.map(|r| (r.post, r.deleted)))
+    let row: Option<LockedPost> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
+    Ok(row.map(|row| (row.post, row.deleted)))
+}
+
+/// Locks the posts of several targets, in id order, like [`lock`]. `wait`: also those that another transaction has locked;
+/// else they are left out.
+pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Result<Vec<(Post, bool)>> {
+    let for_update = match wait {
+        true => tx.for_engine(FOR_UPDATE, ""),
+        false => tx.for_engine("FOR UPDATE OF p SKIP LOCKED", ""),
+    };
+    let targets = list_sql!(tx, "SELECT post_id FROM post_targets WHERE id", "");
+    let sql = format!(
+        "
+        SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS deleted
+        {FROM}
+        WHERE p.id IN ({targets})
+        ORDER BY p.id
+        {for_update}"
+    );
+    let ids = id_list(target_ids);
+    let rows: Vec<LockedPost> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&ids).fetch_all(c))?;
+    Ok(rows.into_iter().map(|row| (row.post, row.deleted)).collect())
+}
+
+#[derive(sqlx::FromRow)]
+struct LockedPost {
+    #[sqlx(flatten)]
+    post: Post,
+    deleted: bool,
 }
 
 pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageRequest) -> Result<Page<Post>> {

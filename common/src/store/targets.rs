@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
-use super::jobs::list_sql;
+use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
 use crate::domain::failure::Failure;
 use crate::domain::job::{Claimed, JobAttempt, Lane};
@@ -86,7 +86,7 @@ pub async fn briefs(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<TargetSumma
         "SELECT post_id, account_id, status, error FROM post_targets WHERE post_id",
         "ORDER BY position, id"
     );
-    let ids = super::jobs::id_list(post_ids);
+    let ids = id_list(post_ids);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }
 
@@ -95,31 +95,61 @@ pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(target_id).fetch_optional(c))?)
 }
 
-/// Finds a job's target and whether its worker still holds the job; locks the job's row until the end of the transaction.
-/// The caller has locked the post's row.
-pub async fn find_held(tx: &mut Tx, job: &Claimed) -> Result<Option<(Target, bool)>> {
-    #[derive(sqlx::FromRow)]
-    struct HeldRow {
-        #[sqlx(flatten)]
-        target: Target,
-        held: bool,
-    }
-    let for_update = tx.for_engine("FOR UPDATE", "");
-    let sql = format!(
+/// The target of a run.
+#[derive(Debug, sqlx::FromRow)]
+pub struct HeldTarget {
+    #[sqlx(flatten)]
+    pub target: Target,
+    pub job_id: i64,
+    pub fence: i64,
+    /// The worker still holds the job.
+    pub held: bool,
+}
+
+/// Finds the targets of runs, and locks the rows of the jobs that are still held until the end of the transaction. Only of
+/// these posts, whose rows the caller has locked: always lock the post before its jobs.
+pub async fn find_held(tx: &mut Tx, jobs: &[&Claimed], post_ids: &[i64]) -> Result<Vec<HeldTarget>> {
+    // `|| ''` as in `list_sql!`. The columns of `run` have names that no column of the tables has.
+    let sql = tx.for_engine(
         "
-        WITH job AS MATERIALIZED (
-            SELECT id AS job_id
-            FROM jobs
-            WHERE id = $2 AND fence = $3 AND worker = $4 AND state || '' = 'running'
-            {for_update}
+        WITH run AS (
+            SELECT (value ->> 0)::bigint AS subject, (value ->> 1)::bigint AS job, (value ->> 2)::bigint AS run_fence,
+                value ->> 3 AS run_worker
+            FROM json_array_elements($1::json)
+            WHERE value ->> 0 = (value ->> 0) || ''
+        ),
+        held AS MATERIALIZED (
+            SELECT j.id, j.fence
+            FROM run
+            JOIN post_targets p
+                ON p.id = subject AND p.post_id IN (SELECT value::bigint FROM json_array_elements_text($2::json))
+            JOIN jobs j ON j.id = job AND j.fence = run_fence AND j.worker = run_worker
+            WHERE j.state || '' = 'running'
+            ORDER BY j.id
+            FOR UPDATE OF j
         )
-        SELECT {COLUMNS}, EXISTS (SELECT 1 FROM job) AS held
-        FROM post_targets
-        WHERE id = $1"
+        SELECT t.*, job AS job_id, run_fence AS fence, (job, run_fence) IN (SELECT id, fence FROM held) AS held
+        FROM run
+        JOIN post_targets t
+            ON t.id = subject AND t.post_id IN (SELECT value::bigint FROM json_array_elements_text($2::json))",
+        "
+        SELECT t.*, run.value ->> 1 AS job_id, run.value ->> 2 AS fence,
+            EXISTS (
+                SELECT 1
+                FROM jobs j
+                WHERE j.id = run.value ->> 1
+                    AND j.fence = run.value ->> 2
+                    AND j.worker = run.value ->> 3
+                    AND j.state = 'running'
+            ) AS held
+        FROM json_each($1) run
+        JOIN post_targets t
+            ON t.id = run.value ->> 0 AND t.post_id IN (SELECT value FROM json_each($2))",
     );
-    let row: Option<HeldRow> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job.subject_id).bind(job.id)
-        .bind(job.fence).bind(&job.worker).fetch_optional(c))?;
-    Ok(row.map(|row| (row.target, row.held)))
+    let run = |job: &&Claimed| json!([job.subject_id, job.id, job.fence, job.worker]);
+    let runs = Value::from_iter(jobs.iter().map(run)).to_string();
+    let post_ids = id_list(post_ids);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(&runs).bind(&post_ids).fetch_all(c))?)
 }
 
 /// Finds a target without its JSON columns: enough to end a target whose row cannot be read.

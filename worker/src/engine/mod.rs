@@ -282,6 +282,7 @@ impl Engine {
 
     /// Releases a job whose run was aborted, as if it had not started.
     async fn release_aborted(&self, run: &Run, handler: &dyn Job) {
+        run.leave_shared().await;
         let handed_back = async {
             let mut tx = self.0.store.begin().await?;
             handler.undo_aborted(&mut tx, run).await?;

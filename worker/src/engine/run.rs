@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crier_common::domain::job::{Claimed, JobKind};
 use crier_common::telemetry::metrics;
-use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit};
+use tokio::sync::{Notify, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit};
 
 use super::Inner;
 
@@ -21,6 +21,8 @@ pub struct Run {
     marked: Arc<AtomicBool>,
     /// That call may have reached the external service, and its outcome is unknown.
     in_doubt: Arc<AtomicBool>,
+    /// Whether the run is aborted; locked while a transaction that it shares with other runs works for it.
+    aborted: Arc<tokio::sync::Mutex<bool>>,
     slot: Option<Arc<JobSlot>>,
 }
 
@@ -33,6 +35,7 @@ impl Run {
             counted: Arc::default(),
             marked: Arc::default(),
             in_doubt: Arc::default(),
+            aborted: Arc::default(),
             slot: None,
         }
     }
@@ -71,6 +74,16 @@ impl Run {
     pub async fn acquire_turn(&self) -> Option<OwnedSemaphorePermit> {
         let (slot, lane) = (self.slot.as_ref()?, self.job.workspace_lane.as_deref()?);
         slot.inner.turns.take(lane, || slot.release_if_allowed()).await
+    }
+
+    /// Enters a transaction that it shares with other runs, until the guard is dropped; `None` if the run is aborted.
+    pub async fn enter_shared(&self) -> Option<OwnedMutexGuard<bool>> {
+        Some(self.aborted.clone().lock_owned().await).filter(|aborted| !**aborted)
+    }
+
+    /// Waits until no shared transaction works for the run, and keeps it out of the next one.
+    pub(super) async fn leave_shared(&self) {
+        *self.aborted.lock().await = true;
     }
 
     /// Records that the subject has counted this attempt.
@@ -208,4 +221,40 @@ fn insert<T: Eq + std::hash::Hash>(set: &Mutex<HashSet<T>>, value: T) -> bool {
 
 fn remove<T: Eq + std::hash::Hash>(set: &Mutex<HashSet<T>>, value: &T) {
     set.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn run() -> Run {
+        Run::new(Claimed {
+            id: 1,
+            kind: JobKind::Noop,
+            subject_id: 1,
+            lane: None,
+            workspace_lane: None,
+            attempt: 1,
+            max_attempts: 5,
+            crashes: 0,
+            fence: 1,
+            worker: "w".to_owned(),
+            run_at: DateTime::UNIX_EPOCH,
+            trace: None,
+        })
+    }
+
+    #[tokio::test]
+    async fn an_aborted_run_waits_for_a_shared_transaction_and_enters_no_other() {
+        let run = run();
+        let shared = run.clone().enter_shared().await;
+        assert!(shared.is_some());
+        assert!(run.leave_shared().now_or_never().is_none(), "the transaction has not ended");
+        drop(shared);
+        assert!(run.leave_shared().now_or_never().is_some());
+        assert!(run.clone().enter_shared().await.is_none());
+    }
 }

@@ -5,6 +5,7 @@ use crier_common::platforms::{CallError, Published, Reconciled};
 use crier_common::store::targets;
 
 use super::ending::PublishOutcome;
+use super::pacing::check_daily_cap;
 use super::{Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;
 
@@ -46,8 +47,9 @@ impl PublishTarget {
     pub(super) async fn store_call_marker(&self, run: &Run, p: &mut Prepared, counts: bool) -> Step<()> {
         let _turn = run.acquire_turn().await;
         let mut tx = self.begin_held(run).await?;
-        if counts {
-            tx = self.check_daily_cap(tx, &p.target, true).await?;
+        if counts && let Some(postponed) = check_daily_cap(&mut tx, &self.platforms, &p.target, true).await? {
+            tx.commit().await?;
+            return Err(Stop::Postponed(postponed));
         }
         targets::mark_call(&mut tx, p.target.id, &p.outgoing.marker).await?;
         p.target.call_started_at = Some(tx.now);

@@ -1,8 +1,8 @@
 //! `publish_target`: publishes one post on one account, at most once.
 //!
-//! 1. *Prepare*, one transaction under the post's lock: checks that the post is still wanted and the account can be
-//!    used, then stores the marker and the start time of the call before it is made. If the platform has a daily cap, a
-//!    call over it is postponed.
+//! 1. *Prepare*, one transaction under the post's lock, which runs that come together share: checks that the post is
+//!    still wanted and the account can be used, then stores the marker and the start time of the call before it is made.
+//!    If the platform has a daily cap, a call over it is postponed.
 //! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the
 //!    platform first: if the post is there, the target is done; if it is not, and the earlier call's deadline is over,
 //!    calls again; if the platform cannot tell, the target ends as `outcome_unknown` and a user decides.
@@ -34,9 +34,9 @@ use crier_common::store::{Result, Store, StoreError, Tx, posts, targets};
 
 use self::ending::{PublishEnd, PublishOutcome};
 use self::pacing::PostponedRun;
-use self::prepare::SkippedRun;
+use self::prepare::{Preparation, SkippedRun};
 use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use crate::engine::{Batcher, Run};
 
 mod call;
 mod ending;
@@ -53,7 +53,8 @@ pub struct PublishTarget {
     store: Store,
     platforms: Arc<ConnectorRegistry>,
     library: Library,
-    latest_publish: TimeDelta,
+    prepares: Batcher<Run, Option<Step<Prepared>>>,
+    preparation: Preparation,
     /// The maximum duration of a whole publish: a post that is not there after that never will be.
     publish_timeout: TimeDelta,
 }
@@ -103,11 +104,13 @@ type Step<T> = std::result::Result<T, Stop>;
 
 impl PublishTarget {
     pub fn new(deps: &Deps) -> Self {
+        let preparation = Preparation::new(deps);
         Self {
             store: deps.store.clone(),
             platforms: deps.platforms.clone(),
             library: deps.library.clone(),
-            latest_publish: deps.latest_publish,
+            prepares: preparation.start_batches(),
+            preparation,
             publish_timeout: deps.platform_timeout * PUBLISH_CALLS,
         }
     }

@@ -11,26 +11,28 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::post::Target;
+use crier_common::platforms::ConnectorRegistry;
 use crier_common::store::{Result, Tx, calls, jobs, targets};
 
-use super::{PublishTarget, Step, Stop};
 use crate::jobs::RunResult;
 
-impl PublishTarget {
-    /// Counts a call, if one `begins` now. If the account's daily cap is reached, holds the target back, commits that,
-    /// and stops.
-    pub(super) async fn check_daily_cap(&self, mut tx: Tx, target: &Target, begins: bool) -> Step<Tx> {
-        let Some(cap) = self.platforms.daily_posts(target.platform) else { return Ok(tx) };
-        let full = match begins {
-            true => calls::begin(&mut tx, target.account_id, cap).await?,
-            false => calls::full_until(&mut tx, target.account_id, cap).await?,
-        };
-        let Some(until) = full else { return Ok(tx) };
-        let failure = daily_cap_failure(target, cap, until);
-        targets::postpone(&mut tx, target.id, target.attempts - 1, &failure, until).await?;
-        tx.commit().await?;
-        Err(Stop::Postponed(PostponedRun { until, why: failure.message }))
-    }
+/// Counts a call, if one `begins` now. If the account's daily cap is reached, holds the target back and returns the run's
+/// result; the caller commits.
+pub(super) async fn check_daily_cap(
+    tx: &mut Tx,
+    platforms: &ConnectorRegistry,
+    target: &Target,
+    begins: bool,
+) -> Result<Option<PostponedRun>> {
+    let Some(cap) = platforms.daily_posts(target.platform) else { return Ok(None) };
+    let full = match begins {
+        true => calls::begin(tx, target.account_id, cap).await?,
+        false => calls::full_until(tx, target.account_id, cap).await?,
+    };
+    let Some(until) = full else { return Ok(None) };
+    let failure = daily_cap_failure(target, cap, until);
+    targets::postpone(tx, target.id, target.attempts - 1, &failure, until).await?;
+    Ok(Some(PostponedRun { until, why: failure.message }))
 }
 
 fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure {
@@ -44,7 +46,7 @@ fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure
     )
 }
 
-/// The run uses up no attempt; the target was already updated in [`PublishTarget::check_daily_cap`].
+/// The run uses up no attempt; the target was already updated in [`check_daily_cap`].
 pub(super) struct PostponedRun {
     until: DateTime<Utc>,
     why: String,

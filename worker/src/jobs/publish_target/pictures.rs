@@ -9,6 +9,7 @@
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::media::{Asset, ImageType};
 use crier_common::domain::platform::MediaRules;
+use crier_common::media::Library;
 use crier_common::media::picture::{self, FittedPicture, PictureRules};
 use crier_common::platforms::{CallError, Image, ImageTransfer, UploadedImage};
 use crier_common::store::post_media;
@@ -43,23 +44,23 @@ pub(super) fn is_wanted(pictures: ImageTransfer, image: &Image) -> bool {
     }
 }
 
-impl PublishTarget {
-    /// Returns a picture without its bytes.
-    pub(super) fn image(&self, asset: &Asset, uploads: &Map<String, Value>) -> Image {
-        let uploaded = uploads.get(&asset.id.to_string());
-        Image {
-            id: asset.id,
-            bytes: Default::default(),
-            mime_type: asset.mime_type.to_string(),
-            filename: asset.filename.clone(),
-            alt_text: asset.alt_text.clone(),
-            width: unsigned(asset.width),
-            height: unsigned(asset.height),
-            url: self.library.url(&asset.key),
-            uploaded: uploaded.map(|name| UploadedImage { name: name.clone(), uploaded_in_this_run: false }),
-        }
+/// Returns a picture without its bytes.
+pub(super) fn image(library: &Library, asset: &Asset, uploads: &Map<String, Value>) -> Image {
+    let uploaded = uploads.get(&asset.id.to_string());
+    Image {
+        id: asset.id,
+        bytes: Default::default(),
+        mime_type: asset.mime_type.to_string(),
+        filename: asset.filename.clone(),
+        alt_text: asset.alt_text.clone(),
+        width: unsigned(asset.width),
+        height: unsigned(asset.height),
+        url: library.url(&asset.key),
+        uploaded: uploaded.map(|name| UploadedImage { name: name.clone(), uploaded_in_this_run: false }),
     }
+}
 
+impl PublishTarget {
     /// Provides the pictures in the way that the platform requires.
     pub(super) async fn prepare_images(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         match p.connector.image_transfer() {

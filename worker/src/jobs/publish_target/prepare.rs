@@ -1,22 +1,32 @@
 //! Before the call: checks whether to make it, and stores what must be stored first.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chrono::TimeDelta;
 use crier_common::domain::account::{AccountStatus, SocialAccount};
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::post::{Post, PostStatus, Target};
-use crier_common::platforms::{Connector, ConnectorAccount, MarkerSeed, OutgoingPost};
+use crier_common::media::Library;
+use crier_common::platforms::{Connector, ConnectorAccount, ConnectorRegistry, MarkerSeed, OutgoingPost};
 use crier_common::store::jobs::holds;
-use crier_common::store::{self, StoreError, Tx, accounts, media, post_media, posts, targets};
+use crier_common::store::targets::HeldTarget;
+use crier_common::store::{self, Store, StoreError, Tx, accounts, media, post_media, posts, targets};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
 use super::ending::{PublishEnd, PublishOutcome};
+use super::pacing::check_daily_cap;
 use super::{Prepared, PublishTarget, Step, Stop, disconnected, expired, pictures};
-use crate::engine::Run;
-use crate::jobs::RunResult;
+use crate::engine::{Batcher, Run};
+use crate::jobs::{Deps, RunResult};
+
+/// How many runs share a transaction at most: on SQLite all other writers wait for it.
+const MAX_TOGETHER: usize = 32;
+/// How many of these transactions run concurrently.
+const CONCURRENCY: usize = 2;
 
 /// An account, its credentials and its connector.
 type AccountAccess = (SocialAccount, SecretString, Arc<dyn Connector>);
@@ -24,20 +34,156 @@ type AccountAccess = (SocialAccount, SecretString, Arc<dyn Connector>);
 impl PublishTarget {
     /// Decides whether to call the platform, and stores the start of the run.
     pub(super) async fn prepare(&self, run: &Run) -> Step<Prepared> {
+        if let Some(prepared) = self.prepares.submit(run.clone()).await.flatten() {
+            return prepared;
+        }
         let _turn = run.acquire_turn().await;
-        let mut tx = self.store.begin().await?;
-        let (mut post, deleted, mut target) = lock_due(&mut tx, &run.job).await?;
+        let prepared = self.preparation.prepare_together(std::slice::from_ref(run), true).await.pop().flatten();
+        prepared.unwrap_or(Err(Stop::LeaseLost))
+    }
+}
+
+/// Prepares runs. Those that come together share a transaction: it costs the database little more than that of one.
+#[derive(Clone)]
+pub(super) struct Preparation {
+    store: Store,
+    platforms: Arc<ConnectorRegistry>,
+    library: Library,
+    latest_publish: TimeDelta,
+}
+
+/// A run whose call may begin.
+struct Ready {
+    prepared: Prepared,
+    /// The call begins now; else pictures come first, or an earlier call is open.
+    is_marked: bool,
+}
+
+impl Preparation {
+    pub fn new(deps: &Deps) -> Self {
+        Self {
+            store: deps.store.clone(),
+            platforms: deps.platforms.clone(),
+            library: deps.library.clone(),
+            latest_publish: deps.latest_publish,
+        }
+    }
+
+    /// Returns a batcher whose result is `None` for a run that must be prepared alone.
+    pub fn start_batches(&self) -> Batcher<Run, Option<Step<Prepared>>> {
+        let preparation = self.clone();
+        Batcher::start(CONCURRENCY, move |runs: Vec<Run>| {
+            let preparation = preparation.clone();
+            async move {
+                let mut prepared = Vec::with_capacity(runs.len());
+                for runs in runs.chunks(MAX_TOGETHER) {
+                    prepared.extend(preparation.prepare_together(runs, false).await);
+                }
+                prepared
+            }
+        })
+    }
+
+    /// Prepares runs in one transaction. `wait`: also those whose post another transaction has locked. Without it their
+    /// result is `None`, and so is that of all if one of them fails.
+    async fn prepare_together(&self, runs: &[Run], wait: bool) -> Vec<Option<Step<Prepared>>> {
+        // An aborted run waits for these, and then undoes what is stored here.
+        let mut entered = Vec::with_capacity(runs.len());
+        for run in runs {
+            entered.push(run.enter_shared().await);
+        }
+        let active: Vec<&Run> =
+            runs.iter().zip(&entered).filter(|(_, entered)| entered.is_some()).map(|(r, _)| r).collect();
+        let mut prepared = self.prepare_active(&active, wait).await.into_iter();
+        entered.iter().map(|entered| entered.as_ref().and_then(|_| prepared.next().flatten())).collect()
+    }
+
+    async fn prepare_active(&self, runs: &[&Run], wait: bool) -> Vec<Option<Step<Prepared>>> {
+        if runs.is_empty() {
+            return Vec::new();
+        }
+        let prepared = async {
+            let mut tx = self.store.begin().await?;
+            let steps = self.prepare_all(&mut tx, runs, wait).await?;
+            Ok((tx, steps))
+        };
+        let (tx, steps) = match prepared.await {
+            Ok(prepared) => prepared,
+            Err(error) if wait => return each(runs, error),
+            Err(error) => {
+                tracing::debug!(%error, "runs could not be prepared together; preparing each one alone");
+                return runs.iter().map(|_| None).collect();
+            }
+        };
+        let ready = || runs.iter().zip(&steps).filter_map(|(run, step)| Some((run, step.as_ref()?.as_ref().ok()?)));
+        ready().filter(|(_, ready)| ready.is_marked).for_each(|(run, _)| run.set_marked());
+        // Not prepared again alone: the commit may have succeeded.
+        if let Err(error) = tx.commit().await {
+            return each(runs, error);
+        }
+        ready().for_each(|(run, _)| run.set_counted());
+        steps.into_iter().map(|step| step.map(|step| step.map(|ready| ready.prepared))).collect()
+    }
+
+    async fn prepare_all(
+        &self,
+        tx: &mut Tx,
+        runs: &[&Run],
+        wait: bool,
+    ) -> Result<Vec<Option<Step<Ready>>>, StoreError> {
+        let subjects: Vec<i64> = runs.iter().map(|run| run.job.subject_id).collect();
+        let posts = posts::lock_of_targets(tx, &subjects, wait).await?;
+        let mut posts: HashMap<i64, (Post, bool)> = posts.into_iter().map(|post| (post.0.id, post)).collect();
+        // Now under the posts' locks: read the current targets, and check that the leases are still ours.
+        let post_ids: Vec<i64> = posts.keys().copied().collect();
+        let jobs: Vec<&Claimed> = runs.iter().map(|run| &run.job).collect();
+        let targets = targets::find_held(tx, &jobs, &post_ids).await?;
+        let pairs: BTreeSet<_> =
+            targets.iter().map(|t| (posts[&t.target.post_id].0.brand_id, t.target.account_id)).collect();
+        let pairs: Vec<_> = pairs.into_iter().collect();
+        let accounts = accounts::of_brands_with_secrets(tx, self.store.cipher(), &pairs).await?;
+        let mut targets: HashMap<_, _> = targets.into_iter().map(|t| ((t.job_id, t.fence), t)).collect();
+
+        // In the order of the accounts, whose daily caps are locked: the fixed order prevents deadlocks.
+        let mut order: Vec<usize> = (0..runs.len()).collect();
+        let account = |job: &Claimed| targets.get(&(job.id, job.fence)).map(|found| found.target.account_id);
+        order.sort_by_key(|index| account(&runs[*index].job));
+        let mut steps: Vec<_> = runs.iter().map(|_| None).collect();
+        for index in order {
+            let job = &runs[index].job;
+            let Some(found) = targets.remove(&(job.id, job.fence)) else {
+                steps[index] = wait.then_some(Err(Stop::Skipped("the post is gone")));
+                continue;
+            };
+            let Some((post, deleted)) = posts.get_mut(&found.target.post_id) else { continue };
+            let account = accounts.get(&(post.brand_id, found.target.account_id)).cloned();
+            let step = self.prepare_one(tx, job, (post, *deleted), found, account).await;
+            steps[index] = match step {
+                Err(Stop::Database(error)) => return Err(error),
+                step => Some(step),
+            };
+        }
+        Ok(steps)
+    }
+
+    async fn prepare_one(
+        &self,
+        tx: &mut Tx,
+        job: &Claimed,
+        (post, deleted): (&mut Post, bool),
+        found: HeldTarget,
+        account: Option<(SocialAccount, SecretString)>,
+    ) -> Step<Ready> {
+        let mut target = check_due(job, post, deleted, found)?;
         let has_open_call = target.call_started_at.is_some();
         target.attempts += 1;
         if post.status == PostStatus::Scheduled {
             post.move_to(PostStatus::Publishing).map_err(StoreError::from)?;
-            posts::update(&mut tx, &post).await?;
+            posts::update(tx, post).await?;
         }
         let media_ids = target.media.as_ref().unwrap_or(&post.media);
-        let assets = pictures::in_order(media::find_many(&mut tx, post.brand_id, media_ids).await?, media_ids);
-        let missed = self.check_missed(&mut tx, &run.job, deleted).await?;
-        let cipher = self.store.cipher();
-        let account = accounts::of_brand_with_secrets(&mut tx, cipher, post.brand_id, target.account_id).await?;
+        let assets = pictures::in_order(media::find_many(tx, post.brand_id, media_ids).await?, media_ids);
+        let missed = self.check_missed(tx, job, deleted).await?;
         let access = self.check_account(account);
         let (assets, skip_reason) = match assets {
             Ok(assets) => (assets, missed),
@@ -45,15 +191,19 @@ impl PublishTarget {
         };
         let (account, secrets, connector) = match check_call(access, skip_reason.as_ref(), has_open_call) {
             Ok(access) => access,
-            Err(outcome) => return Err(self.end_without_call(tx, target, outcome).await?),
+            Err(outcome) => {
+                // The attempt of a run that ends without a call.
+                targets::start(tx, target.id).await?;
+                return Err(Stop::Ended(Box::new(PublishEnd::without_call(target, outcome, self.store.now()))));
+            }
         };
         // Everything that may fail comes before the call is marked as started.
         let call = ConnectorAccount::stored(&account, &secrets)?;
-        let uploads = if assets.is_empty() { Map::new() } else { post_media::uploads(&mut tx, target.id).await? };
+        let uploads = if assets.is_empty() { Map::new() } else { post_media::uploads(tx, target.id).await? };
         let outgoing = OutgoingPost {
             target_id: target.id,
-            text: target.content.clone().unwrap_or(post.content),
-            images: assets.iter().map(|asset| self.image(asset, &uploads)).collect(),
+            text: target.content.clone().unwrap_or_else(|| post.content.clone()),
+            images: assets.iter().map(|asset| pictures::image(&self.library, asset, &uploads)).collect(),
             options: target.options.clone(),
             marker: target.marker.clone().unwrap_or_else(|| {
                 connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
@@ -63,8 +213,8 @@ impl PublishTarget {
         };
         // Pictures come before the call: it starts once the platform has them.
         let begins = !outgoing.images.iter().any(|image| pictures::is_wanted(connector.image_transfer(), image));
-        self.start(run, tx, &mut target, &outgoing.marker, begins).await?;
-        Ok(Prepared {
+        let is_marked = self.start(tx, &mut target, &outgoing.marker, begins).await?;
+        let prepared = Prepared {
             target,
             started_at: self.store.now(),
             account,
@@ -76,30 +226,32 @@ impl PublishTarget {
             has_open_call,
             skip_reason,
             refreshed: false,
-        })
+        };
+        Ok(Ready { prepared, is_marked })
     }
 }
 
-/// Locks the post and reads the target that the job is to publish; stops if there is nothing to publish now.
-async fn lock_due(tx: &mut Tx, job: &Claimed) -> Step<(Post, bool, Target)> {
-    let Some((post, deleted)) = posts::lock_of_target(tx, job.subject_id).await? else {
-        return Err(Stop::Skipped("the post is gone"));
-    };
-    // Now under the post's lock: read the current target, and check that the lease is still ours.
-    let Some((target, held)) = targets::find_held(tx, job).await? else {
-        return Err(Stop::Skipped("the target is gone"));
-    };
-    if !held {
+/// The same error for each run.
+fn each(runs: &[&Run], error: StoreError) -> Vec<Option<Step<Prepared>>> {
+    let copy = error.to_string();
+    let others = runs.iter().skip(1).map(|_| StoreError::Decode(copy.clone()));
+    std::iter::once(error).chain(others).map(|error| Some(Err(Stop::Database(error)))).collect()
+}
+
+/// Returns the target if it is to be published now.
+fn check_due(job: &Claimed, post: &Post, deleted: bool, found: HeldTarget) -> Step<Target> {
+    if !found.held {
         return Err(Stop::LeaseLost);
     }
-    if target.status.is_terminal() || !is_due(&post, job) {
+    let target = found.target;
+    if target.status.is_terminal() || !is_due(post, job) {
         return Err(Stop::Skipped("the post is not to be published now"));
     }
     // An earlier run may have published it: reconcile all the same, because its event is still missing.
     if deleted && target.call_started_at.is_none() {
         return Err(Stop::Skipped("the post was deleted"));
     }
-    Ok((post, deleted, target))
+    Ok(target)
 }
 
 /// Returns whether this job should publish the post: a post that was moved to a later time after the job was claimed
@@ -112,7 +264,7 @@ fn is_due(post: &Post, job: &Claimed) -> bool {
     }
 }
 
-impl PublishTarget {
+impl Preparation {
     /// Returns why the post must not be published any more.
     async fn check_missed(&self, tx: &mut Tx, job: &Claimed, deleted: bool) -> Step<Option<Failure>> {
         if deleted {
@@ -145,37 +297,22 @@ impl PublishTarget {
         }
     }
 
-    /// Records the attempt of a run that ends without a call.
-    async fn end_without_call(&self, mut tx: Tx, target: Target, outcome: PublishOutcome) -> Step<Stop> {
-        targets::start(&mut tx, target.id).await?;
-        tx.commit().await?;
-        Ok(Stop::Ended(Box::new(PublishEnd::without_call(target, outcome, self.store.now()))))
-    }
-
-    /// Stores the start of the run, and of the call if that `begins` now.
-    async fn start(
-        &self,
-        run: &Run,
-        mut tx: Tx,
-        target: &mut Target,
-        marker: &Map<String, Value>,
-        begins: bool,
-    ) -> Step<()> {
+    /// Stores the start of the run, and of the call if that `begins` now; returns whether it does.
+    async fn start(&self, tx: &mut Tx, target: &mut Target, marker: &Map<String, Value>, begins: bool) -> Step<bool> {
         if target.call_started_at.is_some() {
-            targets::start(&mut tx, target.id).await?;
-        } else {
-            tx = self.check_daily_cap(tx, target, begins).await?;
-            if begins {
-                targets::start_call(&mut tx, target.id, marker).await?;
-                target.call_started_at = Some(tx.now);
-                run.set_marked();
-            } else {
-                targets::start_marked(&mut tx, target.id, marker).await?;
-            }
+            targets::start(tx, target.id).await?;
+            return Ok(false);
         }
-        tx.commit().await?;
-        run.set_counted();
-        Ok(())
+        if let Some(postponed) = check_daily_cap(tx, &self.platforms, target, begins).await? {
+            return Err(Stop::Postponed(postponed));
+        }
+        if begins {
+            targets::start_call(tx, target.id, marker).await?;
+            target.call_started_at = Some(tx.now);
+        } else {
+            targets::start_marked(tx, target.id, marker).await?;
+        }
+        Ok(begins)
     }
 }
 
