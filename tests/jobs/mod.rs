@@ -21,6 +21,7 @@ mod retry;
 mod sandbox;
 mod scheduler;
 mod send_mail;
+mod tokens;
 mod transport;
 mod unwanted;
 mod webhook_sending;

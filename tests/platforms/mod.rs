@@ -4,6 +4,7 @@
 mod bluesky;
 mod calls;
 mod guarded;
+mod mastodon;
 mod registry;
 mod support;
 mod telegram;

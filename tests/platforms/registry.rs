@@ -74,16 +74,17 @@ fn a_platform_is_configured_only_with_a_connector() {
         (Platform::Telegram, true),
         (Platform::Bluesky, true),
         (Platform::Mastodon, true),
+        (Platform::Shopify, false),
         (Platform::Twitter, false),
         (Platform::Reddit, false),
         (Platform::Facebook, false),
         (Platform::Sandbox, false),
     ] {
-        assert_eq!(registry.is_configured(platform), configured, "{platform}");
+        assert_eq!(registry.is_configured(platform, false), configured, "{platform}");
     }
     assert!(registry.get(Platform::Sandbox).is_none() && registry.get(Platform::Twitter).is_none());
     registry.register(Arc::new(Sandbox));
-    assert!(registry.is_configured(Platform::Sandbox) && registry.get(Platform::Sandbox).is_some());
+    assert!(registry.is_configured(Platform::Sandbox, false) && registry.get(Platform::Sandbox).is_some());
 }
 
 #[test]

@@ -92,6 +92,8 @@ async fn create_brand_and_accounts(tx: &mut Tx) -> Result<(i64, Vec<i64>), Store
             avatar_url: None,
             kind: AccountKind::Profile,
             token_expires_at: None,
+            renewal: None,
+            application: None,
             secrets: SecretString::from(format!("{{\"handle\":\"{handle}\"}}")),
             external_id: handle,
         };
