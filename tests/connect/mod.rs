@@ -11,6 +11,7 @@ use crate::support::mastodon::RunningMastodon;
 
 mod apps;
 mod mastodon;
+mod tumblr;
 mod wrong_turns;
 
 /// The time at which the tests' clock stands.

@@ -9,5 +9,6 @@ mod registry;
 mod support;
 mod telegram;
 mod text;
+mod tumblr;
 mod woocommerce;
 mod wordpress;

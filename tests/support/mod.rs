@@ -22,3 +22,4 @@ pub mod servers;
 pub mod sites;
 pub mod source;
 pub mod store;
+pub mod tumblr;

@@ -24,6 +24,7 @@ pub mod sandbox;
 mod sanitized;
 mod telegram;
 pub mod text;
+mod tumblr;
 mod woocommerce;
 mod wordpress;
 mod wp;

@@ -11,6 +11,7 @@ use super::bluesky::Bluesky;
 use super::mastodon::Mastodon;
 use super::sanitized::SanitizingConnector;
 use super::telegram::Telegram;
+use super::tumblr::Tumblr;
 use super::woocommerce::Woocommerce;
 use super::wordpress::Wordpress;
 use super::{Connector, PlatformsConfig, catalogue};
@@ -45,6 +46,7 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Wordpress::new(clients, clock)));
         registry.register(Arc::new(Woocommerce::new(clients, clock)));
         registry.register(Arc::new(Mastodon::new(clients, clock)));
+        registry.register(Arc::new(Tumblr::new(&registry.config, clients, clock)));
         registry
     }
 
