@@ -10,6 +10,7 @@ use crate::support::app::{Tenant, TestApp};
 use crate::support::mastodon::RunningMastodon;
 
 mod apps;
+mod facebook;
 mod mastodon;
 mod tumblr;
 mod wrong_turns;

@@ -3,6 +3,7 @@
 
 mod bluesky;
 mod calls;
+mod facebook;
 mod guarded;
 mod mastodon;
 mod registry;

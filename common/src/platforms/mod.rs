@@ -16,6 +16,7 @@ mod bluesky;
 pub mod call;
 pub mod catalogue;
 pub mod config;
+mod facebook;
 mod mastodon;
 pub mod oauth;
 pub mod pictures;

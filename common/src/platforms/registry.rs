@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::address::AddressCheck;
 use super::bluesky::Bluesky;
+use super::facebook::Facebook;
 use super::mastodon::Mastodon;
 use super::sanitized::SanitizingConnector;
 use super::telegram::Telegram;
@@ -46,6 +47,7 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Wordpress::new(clients, clock)));
         registry.register(Arc::new(Woocommerce::new(clients, clock)));
         registry.register(Arc::new(Mastodon::new(clients, clock)));
+        registry.register(Arc::new(Facebook::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Tumblr::new(&registry.config, clients, clock)));
         registry
     }
