@@ -5,6 +5,7 @@ mod bluesky;
 mod calls;
 mod facebook;
 mod guarded;
+mod linkedin;
 mod mastodon;
 mod registry;
 mod support;

@@ -17,6 +17,7 @@ pub mod call;
 pub mod catalogue;
 pub mod config;
 mod facebook;
+mod linkedin;
 mod mastodon;
 pub mod oauth;
 pub mod pictures;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::address::AddressCheck;
 use super::bluesky::Bluesky;
 use super::facebook::Facebook;
+use super::linkedin::Linkedin;
 use super::mastodon::Mastodon;
 use super::sanitized::SanitizingConnector;
 use super::telegram::Telegram;
@@ -48,6 +49,7 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Woocommerce::new(clients, clock)));
         registry.register(Arc::new(Mastodon::new(clients, clock)));
         registry.register(Arc::new(Facebook::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Linkedin::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Tumblr::new(&registry.config, clients, clock)));
         registry
     }
