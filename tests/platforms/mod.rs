@@ -7,6 +7,7 @@ mod facebook;
 mod guarded;
 mod linkedin;
 mod mastodon;
+mod pinterest;
 mod registry;
 mod support;
 mod telegram;

@@ -21,6 +21,7 @@ mod linkedin;
 mod mastodon;
 pub mod oauth;
 pub mod pictures;
+mod pinterest;
 mod registry;
 pub mod sandbox;
 mod sanitized;

@@ -11,6 +11,7 @@ use super::bluesky::Bluesky;
 use super::facebook::Facebook;
 use super::linkedin::Linkedin;
 use super::mastodon::Mastodon;
+use super::pinterest::Pinterest;
 use super::sanitized::SanitizingConnector;
 use super::telegram::Telegram;
 use super::tumblr::Tumblr;
@@ -50,6 +51,7 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Mastodon::new(clients, clock)));
         registry.register(Arc::new(Facebook::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Linkedin::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Pinterest::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Tumblr::new(&registry.config, clients, clock)));
         registry
     }
