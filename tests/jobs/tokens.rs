@@ -9,6 +9,8 @@ use crier_common::store::account_tokens::{self, KeptTokens};
 use crier_common::store::accounts::{self, NewAccount};
 use crier_scheduler::tasks::tokens;
 use secrecy::ExposeSecret;
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::support::fake_platform::{Gate, rate_limited, reauth, secrets, transient};
 use crate::support::jobs::{TestWorker, worker_on_both};
@@ -75,6 +77,14 @@ async fn move_to_renewal(w: &TestWorker) -> DateTime<Utc> {
     assert!((HOUR * 3 / 4..=HOUR * 17 / 20).contains(&early), "{early}");
     w.clock.advance(early);
     at
+}
+
+/// Starts an endpoint that hears of accounts that end.
+async fn listens(w: &TestWorker) -> MockServer {
+    let server = MockServer::start().await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    w.listen_for(&server.uri(), &[EventName::AccountExpired, EventName::AccountExpiring]).await;
+    server
 }
 
 /// Events with this name, as JSON.
@@ -181,7 +191,7 @@ async fn a_rate_limit_is_waited_for(w: TestWorker) {
 async fn a_refused_renewal_expires_the_account_and_tells_its_owner(mut w: TestWorker) {
     let mails = MailServer::start().await;
     w.set_mailer(mails.mailer());
-    w.listen_for("http://127.0.0.1:1/", &[EventName::AccountExpired, EventName::AccountExpiring]).await;
+    let _receiver = listens(&w).await;
     connected(&w, ROTATING, HOUR).await;
     move_to_renewal(&w).await;
     w.fake.script_refreshes([Err(reauth())]);
@@ -246,31 +256,26 @@ async fn a_publish_that_renews_moves_the_renewal(w: TestWorker) {
     move_to_renewal(&w).await;
 }
 
-/// The warnings among the mails: the endpoint of the test fails, which brings a mail of its own after five days.
-fn warned(server: &MailServer) -> Vec<String> {
-    server.mails().into_iter().filter(|mail| mail.contains("\nSubject: Crier's access to your Sandbox")).collect()
-}
-
 async fn owners_are_warned_three_times(mut w: TestWorker) {
     let mails = MailServer::start().await;
     w.set_mailer(mails.mailer());
-    w.listen_for("http://127.0.0.1:1/", &[EventName::AccountExpired, EventName::AccountExpiring]).await;
+    let _receiver = listens(&w).await;
     connected(&w, Renewal::default(), TimeDelta::days(60)).await;
     let end = account(&w).await.token_expires_at.unwrap();
     for (warnings, before) in [(1, TimeDelta::days(14)), (2, TimeDelta::days(3))] {
         w.clock.advance(end - before - w.now() - TimeDelta::seconds(1));
         look(&w).await;
-        assert_eq!(warned(&mails).len(), warnings - 1);
+        assert_eq!(mails.mails().len(), warnings - 1);
         w.clock.advance(TimeDelta::seconds(1));
         look(&w).await;
         look(&w).await;
-        assert_eq!((warned(&mails).len(), events(&w, "account.expiring").await.len()), (warnings, warnings));
+        assert_eq!((mails.mails().len(), events(&w, "account.expiring").await.len()), (warnings, warnings));
     }
     w.clock.advance(end - w.now());
     look(&w).await;
     w.clock.advance(TimeDelta::days(30));
     look(&w).await;
-    let sent = warned(&mails);
+    let sent = mails.mails();
     assert_eq!(sent.len(), 3);
     assert!(sent[0].contains(&end.format("%Y-%m-%d %H:%M UTC").to_string()), "{}", sent[0]);
     let event = &events(&w, "account.expiring").await[0];
@@ -281,7 +286,7 @@ async fn owners_are_warned_three_times(mut w: TestWorker) {
 async fn a_refusal_in_a_publish_tells_the_owner(mut w: TestWorker) {
     let mails = MailServer::start().await;
     w.set_mailer(mails.mailer());
-    w.listen_for("http://127.0.0.1:1/", &[EventName::AccountExpired, EventName::AccountExpiring]).await;
+    let _receiver = listens(&w).await;
     w.fake.script_publishes([crate::support::fake_platform::PublishStep::Refuse(reauth())]);
     w.publish_one().await;
     w.run_jobs().await;

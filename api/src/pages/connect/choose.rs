@@ -57,9 +57,8 @@ pub(super) async fn show(req: &mut Request, depot: &mut Depot, res: &mut Respons
 }
 
 async fn list(app: &App, headers: &HeaderMap, id: i64, search: String) -> StepResult {
-    let (authorization, pending) = match load(app, headers, id).await? {
-        Loaded::Pending(authorization, pending) => (authorization, pending),
-        Loaded::Done => return Ok(Step::Redirect(format!("/connect/done/{id}"))),
+    let Some((authorization, pending)) = load(app, headers, id).await? else {
+        return Ok(Step::Redirect(format!("/connect/done/{id}")));
     };
     let connector = connector_of(app, &authorization)?;
     let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
@@ -103,9 +102,8 @@ pub(super) async fn pick(req: &mut Request, depot: &mut Depot, res: &mut Respons
 }
 
 async fn connect(app: &Arc<App>, headers: &HeaderMap, id: i64, chosen: Option<String>) -> StepResult {
-    let (authorization, pending) = match load(app, headers, id).await? {
-        Loaded::Pending(authorization, pending) => (authorization, pending),
-        Loaded::Done => return Ok(Step::Redirect(format!("/connect/done/{id}"))),
+    let Some((authorization, pending)) = load(app, headers, id).await? else {
+        return Ok(Step::Redirect(format!("/connect/done/{id}")));
     };
     let choice = pending.choices.iter().find(|choice| Some(&choice.id) == chosen.as_ref());
     let choice = choice.ok_or(WrongTurn::NotOffered)?;
@@ -114,19 +112,14 @@ async fn connect(app: &Arc<App>, headers: &HeaderMap, id: i64, chosen: Option<St
     finish(app, &authorization, oauth, &pending.grant, Some(choice)).await
 }
 
-enum Loaded {
-    Pending(Authorization, Pending),
-    /// The choice was made, in this browser.
-    Done,
-}
-
-async fn load(app: &App, headers: &HeaderMap, id: i64) -> Result<Loaded, WrongTurn> {
+/// Returns what the person may choose from; `None`: the choice was made, in this browser.
+async fn load(app: &App, headers: &HeaderMap, id: i64) -> Result<Option<(Authorization, Pending)>, WrongTurn> {
     let mut conn = app.store.read().await?;
     let found = authorizations::find(&mut conn, id).await?;
     // Whoever guesses a number learns nothing: without the cookie, all of them look the same.
     let found = found.filter(|found| is_same_browser(headers, found)).ok_or(WrongTurn::OtherBrowser)?;
     if found.stage == Stage::Used {
-        return Ok(Loaded::Done);
+        return Ok(None);
     }
     let authorization = open_authorization(app, Some(found))?;
     if authorization.stage != Stage::Choosing {
@@ -134,5 +127,5 @@ async fn load(app: &App, headers: &HeaderMap, id: i64) -> Result<Loaded, WrongTu
     }
     let data = authorizations::data(&mut conn, app.store.cipher(), id).await?;
     let pending = data.and_then(|data| serde_json::from_str(data.expose_secret()).ok());
-    Ok(Loaded::Pending(authorization, pending.ok_or(WrongTurn::WrongState)?))
+    Ok(Some((authorization, pending.ok_or(WrongTurn::WrongState)?)))
 }

@@ -131,7 +131,7 @@ fn proof(token: &str, app_secret: &str) -> String {
     match Hmac::<Sha256>::new_from_slice(app_secret.as_bytes()) {
         Ok(mut mac) => {
             mac.update(token.as_bytes());
-            hexadecimal::encode(&mac.finalize().into_bytes())
+            hexadecimal::encode(mac.finalize().into_bytes())
         }
         Err(_) => String::new(),
     }
