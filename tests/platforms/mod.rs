@@ -13,5 +13,6 @@ mod support;
 mod telegram;
 mod text;
 mod tumblr;
+mod twitter;
 mod woocommerce;
 mod wordpress;

@@ -28,6 +28,7 @@ mod sanitized;
 mod telegram;
 pub mod text;
 mod tumblr;
+mod twitter;
 mod woocommerce;
 mod wordpress;
 mod wp;

@@ -15,6 +15,7 @@ use super::pinterest::Pinterest;
 use super::sanitized::SanitizingConnector;
 use super::telegram::Telegram;
 use super::tumblr::Tumblr;
+use super::twitter::Twitter;
 use super::woocommerce::Woocommerce;
 use super::wordpress::Wordpress;
 use super::{Connector, PlatformsConfig, catalogue};
@@ -53,6 +54,7 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Linkedin::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Pinterest::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Tumblr::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Twitter::new(&registry.config, clients, clock)));
         registry
     }
 
