@@ -13,19 +13,20 @@ pub enum BenchCommand {
         after_help = "Where: on SQLite and the queue inside the process; where CRIER_DATABASE_URL is Postgres and CRIER_REDIS_URL is set, on a new database of that server (the user needs the right to create one) and under keys of its own.\n\nExamples:\n  crier bench jobs\n  crier bench jobs --only pickup,throughput --dir /var/lib/crier\n  crier bench jobs --only publish --posts 50000 --slots 128 --json\n  crier bench jobs --database-url postgres://crier:password@localhost/crier --redis-url redis://localhost"
     )]
     Jobs(BenchJobs),
-    /// Measure webhooks, from the request to the endpoint: some ten minutes, on a database of its own that is deleted at
-    /// the end.
+    /// Measure webhooks, from the request to the endpoint: some ten minutes, on a database of its own that is deleted
+    /// at the end.
     #[command(
         after_help = "Where: as for `crier bench jobs`. Clients, API, worker, scheduler and endpoints are all on this machine and share its processors.\n\nExamples:\n  crier bench webhooks\n  crier bench webhooks --only throughput,backlog --messages 5000\n  crier bench webhooks --only isolation --seconds 90 --rounds 5 --json"
     )]
     Webhooks(BenchWebhooks),
-    /// Measure the media library: uploads, thumbnails and memory; some two minutes, with a database and files of its own
-    /// that are deleted at the end.
+    /// Measure the media library: uploads, thumbnails and memory; some two minutes, with a database and files of its
+    /// own that are deleted at the end.
     #[command(
         after_help = "Where: as for `crier bench jobs`; the files are in the directory for temporary files.\n\nExamples:\n  crier bench media\n  crier bench media --only uploads --megapixels 24\n  crier bench media --only memory --at-once 50 --media-memory-mib 128 --json"
     )]
     Media(BenchMedia),
-    /// Measure link-in-bio pages as visitors see them; some minutes, on a database of its own that is deleted at the end.
+    /// Measure link-in-bio pages as visitors see them; some minutes, on a database of its own that is deleted at the
+    /// end.
     #[command(
         after_help = "Where: as for `crier bench jobs`. Clients and API are on this machine and share its processors.\n\nExamples:\n  crier bench pages\n  crier bench pages --only page,unchanged --requests 1000000\n  crier bench pages --only first --pages 5000 --json"
     )]

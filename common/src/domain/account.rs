@@ -43,7 +43,8 @@ const RENEW_AT: f64 = 0.8;
 const RENEW_SPREAD: f64 = 0.05;
 
 impl Renewal {
-    /// Returns when the access ends unless a person connects the account again; `None`: it does not, as far as is known.
+    /// Returns when the access ends unless a person connects the account again; `None`: it does not, as far as is
+    /// known.
     pub fn access_ends_at(&self, token_expires_at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
         match (self.renewable, self.rotates) {
             (false, _) => token_expires_at,

@@ -8,9 +8,9 @@
 //!                                                               ▼  │
 //!                                                             choosing
 //! ```
-//! Until it is `used` or its time is over, opening the URL again starts again from the beginning: a "no" at the platform
-//! does not consume it. Only the process that moves it out of `at_platform` exchanges the code, and only the one that
-//! moves it to `used` stores an account.
+//! Until it is `used` or its time is over, opening the URL again starts again from the beginning: a "no" at the
+//! platform does not consume it. Only the process that moves it out of `at_platform` exchanges the code, and only the
+//! one that moves it to `used` stores an account.
 
 use chrono::{DateTime, TimeDelta, Utc};
 

@@ -1,6 +1,5 @@
-//! `refresh_token`: looks after the tokens of one account once: renews them, or tells the owners that the access ends or has
-//! ended. A job that is cancelled or dies changes nothing: the
-//! account's own time brings the next one.
+//! `refresh_token`: looks after the tokens of one account once: renews them, or tells the owners that the access ends
+//! or has ended. A job that is cancelled or dies changes nothing: the account's own time brings the next one.
 
 use super::{JobDefinition, SubjectDescription};
 use crate::store::{Conn, Result, Tx, account_tokens, accounts};

@@ -285,8 +285,8 @@ const LINKEDIN: Descriptor = by_page(
     },
 );
 
-/// Pinterest v5, pins: the text is the description; the title (100) is an option. Pictures sent with the pin are JPEG or
-/// PNG.
+/// Pinterest v5, pins: the text is the description; the title (100) is an option. Pictures sent with the pin are JPEG
+/// or PNG.
 const PINTEREST: Descriptor = by_page(
     Platform::Pinterest,
     "Pinterest",

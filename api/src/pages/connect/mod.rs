@@ -6,9 +6,9 @@
 //! 4. `GET` and `POST /connect/choose/{id}`: which page, blog or board, if there is a choice (`choose.rs`);
 //! 5. `GET /connect/done/{id}` (`finish.rs`).
 //!
-//! Any replica may serve any step: what one leaves to the next is in the database. The token opens the first two steps; the
-//! others belong to the browser that took the second: it got a cookie, and the attempt holds the cookie's hash. So a
-//! callback's address is of no use in another browser. What goes wrong is a [`WrongTurn`], with a page of its own.
+//! Any replica may serve any step: what one leaves to the next is in the database. The token opens the first two steps;
+//! the others belong to the browser that took the second: it got a cookie, and the attempt holds the cookie's hash. So
+//! a callback's address is of no use in another browser. What goes wrong is a [`WrongTurn`], with a page of its own.
 //!
 //! A `GET` changes nothing that a person would miss: programs that look at links in messages open them too.
 
@@ -154,8 +154,8 @@ fn set_cookie(res: &mut Response, cookie: &SecretString, secure: bool) {
     }
 }
 
-/// Returns whether another site's page sent the form. Browsers that do not say are older ones; the token or the cookie's
-/// `SameSite` protects them.
+/// Returns whether another site's page sent the form. Browsers that do not say are older ones; the token or the
+/// cookie's `SameSite` protects them.
 fn is_cross_site(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site")
 }

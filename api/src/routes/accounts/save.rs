@@ -35,8 +35,8 @@ fn is_full(count: i64, cap: u64) -> bool {
     count >= i64::try_from(cap).unwrap_or(i64::MAX)
 }
 
-/// Returns the cap if the brand has reached it, before anything is asked of the platform. A brand that has accounts of the
-/// platform has room: only the platform's answer shows whether this is one of them.
+/// Returns the cap if the brand has reached it, before anything is asked of the platform. A brand that has accounts of
+/// the platform has room: only the platform's answer shows whether this is one of them.
 pub async fn cap_reached(
     conn: &mut Conn,
     brand_id: i64,

@@ -1,5 +1,5 @@
-//! Connecting a Facebook page. The person's token is exchanged for one that lives 60 days, and with that the page's token is
-//! read, which has no end; only the page's is stored with the account.
+//! Connecting a Facebook page. The person's token is exchanged for one that lives 60 days, and with that the page's
+//! token is read, which has no end; only the page's is stored with the account.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

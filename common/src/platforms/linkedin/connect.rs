@@ -1,5 +1,5 @@
-//! Connecting a person's LinkedIn account. Pages of organisations need an application of their own, and cannot be connected
-//! yet.
+//! Connecting a person's LinkedIn account. Pages of organisations need an application of their own, and cannot be
+//! connected yet.
 
 use async_trait::async_trait;
 use http::Method;

@@ -1,7 +1,7 @@
 //! LinkedIn, as a person: Posts API and Images API, versioned by month.
 //!
-//! A person's posts cannot be read, so a call with unknown outcome cannot be looked up. If such a post is sent again by a
-//! person's decision, LinkedIn's "duplicate" names the post that is there, and that is the answer.
+//! A person's posts cannot be read, so a call with unknown outcome cannot be looked up. If such a post is sent again by
+//! a person's decision, LinkedIn's "duplicate" names the post that is there, and that is the answer.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Posts API", "Images API", "little text format", "Versioning", "Error
 //! handling"), January to August 2026.

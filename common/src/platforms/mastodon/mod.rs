@@ -1,11 +1,11 @@
 //! Mastodon: many servers, which people name themselves. `connect.rs` has the way through the browser.
 //!
 //! The same `Idempotency-Key` within an hour returns the first status, so a call with unknown outcome can be repeated.
-//! Later, and to say what happened, the account's newest statuses are read with their sources: the source is the text as
-//! it was sent, while a status itself is rendered.
+//! Later, and to say what happened, the account's newest statuses are read with their sources: the source is the text
+//! as it was sent, while a status itself is rendered.
 //!
-//! Sources: docs.joinmastodon.org, "media" (v2 upload, 206 while it is processed), "statuses" (post, source), "accounts"
-//! (verify_credentials, statuses), "Rate limits"; for 4.6 of July 2026.
+//! Sources: docs.joinmastodon.org, "media" (v2 upload, 206 while it is processed), "statuses" (post, source),
+//! "accounts" (verify_credentials, statuses), "Rate limits"; for 4.6 of July 2026.
 
 mod connect;
 mod rest;

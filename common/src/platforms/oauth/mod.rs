@@ -10,8 +10,8 @@
 //! 5. [`OAuthConnector::choices`] lists what the person may choose, if there is a choice;
 //! 6. [`OAuthConnector::finish`] returns the account to be stored.
 //!
-//! **To add a platform:** implement [`OAuthConnector`] beside its `Connector` and return it from `Connector::oauth`. Most
-//! need `server`, `permissions` and `finish` only: the rest is the protocol, which [`protocol`] speaks.
+//! **To add a platform:** implement [`OAuthConnector`] beside its `Connector` and return it from `Connector::oauth`.
+//! Most need `server`, `permissions`, `exchange` and `finish` only: the rest is the protocol ([`protocol`]).
 
 pub mod protocol;
 

@@ -1,8 +1,8 @@
-//! OAuth 2.0 by the `oauth2` crate, over the connectors' own HTTP client: the address of the authorization page (RFC 6749,
-//! 4.1.1, with PKCE S256, RFC 7636), the exchange of a code, and the renewal of tokens.
+//! OAuth 2.0 by the `oauth2` crate, over the connectors' own HTTP client: the address of the authorization page (RFC
+//! 6749, 4.1.1, with PKCE S256, RFC 7636), the exchange of a code, and the renewal of tokens.
 //!
-//! Answers are read leniently where platforms differ from the standard: a missing `token_type`, scopes separated by commas,
-//! numbers written as text, an end of the refresh token under several names.
+//! Answers are read leniently where platforms differ from the standard: a missing `token_type`, scopes separated by
+//! commas, numbers written as text, an end of the refresh token under several names.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! Tumblr, API v2 with the Neue Post Format (NPF).
 //!
 //! A post gets a slug of its own before it is sent: the newest posts of the blog are searched for it after a call with
-//! unknown outcome, which is exact. Pictures are parts of the publishing request. An access token lives 42 minutes, and a
-//! refresh token is replaced at each use.
+//! unknown outcome, which is exact. Pictures are parts of the publishing request. An access token lives 42 minutes, and
+//! a refresh token is replaced at each use.
 //!
-//! Sources: github.com/tumblr/docs (`api.md`: OAuth2, `/user/info`, `/blog/{b}/posts`, errors and limits; `npf-spec.md`),
-//! as of October 2024.
+//! Sources: github.com/tumblr/docs (`api.md`: OAuth2, `/user/info`, `/blog/{b}/posts`, errors and limits;
+//! `npf-spec.md`), as of October 2024.
 
 mod connect;
 mod rest;

@@ -1,14 +1,14 @@
-//! `refresh_token`: looks after the tokens of one account once. What is due is in the account's row, so a job that comes
-//! late or twice does nothing:
+//! `refresh_token`: looks after the tokens of one account once. What is due is in the account's row, so a job that
+//! comes late or twice does nothing:
 //!
 //! - the token has lived for 80 % of its life: gets a new one;
 //! - the access ends soon, and only a person can renew it: warns the owners, by event and mail;
 //! - the platform refuses the credentials: tells the owners by mail (the event was sent when that was recorded).
 //!
-//! Only one process renews the tokens of an account at a time: many platforms revoke a refresh token when it is used. The
-//! new pair is committed by itself before anything uses it, and before this job is settled: a job that lost its lease
-//! must not lose tokens. After a passing failure the account is looked at again soon, until its end and beyond; only a
-//! recognised refusal makes it `expired`.
+//! Only one process renews the tokens of an account at a time: many platforms revoke a refresh token when it is used.
+//! The new pair is committed by itself before anything uses it, and before this job is settled: a job that lost its
+//! lease must not lose tokens. After a passing failure the account is looked at again soon, until its end and beyond;
+//! only a recognised refusal makes it `expired`.
 
 use std::time::{Duration, Instant};
 
