@@ -1,5 +1,6 @@
 //! A Mastodon server, as docs.joinmastodon.org describes one of version 4.3 or later.
 
+#![allow(clippy::result_large_err, reason = "a refusal is an answer of the fake server")]
 #![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
 
 use std::collections::{BTreeMap, VecDeque};
