@@ -239,6 +239,7 @@ fn a_library_is_used_in_one_module() {
         ("hex", "common/src/hexadecimal.rs"),
         ("httpdate", "common/src/http/retry.rs"),
         ("lettre", "common/src/mail.rs"),
+        ("oauth2", "common/src/platforms/oauth/protocol.rs"),
         ("quick_xml", "common/src/feeds/tag.rs"),
     ];
     for (library, place) in PLACES {

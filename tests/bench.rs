@@ -266,10 +266,12 @@ async fn assert_no_leftovers(server: &mut PgConnection, redis: &str) {
     assert!(keys.is_empty(), "{keys:?}");
 }
 
-/// Statements and transactions of one operation: measurement, on Postgres, on SQLite. A change that adds a statement to a
-/// request or a job is seen here.
+/// Statements and transactions of one operation: measurement, on Postgres, on SQLite.
+type Cost = (&'static str, (f64, f64), (f64, f64));
+
+/// A change that adds a statement to a request or a job is seen here.
 #[rustfmt::skip]
-const COSTS: &[(&str, (f64, f64), (f64, f64))] = &[
+const COSTS: &[Cost] = &[
     ("brand",        (1.0, 0.0),  (1.0, 0.0)),
     ("posts",        (3.0, 0.0),  (3.0, 0.0)),
     ("create-brand", (6.0, 1.0),  (7.0, 1.0)),
@@ -279,7 +281,7 @@ const COSTS: &[(&str, (f64, f64), (f64, f64))] = &[
     ("deliver",      (19.0, 3.0), (24.0, 3.0)),
 ];
 
-fn check_costs(stdout: &str, expected: impl Fn(&(&str, (f64, f64), (f64, f64))) -> (f64, f64)) {
+fn check_costs(stdout: &str, expected: impl Fn(&Cost) -> (f64, f64)) {
     let figures: Vec<Value> = serde_json::from_str(stdout).expect("an array");
     let value = |measurement: &str, unit: &str| {
         let found = figures.iter().find(|f| f["measurement"] == measurement && f["unit"] == unit);

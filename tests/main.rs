@@ -5,6 +5,7 @@ mod architecture;
 mod bench;
 mod browser;
 mod commands;
+mod connect;
 mod faults;
 mod feeds;
 mod guide;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crier_common::domain::account::AccountStatus;
 use crier_common::domain::job::JobKind;
 use crier_common::domain::platform::Platform;
 use serde_json::json;
@@ -37,6 +38,8 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_ai_requests_total", &["operation", "outcome"], &[API]),
     ("crier_ai_request_duration_seconds", &["operation"], &[API]),
     ("crier_webhook_endpoints", &["state"], &[SCHEDULER]),
+    ("crier_accounts", &["platform", "status"], &[SCHEDULER]),
+    ("crier_account_token_expires_seconds", &["platform"], &[SCHEDULER]),
     ("crier_scheduler_last_tick_timestamp_seconds", &["task"], &[SCHEDULER]),
     ("crier_bio_clicks_total", &[], &[API]),
     ("crier_bio_views_total", &[], &[API]),
@@ -75,7 +78,7 @@ fn is_bounded(label: &str, value: &str) -> bool {
     match label {
         "kind" => value.parse::<JobKind>().is_ok(),
         "platform" => value.parse::<Platform>().is_ok(),
-        "status" => value.len() == 3 && value.parse::<u16>().is_ok(),
+        "status" => value.parse::<AccountStatus>().is_ok() || (value.len() == 3 && value.parse::<u16>().is_ok()),
         "version" => value == env!("CARGO_PKG_VERSION"),
         // The matched pattern, not the requested path.
         "route" => {

@@ -52,7 +52,8 @@ impl salvo::Handler for RequestMiddleware {
         if let Ok(value) = HeaderValue::from_str(&id) {
             res.headers_mut().insert(reply::REQUEST_ID, value);
         }
-        let span = tracing::info_span!("request", request_id = %id, method = %req.method(), path = req.uri().path());
+        let span =
+            tracing::info_span!("request", request_id = %id, method = %req.method(), path = loggable(req.uri().path()));
         self.answer(req, depot, res, ctrl, &id).instrument(span.clone()).await;
         let (status, took) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
         span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = took.as_millis(), "answered"));
@@ -98,6 +99,12 @@ fn error_of(status: StatusCode) -> ApiError {
         s if s.is_client_error() => ApiError::new(ErrorCode::InvalidJson, "The request could not be read."),
         s => ApiError::bug(format!("a handler answered {s} and nothing else")),
     }
+}
+
+/// Returns the path as it may be logged: that of a connect page holds a secret.
+fn loggable(path: &str) -> &str {
+    let is_secret = path.strip_prefix("/connect/").is_some_and(|rest| !rest.trim_end_matches('/').contains('/'));
+    if is_secret { "/connect/…" } else { path }
 }
 
 /// Returns whether every path segment can be a name or an id. Otherwise the path does not exist, whatever the method,

@@ -3,6 +3,7 @@
 //! Imports run one way: `domain` imports only `backoff`, `store` only `domain` (and `backoff`, `clock`, `random`,
 //! `secrets`, `telemetry`), `queue` only `store`; `jobs` is above them. A test in `tests/architecture.rs` enforces this.
 
+pub mod accounts;
 pub mod ai;
 pub mod backoff;
 pub mod clock;

@@ -7,9 +7,13 @@
 use askama::Template;
 use chrono::{DateTime, SecondsFormat, Utc};
 
+use crate::domain::account::SocialAccount;
+use crate::domain::platform::Mode;
 use crate::domain::webhook::MAX_ATTEMPTS;
 use crate::mail::{Mailer, one_line};
+use crate::platforms::catalogue::descriptor;
 use crate::secrets::SecretError;
+use crate::store::account_tokens::{self, BrandOwner};
 use crate::store::mails::{self, NewMail};
 use crate::store::{Result, StoreError, Tx, deliveries, webhooks};
 
@@ -64,6 +68,133 @@ pub async fn webhook_disabled(
         message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
     };
     mails::enqueue_mail(tx, found.user_id, &new, trace).await?;
+    Ok(())
+}
+
+/// How an account is connected again, for a mail.
+struct Reconnect {
+    advice: &'static str,
+    address: String,
+}
+
+impl Reconnect {
+    fn of(account: &SocialAccount, brand_id: i64, public_url: &str) -> Self {
+        let endpoint = format!("{public_url}/api/public/v1/brands/{brand_id}/social-accounts");
+        match descriptor(account.platform).mode {
+            Mode::Oauth => Self {
+                advice: "Connect it again: this returns an address to open in a browser.",
+                address: format!("POST {endpoint}/authorize {{\"platform\": \"{}\"}}", account.platform),
+            },
+            Mode::SelfConnectOauth => Self {
+                advice: "Connect it again: whoever runs this Crier makes an address for you with",
+                address: format!("crier account connect {} --brand {brand_id} --instance URL", account.platform),
+            },
+            Mode::SelfConnect => {
+                Self { advice: "Connect it again with its credentials:", address: format!("POST {endpoint}") }
+            }
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "account_expired.txt")]
+struct AccountExpired {
+    name: String,
+    platform: &'static str,
+    account: String,
+    brand: String,
+    brand_id: i64,
+    reason: String,
+    advice: &'static str,
+    address: String,
+}
+
+#[derive(Template)]
+#[template(path = "account_expiring.txt")]
+struct AccountExpiring {
+    name: String,
+    platform: &'static str,
+    account: String,
+    brand: String,
+    brand_id: i64,
+    ends_at: String,
+    advice: &'static str,
+    address: String,
+}
+
+/// Tells the owners by mail that the platform refuses the account's credentials.
+pub async fn account_expired(
+    tx: &mut Tx,
+    mailer: Option<&Mailer>,
+    account: &SocialAccount,
+    public_url: &str,
+    trace: Option<&str>,
+) -> Result<()> {
+    let Some(mailer) = mailer else { return Ok(()) };
+    for owner in account_tokens::owners(tx, account.id).await? {
+        let reconnect = Reconnect::of(account, owner.brand_id, public_url);
+        let platform = descriptor(account.platform).name;
+        let text = AccountExpired {
+            name: one_line(&owner.user_name),
+            platform,
+            account: one_line(&account.name),
+            brand: one_line(&owner.brand_name),
+            brand_id: owner.brand_id,
+            reason: account.last_error.as_ref().map(|error| one_line(&error.message)).unwrap_or_default(),
+            advice: reconnect.advice,
+            address: reconnect.address,
+        };
+        let subject = format!("Crier can no longer publish on your {platform} account");
+        mail_to_owner(tx, mailer, &owner, &subject, &text, trace).await?;
+    }
+    Ok(())
+}
+
+/// Warns the owners by mail that the account's access ends.
+pub async fn account_expiring(
+    tx: &mut Tx,
+    mailer: Option<&Mailer>,
+    account: &SocialAccount,
+    end: DateTime<Utc>,
+    public_url: &str,
+    trace: Option<&str>,
+) -> Result<()> {
+    let Some(mailer) = mailer else { return Ok(()) };
+    for owner in account_tokens::owners(tx, account.id).await? {
+        let reconnect = Reconnect::of(account, owner.brand_id, public_url);
+        let platform = descriptor(account.platform).name;
+        let text = AccountExpiring {
+            name: one_line(&owner.user_name),
+            platform,
+            account: one_line(&account.name),
+            brand: one_line(&owner.brand_name),
+            brand_id: owner.brand_id,
+            ends_at: format_time(end),
+            advice: reconnect.advice,
+            address: reconnect.address,
+        };
+        let subject = format!("Crier's access to your {platform} account ends on {}", end.format("%Y-%m-%d"));
+        mail_to_owner(tx, mailer, &owner, &subject, &text, trace).await?;
+    }
+    Ok(())
+}
+
+async fn mail_to_owner(
+    tx: &mut Tx,
+    mailer: &Mailer,
+    owner: &BrandOwner,
+    subject: &str,
+    text: &impl Template,
+    trace: Option<&str>,
+) -> Result<()> {
+    let body_text = text.render().map_err(|error| StoreError::Decode(format!("a notice: {error}")))?;
+    let new = NewMail {
+        recipient: &owner.email,
+        subject,
+        body_text: &body_text,
+        message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
+    };
+    mails::enqueue_mail(tx, owner.user_id, &new, trace).await?;
     Ok(())
 }
 

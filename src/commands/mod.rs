@@ -13,6 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{BenchCommand, Command, WebhooksCommand};
 
+mod account;
+mod app;
 mod bench;
 mod jobs;
 mod key;
@@ -110,6 +112,8 @@ async fn dispatch(cx: &Context, command: Command) -> Result {
         Command::User(command) => user::run(cx, command).await,
         Command::Member(command) => member::run(cx, command).await,
         Command::Key(command) => key::run(cx, command).await,
+        Command::Account(command) => account::run(cx, command).await,
+        Command::App(command) => app::run(cx, command).await,
         Command::Plan(command) => plan::run(cx, command).await,
         Command::Jobs(command) => jobs::run(cx, command).await,
     }

@@ -74,9 +74,10 @@ async fn split() {
         ))
         .await;
     let is_within_bounds = async || {
-        let due: usize = redis.ask(&["ZCARD", "crier:queue:noop:scheduled"]).await;
-        let fetched: usize = redis.ask(&["LLEN", "crier:queue:noop:active"]).await;
-        let notified = due + fetched;
+        // Both at once: ids move from one key to the other.
+        let count = "return redis.call('ZCARD', KEYS[1]) + redis.call('LLEN', KEYS[2])";
+        let keys = ["crier:queue:noop:scheduled", "crier:queue:noop:active"];
+        let notified: usize = redis.ask(&["EVAL", count, "2", keys[0], keys[1]]).await;
         assert!(notified <= room, "{notified}");
         notified
     };

@@ -98,7 +98,7 @@ async fn a_transient_refresh_failure_does_not_expire_the_account(w: TestWorker) 
 
 async fn unchanged_valid_credentials_are_retried_once(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
-    w.fake.script_refreshes([Ok(Refreshed { secrets: None, token_expires_at: None })]);
+    w.fake.script_refreshes([Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, token(&w).await), (TargetStatus::Published, "token-0".to_owned()));
@@ -193,7 +193,11 @@ async fn rejected_new_credentials_expire_the_account(w: TestWorker) {
 async fn tokens_from_old_credentials_are_not_stored(w: TestWorker) {
     let gate = Gate::new();
     w.fake.hold_refresh(gate.clone());
-    w.fake.script_refreshes([Ok(Refreshed { secrets: Some(secrets("token-1")), token_expires_at: None })]);
+    w.fake.script_refreshes([Ok(Refreshed {
+        secrets: Some(secrets("token-1")),
+        token_expires_at: None,
+        refresh_expires_at: None,
+    })]);
     w.fake.wants_token("token-9");
     let (post, target) = w.publish_one().await;
     let (engine, id) = (w.engine.clone(), w.notified_job());

@@ -22,6 +22,7 @@ mod sandbox;
 mod scheduler;
 mod send_mail;
 mod together;
+mod tokens;
 mod transport;
 mod unwanted;
 mod webhook_sending;

@@ -124,6 +124,7 @@ async fn unstorable(mut w: TestWorker) -> TestWorker {
     let registry = Registry::of([
         (JobKind::PublishTarget, Arc::new(Unstorable(w.handler(JobKind::PublishTarget)))),
         (JobKind::DeliverWebhook, w.handler(JobKind::DeliverWebhook)),
+        (JobKind::RefreshToken, w.handler(JobKind::RefreshToken)),
     ]);
     w.engine = Engine::new(w.store.clone(), registry, 64);
     w

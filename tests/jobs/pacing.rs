@@ -104,6 +104,7 @@ async fn attempts_count_and_token_refreshes_do_not(s: TestStore) {
     w.fake.script_refreshes([Ok(crier_common::platforms::Refreshed {
         secrets: Some(secrets("token-1")),
         token_expires_at: None,
+        refresh_expires_at: None,
     })]);
     let (first, _) = w.publish_one().await;
     w.run_jobs().await;

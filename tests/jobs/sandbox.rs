@@ -62,6 +62,8 @@ async fn connect(w: &TestWorker) -> i64 {
         avatar_url: learned.avatar_url,
         kind: learned.kind,
         token_expires_at: learned.token_expires_at,
+        renewal: None,
+        application: None,
         secrets: SecretString::from(learned.secrets.expose_json()),
     };
     let saved = w.write(async |tx| {

@@ -3,10 +3,16 @@
 
 mod bluesky;
 mod calls;
+mod facebook;
 mod guarded;
+mod linkedin;
+mod mastodon;
+mod pinterest;
 mod registry;
 mod support;
 mod telegram;
 mod text;
+mod tumblr;
+mod twitter;
 mod woocommerce;
 mod wordpress;

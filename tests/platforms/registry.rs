@@ -67,6 +67,7 @@ fn a_platform_is_configured_only_with_a_connector() {
     let mut config = PlatformsConfig::default();
     let set = PlatformConfig { client_id: Some("id".to_owned()), ..PlatformConfig::default() };
     let blank = PlatformConfig { client_id: Some(" ".to_owned()), ..PlatformConfig::default() };
+    config.platforms.insert(Platform::Tiktok, set.clone());
     config.platforms.insert(Platform::Twitter, set);
     config.platforms.insert(Platform::Reddit, blank);
     let mut registry = registry(config);
@@ -74,16 +75,18 @@ fn a_platform_is_configured_only_with_a_connector() {
         (Platform::Telegram, true),
         (Platform::Bluesky, true),
         (Platform::Mastodon, true),
-        (Platform::Twitter, false),
+        (Platform::Shopify, false),
+        (Platform::Tiktok, false),
+        (Platform::Twitter, true),
         (Platform::Reddit, false),
         (Platform::Facebook, false),
         (Platform::Sandbox, false),
     ] {
-        assert_eq!(registry.is_configured(platform), configured, "{platform}");
+        assert_eq!(registry.is_configured(platform, false), configured, "{platform}");
     }
-    assert!(registry.get(Platform::Sandbox).is_none() && registry.get(Platform::Twitter).is_none());
+    assert!(registry.get(Platform::Sandbox).is_none() && registry.get(Platform::Tiktok).is_none());
     registry.register(Arc::new(Sandbox));
-    assert!(registry.is_configured(Platform::Sandbox) && registry.get(Platform::Sandbox).is_some());
+    assert!(registry.is_configured(Platform::Sandbox, false) && registry.get(Platform::Sandbox).is_some());
 }
 
 #[test]

@@ -7,16 +7,21 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, TimeZone, Utc};
 use crier_common::clock::Clock;
-use crier_common::domain::platform::Platform;
+use crier_common::domain::application::Application;
+use crier_common::domain::platform::{ConnectTarget, Platform};
 use crier_common::http::HttpClient;
 use crier_common::platforms::address::AddressCheck;
+use crier_common::platforms::oauth::{Attempt, Choices, ConnectRequest, protocol};
 use crier_common::platforms::{
-    CallError, Clients, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, PlatformsConfig, Published, Secrets, UploadedImage,
+    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer,
+    Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Secrets, UploadedImage,
 };
+use secrecy::SecretString;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::oauth::OAuthServer;
 
 /// Allows every address except those that contain `refused`.
 pub struct AnyAddress;
@@ -176,4 +181,24 @@ async fn read_request(stream: &mut TcpStream) -> String {
 pub async fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}", listener.local_addr().unwrap())
+}
+
+/// Connects as the pages do: the person agrees at the server, and the code is exchanged. The application is `id` with
+/// `secret`.
+pub async fn connect_in_browser(
+    connector: &dyn Connector,
+    server: &OAuthServer,
+) -> Result<(Attempt, Connected), ConnectError> {
+    let oauth = connector.oauth().unwrap();
+    let request = ConnectRequest { target: ConnectTarget::Default, instance: "" };
+    let (state, verifier) = (SecretString::from("s".repeat(43)), SecretString::from("v".repeat(43)));
+    let application = Application::new("id", "secret");
+    let redirect = "https://crier.example/connect/callback/x".to_owned();
+    let attempt = Attempt::new(request, oauth.server(request).await?, &application, redirect, &verifier);
+    let back = server.agree(&protocol::authorize_url(&attempt, &state)?);
+    let code = back.query_pairs().find(|(name, _)| name == "code").unwrap().1.into_owned();
+    let grant = oauth.exchange(&attempt, &code).await?;
+    assert!(grant.missing(&attempt.server).is_empty(), "{grant:?}");
+    assert_eq!(oauth.choices(&grant).await?, Choices::NotNeeded);
+    Ok((attempt, oauth.finish(&grant, None).await?))
 }

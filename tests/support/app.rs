@@ -75,6 +75,7 @@ pub const MISSING_ID: i64 = 999_999_999;
 pub struct TestApp {
     pub store: TestStore,
     pub connector: Arc<FakeConnector>,
+    platforms: PlatformsConfig,
     pub url: String,
     pub address: std::net::SocketAddr,
     /// The served application.
@@ -99,11 +100,18 @@ impl Drop for TestApp {
 }
 
 /// Builds the API on a store, with the connector in place of the sandbox.
-pub fn build_app(store: &Store, library: Library, ai: Ai, connector: Arc<FakeConnector>, public_url: &str) -> App {
+pub fn build_app(
+    store: &Store,
+    library: Library,
+    ai: Ai,
+    connector: Arc<FakeConnector>,
+    platforms: PlatformsConfig,
+    public_url: &str,
+) -> App {
     let http = HttpClient::trusted(Duration::from_secs(5), 1 << 20);
     let guard = Guard::new(Vec::new());
     let clients = Clients { trusted: http.clone(), guarded: http, addresses: Arc::new(guard.clone()) };
-    let mut registry = ConnectorRegistry::new(PlatformsConfig::default(), &clients, store.clock());
+    let mut registry = ConnectorRegistry::new(platforms, &clients, store.clock());
     registry.register(connector);
     let bare = Plan { name: BARE.to_owned(), ..Plan::default() };
     App::new(AppDeps {
@@ -146,17 +154,27 @@ impl TestApp {
         Self::start_as(store, ai, MinRate::default()).await
     }
 
+    /// Starts the API with settings of the platforms.
+    pub async fn start_with_platforms(store: TestStore, platforms: PlatformsConfig) -> Self {
+        Self::build(store, Ai::none(), MinRate::default(), platforms).await
+    }
+
     async fn start_as(store: TestStore, ai: Ai, pace: MinRate) -> Self {
+        Self::build(store, ai, pace, PlatformsConfig::default()).await
+    }
+
+    async fn build(store: TestStore, ai: Ai, pace: MinRate, platforms: PlatformsConfig) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
         let connector = Arc::<FakeConnector>::default();
-        let api = build_app(&store.store, store.library(&url), ai, connector.clone(), &url).with_min_rate(pace);
+        let library = store.library(&url);
+        let api = build_app(&store.store, library, ai, connector.clone(), platforms.clone(), &url).with_min_rate(pace);
         let api = Arc::new(api);
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));
         let http = HttpClient::trusted(Duration::from_secs(30), 64 << 20);
-        Self { store, connector, url, address, api, serving, http, stop, sent: AtomicU64::new(0) }
+        Self { store, connector, platforms, url, address, api, serving, http, stop, sent: AtomicU64::new(0) }
     }
 
     /// Stops like a process and waits until the stop is complete.
@@ -177,7 +195,9 @@ impl TestApp {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let store = self.store.open_second_store().await;
-        let api = Arc::new(build_app(&store, self.store.library(&self.url), ai, self.connector.clone(), &self.url));
+        let (library, connector, platforms) =
+            (self.store.library(&self.url), self.connector.clone(), self.platforms.clone());
+        let api = Arc::new(build_app(&store, library, ai, connector, platforms, &self.url));
         serve(&api, listener, &self.stop);
         url
     }

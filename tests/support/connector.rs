@@ -88,6 +88,8 @@ impl Connector for FakeConnector {
             avatar_url: odd.then(|| "https://odd.example/a\0.png".to_owned()),
             kind: AccountKind::Profile,
             token_expires_at: None,
+            renewal: None,
+            application: None,
             secrets: credentials.with(&[("token", &format!("hunter2-{n}"))]),
         })
     }
@@ -100,11 +102,15 @@ impl Connector for FakeConnector {
             }
             "late-tokens" => {
                 self.wait().await;
-                Ok(Refreshed { secrets: Some(account.secrets.with(&[("token", "stale")])), token_expires_at: None })
+                Ok(Refreshed {
+                    secrets: Some(account.secrets.with(&[("token", "stale")])),
+                    token_expires_at: None,
+                    refresh_expires_at: None,
+                })
             }
             "expired" => Err(CallError::Reauth(failure("The token is refused."))),
             "down" => Err(CallError::Transient(failure("The platform is down."))),
-            _ => Ok(Refreshed { secrets: None, token_expires_at: None }),
+            _ => Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None }),
         }
     }
 

@@ -312,7 +312,7 @@ impl Connector for FakePlatform {
         }
         spent.push(token(account));
         let new = self.token.lock().expect("no panic").clone().unwrap_or_else(|| "fresh".to_owned());
-        Ok(Refreshed { secrets: Some(secrets(&new)), token_expires_at: None })
+        Ok(Refreshed { secrets: Some(secrets(&new)), token_expires_at: None, refresh_expires_at: None })
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {

@@ -444,6 +444,8 @@ pub fn new_account(external_id: &str, token: &str) -> NewAccount {
         avatar_url: None,
         kind: AccountKind::Profile,
         token_expires_at: None,
+        renewal: None,
+        application: None,
         secrets: SecretString::from(format!("{{\"token\":\"{token}\"}}")),
     }
 }

@@ -149,7 +149,7 @@ macro_rules! words {
 }
 
 words! {
-    AuthorizationTarget in crate::routes::accounts::authorize::Target,
+    AuthorizationTarget in crier_common::domain::platform::ConnectTarget,
     AiLength in crier_common::domain::ai::Length,
     AiQuality in crier_common::domain::ai::Quality,
     AiSize in crier_common::domain::ai::Size,

@@ -10,6 +10,7 @@ use salvo::writing::Text;
 use salvo::{Response, Router};
 
 pub mod bio;
+mod connect;
 mod media;
 mod sandbox;
 
@@ -18,7 +19,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:
 
 /// The routes of all pages, at the root of the host.
 pub fn router() -> Router {
-    Router::new().push(bio::router()).push(media::router()).push(sandbox::router())
+    Router::new().push(bio::router()).push(connect::router()).push(media::router()).push(sandbox::router())
 }
 
 /// Renders a page.

@@ -11,6 +11,8 @@ crate::text_enum! {
         PostFailed = "post.failed",
         AccountConnected = "account.connected",
         AccountDisconnected = "account.disconnected",
+        AccountExpiring = "account.expiring",
+        AccountExpired = "account.expired",
         BrandCreated = "brand.created",
         MediaCompleted = "media.completed",
         MediaFailed = "media.failed",
@@ -30,6 +32,11 @@ impl EventName {
             Self::PostFailed => "A post could not be published on an account and will not be tried again by itself.",
             Self::AccountConnected => "A social account was connected to a brand.",
             Self::AccountDisconnected => "A social account was disconnected from a brand.",
+            Self::AccountExpiring => {
+                "The access to a social account ends soon, and only a person can renew it; sent 14 and 3 days before, and on \
+                 the day."
+            }
+            Self::AccountExpired => "The platform no longer accepts a social account's credentials; sent once.",
             Self::BrandCreated => "A brand was created.",
             Self::MediaCompleted => "A file was imported into the media library.",
             Self::MediaFailed => "A file could not be imported into the media library.",
@@ -64,6 +71,13 @@ impl EventName {
             Self::AccountDisconnected => json!({
                 "brand_id": 17, "social_account_id": 88, "platform": "mastodon", "result": "revoked",
             }),
+            Self::AccountExpiring => json!({
+                "brand_id": 17, "social_account_id": 88, "platform": "linkedin", "expires_at": "2026-12-06T09:30:00Z",
+            }),
+            Self::AccountExpired => json!({
+                "brand_id": 17, "social_account_id": 88, "platform": "linkedin",
+                "error": { "code": "account_expired", "message": "LinkedIn refuses the token; connect the account again." },
+            }),
             Self::BrandCreated => json!({ "brand_id": 17, "name": "Acme Bakery" }),
             Self::MediaCompleted => json!({ "job_id": 301, "brand_id": 17, "media_id": 942, "error": null }),
             Self::MediaFailed => json!({
@@ -97,13 +111,15 @@ mod tests {
 
     #[test]
     fn every_sample_has_the_documented_fields() {
-        assert_eq!(EventName::ALL.len(), 12);
+        assert_eq!(EventName::ALL.len(), 14);
         for event in EventName::ALL {
             let promised = match event.as_str() {
                 "post.published" => "post_id brand_id social_account_id platform external_id url",
                 "post.failed" => "post_id brand_id social_account_id platform error",
                 "account.connected" => "brand_id social_account_id platform",
                 "account.disconnected" => "brand_id social_account_id platform result",
+                "account.expiring" => "brand_id social_account_id platform expires_at",
+                "account.expired" => "brand_id social_account_id platform error",
                 "brand.created" => "brand_id name",
                 "media.completed" | "media.failed" => "job_id brand_id media_id error",
                 "report.sent" | "report.failed" => "delivery_id report_id brand_id format error",

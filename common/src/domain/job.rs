@@ -98,6 +98,8 @@ pub enum Lane {
     /// Deliveries that a person requests (a test, a manual retry): not delayed by the endpoint's queue.
     ManualDelivery(i64),
     Brand(i64),
+    /// The renewal of an account's tokens.
+    Refresh(i64),
     MailServer,
 }
 
@@ -108,6 +110,7 @@ impl std::fmt::Display for Lane {
             Self::Endpoint(id) => write!(f, "endpoint:{id}"),
             Self::ManualDelivery(id) => write!(f, "endpoint:{id}:asked"),
             Self::Brand(id) => write!(f, "brand:{id}"),
+            Self::Refresh(id) => write!(f, "refresh:{id}"),
             Self::MailServer => f.write_str("mail_server"),
         }
     }

@@ -5,6 +5,8 @@ mod text_enum;
 pub mod access;
 pub mod account;
 pub mod ai;
+pub mod application;
+pub mod authorization;
 pub mod bio_page;
 pub mod brand;
 pub mod circuit;

@@ -37,6 +37,11 @@ crate::text_enum! {
 }
 
 crate::text_enum! {
+    /// What a browser connects: what needs no choice (the person's own account), or a page that the person chooses.
+    pub enum ConnectTarget { Default = "default", Page = "page" }
+}
+
+crate::text_enum! {
     pub enum FieldType { Text = "text", Password = "password", Url = "url" }
 }
 

@@ -24,6 +24,7 @@ mod fetch_feed;
 mod import_media;
 mod noop;
 mod publish_target;
+mod refresh_token;
 mod send_mail;
 
 /// What a kind does with the subject of a job outside of a run. The defaults are for a kind without a subject.

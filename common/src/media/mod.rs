@@ -94,6 +94,11 @@ struct Inner {
 }
 
 impl Library {
+    /// Returns Crier's public URL, without a trailing slash.
+    pub fn public_url(&self) -> &str {
+        &self.0.public_url
+    }
+
     pub fn new(storage: Storage, config: &MediaConfig, public_url: &str) -> Self {
         let limits = Limits { max_bytes: config.max_bytes, max_pixels: config.max_pixels };
         let (budget, spools) = (Budget::new(config.memory_bytes), Spools::new(config.spool_bytes));

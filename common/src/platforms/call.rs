@@ -53,6 +53,10 @@ impl PlatformClient {
         catalogue::descriptor(self.platform).name
     }
 
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
     pub fn request(&self, method: Method, url: &str) -> RequestBuilder {
         self.http.request(method, url)
     }
@@ -129,7 +133,7 @@ impl PlatformClient {
     }
 
     /// Classifies a call whose effect on the platform is unknown.
-    fn classify_unknown_effect(&self, effect: Effect, what: &str, code: Option<&str>) -> CallError {
+    pub(super) fn classify_unknown_effect(&self, effect: Effect, what: &str, code: Option<&str>) -> CallError {
         let name = self.name();
         let failure = |category, message| {
             let failure = Failure::of(category, message);

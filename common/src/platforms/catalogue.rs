@@ -285,14 +285,15 @@ const LINKEDIN: Descriptor = by_page(
     },
 );
 
-/// Pinterest v5, pins: the text is the description; the title (100) is an option.
+/// Pinterest v5, pins: the text is the description; the title (100) is an option. Pictures sent with the pin are JPEG
+/// or PNG.
 const PINTEREST: Descriptor = by_page(
     Platform::Pinterest,
     "Pinterest",
     Mode::Oauth,
     Capabilities {
         text: text(800, TextUnit::Characters),
-        media: required(images(5, &[JPEG, PNG, GIF, WEBP], None)),
+        media: required(images(5, &[JPEG, PNG], Some(10 * MB))),
         required_options: &["board"],
         replies: &[],
         analytics: true,

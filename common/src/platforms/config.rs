@@ -96,6 +96,12 @@ impl PlatformsConfig {
         Ok(())
     }
 
+    /// Returns the host of a platform's authorization page without a trailing slash; `default` if it is unset or
+    /// invalid.
+    pub(super) fn auth_url(&self, platform: Platform, default: &str) -> String {
+        self.of(platform).auth_url.as_deref().and_then(base).unwrap_or_else(|| default.to_owned())
+    }
+
     /// Returns the base URL of a platform without a trailing slash; `default` if it is unset or invalid.
     pub(super) fn base_url(&self, platform: Platform, default: &str) -> String {
         self.of(platform).base_url.as_deref().and_then(base).unwrap_or_else(|| default.to_owned())

@@ -7,7 +7,8 @@
 //! **To add a platform:** add its variant to `domain::platform::Platform`, its descriptor to `catalogue.rs` and, if it
 //! can publish, a [`Connector`] in `platforms/<name>.rs`, one line in `registry.rs`, and tests in
 //! `tests/platforms/<name>.rs` against a server that responds as the platform's documentation specifies. All calls go
-//! through [`call::PlatformClient`], which classifies their errors; [`text`] counts the length of texts.
+//! through [`call::PlatformClient`], which classifies their errors; [`text`] counts the length of texts. A platform whose
+//! accounts are connected in a browser implements [`oauth::OAuthConnector`] too.
 //! [`Connector::image_transfer`] defines how the platform receives pictures; the descriptor contains the limits on them.
 
 pub mod address;
@@ -15,12 +16,19 @@ mod bluesky;
 pub mod call;
 pub mod catalogue;
 pub mod config;
+mod facebook;
+mod linkedin;
+mod mastodon;
+pub mod oauth;
 pub mod pictures;
+mod pinterest;
 mod registry;
 pub mod sandbox;
 mod sanitized;
 mod telegram;
 pub mod text;
+mod tumblr;
+mod twitter;
 mod woocommerce;
 mod wordpress;
 mod wp;
@@ -32,12 +40,13 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::domain::account::SocialAccount;
+use crate::domain::account::{Renewal, SocialAccount, TokenTimes};
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor};
 use crate::store::{StoreError, Tx};
 
 pub use config::{PlatformConfig, PlatformsConfig};
+pub use oauth::OAuthConnector;
 pub use registry::{Clients, ConnectorRegistry};
 
 /// The secrets of an account: credentials entered by the user, or tokens issued by the platform. A JSON object of
@@ -137,6 +146,10 @@ pub struct Connected {
     pub avatar_url: Option<String>,
     pub kind: AccountKind,
     pub token_expires_at: Option<DateTime<Utc>>,
+    /// How the tokens are renewed, if a job is to do that before they end.
+    pub renewal: Option<Renewal>,
+    /// The client id of the application that the tokens belong to.
+    pub application: Option<String>,
     /// Stored, and passed to each later call.
     pub secrets: Secrets,
 }
@@ -146,6 +159,14 @@ pub struct Connected {
 pub struct Refreshed {
     pub secrets: Option<Secrets>,
     pub token_expires_at: Option<DateTime<Utc>>,
+    /// The end of the refresh token; `None`: as before, or unknown.
+    pub refresh_expires_at: Option<DateTime<Utc>>,
+}
+
+impl Refreshed {
+    pub fn times(&self) -> TokenTimes {
+        TokenTimes { token_expires_at: self.token_expires_at, refresh_expires_at: self.refresh_expires_at }
+    }
 }
 
 /// How a platform receives the pictures of a post.
@@ -310,8 +331,11 @@ pub trait Connector: Send + Sync {
     fn descriptor(&self) -> &'static Descriptor;
 
     /// Checks credentials against the platform before they are saved. The caller has checked that the required fields
-    /// are present and are strings. Writes nothing, because the connect may still be refused afterwards.
-    async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError>;
+    /// are present and are strings. Writes nothing, because the connect may still be refused afterwards. Platforms that
+    /// are connected in a browser have no credentials.
+    async fn connect(&self, _workspace_id: i64, _credentials: &Secrets) -> Result<Connected, ConnectError> {
+        Err(ConnectError::Refused("This platform is connected in a browser.".to_owned()))
+    }
 
     /// Writes the platform's own data about an account to our database, in the transaction that saves the account.
     async fn reserve(
@@ -321,6 +345,11 @@ pub trait Connector: Send + Sync {
         _connected: &Connected,
     ) -> Result<Result<(), ConnectError>, StoreError> {
         Ok(Ok(()))
+    }
+
+    /// Returns how its accounts are connected in a browser; `None`: they are connected by credentials.
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        None
     }
 
     /// Gets new tokens, or checks credentials that do not expire.

@@ -8,12 +8,19 @@ use std::sync::Arc;
 
 use super::address::AddressCheck;
 use super::bluesky::Bluesky;
+use super::facebook::Facebook;
+use super::linkedin::Linkedin;
+use super::mastodon::Mastodon;
+use super::pinterest::Pinterest;
 use super::sanitized::SanitizingConnector;
 use super::telegram::Telegram;
+use super::tumblr::Tumblr;
+use super::twitter::Twitter;
 use super::woocommerce::Woocommerce;
 use super::wordpress::Wordpress;
 use super::{Connector, PlatformsConfig, catalogue};
 use crate::clock::Clock;
+use crate::domain::application::Application;
 use crate::domain::platform::{Descriptor, Mode, Platform};
 use crate::http::HttpClient;
 
@@ -42,6 +49,12 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Bluesky::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Wordpress::new(clients, clock)));
         registry.register(Arc::new(Woocommerce::new(clients, clock)));
+        registry.register(Arc::new(Mastodon::new(clients, clock)));
+        registry.register(Arc::new(Facebook::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Linkedin::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Pinterest::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Tumblr::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Twitter::new(&registry.config, clients, clock)));
         registry
     }
 
@@ -59,17 +72,26 @@ impl ConnectorRegistry {
         catalogue::descriptor(platform)
     }
 
-    /// Returns whether accounts of this platform can be connected here: an OAuth platform needs its connector and the
-    /// operator's client id, the sandbox must be switched on, all others need nothing.
-    pub fn is_configured(&self, platform: Platform) -> bool {
+    /// Returns whether accounts of this platform can be connected here: an OAuth platform needs its connector and an
+    /// application, of the variables or one that an operator set (`has_application`), the sandbox must be switched on,
+    /// all others need nothing.
+    pub fn is_configured(&self, platform: Platform, has_application: bool) -> bool {
+        let has_connector = self.connectors.contains_key(&platform);
         match catalogue::descriptor(platform).mode {
-            Mode::Oauth => {
-                let client_id = self.config.of(platform).client_id.as_deref();
-                client_id.is_some_and(|id| !id.trim().is_empty()) && self.connectors.contains_key(&platform)
-            }
-            Mode::SelfConnect => platform != Platform::Sandbox || self.connectors.contains_key(&platform),
-            Mode::SelfConnectOauth => true,
+            Mode::Oauth => has_connector && (has_application || self.application(platform).is_some()),
+            Mode::SelfConnect => platform != Platform::Sandbox || has_connector,
+            Mode::SelfConnectOauth => has_connector,
         }
+    }
+
+    /// Returns the application of the variables.
+    pub fn application(&self, platform: Platform) -> Option<Application> {
+        let config = self.config.of(platform);
+        let client_id = config.client_id.as_deref().filter(|id| !id.trim().is_empty())?;
+        Some(Application {
+            client_id: client_id.to_owned(),
+            client_secret: config.client_secret.clone().unwrap_or_default(),
+        })
     }
 
     /// Returns the daily limit of posts per account; `None` means unlimited.

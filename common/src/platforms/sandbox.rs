@@ -172,6 +172,8 @@ impl Connector for Sandbox {
             avatar_url: None,
             kind: AccountKind::Profile,
             token_expires_at: None,
+            renewal: None,
+            application: None,
             secrets: Secrets::new(&fields),
             external_id: handle,
         })
@@ -191,7 +193,7 @@ impl Connector for Sandbox {
 
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         match self.is_expired(account).await {
-            Ok(false) => Ok(Refreshed { secrets: None, token_expires_at: None }),
+            Ok(false) => Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None }),
             Ok(true) => Err(refused()),
             Err(error) => Err(unavailable(&error)),
         }

@@ -10,12 +10,17 @@ use chrono::{DateTime, Datelike, Utc};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
+use super::oauth::{
+    Attempt, AuthServer, Choice, Choices, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
+};
 use super::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
     OutgoingPost, Published, Reconciled, Refreshed, Secrets,
 };
+use crate::domain::account::Renewal;
+use crate::domain::application::{Application, MAX_CREDENTIAL};
 use crate::domain::failure::{Category, Failure};
-use crate::domain::platform::Descriptor;
+use crate::domain::platform::{ConnectTarget, Descriptor};
 use crate::domain::untrusted::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
 use crate::store::{StoreError, Tx};
 
@@ -51,13 +56,22 @@ impl Connector for SanitizingConnector {
         self.0.reserve(tx, workspace_id, connected).await.map(|claimed| claimed.map_err(ConnectError::checked))
     }
 
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        self.0.oauth().map(|_| self as &dyn OAuthConnector)
+    }
+
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
-        let Refreshed { secrets, token_expires_at } = self.0.refresh(account).await.map_err(CallError::checked)?;
+        let Refreshed { secrets, token_expires_at, refresh_expires_at } =
+            self.0.refresh(account).await.map_err(CallError::checked)?;
         if secrets.as_ref().is_some_and(|secrets| !secrets.is_storable()) {
             let message = "The platform answered with new tokens that are too large to be stored.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
         }
-        Ok(Refreshed { secrets, token_expires_at: storable_time(token_expires_at) })
+        Ok(Refreshed {
+            secrets,
+            token_expires_at: storable_time(token_expires_at),
+            refresh_expires_at: storable_time(refresh_expires_at),
+        })
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
@@ -104,6 +118,88 @@ impl Connector for SanitizingConnector {
     }
 }
 
+/// Returns the connector's own part; [`SanitizingConnector::oauth`] has checked that there is one.
+fn inner(this: &SanitizingConnector) -> Result<&dyn OAuthConnector, ConnectError> {
+    this.0.oauth().ok_or_else(|| ConnectError::Refused("This platform is not connected in a browser.".to_owned()))
+}
+
+#[async_trait]
+impl OAuthConnector for SanitizingConnector {
+    fn targets(&self) -> &'static [ConnectTarget] {
+        self.0.oauth().map_or(&[], OAuthConnector::targets)
+    }
+
+    fn permissions(&self, target: ConnectTarget) -> &'static [Permission] {
+        self.0.oauth().map_or(&[], |oauth| oauth.permissions(target))
+    }
+
+    fn gate(&self, target: ConnectTarget) -> Option<&'static str> {
+        self.0.oauth().and_then(|oauth| oauth.gate(target))
+    }
+
+    fn choice_noun(&self) -> &'static str {
+        self.0.oauth().map_or("account", OAuthConnector::choice_noun)
+    }
+
+    async fn check_instance(&self, typed: &str) -> Result<String, ConnectError> {
+        inner(self)?.check_instance(typed).await.map_err(ConnectError::checked)
+    }
+
+    async fn server(&self, request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {
+        inner(self)?.server(request).await.map_err(ConnectError::checked)
+    }
+
+    async fn application(
+        &self,
+        request: ConnectRequest<'_>,
+        server: &AuthServer,
+        redirect_uri: &str,
+        stored: Option<Application>,
+    ) -> Result<Option<Application>, ConnectError> {
+        let found = inner(self)?.application(request, server, redirect_uri, stored).await;
+        let found = found.map_err(ConnectError::checked)?;
+        let fits = |text: &str| text.len() <= MAX_CREDENTIAL && !text.contains('\0');
+        match &found {
+            Some(new) if !fits(&new.client_id) || !fits(new.client_secret.expose_secret()) => {
+                Err(ConnectError::Unavailable(
+                    "The platform answered with an application that cannot be stored.".to_owned(),
+                ))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+        let mut grant = inner(self)?.exchange(attempt, code).await.map_err(ConnectError::checked)?;
+        if !grant.secrets().is_storable() {
+            return Err(ConnectError::Unavailable("The platform answered with tokens that are too large.".to_owned()));
+        }
+        grant.token_expires_at = storable_time(grant.token_expires_at);
+        grant.refresh_expires_at = storable_time(grant.refresh_expires_at);
+        Ok(grant)
+    }
+
+    async fn choices(&self, grant: &Grant) -> Result<Choices, ConnectError> {
+        let choices = inner(self)?.choices(grant).await.map_err(ConnectError::checked)?;
+        let Choices::Of(choices) = choices else { return Ok(choices) };
+        // An id that cannot be stored unchanged could name something else.
+        let usable = choices.into_iter().filter(|c| !c.id.is_empty() && untrusted::line(&c.id, MAX_ID) == c.id);
+        let named = usable.map(|choice| Choice {
+            name: untrusted::some_line(&choice.name, MAX_NAME).unwrap_or_else(|| choice.id.clone()),
+            detail: choice.detail.and_then(|detail| untrusted::some_line(&detail, MAX_NAME)),
+            id: choice.id,
+        });
+        Ok(Choices::Of(named.take(MAX_CHOICES).collect()))
+    }
+
+    async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
+        match inner(self)?.finish(grant, choice).await {
+            Ok(connected) => connected.checked(),
+            Err(error) => Err(error.checked()),
+        }
+    }
+}
+
 impl Secrets {
     fn is_storable(&self) -> bool {
         self.0.expose_secret().len() <= MAX_SECRETS
@@ -144,6 +240,9 @@ impl Connected {
             profile_url: self.profile_url.as_deref().and_then(untrusted::http_url),
             avatar_url: self.avatar_url.as_deref().and_then(untrusted::http_url),
             token_expires_at: storable_time(self.token_expires_at),
+            renewal: self
+                .renewal
+                .map(|renewal| Renewal { refresh_expires_at: storable_time(renewal.refresh_expires_at), ..renewal }),
             ..self
         })
     }

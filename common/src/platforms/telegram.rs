@@ -169,6 +169,8 @@ impl Connector for Telegram {
             avatar_url: None,
             kind: AccountKind::Channel,
             token_expires_at: None,
+            renewal: None,
+            application: None,
             // The numeric id stays the same when the @name changes.
             secrets: credentials.with(&[("chat_id", &id)]),
             external_id: id,
@@ -180,7 +182,7 @@ impl Connector for Telegram {
         let checked: Result<User, _> =
             self.call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({}))).await;
         checked.map_err(MethodError::into_error)?;
-        Ok(Refreshed { secrets: None, token_expires_at: None })
+        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
     }
 
     fn can_reconcile(&self) -> bool {

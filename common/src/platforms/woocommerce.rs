@@ -85,6 +85,8 @@ impl Connector for Woocommerce {
                 avatar_url: None,
                 kind: AccountKind::Store,
                 token_expires_at: None,
+                renewal: None,
+                application: None,
                 secrets: credentials.with(&[("api_root", &rest.root)]),
                 external_id: store,
             });
@@ -94,7 +96,7 @@ impl Connector for Woocommerce {
 
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         status(&self.stored(&account.secrets)?).await?;
-        Ok(Refreshed { secrets: None, token_expires_at: None })
+        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {

@@ -191,6 +191,8 @@ impl Connector for Wordpress {
             avatar_url: me.avatar(),
             kind: AccountKind::Site,
             token_expires_at: None,
+            renewal: None,
+            application: None,
             secrets: credentials.with(&[("username", user), ("api_root", &rest.root)]),
             external_id: site,
         })
@@ -202,7 +204,7 @@ impl Connector for Wordpress {
             let message = "The WordPress user may not publish posts any more; give it the role Author or Editor.";
             return Err(CallError::Permanent(Failure::of(Category::Account, message)));
         }
-        Ok(Refreshed { secrets: None, token_expires_at: None })
+        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {

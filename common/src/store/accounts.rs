@@ -10,9 +10,10 @@ use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
-use super::{Conn, Page, PageRequest, Result, StoreError, Tx};
-use crate::domain::account::{AccountError, AccountStatus, DisconnectResult, SocialAccount};
+use super::{Conn, Page, PageRequest, Result, StoreError, Tx, account_tokens};
+use crate::domain::account::{AccountError, AccountStatus, DisconnectResult, Renewal, SocialAccount, TokenTimes};
 use crate::domain::platform::{AccountKind, Platform};
+use crate::random;
 use crate::secrets::{Cipher, SecretLocation};
 
 /// An account as learned by a connect.
@@ -26,6 +27,10 @@ pub struct NewAccount {
     pub avatar_url: Option<String>,
     pub kind: AccountKind,
     pub token_expires_at: Option<DateTime<Utc>>,
+    /// `None`: the credentials need no renewal by a job.
+    pub renewal: Option<Renewal>,
+    /// The client id of the application that the tokens belong to.
+    pub application: Option<String>,
     /// A JSON object.
     pub secrets: SecretString,
 }
@@ -48,23 +53,32 @@ pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<So
     const SQL: &str = "
         INSERT INTO social_accounts (
             workspace_id, platform, external_id, name, username, profile_url, avatar_url, kind, status,
-            secrets, token_expires_at, connected_at, created_at, updated_at
+            secrets, token_expires_at, connected_at, created_at, updated_at, application, token_renewable,
+            token_rotates, refresh_expires_at, token_renew_at, token_check_at
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11, $12, $13, $14, $15, $16, $17)
         ON CONFLICT (workspace_id, platform, external_id)
         DO UPDATE SET name = excluded.name, username = excluded.username,
             profile_url = excluded.profile_url, avatar_url = excluded.avatar_url, kind = excluded.kind,
             status = 'active', secrets = excluded.secrets,
             credentials_version = social_accounts.credentials_version + 1, refreshing_until = NULL,
             token_expires_at = excluded.token_expires_at, last_error = NULL,
-            connected_at = excluded.connected_at, updated_at = excluded.updated_at
+            connected_at = excluded.connected_at, updated_at = excluded.updated_at,
+            application = excluded.application, token_renewable = excluded.token_renewable,
+            token_rotates = excluded.token_rotates, refresh_expires_at = excluded.refresh_expires_at,
+            token_renew_at = excluded.token_renew_at, token_check_at = excluded.token_check_at, warnings = 0
         RETURNING *";
     let row = row_name(workspace_id, new.platform, &new.external_id);
     let sealed = tx.cipher.seal(&place(&row), new.secrets.expose_secret().as_bytes())?;
     let now = tx.now;
+    let renewal = new.renewal.unwrap_or_default();
+    let renew_at = renewal.renew_at(new.token_expires_at, now, random::unit());
+    let check_at = new.renewal.and_then(|renewal| renewal.check_at(new.token_expires_at, renew_at, 0));
+    let renewable = new.renewal.map(|renewal| renewal.renewable);
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(new.platform).bind(&new.external_id).bind(&new.name)
         .bind(&new.username).bind(&new.profile_url).bind(&new.avatar_url).bind(new.kind).bind(&sealed)
-        .bind(new.token_expires_at).bind(now).fetch_one(c))?)
+        .bind(new.token_expires_at).bind(now).bind(&new.application).bind(renewable).bind(renewal.rotates)
+        .bind(renewal.refresh_expires_at).bind(renew_at).bind(check_at).fetch_one(c))?)
 }
 
 /// Attaches an account to a brand; `false`: it was already attached.
@@ -121,6 +135,17 @@ pub async fn list(conn: &mut Conn, brand_id: i64, page: PageRequest) -> Result<P
     );
     let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page.per_page).bind(page.offset()).fetch_all(c))?;
     Ok(Page { rows, total: count(conn, brand_id).await? })
+}
+
+/// Lists all accounts, for the operator.
+pub async fn all(conn: &mut Conn) -> Result<Vec<SocialAccount>> {
+    let sql = format!(
+        "
+            SELECT {COLUMNS}
+            FROM social_accounts a
+            ORDER BY a.id"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(c))?)
 }
 
 /// Finds an account of the brand.
@@ -223,6 +248,28 @@ impl AccountRow {
     }
 }
 
+/// Returns a workspace's record of an external account, with its secrets.
+pub async fn find_external(
+    conn: &mut Conn,
+    cipher: &Cipher,
+    workspace_id: i64,
+    platform: Platform,
+    external_id: &str,
+) -> Result<Option<(SocialAccount, SecretString)>> {
+    const SQL: &str = "
+        SELECT id
+        FROM social_accounts
+        WHERE workspace_id = $1
+            AND platform = $2
+            AND external_id = $3";
+    let found: Option<i64> =
+        run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(platform).bind(external_id).fetch_optional(c))?;
+    match found {
+        Some(id) => with_secrets(conn, cipher, id).await,
+        None => Ok(None),
+    }
+}
+
 /// Takes the lease of the account's refresh for `at_most`, and returns the version of the secrets to be refreshed;
 /// `None`: another process holds it. Ended by [`renew`] or [`end_refresh`], and when other secrets are stored.
 pub async fn begin_refresh(tx: &mut Tx, account_id: i64, at_most: TimeDelta) -> Result<Option<i64>> {
@@ -249,28 +296,69 @@ pub async fn renew(
     tx: &mut Tx,
     account: &SocialAccount,
     secrets: Option<&SecretString>,
-    token_expires_at: Option<DateTime<Utc>>,
+    times: impl Into<TokenTimes>,
 ) -> Result<Option<SocialAccount>> {
     const SQL: &str = "UPDATE social_accounts
         SET status = 'active', last_error = NULL, secrets = coalesce($2, secrets),
             credentials_version = CASE WHEN $2 IS NULL THEN credentials_version ELSE credentials_version + 1 END,
-            token_expires_at = $3, refreshing_until = NULL, updated_at = $4
+            token_expires_at = $3, refreshing_until = NULL, updated_at = $4,
+            warnings = CASE WHEN status = 'expired' THEN 0 ELSE warnings END,
+            refresh_expires_at = coalesce($6, refresh_expires_at), token_renew_at = $7, token_check_at = $8
         WHERE id = $1 AND credentials_version = $5
         RETURNING *";
+    let times: TokenTimes = times.into();
+    let token_expires_at = times.token_expires_at;
     let name = row_name(account.workspace_id, account.platform, &account.external_id);
     let sealed = match secrets {
         Some(s) => Some(tx.cipher.seal(&place(&name), s.expose_secret().as_bytes())?),
         None => None,
     };
     let (now, version) = (tx.now, account.credentials_version);
+    let (mut renew_at, mut check_at) = (None, None);
+    if let Some(kept) = account_tokens::find(tx, account.id).await? {
+        let renewal = Renewal {
+            refresh_expires_at: times.refresh_expires_at.or(kept.renewal.refresh_expires_at),
+            ..kept.renewal
+        };
+        renew_at = renewal.renew_at(token_expires_at, now, random::unit());
+        check_at = renewal.check_at(token_expires_at, renew_at, kept.warnings);
+    }
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(account.id).bind(&sealed).bind(token_expires_at).bind(now).bind(version)
-        .fetch_optional(c))?)
+        .bind(times.refresh_expires_at).bind(renew_at).bind(check_at).fetch_optional(c))?)
+}
+
+/// Finds an account by its id alone, for the worker.
+pub async fn find_any(conn: &mut Conn, account_id: i64) -> Result<Option<SocialAccount>> {
+    let sql = format!(
+        "
+            SELECT {COLUMNS}
+            FROM social_accounts a
+            WHERE a.id = $1"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(account_id).fetch_optional(c))?)
+}
+
+/// Returns an account's status and platform.
+pub async fn status(conn: &mut Conn, account_id: i64) -> Result<Option<(AccountStatus, Platform)>> {
+    const SQL: &str = "SELECT status, platform FROM social_accounts WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_optional(c))?)
+}
+
+/// Replaces an account's secrets by others that belong to the same tokens; `false`: it has other tokens by now.
+pub async fn replace_secrets(tx: &mut Tx, account: &SocialAccount, secrets: &SecretString) -> Result<bool> {
+    const SQL: &str = "UPDATE social_accounts
+        SET secrets = $3, credentials_version = credentials_version + 1
+        WHERE id = $1 AND credentials_version = $2";
+    let name = row_name(account.workspace_id, account.platform, &account.external_id);
+    let sealed = tx.cipher.seal(&place(&name), secrets.expose_secret().as_bytes())?;
+    Ok(execute!(tx, SQL, account.id, account.credentials_version, &sealed)? > 0)
 }
 
 /// Marks secrets of this version as refused by the platform; `false`: the account was deleted or has others by now.
+/// Outside of the store, use `common::accounts::expire`, which sends the event and the notice too.
 pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, error: &AccountError) -> Result<bool> {
     const SQL: &str = "UPDATE social_accounts
-        SET status = $2, last_error = $3, updated_at = $4
+        SET status = $2, last_error = $3, updated_at = $4, token_renew_at = NULL, token_check_at = NULL
         WHERE id = $1 AND credentials_version = $5";
     let now = tx.now;
     Ok(execute!(tx, SQL, account_id, AccountStatus::Expired, Json(error), now, version)? > 0)

@@ -18,9 +18,12 @@ use crate::domain::job::{Claimed, JobKind, JobNotification, JobNotifier};
 use crate::secrets::Cipher;
 use crate::telemetry::metrics;
 
+pub mod account_tokens;
 pub mod accounts;
 pub mod ai_credits;
+pub mod applications;
 pub mod articles;
+pub mod authorizations;
 pub mod bench;
 pub mod bio_pages;
 pub mod brands;

@@ -9,11 +9,12 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::config::ProcessRole;
+use crate::domain::account::AccountStatus;
 use crate::domain::ai::Operation;
 use crate::domain::media::FileState;
 use crate::domain::post::AttemptOutcome;
@@ -80,6 +81,12 @@ const METRICS: &[(&str, MetricKind, &str)] = &[
     ),
     ("crier_media_bytes", Gauge, "Bytes of files as the plans count them: reserved and stored, without thumbnails."),
     ("crier_webhook_endpoints", Gauge, "Webhook endpoints, by state."),
+    ("crier_accounts", Gauge, "Social accounts, by platform and status."),
+    (
+        "crier_account_token_expires_seconds",
+        Gauge,
+        "How long until the first token of an active account expires, by platform; +Inf if none does.",
+    ),
     (
         "crier_scheduler_last_tick_timestamp_seconds",
         Gauge,
@@ -290,6 +297,12 @@ fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms: &[&'stati
         for state in EndpointState::ALL {
             webhook_endpoints(*state, 0);
         }
+        for &platform in platforms {
+            for status in AccountStatus::ALL {
+                accounts(platform, *status, 0);
+            }
+            account_token_expires(platform, None);
+        }
         for state in FileState::ALL {
             media_files(*state, 0);
         }
@@ -395,6 +408,16 @@ pub fn platform_rate_limited(platform: &'static str) {
 
 pub fn webhook_endpoints(state: EndpointState, count: u64) {
     gauge!("crier_webhook_endpoints", "state" => state.as_str()).set(count as f64);
+}
+
+pub fn accounts(platform: &'static str, status: AccountStatus, count: u64) {
+    gauge!("crier_accounts", "platform" => platform, "status" => status.as_str()).set(count as f64);
+}
+
+/// `left`: until the first token expires; `None` if none does.
+pub fn account_token_expires(platform: &'static str, left: Option<TimeDelta>) {
+    let seconds = left.map_or(f64::INFINITY, |left| left.num_seconds() as f64);
+    gauge!("crier_account_token_expires_seconds", "platform" => platform).set(seconds);
 }
 
 pub fn media_files(state: FileState, count: u64) {

@@ -1,5 +1,6 @@
 //! Deletes finished rows: ended jobs after 7 days (dead ones 30), ended imports after 30, stored responses after a day,
-//! deleted posts once they have no running jobs, and the record of lane holds after 30. Everything else that shows a
+//! deleted posts once they have no running jobs, the record of lane holds after 30, and the URLs at which accounts were
+//! connected a day after their end. Everything else that shows a
 //! user what happened (targets, deliveries, attempts) stays.
 //!
 //! It must not block others for long, above all SQLite's single writer: each batch is a transaction, as large as can be
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use crier_common::store::jobs::{dispatch, holds};
-use crier_common::store::{Result, Tx, idempotency, media_jobs, posts};
+use crier_common::store::{Result, Tx, authorizations, idempotency, media_jobs, posts};
 
 use crate::Scheduler;
 
@@ -18,6 +19,8 @@ const ENDED_JOB_RETENTION: TimeDelta = TimeDelta::days(7);
 const DEAD_JOB_RETENTION: TimeDelta = TimeDelta::days(30);
 /// As long as the dead job of an import that failed with an internal error: until then the operator may run it again.
 const IMPORT_RETENTION: TimeDelta = TimeDelta::days(30);
+/// How long an expired URL still says that it has expired or was used.
+const AUTHORIZATION_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The first and the maximum batch size.
 const FIRST: i64 = 100;
 const LARGEST: i64 = 1_000;
@@ -26,8 +29,14 @@ const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row; if there is more, the next tick follows at once.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [PurgeKind; 5] =
-    [PurgeKind::Jobs, PurgeKind::Imports, PurgeKind::Answers, PurgeKind::Posts, PurgeKind::Holds];
+const ALL: [PurgeKind; 6] = [
+    PurgeKind::Jobs,
+    PurgeKind::Imports,
+    PurgeKind::Answers,
+    PurgeKind::Posts,
+    PurgeKind::Holds,
+    PurgeKind::Authorizations,
+];
 
 #[derive(Clone, Copy)]
 enum PurgeKind {
@@ -36,6 +45,7 @@ enum PurgeKind {
     Answers,
     Posts,
     Holds,
+    Authorizations,
 }
 
 impl PurgeKind {
@@ -47,6 +57,7 @@ impl PurgeKind {
             Self::Answers => idempotency::purge(tx, limit).await,
             Self::Posts => posts::purge(tx, limit).await,
             Self::Holds => holds::purge(tx, limit).await,
+            Self::Authorizations => authorizations::purge(tx, now - AUTHORIZATION_RETENTION, limit).await,
         }
     }
 }

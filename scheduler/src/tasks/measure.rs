@@ -1,4 +1,4 @@
-//! Counts rows for metrics: jobs by state, the oldest ready one, paused kinds, endpoints, files.
+//! Counts rows for metrics: jobs by state, the oldest ready one, paused kinds, endpoints, files, accounts.
 //!
 //! A scrape reads the last counts and counts nothing itself. Counting takes time in proportion to the jobs (some tenths
 //! of a second at a million), so the pause after it is proportional too: at most a hundredth of the time is spent on
@@ -6,10 +6,12 @@
 
 use std::time::{Duration, Instant};
 
+use crier_common::domain::account::AccountStatus;
 use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::media::FileState;
+use crier_common::domain::platform::Platform;
 use crier_common::store::jobs::operate::{self, StateCount};
-use crier_common::store::{Result, files, webhooks};
+use crier_common::store::{Conn, Result, account_tokens, files, webhooks};
 use crier_common::telemetry::metrics::{self, CountedState, EndpointState};
 
 use crate::Scheduler;
@@ -46,8 +48,22 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
         metrics::media_files(state, count(files));
     }
     metrics::media_bytes(count(held.bytes));
+    measure_accounts(s, &mut conn).await?;
     let pause = began.elapsed() * SHARE;
     Ok((pause > TICK_INTERVAL).then_some(pause))
+}
+
+async fn measure_accounts(s: &Scheduler, conn: &mut Conn) -> Result<()> {
+    let (counts, ends) = (account_tokens::counts(conn).await?, account_tokens::soonest_ends(conn).await?);
+    for platform in Platform::ALL {
+        for status in AccountStatus::ALL {
+            let found = counts.iter().find(|(p, s, _)| p == platform && s == status);
+            metrics::accounts(platform.as_str(), *status, count(found.map_or(0, |(_, _, accounts)| *accounts)));
+        }
+        let end = ends.iter().find(|(p, _)| p == platform);
+        metrics::account_token_expires(platform.as_str(), end.map(|(_, end)| *end - s.store.now()));
+    }
+    Ok(())
 }
 
 fn count(rows: i64) -> u64 {

@@ -7,3 +7,4 @@ pub mod measure;
 pub mod rescue;
 pub mod reservations;
 pub mod sweep;
+pub mod tokens;

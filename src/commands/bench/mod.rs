@@ -35,6 +35,7 @@ mod outside;
 mod pages;
 mod place;
 mod resident;
+mod sandbox_accounts;
 mod service;
 mod webhooks;
 

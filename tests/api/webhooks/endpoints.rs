@@ -243,7 +243,7 @@ async fn events_are_listed(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let events = t.get("/webhook-events").await.data(200);
     let all = events.as_array().unwrap();
-    assert_eq!(all.len(), 12);
+    assert_eq!(all.len(), 14);
     for event in all {
         assert_eq!(event.as_object().unwrap().keys().collect::<Vec<_>>(), ["name", "description", "sample"]);
         assert!(event["description"].is_string() && event["sample"]["event"] == event["name"], "{event}");

@@ -34,7 +34,7 @@ async fn every_event_has_a_sample_delivery(app: TestApp) {
         assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
         assert_eq!(app.notifier.take().len(), 1, "it is sent now");
     }
-    assert_eq!(app.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 12);
+    assert_eq!(app.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 14);
 }
 
 async fn a_sample_ignores_the_endpoint_subscriptions(app: TestApp) {

@@ -24,6 +24,7 @@ pub mod fetch_feed;
 mod import_media;
 mod noop;
 mod publish_target;
+mod refresh_token;
 mod send_mail;
 
 pub use import_media::IMPORT_TIMEOUT;
@@ -133,6 +134,7 @@ pub fn handler(kind: JobKind, deps: &Deps) -> Arc<dyn Job> {
         JobKind::SendMail => Arc::new(send_mail::SendMail::new(deps)),
         JobKind::FetchFeed => Arc::new(fetch_feed::FetchFeed::new(deps)),
         JobKind::ImportMedia => Arc::new(import_media::ImportMedia::new(deps)),
+        JobKind::RefreshToken => Arc::new(refresh_token::RefreshToken::new(deps)),
         JobKind::Noop => Arc::new(noop::Noop),
     }
 }

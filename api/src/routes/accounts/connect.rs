@@ -1,15 +1,13 @@
 //! `POST /brands/{brand}/social-accounts`
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::event::EventName;
 use crier_common::domain::platform::{Descriptor, Mode, Platform};
 use crier_common::platforms::{ConnectError, Connected, Secrets};
-use crier_common::store::accounts::NewAccount;
-use crier_common::store::{Tx, accounts, brands, events};
-use secrecy::SecretString;
+use crier_common::store::Tx;
 use serde_json::{Map, Value, json};
 
-use super::{SocialAccount, TAG, interactive, not_configured, unavailable};
+use super::save::{Place, SaveError, cap_reached, save_account};
+use super::{SocialAccount, TAG, full, interactive, not_configured, unavailable};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -98,48 +96,28 @@ fn refused(error: ConnectError) -> ApiError {
     }
 }
 
-fn full(cap: u64) -> ApiError {
-    ApiError::limit_reached("social accounts for each brand", cap)
-}
-
-fn is_full(count: i64, cap: u64) -> bool {
-    count >= i64::try_from(cap).unwrap_or(i64::MAX)
-}
-
-/// Fails before the platform is called if the account limit is reached. Passes if the brand has accounts of the
-/// platform: only the platform's response shows whether this is one of them.
+/// Fails before the platform is called if the account limit is reached.
 async fn check_room(cx: &Context, platform: Platform) -> Result<()> {
-    let Some(cap) = cx.plan.social_accounts else { return Ok(()) };
-    let (mut conn, brand) = (cx.app.store.read().await?, cx.brand()?.id);
-    let has_room = !is_full(accounts::count(&mut conn, brand).await?, cap);
-    if has_room || accounts::has_platform(&mut conn, brand, platform).await? { Ok(()) } else { Err(full(cap)) }
+    let mut conn = cx.app.store.read().await?;
+    match cap_reached(&mut conn, cx.brand()?.id, cx.plan.social_accounts, platform).await? {
+        Some(cap) => Err(full(cap)),
+        None => Ok(()),
+    }
 }
 
 async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connected) -> Result<ApiResponse> {
     let brand = cx.brand()?.id;
-    if let Some(cap) = cx.plan.social_accounts {
-        brands::lock_workspace(tx, cx.caller.workspace_id).await?;
-        let is_reconnect = accounts::has_external(tx, brand, platform, &connected.external_id).await?;
-        if !is_reconnect && is_full(accounts::count(tx, brand).await?, cap) {
-            return Err(full(cap));
-        }
-    }
-    let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
-    connector.reserve(tx, cx.caller.workspace_id, connected).await?.map_err(refused)?;
-    let new = NewAccount {
-        platform,
-        external_id: connected.external_id.clone(),
-        name: connected.name.clone(),
-        username: connected.username.clone(),
-        profile_url: connected.profile_url.clone(),
-        avatar_url: connected.avatar_url.clone(),
-        kind: connected.kind,
-        token_expires_at: connected.token_expires_at,
-        secrets: SecretString::from(connected.secrets.expose_json()),
+    let place = Place {
+        workspace_id: cx.caller.workspace_id,
+        brand_id: brand,
+        cap: cx.plan.social_accounts,
+        trace: cx.trace(),
     };
-    let account = accounts::save(tx, cx.caller.workspace_id, &new).await?;
-    accounts::attach(tx, brand, account.id).await?;
-    let data = json!({ "brand_id": brand, "social_account_id": account.id, "platform": platform });
-    events::emit(tx, brand, EventName::AccountConnected, &data, cx.trace()).await?;
+    let account =
+        save_account(tx, &cx.app.platforms, place, platform, connected).await.map_err(|error| match error {
+            SaveError::Full(cap) => full(cap),
+            SaveError::Refused(error) => refused(error),
+            SaveError::Store(error) => error.into(),
+        })?;
     ApiResponse::created(&format!("/brands/{brand}/social-accounts"), [SocialAccount::from(account)])
 }

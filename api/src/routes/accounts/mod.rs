@@ -8,12 +8,13 @@ use crate::error::{ApiError, ErrorCode};
 use crate::openapi::schema::record;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
-pub mod authorize;
+mod authorize;
 mod connect;
 mod disconnect;
 mod list;
 mod platforms;
 mod refresh;
+pub mod save;
 
 pub const TAG: &str = "Social accounts";
 
@@ -88,4 +89,8 @@ fn not_configured(platform: Platform) -> ApiError {
 
 fn unavailable(message: String) -> ApiError {
     ApiError::new(ErrorCode::PlatformUnavailable, message)
+}
+
+fn full(cap: u64) -> ApiError {
+    ApiError::limit_reached("social accounts for each brand", cap)
 }

@@ -2,7 +2,7 @@
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::platform::{self, ConnectMethod, ConversationType, FieldType, Mode, Platform, TextUnit};
-use crier_common::store::Conn;
+use crier_common::store::{Conn, applications};
 
 use super::TAG;
 use crate::context::Context;
@@ -108,8 +108,10 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, _: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let registry = &cx.app.platforms;
-    let all = registry.all().iter().map(|d| PlatformDescriptor::of(d, registry.is_configured(d.platform)));
+    let set = applications::platforms(conn, cx.caller.workspace_id, cx.brand()?.id).await?;
+    let configured = |platform| registry.is_configured(platform, set.contains(&platform));
+    let all = registry.all().iter().map(|d| PlatformDescriptor::of(d, configured(d.platform)));
     ApiResponse::ok(all.collect::<Vec<_>>())
 }

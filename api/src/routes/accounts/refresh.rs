@@ -7,7 +7,7 @@ use crier_common::domain::access::Scope;
 use crier_common::domain::account::{self, AccountError};
 use crier_common::domain::failure::Failure;
 use crier_common::platforms::{CallError, ConnectorAccount, Refreshed};
-use crier_common::store::{Tx, accounts};
+use crier_common::store::{Tx, account_tokens, accounts};
 use secrecy::SecretString;
 
 use super::{SocialAccount, TAG, unavailable};
@@ -40,6 +40,9 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     let mut conn = cx.app.store.read().await?;
     accounts::find(&mut conn, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
+    if !can_refresh(cx, id).await? {
+        return Err(reconnect());
+    }
     let version = acquire_refresh_lease(cx, id).await?;
     let result = refresh_at_platform(cx, id).await;
     if !matches!(result, Ok((_, Ok(_)))) {
@@ -60,6 +63,13 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     Ok(WriteStep::new((account, refreshed), |cx, tx, found| {
         Box::pin(async move { save(cx, tx, &found.0, found.1.as_ref()).await })
     }))
+}
+
+/// Returns whether there is something to refresh with, or credentials to check. A token that expires and that only a
+/// person can renew is neither; it stays valid until its end.
+async fn can_refresh(cx: &Context, account_id: i64) -> Result<bool> {
+    let kept = account_tokens::find(&mut cx.app.store.read().await?, account_id).await?;
+    Ok(kept.is_none_or(|kept| kept.renewal.renewable || kept.token_expires_at.is_none()))
 }
 
 /// Waits for the lease on the account's refresh: a worker may be refreshing, and a rotating refresh token works only
@@ -103,8 +113,8 @@ async fn expire_unless_reconnected(cx: &Context, account: &account::SocialAccoun
     let (id, version) = (account.id, account.credentials_version);
     let mut tx = cx.app.store.begin().await?;
     let error = AccountError { code: "account_expired".into(), message: failure.message };
-    let outdated =
-        !accounts::expire(&mut tx, id, version, &error).await? && accounts::has_newer(&mut tx, id, version).await?;
+    let outdated = !crier_common::accounts::expire(&mut tx, id, version, &error, cx.trace()).await?
+        && accounts::has_newer(&mut tx, id, version).await?;
     tx.commit().await?;
     Ok(outdated)
 }
@@ -118,7 +128,7 @@ async fn save(
 ) -> Result<ApiResponse> {
     if let Some(new) = new {
         let secrets = new.secrets.as_ref().map(|s| SecretString::from(s.expose_json()));
-        accounts::renew(tx, account, secrets.as_ref(), new.token_expires_at).await?;
+        accounts::renew(tx, account, secrets.as_ref(), new.times()).await?;
     }
     // The account may also have been disconnected.
     let found = accounts::find(tx, cx.brand()?.id, account.id).await?;

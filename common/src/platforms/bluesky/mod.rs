@@ -157,6 +157,9 @@ impl Connector for Bluesky {
             avatar_url: profile.avatar,
             kind: AccountKind::Profile,
             token_expires_at: session.expires_at(),
+            // A publish renews it: a session lasts two hours, and few accounts publish so often.
+            renewal: None,
+            application: None,
             secrets: with_session(&credentials, &session),
             external_id: session.did,
             username: Some(session.handle),
@@ -191,6 +194,7 @@ impl Connector for Bluesky {
         }
         Ok(Refreshed {
             token_expires_at: session.expires_at(),
+            refresh_expires_at: None,
             secrets: Some(with_session(&account.secrets, &session)),
         })
     }

@@ -4,12 +4,10 @@ use chrono::{Months, SecondsFormat};
 use crier_common::domain::access::{KeyMode, Scopes};
 use crier_common::domain::event::EventName;
 use crier_common::domain::plan::Plans;
-use crier_common::domain::platform::{AccountKind, Platform};
 use crier_common::domain::post::Post;
-use crier_common::store::accounts::NewAccount;
 use crier_common::store::brands::NewBrand;
 use crier_common::store::webhooks::NewWebhook;
-use crier_common::store::{Store, Tx, accounts, brands, keys, posts, sandbox, users, webhooks};
+use crier_common::store::{Store, Tx, brands, keys, posts, users, webhooks};
 use crier_common::webhooks::new_secret;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
@@ -17,7 +15,7 @@ use secrecy::SecretString;
 use tokio::task::JoinSet;
 
 use super::super::outside::{ExternalRuntime, RequestHandler};
-use super::super::{CommandError, refused};
+use super::super::{CommandError, refused, sandbox_accounts};
 
 /// More than run at once in one lane, so that few jobs wait for others of their account.
 const ACCOUNTS: usize = 100;
@@ -50,7 +48,7 @@ impl Tenants {
             let post = Post { content: "Fresh bread.".to_owned(), ..Post::draft(plain.brand, tx.now) };
             posts::insert(&mut tx, &post).await?;
         }
-        let accounts = create_accounts(&mut tx, &plain).await?;
+        let accounts = sandbox_accounts::create(&mut tx, plain.workspace, plain.brand, ACCOUNTS).await?;
         let notified = Tenant::create(&mut tx, "notified").await?;
         let secret = new_secret().map_err(|error| CommandError::Refused(format!("no random secret: {error}")))?;
         let events = &[EventName::BrandCreated];
@@ -87,29 +85,6 @@ impl Tenant {
         let key = keys::create(tx, user, KeyMode::Live, &Scopes::all()).await?;
         Ok(Self { workspace, user, brand: brand.id, key })
     }
-}
-
-async fn create_accounts(tx: &mut Tx, tenant: &Tenant) -> Result<Vec<i64>, CommandError> {
-    let mut created = Vec::with_capacity(ACCOUNTS);
-    for number in 0..ACCOUNTS {
-        let handle = format!("bench-{number}");
-        sandbox::claim_handle(tx, tenant.workspace, &handle).await?;
-        let account = NewAccount {
-            platform: Platform::Sandbox,
-            name: handle.clone(),
-            username: Some(handle.clone()),
-            profile_url: None,
-            avatar_url: None,
-            kind: AccountKind::Profile,
-            token_expires_at: None,
-            secrets: SecretString::from(format!("{{\"handle\":\"{handle}\"}}")),
-            external_id: handle,
-        };
-        let account = accounts::save(tx, tenant.workspace, &account).await?;
-        accounts::attach(tx, tenant.brand, account.id).await?;
-        created.push(account.id);
-    }
-    Ok(created)
 }
 
 impl Endpoint {

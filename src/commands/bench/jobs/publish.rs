@@ -4,18 +4,17 @@ use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::job::{JobKind, Lane, NewJob};
-use crier_common::domain::platform::{AccountKind, Platform};
+use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
-use crier_common::store::accounts::NewAccount;
 use crier_common::store::brands::NewBrand;
 use crier_common::store::targets::NewTarget;
-use crier_common::store::{StoreError, Tx, accounts, brands, jobs, posts, sandbox, targets, users};
-use secrecy::SecretString;
+use crier_common::store::{StoreError, Tx, brands, jobs, posts, targets, users};
 
 use super::super::CommandError;
 use super::super::crew;
 use super::super::figure::Figure;
 use super::super::place::BenchEnvironment;
+use super::super::sandbox_accounts;
 use super::starts::{self, Starts};
 use super::{Bench, Figures, resident};
 
@@ -80,26 +79,8 @@ async fn create_brand_and_accounts(tx: &mut Tx) -> Result<(i64, Vec<i64>), Store
     let Some(brand) = brands::create(tx, workspace, user, None, new).await? else {
         return Err(StoreError::Decode("a brand without a cap was refused".to_owned()));
     };
-    let mut made = Vec::with_capacity(ACCOUNTS);
-    for number in 0..ACCOUNTS {
-        let handle = format!("bench-{number}");
-        sandbox::claim_handle(tx, workspace, &handle).await?;
-        let account = NewAccount {
-            platform: Platform::Sandbox,
-            name: handle.clone(),
-            username: Some(handle.clone()),
-            profile_url: None,
-            avatar_url: None,
-            kind: AccountKind::Profile,
-            token_expires_at: None,
-            secrets: SecretString::from(format!("{{\"handle\":\"{handle}\"}}")),
-            external_id: handle,
-        };
-        let account = accounts::save(tx, workspace, &account).await?;
-        accounts::attach(tx, brand.id, account.id).await?;
-        made.push(account.id);
-    }
-    Ok((brand.id, made))
+    let accounts = sandbox_accounts::create(tx, workspace, brand.id, ACCOUNTS).await?;
+    Ok((brand.id, accounts))
 }
 
 async fn schedule(tx: &mut Tx, brand: i64, account: i64, due: DateTime<Utc>) -> Result<i64, StoreError> {

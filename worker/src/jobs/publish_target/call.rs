@@ -109,7 +109,7 @@ impl PublishTarget {
     /// the next call returns the same data again.
     async fn store_renewed_secrets(&self, p: &mut Prepared, published: &Published) {
         let Some(secrets) = &published.secrets else { return };
-        match self.store_secrets(&p.account, secrets, p.account.token_expires_at).await {
+        match self.store_secrets(&p.account, secrets, p.account.token_expires_at.into()).await {
             Ok(Some(renewed)) => p.account = renewed,
             Ok(None) => {}
             Err(error) => {

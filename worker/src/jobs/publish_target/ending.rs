@@ -228,7 +228,7 @@ impl RunResult for PublishEnd {
             return Ok(Outcome::Cancelled("the post is gone".into()));
         };
         let now = tx.now;
-        let mut outcome = self.touch_account(tx).await?;
+        let mut outcome = self.touch_account(tx, job.trace.as_deref()).await?;
         if post.1 {
             outcome = outcome.for_deleted_post();
         }
@@ -325,12 +325,12 @@ impl PublishEnd {
 
     /// Marks the account as expired if its access was rejected; pauses its lane in all replicas if it is rate limited.
     /// Returns the outcome in view of the account's current state.
-    async fn touch_account(&self, tx: &mut Tx) -> Result<PublishOutcome> {
+    async fn touch_account(&self, tx: &mut Tx, trace: Option<&str>) -> Result<PublishOutcome> {
         let account_id = self.target.account_id;
         match (&self.outcome, self.credentials_version) {
             (PublishOutcome::Expired { failure, .. }, Some(version)) => {
                 let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
-                if !accounts::expire(tx, account_id, version, &error).await?
+                if !crier_common::accounts::expire(tx, account_id, version, &error, trace).await?
                     && accounts::has_newer(tx, account_id, version).await?
                 {
                     return Ok(self.outcome.with_new_credentials(tx.now));

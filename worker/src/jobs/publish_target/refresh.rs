@@ -9,8 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
-use crier_common::domain::account::{AccountStatus, SocialAccount};
+use crier_common::domain::account::{AccountStatus, SocialAccount, TokenTimes};
 use crier_common::domain::failure::Failure;
 use crier_common::platforms::{CallError, Refreshed, Secrets};
 use crier_common::store::{Result, accounts};
@@ -54,8 +53,9 @@ impl PublishTarget {
             Err(CallError::network("The platform did not answer in time to a request for new tokens."))
         });
         match refreshed {
-            Ok(Refreshed { secrets: Some(secrets), token_expires_at }) => {
-                match self.store_secrets(&p.account, &secrets, token_expires_at).await? {
+            Ok(Refreshed { secrets: Some(secrets), token_expires_at, refresh_expires_at }) => {
+                let times = TokenTimes { token_expires_at, refresh_expires_at };
+                match self.store_secrets(&p.account, &secrets, times).await? {
                     Some(renewed) => (p.account, p.call.secrets) = (renewed, secrets),
                     // The account was connected again meanwhile, or deleted: takes its new credentials, or stops.
                     None => _ = self.acquire_refresh_lease(p, &refused).await?,
@@ -102,14 +102,14 @@ impl PublishTarget {
         &self,
         account: &SocialAccount,
         secrets: &Secrets,
-        expires: Option<DateTime<Utc>>,
+        times: TokenTimes,
     ) -> Result<Option<SocialAccount>> {
         let text = SecretString::from(secrets.expose_json());
         let deadline = Instant::now() + STORE_TIMEOUT;
         loop {
             let stored: Result<_> = async {
                 let mut tx = self.store.begin().await?;
-                let renewed = accounts::renew(&mut tx, account, Some(&text), expires).await?;
+                let renewed = accounts::renew(&mut tx, account, Some(&text), times).await?;
                 tx.commit().await?;
                 Ok(renewed)
             }

@@ -1,0 +1,147 @@
+//! The platform sends the person back here, with a code or a refusal.
+
+use std::sync::Arc;
+
+use crier_common::domain::authorization::{Authorization, Stage};
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::OAuthConnector;
+use crier_common::platforms::oauth::{Attempt, Choices, Grant};
+use crier_common::store::authorizations;
+use http::HeaderMap;
+use salvo::{Depot, Request, Response, handler};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::choose::Pending;
+use super::finish::finish;
+use super::{
+    Step, StepResult, WrongTurn, admit, connector_of, is_same_browser, open_authorization, platform_name, respond,
+};
+use crate::app::App;
+
+/// The maximum length of a code; platforms stay far below it.
+const MAX_CODE: usize = 4_096;
+
+/// What the platforms call a person's "no".
+const DENIED: [&str; 4] = ["access_denied", "user_cancelled_login", "user_cancelled_authorize", "user_denied"];
+
+/// The answer's parameters. Not `Debug`: the code is a secret.
+struct Answer {
+    platform: Option<Platform>,
+    state: String,
+    code: Option<String>,
+    issuer: Option<String>,
+    error: Option<String>,
+}
+
+#[handler]
+pub(super) async fn arrive(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some(app) = admit(req, depot, res).await else { return };
+    let answer = Answer {
+        platform: req.param::<String>("platform").and_then(|name| name.parse().ok()),
+        state: req.query::<String>("state").unwrap_or_default(),
+        code: req.query::<String>("code").filter(|code| !code.is_empty() && code.len() <= MAX_CODE),
+        issuer: req.query::<String>("iss"),
+        error: req.query::<String>("error"),
+    };
+    let step = take_back(app, req.headers(), answer).await;
+    respond(res, step);
+}
+
+async fn take_back(app: &Arc<App>, headers: &HeaderMap, answer: Answer) -> StepResult {
+    let mut conn = app.store.read().await?;
+    let found = authorizations::find_by_state(&mut conn, &answer.state).await?.ok_or(WrongTurn::WrongState)?;
+    if answer.platform != Some(found.platform) {
+        return Err(WrongTurn::WrongState);
+    }
+    if !is_same_browser(headers, &found) {
+        return Err(WrongTurn::OtherBrowser);
+    }
+    // The page was loaded again.
+    match found.stage {
+        Stage::Used => return Ok(Step::Redirect(format!("/connect/done/{}", found.id))),
+        Stage::Choosing => return Ok(Step::Redirect(format!("/connect/choose/{}", found.id))),
+        _ => {}
+    }
+    let authorization = open_authorization(app, Some(found))?;
+    let data = authorizations::data(&mut conn, app.store.cipher(), authorization.id).await?;
+    drop(conn);
+    let attempt: Option<Attempt> = data.and_then(|data| serde_json::from_str(data.expose_secret()).ok());
+    let attempt = attempt.filter(|_| authorization.stage == Stage::AtPlatform).ok_or(WrongTurn::WrongState)?;
+    let name = platform_name(app, &authorization);
+    if !attempt.accepts_issuer(answer.issuer.as_deref()) {
+        return Err(WrongTurn::WrongIssuer(name));
+    }
+    let (code, to) = match (answer.error, answer.code) {
+        (Some(error), _) => (Err(refusal(name, &error)), Stage::Issued),
+        (None, Some(code)) => (Ok(code), Stage::Exchanging),
+        (None, None) => return Err(WrongTurn::WrongState),
+    };
+    // The state works once, and the code is exchanged once: whoever moves the attempt on does it.
+    let mut tx = app.store.begin().await?;
+    let moved = authorizations::advance(&mut tx, authorization.id, &answer.state, Stage::AtPlatform, to).await?;
+    tx.commit().await?;
+    if !moved {
+        return Err(WrongTurn::WrongState);
+    }
+    exchange(app, &authorization, &attempt, &code?, &answer.state).await
+}
+
+/// Returns the page for the platform's `error`, which is the standard's word or its own.
+fn refusal(platform: &'static str, error: &str) -> WrongTurn {
+    if DENIED.contains(&error) {
+        return WrongTurn::Denied(platform);
+    }
+    if matches!(error, "server_error" | "temporarily_unavailable") {
+        return WrongTurn::Away(platform, format!("{platform} has an internal error."));
+    }
+    let is_word = error.len() <= 60 && error.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let reason = if is_word { format!(" ({error})") } else { String::new() };
+    let sentence = format!("{platform} did not ask you{reason}. The application may not be set up as it has to be.");
+    WrongTurn::Refused(platform, sentence)
+}
+
+async fn exchange(
+    app: &Arc<App>,
+    authorization: &Authorization,
+    attempt: &Attempt,
+    code: &str,
+    state: &str,
+) -> StepResult {
+    let name = platform_name(app, authorization);
+    let connector = connector_of(app, authorization)?;
+    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    let away = |error| WrongTurn::of(name, error);
+    let grant = oauth.exchange(attempt, code).await.map_err(away)?;
+    let missing = missing_purposes(oauth, attempt, &grant);
+    if !missing.is_empty() {
+        return Err(WrongTurn::MissingPermission(name, missing));
+    }
+    let choices = match oauth.choices(&grant).await.map_err(away)? {
+        Choices::NotNeeded => return finish(app, authorization, oauth, &grant, None).await,
+        Choices::Of(choices) => choices,
+    };
+    match choices.as_slice() {
+        [] => Err(WrongTurn::NothingToChoose(name, oauth.choice_noun())),
+        [only] => finish(app, authorization, oauth, &grant, Some(only)).await,
+        _ => {
+            let pending = serde_json::to_string(&Pending { grant, choices }).map_err(|_| WrongTurn::Unavailable)?;
+            let mut tx = app.store.begin().await?;
+            let pending = SecretString::from(pending);
+            if !authorizations::store_choices(&mut tx, authorization.id, state, &pending).await? {
+                return Err(WrongTurn::WrongState);
+            }
+            tx.commit().await?;
+            Ok(Step::Redirect(format!("/connect/choose/{}", authorization.id)))
+        }
+    }
+}
+
+/// Returns what Crier may not do with this grant, in the words of the first page, with the scope.
+fn missing_purposes(oauth: &dyn OAuthConnector, attempt: &Attempt, grant: &Grant) -> Vec<String> {
+    let permissions = oauth.permissions(attempt.target);
+    let purpose = |scope: &String| {
+        let found = permissions.iter().find(|permission| permission.scopes.contains(&scope.as_str()));
+        found.map_or_else(|| scope.clone(), |permission| format!("{} ({scope})", permission.purpose))
+    };
+    grant.missing(&attempt.server).iter().map(purpose).collect()
+}

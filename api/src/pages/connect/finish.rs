@@ -1,0 +1,71 @@
+//! The last step: the account is saved and the URL consumed, in one transaction.
+
+use std::sync::Arc;
+
+use askama::Template;
+use crier_common::domain::authorization::{Authorization, Stage};
+use crier_common::platforms::OAuthConnector;
+use crier_common::platforms::oauth::{Choice, Grant};
+use crier_common::store::{accounts, authorizations, brands};
+use http::HeaderMap;
+use salvo::{Depot, Request, Response, handler};
+
+use super::{Step, StepResult, WrongTurn, admit, is_same_browser, open_authorization, platform_name, respond};
+use crate::app::App;
+use crate::routes::accounts::save::{Place, save_account};
+
+#[derive(Template)]
+#[template(path = "connect_done.html")]
+struct Done {
+    platform: &'static str,
+    brand: String,
+    /// `None` if the account was disconnected again.
+    account: Option<String>,
+}
+
+/// Connects the account that the grant belongs to.
+pub(super) async fn finish(
+    app: &Arc<App>,
+    authorization: &Authorization,
+    oauth: &dyn OAuthConnector,
+    grant: &Grant,
+    choice: Option<&Choice>,
+) -> StepResult {
+    let name = platform_name(app, authorization);
+    let connected = oauth.finish(grant, choice).await.map_err(|error| WrongTurn::of(name, error))?;
+    let mut tx = app.store.begin().await?;
+    // The first completion consumes the URL: another one may have been faster.
+    let found = authorizations::lock(&mut tx, authorization.id).await?;
+    let authorization = open_authorization(app, found)?;
+    let (workspace_id, plan) = brands::plan_of(&mut tx, authorization.brand_id).await?.ok_or(WrongTurn::Unknown)?;
+    let cap = app.plans.get(&plan).and_then(|plan| plan.social_accounts);
+    let place = Place { workspace_id, brand_id: authorization.brand_id, cap, trace: None };
+    let saved = save_account(&mut tx, &app.platforms, place, authorization.platform, &connected).await;
+    let account = saved.map_err(|error| WrongTurn::of_save(name, error))?;
+    authorizations::consume(&mut tx, authorization.id, account.id).await?;
+    tx.commit().await?;
+    Ok(Step::Redirect(format!("/connect/done/{}", authorization.id)))
+}
+
+#[handler]
+pub(super) async fn show(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some(app) = admit(req, depot, res).await else { return };
+    let id = req.param::<i64>("id").unwrap_or_default();
+    let step = done(app, req.headers(), id).await;
+    respond(res, step);
+}
+
+async fn done(app: &App, headers: &HeaderMap, id: i64) -> StepResult {
+    let mut conn = app.store.read().await?;
+    let found = authorizations::find(&mut conn, id).await?;
+    let found = found.filter(|found| is_same_browser(headers, found)).ok_or(WrongTurn::OtherBrowser)?;
+    let Some(account_id) = found.account_id.filter(|_| found.stage == Stage::Used) else {
+        return Err(WrongTurn::WrongState);
+    };
+    let account = accounts::find(&mut conn, found.brand_id, account_id).await?;
+    Ok(Step::page(Done {
+        platform: platform_name(app, &found),
+        brand: found.brand_name,
+        account: account.map(|account| account.name),
+    }))
+}

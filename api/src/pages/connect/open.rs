@@ -1,0 +1,163 @@
+//! The first page: what will be connected to which brand. Its button begins an attempt and leads to the platform.
+
+use std::sync::Arc;
+
+use askama::Template;
+use crier_common::domain::application::{Application, Owner};
+use crier_common::domain::authorization::Authorization;
+use crier_common::domain::platform::ConnectTarget;
+use crier_common::platforms::OAuthConnector;
+use crier_common::platforms::oauth::{Attempt, AuthServer, ConnectRequest, protocol};
+use crier_common::store::applications::{self, NewApplication};
+use crier_common::store::authorizations;
+use salvo::{Depot, Request, Response, handler};
+use secrecy::SecretString;
+
+use super::{
+    Step, StepResult, WrongTurn, admit, browser, connector_of, is_cross_site, open_authorization, platform_name,
+    respond, set_cookie,
+};
+use crate::app::App;
+
+#[derive(Template)]
+#[template(path = "connect_open.html")]
+struct Consent {
+    platform: &'static str,
+    brand: String,
+    /// The server that the operator named, without its scheme.
+    host: Option<String>,
+    what: &'static str,
+    purposes: Vec<&'static str>,
+    gate: Option<&'static str>,
+    /// The page's own path: forms go there.
+    path: String,
+}
+
+#[derive(Template)]
+#[template(path = "connect_leave.html")]
+struct Leave {
+    platform: &'static str,
+    url: String,
+}
+
+fn token(req: &Request) -> String {
+    req.param::<String>("token").unwrap_or_default()
+}
+
+#[handler]
+pub(super) async fn show(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some(app) = admit(req, depot, res).await else { return };
+    let step = consent(app, &token(req)).await;
+    respond(res, step);
+}
+
+async fn consent(app: &App, token: &str) -> StepResult {
+    let mut conn = app.store.read().await?;
+    let found = authorizations::find_by_token(&mut conn, token).await?;
+    drop(conn);
+    let authorization = open_authorization(app, found)?;
+    let connector = connector_of(app, &authorization)?;
+    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    let host = authorization.instance.split_once("://").map(|(_, host)| host.to_owned());
+    Ok(Step::page(Consent {
+        platform: platform_name(app, &authorization),
+        brand: authorization.brand_name,
+        host,
+        what: if authorization.target == ConnectTarget::Page { "page" } else { oauth.choice_noun() },
+        purposes: oauth.permissions(authorization.target).iter().map(|permission| permission.purpose).collect(),
+        gate: oauth.gate(authorization.target),
+        path: format!("/connect/{token}"),
+    }))
+}
+
+#[handler]
+pub(super) async fn begin(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some(app) = admit(req, depot, res).await else { return };
+    if is_cross_site(req.headers()) {
+        return respond(res, Err(WrongTurn::OtherSite));
+    }
+    // The same cookie for all attempts of a browser: two windows may connect two accounts.
+    let cookie = match browser(req.headers()) {
+        Some(cookie) => Ok(cookie),
+        None => authorizations::new_secret().map_err(WrongTurn::from),
+    };
+    let step = match &cookie {
+        Ok(cookie) => lead_to_platform(app, &token(req), cookie).await,
+        Err(_) => Err(WrongTurn::Unavailable),
+    };
+    if let (Ok(_), Ok(cookie)) = (&step, &cookie) {
+        set_cookie(res, cookie, app.public_url.starts_with("https://"));
+    }
+    respond(res, step);
+}
+
+async fn lead_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString) -> StepResult {
+    let mut conn = app.store.read().await?;
+    let found = authorizations::find_by_token(&mut conn, token).await?;
+    drop(conn);
+    let authorization = open_authorization(app, found)?;
+    let connector = connector_of(app, &authorization)?;
+    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    let platform = platform_name(app, &authorization);
+    let redirect_uri = format!("{}/connect/callback/{}", app.public_url, authorization.platform);
+    let request = ConnectRequest { target: authorization.target, instance: &authorization.instance };
+    let server = oauth.server(request).await.map_err(|error| WrongTurn::of(platform, error))?;
+    let application = if authorization.instance.is_empty() {
+        application_of(app, &authorization).await?
+    } else {
+        registered(app, oauth, &authorization, &server, &redirect_uri, platform).await?
+    };
+
+    let (state, verifier) = (authorizations::new_secret()?, authorizations::new_secret()?);
+    let attempt = Attempt::new(request, server, &application, redirect_uri, &verifier);
+    let url = protocol::authorize_url(&attempt, &state).map_err(|error| WrongTurn::of(platform, error))?;
+    let data = serde_json::to_string(&attempt).map_err(|_| WrongTurn::Unavailable)?;
+    let mut tx = app.store.begin().await?;
+    let data = SecretString::from(data);
+    if !authorizations::begin_attempt(&mut tx, authorization.id, &state, cookie, &data).await? {
+        return Err(WrongTurn::Used);
+    }
+    tx.commit().await?;
+    Ok(Step::page(Leave { platform, url: url.into() }))
+}
+
+/// Returns the application that an operator registered: the brand's, else the workspace's, else the installation's.
+async fn application_of(app: &App, authorization: &Authorization) -> Result<Application, WrongTurn> {
+    let a = authorization;
+    let mut conn = app.store.read().await?;
+    let cipher = app.store.cipher();
+    let set = applications::of_brand(&mut conn, cipher, a.platform, a.target, a.workspace_id, a.brand_id).await?;
+    set.or_else(|| app.platforms.application(a.platform)).ok_or(WrongTurn::NotConfigured)
+}
+
+/// Returns Crier's own application at the server that a person named; registers and stores it if there is none.
+async fn registered(
+    app: &App,
+    oauth: &dyn OAuthConnector,
+    authorization: &Authorization,
+    server: &AuthServer,
+    redirect_uri: &str,
+    platform: &'static str,
+) -> Result<Application, WrongTurn> {
+    let (name, instance) = (authorization.platform, authorization.instance.as_str());
+    let mut conn = app.store.read().await?;
+    let stored = applications::at_instance(&mut conn, app.store.cipher(), name, instance, redirect_uri).await?;
+    drop(conn);
+    let request = ConnectRequest { target: authorization.target, instance };
+    let found = oauth.application(request, server, redirect_uri, stored.clone()).await;
+    let found = found.map_err(|error| WrongTurn::of(platform, error))?.ok_or(WrongTurn::NotConfigured)?;
+    if stored.as_ref() != Some(&found) {
+        let new = NewApplication {
+            platform: name,
+            target: ConnectTarget::Default,
+            owner: Owner::Installation,
+            instance,
+            redirect_uri,
+            application: &found,
+        };
+        let mut tx = app.store.begin().await?;
+        applications::set(&mut tx, &new).await?;
+        tx.commit().await?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,69 @@
+//! The application that an operator registered at a platform: with its id and secret, Crier asks people for access.
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+
+use super::platform::{ConnectTarget, Platform};
+
+/// The maximum length of an id or a secret.
+pub const MAX_CREDENTIAL: usize = 2_048;
+
+/// The id and the secret; the secret is empty if the platform gave none. `Debug` prints no secret.
+#[derive(Clone, Debug)]
+pub struct Application {
+    pub client_id: String,
+    pub client_secret: SecretString,
+}
+
+impl Application {
+    pub fn new(client_id: impl Into<String>, client_secret: impl Into<SecretString>) -> Self {
+        Self { client_id: client_id.into(), client_secret: client_secret.into() }
+    }
+
+    pub fn has_secret(&self) -> bool {
+        !self.client_secret.expose_secret().is_empty()
+    }
+}
+
+impl PartialEq for Application {
+    fn eq(&self, other: &Self) -> bool {
+        self.client_id == other.client_id && self.client_secret.expose_secret() == other.client_secret.expose_secret()
+    }
+}
+
+/// Whose application it is: the nearest to the brand is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Installation,
+    Workspace(i64),
+    Brand(i64),
+}
+
+impl Owner {
+    pub const fn workspace_id(self) -> Option<i64> {
+        match self {
+            Self::Workspace(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    pub const fn brand_id(self) -> Option<i64> {
+        match self {
+            Self::Brand(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// An application as listed, without its secret.
+#[derive(Clone, Debug, Serialize, sqlx::FromRow)]
+pub struct ListedApplication {
+    pub id: i64,
+    pub platform: Platform,
+    pub target: ConnectTarget,
+    pub workspace_id: Option<i64>,
+    pub brand_id: Option<i64>,
+    /// The server at which Crier registered it by itself (Mastodon); empty for one that an operator set.
+    pub instance: String,
+    pub client_id: String,
+}

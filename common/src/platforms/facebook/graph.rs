@@ -1,0 +1,138 @@
+//! Calls to the Graph API and its errors: `{error: {message, code, error_subcode, is_transient, error_user_msg}}`. The
+//! subcode says more than the code.
+
+use hmac::{Hmac, KeyInit, Mac};
+use http::Method;
+use reqwest::RequestBuilder;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use sha2::Sha256;
+
+use super::super::CallError;
+use super::super::call::{Effect, PlatformClient, retry_at, sanitize_message};
+use crate::domain::failure::{Category, Failure};
+use crate::hexadecimal;
+
+/// A token, and the proof that the application sends it.
+pub(super) struct Access<'a> {
+    pub(super) client: &'a PlatformClient,
+    pub(super) graph: &'a str,
+    pub(super) token: SecretString,
+    pub(super) app_secret: SecretString,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: GraphError,
+}
+
+#[derive(Deserialize)]
+struct GraphError {
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    code: i64,
+    error_subcode: Option<i64>,
+    #[serde(default)]
+    is_transient: bool,
+    error_user_msg: Option<String>,
+}
+
+impl Access<'_> {
+    /// Starts a request to a path below the version. The token is in a header: addresses are logged by others.
+    pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, &format!("{}/{path}", self.graph));
+        let request = request.bearer_auth(self.token.expose_secret());
+        match self.app_secret.expose_secret() {
+            "" => request,
+            secret => request.query(&[("appsecret_proof", proof(self.token.expose_secret(), secret))]),
+        }
+    }
+
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        request: RequestBuilder,
+    ) -> Result<T, CallError> {
+        let answer = self.client.send(effect, request).await?;
+        if answer.status.is_success() {
+            return self.client.read(effect, &answer);
+        }
+        let Ok(ErrorBody { error }) = serde_json::from_slice(&answer.body) else {
+            return Err(self.client.classify_status(effect, &answer, None, None));
+        };
+        let text = error.error_user_msg.as_deref().unwrap_or(&error.message);
+        let detail = sanitize_message(text, &[self.token.expose_secret()]);
+        let (kind, category, what) = class(&error);
+        let code = match error.error_subcode {
+            Some(subcode) => format!("{}/{subcode}", error.code),
+            None => error.code.to_string(),
+        };
+        let name = self.client.name();
+        let message = match &detail {
+            Some(detail) => format!("{name} {what}: {detail}"),
+            None => format!("{name} {what}."),
+        };
+        let failure = Failure::of(category, message).from_platform(&code);
+        Err(match kind {
+            Kind::Reauth => CallError::Reauth(failure),
+            Kind::Permanent => CallError::Permanent(failure),
+            Kind::Internal => self.client.classify_unknown_effect(effect, "had an internal error", Some(&code)),
+            Kind::UploadsMissing => CallError::UploadsMissing(failure),
+            Kind::Rate => self.client.rate_limited(retry_at(&answer.headers, self.client.now()), Some(&code)),
+            Kind::ByStatus => self.client.classify_status(effect, &answer, Some(&code), detail),
+        })
+    }
+}
+
+enum Kind {
+    Reauth,
+    Permanent,
+    /// Whether something was made is not known.
+    Internal,
+    UploadsMissing,
+    Rate,
+    ByStatus,
+}
+
+/// Returns the class of an error, its category and what Facebook does, for people.
+fn class(error: &GraphError) -> (Kind, Category, &'static str) {
+    use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, UploadsMissing};
+    match (error.code, error.error_subcode) {
+        (_, Some(1_366_046)) => (Permanent, Category::Media, "does not accept a picture of this post"),
+        (_, Some(1_366_051)) => (UploadsMissing, Category::Media, "has posted a picture already"),
+        (_, Some(1_609_005 | 1_609_008 | 2_061_006)) => {
+            (Permanent, Category::InvalidContent, "does not accept the link of this post")
+        }
+        (_, Some(1_346_003 | 1_404_102)) => (Permanent, Category::PlatformRejected, "takes this post for abuse"),
+        (_, Some(1_390_008)) => (Rate, Category::RateLimited, "asks to wait"),
+        (_, Some(1_404_006 | 1_404_078 | 1_404_112 | 4_854_002)) => {
+            (Permanent, Category::Account, "wants something to be done with this page first")
+        }
+        (_, Some(1_363_047 | 1_609_010)) => (Internal, Category::PlatformError, "failed for the moment"),
+        // The page is not there any more for this token.
+        (190 | 102, _) | (100, Some(33)) => {
+            (Reauth, Category::AuthExpired, "refuses the access; connect the page again")
+        }
+        (3 | 10 | 200..=299, _) => (Permanent, Category::Account, "does not allow this"),
+        (4 | 17 | 32 | 341 | 613 | 80_001 | 80_002, _) => (Rate, Category::RateLimited, "asks to wait"),
+        (368, _) => (Permanent, Category::PlatformRejected, "has blocked this"),
+        (506, _) => (Permanent, Category::DuplicateContent, "has this post already"),
+        (1 | 2, _) => (Internal, Category::PlatformError, "failed"),
+        _ if error.is_transient => (Internal, Category::PlatformError, "failed for the moment"),
+        (100, _) => (Permanent, Category::InvalidContent, "does not accept this post"),
+        _ => (ByStatus, Category::PlatformRejected, "refused this"),
+    }
+}
+
+/// `appsecret_proof`: without the application's secret, a stolen token is of no use.
+fn proof(token: &str, app_secret: &str) -> String {
+    match Hmac::<Sha256>::new_from_slice(app_secret.as_bytes()) {
+        Ok(mut mac) => {
+            mac.update(token.as_bytes());
+            hexadecimal::encode(mac.finalize().into_bytes())
+        }
+        Err(_) => String::new(),
+    }
+}

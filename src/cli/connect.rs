@@ -1,0 +1,60 @@
+//! `crier account …` and `crier app …`: connecting accounts, and the applications in whose name they are connected.
+
+use clap::{Args, Subcommand};
+use crier_common::domain::platform::{ConnectTarget, Platform};
+
+use super::Format;
+
+#[derive(Subcommand, Debug)]
+pub enum AccountCommand {
+    /// List the connected accounts.
+    List(Format),
+    /// Print a URL at which a person connects an account; it works once, for 30 minutes, for whoever opens it.
+    #[command(
+        after_help = "Examples:\n  crier account connect mastodon --brand 1 --instance https://mastodon.social\n  crier account connect tumblr --brand 1"
+    )]
+    Connect(ConnectAccount),
+}
+
+#[derive(Args, Debug)]
+pub struct ConnectAccount {
+    pub platform: Platform,
+    #[arg(long)]
+    pub brand: i64,
+    /// The person's server, where the platform has many.
+    #[arg(long, value_name = "URL")]
+    pub instance: Option<String>,
+    /// default, or page for a page that the person chooses.
+    #[arg(long, default_value = "default")]
+    pub target: ConnectTarget,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum AppCommand {
+    /// Set an application that you registered at a platform; its secret is read from stdin.
+    #[command(
+        after_help = "The nearest to a brand is used: the brand's own, else its workspace's, else the installation's, else that of the variables (CRIER_TUMBLR_CLIENT_ID, …). With the same client id and a new secret, the accounts that were connected with it take the new secret.\n\nExamples:\n  crier app set --platform tumblr --client-id abc <secret.txt\n  pass show tumblr | crier app set --platform tumblr --workspace 2 --client-id abc"
+    )]
+    Set(SetApp),
+    /// List applications (never their secrets).
+    List(Format),
+    /// Delete an application. Accounts that were connected with it keep working.
+    Delete { id: i64 },
+}
+
+#[derive(Args, Debug)]
+pub struct SetApp {
+    #[arg(long)]
+    pub platform: Platform,
+    /// default, or page for the second application of a platform that wants two.
+    #[arg(long, default_value = "default")]
+    pub target: ConnectTarget,
+    /// For all brands of this workspace.
+    #[arg(long, conflicts_with = "brand")]
+    pub workspace: Option<i64>,
+    /// For this brand.
+    #[arg(long)]
+    pub brand: Option<i64>,
+    #[arg(long)]
+    pub client_id: String,
+}

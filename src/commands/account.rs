@@ -1,0 +1,97 @@
+//! `crier account list | connect`
+
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::{Mode, Platform};
+use crier_common::http::{self, Guard};
+use crier_common::platforms::ConnectError;
+use crier_common::process::{StartError, platforms_of};
+use crier_common::store::{accounts, applications, authorizations, brands};
+use secrecy::ExposeSecret;
+use serde::Serialize;
+
+use super::{Context, Result, refused};
+use crate::cli::{AccountCommand, ConnectAccount};
+use crate::output::{line, rows};
+
+#[derive(Serialize)]
+struct AccountLine {
+    id: i64,
+    workspace: i64,
+    platform: Platform,
+    name: String,
+    external_id: String,
+    status: AccountStatus,
+    token_expires_at: Option<chrono::DateTime<chrono::Utc>>,
+}
+
+pub async fn run(cx: &Context, command: AccountCommand) -> Result {
+    match command {
+        AccountCommand::List(format) => {
+            let all = accounts::all(&mut cx.store.read().await?).await?;
+            let list: Vec<AccountLine> = all
+                .into_iter()
+                .map(|a| AccountLine {
+                    id: a.id,
+                    workspace: a.workspace_id,
+                    platform: a.platform,
+                    name: a.name,
+                    external_id: a.external_id,
+                    status: a.status,
+                    token_expires_at: a.token_expires_at,
+                })
+                .collect();
+            rows(&list, format.json);
+            Ok(())
+        }
+        AccountCommand::Connect(args) => connect(cx, args).await,
+    }
+}
+
+async fn connect(cx: &Context, args: ConnectAccount) -> Result {
+    let ConnectAccount { platform, brand, instance, target } = args;
+    http::check_root_certificates().map_err(|error| StartError::Refused(error.to_string()))?;
+    let guard = Guard::new(cx.config.guard.allowed_private_networks.clone());
+    let registry = platforms_of(&cx.config, &cx.store, &guard);
+    let connector = registry.get(platform);
+    let Some(oauth) = connector.as_ref().and_then(|connector| connector.oauth()) else {
+        return refused(match registry.descriptor(platform).mode {
+            Mode::SelfConnect => format!("{platform} is connected by credentials, through the API"),
+            _ => format!("this version cannot connect {platform}"),
+        });
+    };
+    if !oauth.targets().contains(&target) {
+        return refused(format!("{platform} has no --target {target}"));
+    }
+    let instance = match (registry.descriptor(platform).mode, instance) {
+        (Mode::SelfConnectOauth, Some(typed)) => match oauth.check_instance(&typed).await {
+            Ok(instance) => instance,
+            Err(ConnectError::Field { message, .. } | ConnectError::Refused(message)) => return refused(message),
+            Err(ConnectError::Unavailable(message)) => return refused(message),
+        },
+        (Mode::SelfConnectOauth, None) => return refused(format!("{platform} needs --instance, the person's server")),
+        (_, Some(_)) => return refused(format!("{platform} takes no --instance")),
+        (_, None) => String::new(),
+    };
+    let mut tx = cx.store.begin().await?;
+    let Some((workspace, plan)) = brands::plan_of(&mut tx, brand).await? else {
+        return refused(format!("there is no brand {brand}"));
+    };
+    if instance.is_empty() && registry.application(platform).is_none() {
+        let cipher = cx.store.cipher();
+        if applications::of_brand(&mut tx, cipher, platform, target, workspace, brand).await?.is_none() {
+            return refused(format!("no application is set for {platform}; see `crier app set --help`"));
+        }
+    }
+    let cap = cx.config.plans.get(&plan).and_then(|plan| plan.social_accounts);
+    let count = accounts::count(&mut tx, brand).await?;
+    let is_full = cap.is_some_and(|cap| count >= i64::try_from(cap).unwrap_or(i64::MAX));
+    if is_full && !accounts::has_platform(&mut tx, brand, platform).await? {
+        return refused(format!("the brand has {count} accounts, as many as its plan allows"));
+    }
+    let new = authorizations::NewAuthorization { brand_id: brand, platform, target, instance: &instance };
+    let token = authorizations::create(&mut tx, new).await?;
+    tx.commit().await?;
+    let public_url = cx.config.public_url.as_str().trim_end_matches('/');
+    line(format_args!("{public_url}/connect/{}", token.expose_secret()));
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! `crier app set | list | delete`
+
+use std::io::Read as _;
+
+use crier_common::domain::application::{Application, MAX_CREDENTIAL, Owner};
+use crier_common::domain::platform::Mode;
+use crier_common::platforms::{Secrets, catalogue};
+use crier_common::process::StartError;
+use crier_common::store::applications::{self, NewApplication};
+use crier_common::store::{Tx, account_tokens, accounts, brands, users};
+use secrecy::SecretString;
+
+use super::{CommandError, Context, Result, refused};
+use crate::cli::{AppCommand, SetApp};
+use crate::output::{line, rows};
+
+pub async fn run(cx: &Context, command: AppCommand) -> Result {
+    match command {
+        AppCommand::Set(args) => set(cx, args).await,
+        AppCommand::List(format) => {
+            rows(&applications::list(&mut cx.store.read().await?).await?, format.json);
+            Ok(())
+        }
+        AppCommand::Delete { id } => {
+            let mut tx = cx.store.begin().await?;
+            if !applications::delete(&mut tx, id).await? {
+                return refused(format!("there is no application {id}; `crier app list` shows them"));
+            }
+            tx.commit().await?;
+            line(format_args!("Deleted application {id}; no account can be connected with it any more."));
+            Ok(())
+        }
+    }
+}
+
+async fn set(cx: &Context, args: SetApp) -> Result {
+    let SetApp { platform, target, workspace, brand, client_id } = args;
+    if catalogue::descriptor(platform).mode != Mode::Oauth {
+        return refused(format!("{platform} needs no application"));
+    }
+    let fits = |text: &str| !text.is_empty() && text.len() <= MAX_CREDENTIAL && !text.chars().any(char::is_control);
+    let client_id = client_id.trim().to_owned();
+    let secret = read_secret()?;
+    if !fits(&client_id) || !fits(&secret) {
+        return refused(format!("the client id and the secret on stdin must have 1 to {MAX_CREDENTIAL} characters"));
+    }
+    let application = Application::new(client_id, secret);
+    let mut tx = cx.store.begin().await?;
+    let owner = match (workspace, brand) {
+        (_, Some(id)) if brands::workspace_of(&mut tx, id).await?.is_none() => {
+            return refused(format!("there is no brand {id}"));
+        }
+        (_, Some(id)) => Owner::Brand(id),
+        (Some(id), None) if users::workspace_plan(&mut tx, id).await?.is_none() => {
+            return refused(format!("there is no workspace {id}"));
+        }
+        (Some(id), None) => Owner::Workspace(id),
+        (None, None) => Owner::Installation,
+    };
+    let new = NewApplication { platform, target, owner, instance: "", redirect_uri: "", application: &application };
+    let id = applications::set(&mut tx, &new).await?;
+    let renewed = hand_out(&mut tx, &new).await?;
+    tx.commit().await?;
+    let callback = format!("{}/connect/callback/{platform}", cx.config.public_url.as_str().trim_end_matches('/'));
+    line(format_args!("Set application {id}. Its callback address at the platform must be {callback}"));
+    if renewed > 0 {
+        line(format_args!("{renewed} connected accounts use the new secret."));
+    }
+    Ok(())
+}
+
+/// Gives the secret to the accounts that were connected with this application: their tokens are renewed with it.
+async fn hand_out(tx: &mut Tx, new: &NewApplication<'_>) -> std::result::Result<usize, CommandError> {
+    use secrecy::ExposeSecret as _;
+    let cipher = tx.cipher.clone();
+    let of_application = account_tokens::of_application(tx, new.platform, &new.application.client_id).await?;
+    let mut renewed = 0;
+    for id in of_application {
+        account_tokens::lock(tx, id).await?;
+        let Some((account, secrets)) = accounts::with_secrets(tx, &cipher, id).await? else { continue };
+        let secrets = Secrets::from_stored(&secrets)?;
+        let secrets = secrets.with(&[("client_secret", new.application.client_secret.expose_secret())]);
+        let text = SecretString::from(secrets.expose_json());
+        renewed += usize::from(accounts::replace_secrets(tx, &account, &text).await?);
+    }
+    Ok(renewed)
+}
+
+/// Reads the secret; one line, so that it is not in the shell's history or in the list of processes.
+fn read_secret() -> std::result::Result<String, CommandError> {
+    let mut text = String::new();
+    let most = MAX_CREDENTIAL as u64 + 2;
+    let read = std::io::stdin().lock().take(most).read_to_string(&mut text);
+    read.map_err(|error| StartError::Io { what: "the secret on stdin cannot be read".into(), error })?;
+    Ok(text.trim().to_owned())
+}

@@ -1,0 +1,81 @@
+//! `crier account connect` and `crier app`: the operator's part.
+
+use serde_json::json;
+
+use crate::support::command::{CommandOutput, command, crier, run};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    a_url_for_a_mastodon_server_is_printed,
+    what_cannot_be_connected_is_refused,
+    applications_are_set_listed_and_deleted,
+);
+
+/// Runs a command with a secret on stdin.
+fn with_secret(s: &TestStore, secret: &str, args: &[&str]) -> CommandOutput {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("secret");
+    std::fs::write(&file, secret).unwrap();
+    let stdin = std::fs::File::open(&file).unwrap();
+    run(command(s, args).stdin(stdin).env("CRIER_DATA_DIR", dir.path()).current_dir(dir.path()))
+}
+
+async fn a_url_for_a_mastodon_server_is_printed(s: TestStore) {
+    let w = s.create_world().await;
+    let brand = w.brand.to_string();
+    // A public address needs no name server.
+    let args = ["account", "connect", "mastodon", "--brand", &brand, "--instance", "8.8.8.8"];
+    let printed = crier(&s, &args);
+    let (start, token) = printed.expect_stdout().trim_end().rsplit_once('/').unwrap();
+    assert_eq!((start, token.len()), ("http://127.0.0.1:8080/connect", 43));
+    let instance: String = s.value("SELECT instance FROM authorizations").await;
+    assert_eq!(instance, "https://8.8.8.8");
+    s.account(w, "demo", "t").await;
+    let listed = crier(&s, &["account", "list", "--json"]).json();
+    assert_eq!((&listed[0]["platform"], &listed[0]["status"]), (&json!("sandbox"), &json!("active")));
+    assert!(!listed.to_string().contains("token\":\"t"), "{listed}");
+}
+
+async fn what_cannot_be_connected_is_refused(s: TestStore) {
+    let brand = s.create_world().await.brand.to_string();
+    let connect = |args: &[&str]| crier(&s, &[&["account", "connect"], args].concat());
+    for (args, reason) in [
+        (vec!["mastodon", "--brand", &brand], "needs --instance"),
+        (vec!["mastodon", "--brand", &brand, "--instance", "http://127.0.0.1"], "must"),
+        (vec!["mastodon", "--brand", &brand, "--instance", "https://127.0.0.1"], "public"),
+        (vec!["mastodon", "--brand", &brand, "--instance", "https://8.8.8.8/@ann"], "server alone"),
+        (vec!["mastodon", "--brand", "999", "--instance", "8.8.8.8"], "there is no brand 999"),
+        (vec!["mastodon", "--brand", &brand, "--instance", "8.8.8.8", "--target", "page"], "has no --target page"),
+        (vec!["telegram", "--brand", &brand], "by credentials"),
+        (vec!["reddit", "--brand", &brand], "cannot connect reddit"),
+    ] {
+        let refused = connect(&args);
+        assert!(refused.refused(1).contains(reason), "{args:?}: {refused:?}");
+    }
+    assert_eq!(s.number("SELECT count(*) FROM authorizations").await, 0);
+}
+
+async fn applications_are_set_listed_and_deleted(s: TestStore) {
+    let w = s.create_world().await;
+    let (brand, workspace) = (w.brand.to_string(), w.workspace.to_string());
+    let set = |secret: &str, args: &[&str]| {
+        with_secret(&s, secret, &[&["app", "set", "--platform", "tumblr", "--client-id", "id-1"], args].concat())
+    };
+    let said = set("secret-1\n", &[]);
+    assert!(said.expect_stdout().contains("http://127.0.0.1:8080/connect/callback/tumblr"), "{said:?}");
+    set("secret-2", &["--workspace", &workspace]).expect_stdout();
+    set("secret-3", &["--brand", &brand]).expect_stdout();
+    set("secret-4", &["--brand", &brand]).expect_stdout();
+    assert!(set("", &[]).refused(1).contains("1 to"));
+    assert!(set("x", &["--brand", "999"]).refused(1).contains("no brand 999"));
+    let listed = crier(&s, &["app", "list", "--json"]);
+    let list = listed.json();
+    assert_eq!(list.as_array().unwrap().len(), 3, "the brand's was replaced: {list}");
+    assert_eq!((&list[2]["brand_id"], &list[2]["client_id"]), (&json!(w.brand), &json!("id-1")));
+    assert!(!listed.out.contains("secret"), "{listed:?}");
+    let id = list[0]["id"].to_string();
+    crier(&s, &["app", "delete", &id]).expect_stdout();
+    assert!(crier(&s, &["app", "delete", &id]).refused(1).contains("there is no application"));
+    let sealed: Vec<u8> = s.value("SELECT client_secret FROM applications LIMIT 1").await;
+    assert!(!sealed.windows(6).any(|part| part == b"secret"));
+}

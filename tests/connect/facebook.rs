@@ -1,0 +1,78 @@
+//! Facebook: a page is chosen from a list in several parts, and permissions that were switched off are named.
+
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::{PlatformConfig, PlatformsConfig};
+use crier_common::store::{account_tokens, accounts};
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+use wiremock::MockServer;
+
+use crate::support::app::TestApp;
+use crate::support::facebook::Facebook;
+use crate::support::person::{Person, assert_page, text};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(a_page_is_chosen_and_connected, a_permission_that_was_switched_off_is_named,);
+
+const PAGES: &[(&str, &str)] = &[("41", "Bakery"), ("42", "Mill"), ("43", "Shop")];
+
+async fn start(s: TestStore) -> (TestApp, Facebook, MockServer) {
+    let (facebook, server) = Facebook::start("2026-03-01T12:00:05+0000", PAGES).await;
+    facebook.oauth.add_client("app", "secret");
+    let mut config = PlatformsConfig::default();
+    let settings = PlatformConfig {
+        client_id: Some("app".to_owned()),
+        client_secret: Some("secret".into()),
+        base_url: Some(server.uri()),
+        auth_url: Some(server.uri()),
+        ..PlatformConfig::default()
+    };
+    config.platforms.insert(Platform::Facebook, settings);
+    (TestApp::start_with_platforms(s, config).await, facebook, server)
+}
+
+async fn a_page_is_chosen_and_connected(s: TestStore) {
+    let (app, facebook, _server) = start(s).await;
+    let t = app.tenant("unlimited").await;
+    let body = json!({ "platform": "facebook", "target": "page" });
+    let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+    let (url, mut person) = (grant["authorization_url"].as_str().unwrap(), Person::new(&app));
+    let first = person.open(url).await;
+    assert!(text(&first).contains("until Meta has reviewed"), "{}", text(&first));
+    let authorize = person.leave(url).await;
+    let scope = "pages_show_list,pages_manage_posts,pages_read_engagement,business_management";
+    assert!(authorize.query_pairs().any(|(name, value)| name == "scope" && value == scope), "{authorize}");
+    let arrived = person.open(facebook.agree(&authorize).as_str()).await;
+    let page = text(&person.follow(&arrived).await);
+    assert!(page.contains("Choose a page") && page.contains("Bakery") && page.contains("Shop"), "{page}");
+    let chosen = person.submit(arrived.header("location").unwrap(), &[("choice", "43")]).await;
+    assert_page(&person.follow(&chosen).await, 200, "Connected");
+
+    let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
+    assert_eq!((&account["external_id"], &account["kind"]), (&json!("43"), &json!("page")));
+    assert_eq!((&account["name"], &account["token_expires_at"]), (&json!("Shop"), &Value::Null));
+    let id = account["id"].as_i64().unwrap();
+    let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
+    let secrets: Value = serde_json::from_str(found.1.expose_secret()).unwrap();
+    assert_eq!(secrets["access_token"], "page-43", "the page's, not the person's: {secrets}");
+    let kept = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();
+    assert_eq!((kept.renewal.renewable, kept.check_at), (false, None));
+    let refresh = t.path(&format!("/social-accounts/{id}/refresh"));
+    assert_eq!(t.request("POST", &refresh).send().await.data(200)["status"], "active");
+    for address in facebook.requests() {
+        assert!(!address.contains("access_token=") && !address.contains("client_secret"), "{address}");
+    }
+}
+
+async fn a_permission_that_was_switched_off_is_named(s: TestStore) {
+    let (app, facebook, _server) = start(s).await;
+    let t = app.tenant("unlimited").await;
+    facebook.declines(&["pages_manage_posts"]);
+    let body = json!({ "platform": "facebook" });
+    let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+    let mut person = Person::new(&app);
+    let authorize = person.leave(grant["authorization_url"].as_str().unwrap()).await;
+    let page = person.open(facebook.agree(&authorize).as_str()).await;
+    assert_page(&page, 403, "A permission is missing");
+    assert!(text(&page).contains("publish posts and pictures on the page (pages_manage_posts)"), "{}", text(&page));
+}

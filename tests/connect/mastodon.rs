@@ -1,0 +1,131 @@
+//! The whole way with Mastodon: from the one-time URL to the account.
+
+use crier_common::store::accounts;
+use secrecy::ExposeSecret;
+use serde_json::json;
+
+use super::{mastodon_path, now};
+use crate::support::app::{TestApp, on_both_apps};
+use crate::support::mastodon::Mastodon;
+use crate::support::person::{Person, assert_page, text};
+
+on_both_apps!(
+    a_person_connects_an_account_through_two_replicas,
+    an_application_is_registered_once_for_each_server,
+    a_server_that_forgot_the_application_gets_a_new_one,
+    an_older_server_is_asked_without_pkce,
+    connecting_again_renews_the_account,
+    the_database_holds_no_secret_in_the_clear,
+);
+
+async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
+    let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
+    let replica = app.replica().await;
+    let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.connected"] });
+    let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
+    let (path, mut ann) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
+
+    let first = ann.open(&path).await;
+    assert_page(&first, 200, "Connect Mastodon");
+    for part in ["Bakery", "127.0.0.1", "publish posts and pictures", "Continue to Mastodon"] {
+        assert!(text(&first).contains(part), "{part}: {}", text(&first));
+    }
+    // Each step at another replica than the one before.
+    let authorize = ann.leave(&format!("{replica}{path}")).await;
+    let query = authorize.query_pairs().into_owned().collect::<std::collections::BTreeMap<_, _>>();
+    assert_eq!(query["redirect_uri"], format!("{}/connect/callback/mastodon", app.url));
+    assert_eq!(query["scope"], "profile read:statuses read:notifications write:statuses write:media");
+    assert_eq!((query["code_challenge_method"].as_str(), query["state"].len()), ("S256", 43));
+    let back = mastodon.fake.agree(&authorize);
+    let arrived = ann.open(back.as_str()).await;
+    let done = ann.follow(&arrived).await;
+    assert_page(&done, 200, "Connected");
+    assert!(text(&done).contains("Ann &#60;b&#62;") && !text(&done).contains("access-"), "{}", text(&done));
+
+    let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
+    assert_eq!(account["platform"], "mastodon");
+    assert_eq!((&account["username"], &account["status"]), (&json!("ann@127.0.0.1"), &json!("active")));
+    assert_eq!((&account["kind"], &account["token_expires_at"]), (&json!("profile"), &json!(null)));
+    let data = json!({ "brand_id": t.brand, "social_account_id": account["id"], "platform": "mastodon" });
+    let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
+    assert_eq!(deliveries[0]["payload"]["data"], data);
+
+    // The URL is used; the same browser still sees the end if it loads the callback again.
+    assert_page(&ann.open(&path).await, 410, "This link was used");
+    assert_page(&ann.submit(&path, &[]).await, 410, "This link was used");
+    let again = ann.open(back.as_str()).await;
+    assert_page(&ann.follow(&again).await, 200, "Connected");
+}
+
+async fn connect(t: &crate::support::app::Tenant<'_>, mastodon: &crate::support::mastodon::RunningMastodon) {
+    let (path, mut person) = (mastodon_path(t, mastodon).await, Person::new(t.app));
+    let back = mastodon.fake.agree(&person.leave(&path).await);
+    let arrived = person.open(back.as_str()).await;
+    assert_page(&person.follow(&arrived).await, 200, "Connected");
+}
+
+async fn an_application_is_registered_once_for_each_server(app: TestApp) {
+    let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
+    let other = app.tenant("unlimited").await;
+    connect(&t, &mastodon).await;
+    connect(&other, &mastodon).await;
+    assert_eq!(mastodon.fake.registrations(), 1);
+    let second = Mastodon::start(&now(&app)).await;
+    connect(&t, &second).await;
+    assert_eq!((mastodon.fake.registrations(), second.fake.registrations()), (1, 1));
+}
+
+async fn a_server_that_forgot_the_application_gets_a_new_one(app: TestApp) {
+    let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
+    connect(&t, &mastodon).await;
+    mastodon.fake.oauth.forget_clients();
+    connect(&t, &mastodon).await;
+    assert_eq!(mastodon.fake.registrations(), 2);
+}
+
+async fn an_older_server_is_asked_without_pkce(app: TestApp) {
+    let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
+    mastodon.fake.set_older();
+    let authorize = Person::new(&app).leave(&mastodon_path(&t, &mastodon).await).await;
+    let query: Vec<_> = authorize.query_pairs().map(|(name, _)| name.into_owned()).collect();
+    assert!(!query.contains(&"code_challenge".to_owned()), "{query:?}");
+    assert!(authorize.query().unwrap().contains("read%3Aaccounts"), "{authorize}");
+    connect(&t, &mastodon).await;
+}
+
+async fn connecting_again_renews_the_account(app: TestApp) {
+    let (t, mastodon) = (app.tenant("free").await, Mastodon::start(&now(&app)).await);
+    connect(&t, &mastodon).await;
+    let id = t.get(&t.path("/social-accounts")).await.data(200)[0]["id"].as_i64().unwrap();
+    for handle in ["one", "two"] {
+        t.account(handle).await;
+    }
+    // The brand is full, and this account counts already.
+    connect(&t, &mastodon).await;
+    let listed = t.get(&t.path("/social-accounts")).await.data(200);
+    let again = listed.as_array().unwrap().iter().filter(|account| account["platform"] == "mastodon");
+    assert_eq!(again.map(|account| account["id"].as_i64().unwrap()).collect::<Vec<_>>(), [id]);
+    let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
+    let secrets: serde_json::Value = serde_json::from_str(found.1.expose_secret()).unwrap();
+    assert!(mastodon.fake.oauth.knows(secrets["access_token"].as_str().unwrap()));
+    assert_eq!(secrets["instance"], mastodon.server.uri());
+}
+
+async fn the_database_holds_no_secret_in_the_clear(app: TestApp) {
+    let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
+    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
+    let authorize = person.leave(&path).await;
+    let state = authorize.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
+    let token = path.rsplit('/').next().unwrap().to_owned();
+    let holds = async |column: &str, text: &str| {
+        let stored: Vec<u8> = app.value(format!("SELECT {column} FROM authorizations")).await;
+        stored.windows(text.len()).any(|part| part == text.as_bytes())
+    };
+    assert!(!holds("token_hash", &token).await && !holds("state_hash", &state).await);
+    assert!(!holds("data", "shh-1").await && !holds("data", "verifier").await);
+    let sealed: Vec<u8> = app.value("SELECT client_secret FROM applications").await;
+    assert!(!sealed.windows(5).any(|part| part == b"shh-1"));
+    let back = mastodon.fake.agree(&authorize);
+    person.open(back.as_str()).await;
+    assert_eq!(app.number("SELECT count(*) FROM authorizations WHERE data IS NOT NULL").await, 0);
+}

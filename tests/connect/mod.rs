@@ -1,0 +1,30 @@
+//! Connecting an account in a browser: the pages under `/connect`, with a person who walks through them and a platform
+//! that answers as its documents say.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use crier_common::domain::platform::{ConnectTarget, Platform};
+use crier_common::store::authorizations::{self, NewAuthorization};
+use secrecy::ExposeSecret;
+
+use crate::support::app::{Tenant, TestApp};
+use crate::support::mastodon::RunningMastodon;
+
+mod apps;
+mod facebook;
+mod mastodon;
+mod tumblr;
+mod wrong_turns;
+
+/// The time at which the tests' clock stands.
+fn now(app: &TestApp) -> String {
+    app.store.now().to_rfc3339()
+}
+
+/// Returns the path of a one-time URL for an account at a Mastodon server, as `crier account connect` makes it.
+async fn mastodon_path(t: &Tenant<'_>, mastodon: &RunningMastodon) -> String {
+    let instance = mastodon.server.uri();
+    let (platform, target) = (Platform::Mastodon, ConnectTarget::Default);
+    let new = NewAuthorization { brand_id: t.brand, platform, target, instance: &instance };
+    let token = t.app.write(async |tx| authorizations::create(tx, new).await).await;
+    format!("/connect/{}", token.expose_secret())
+}

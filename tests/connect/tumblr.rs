@@ -1,0 +1,233 @@
+//! A platform with an application, a choice, and tokens that are renewed; begun through the API.
+
+use chrono::TimeDelta;
+use crier_common::domain::application::{Application, Owner};
+use crier_common::domain::platform::{ConnectTarget, Platform};
+use crier_common::platforms::{PlatformConfig, PlatformsConfig};
+use crier_common::store::applications::{self, NewApplication};
+use crier_common::store::{account_tokens, accounts};
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+use wiremock::MockServer;
+
+use crate::support::app::{Reply, Tenant, TestApp};
+use crate::support::person::{Person, assert_page, text};
+use crate::support::store::{TestStore, on_both};
+use crate::support::tumblr::{TOKEN_LIFE, Tumblr};
+
+on_both!(
+    a_blog_is_chosen_and_connected,
+    the_only_blog_needs_no_choice,
+    a_long_list_can_be_searched,
+    without_a_blog_there_is_nothing_to_connect,
+    the_choice_belongs_to_its_browser_and_its_list,
+    the_nearest_application_is_used,
+    authorize_refuses_what_cannot_be_connected,
+    a_reconnect_without_a_refresh_token_keeps_the_old_one,
+);
+
+const BLOGS: &[(&str, &str)] = &[("ann", "Ann's bread"), ("rye", "Rye & more")];
+
+/// An API that knows an application for Tumblr, and a Tumblr with these blogs.
+async fn start(s: TestStore, blogs: &[(&str, &str)]) -> (TestApp, Tumblr, MockServer) {
+    let (tumblr, server) = Tumblr::start(blogs).await;
+    tumblr.oauth.add_client("installation", "secret");
+    let mut config = PlatformsConfig::default();
+    let settings = PlatformConfig {
+        client_id: Some("installation".to_owned()),
+        client_secret: Some("secret".into()),
+        base_url: Some(server.uri()),
+        auth_url: Some(server.uri()),
+        ..PlatformConfig::default()
+    };
+    config.platforms.insert(Platform::Tumblr, settings);
+    (TestApp::start_with_platforms(s, config).await, tumblr, server)
+}
+
+async fn authorize(t: &Tenant<'_>, body: Value) -> Reply {
+    t.post(&t.path("/social-accounts/authorize"), body).await
+}
+
+/// Returns the path of a URL from `authorize`.
+async fn path(t: &Tenant<'_>) -> String {
+    let grant = authorize(t, json!({ "platform": "tumblr" })).await.data(200);
+    assert_eq!((&grant["platform"], &grant["expires_in"]), (&json!("tumblr"), &json!(1800)));
+    let url = grant["authorization_url"].as_str().unwrap();
+    url.strip_prefix(&t.app.url).expect("our own page").to_owned()
+}
+
+async fn a_blog_is_chosen_and_connected(s: TestStore) {
+    let (app, tumblr, _server) = start(s, BLOGS).await;
+    let t = app.tenant("unlimited").await;
+    let (path, mut person) = (path(&t).await, Person::new(&app));
+    assert!(text(&person.open(&path).await).contains("your Tumblr blog"));
+    let authorize = person.leave(&path).await;
+    assert!(authorize.query().unwrap().contains("scope=basic+write+offline_access"), "{authorize}");
+    let arrived = person.open(tumblr.agree(&authorize).as_str()).await;
+    let page = person.follow(&arrived).await;
+    assert_page(&page, 200, "Choose a blog");
+    assert!(text(&page).contains("Rye &#38; more") && !text(&page).contains("Search by name"), "{}", text(&page));
+    for secret in ["access-", "refresh-", "installation"] {
+        assert!(!text(&page).contains(secret), "{secret}");
+    }
+    let choose = arrived.header("location").unwrap().to_owned();
+    let chosen = person.submit(&choose, &[("choice", "t:rye")]).await;
+    assert_page(&person.follow(&chosen).await, 200, "Connected");
+    let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
+    assert_eq!((&account["external_id"], &account["username"]), (&json!("t:rye"), &json!("rye")));
+    assert_eq!((&account["name"], &account["profile_url"]), (&json!("Rye & more"), &json!("https://rye.tumblr.com/")));
+    let id = account["id"].as_i64().unwrap();
+    let kept = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();
+    assert!(kept.renewal.renewable && kept.renewal.rotates);
+    assert_eq!(kept.token_expires_at, Some(app.store.now() + TimeDelta::seconds(TOKEN_LIFE as i64)));
+    // A second press changes nothing.
+    let again = person.submit(&choose, &[("choice", "t:ann")]).await;
+    assert_page(&person.follow(&again).await, 200, "Connected");
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200).as_array().unwrap().len(), 1);
+    // The API renews it with the application it came from.
+    let refreshed = t.request("POST", &t.path(&format!("/social-accounts/{id}/refresh"))).send().await;
+    assert_eq!(refreshed.data(200)["status"], "active");
+}
+
+async fn the_only_blog_needs_no_choice(s: TestStore) {
+    let (app, tumblr, _server) = start(s, &BLOGS[..1]).await;
+    let t = app.tenant("unlimited").await;
+    let (path, mut person) = (path(&t).await, Person::new(&app));
+    let back = tumblr.agree(&person.leave(&path).await);
+    let arrived = person.open(back.as_str()).await;
+    assert_page(&person.follow(&arrived).await, 200, "Connected");
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[0]["username"], "ann");
+}
+
+async fn a_long_list_can_be_searched(s: TestStore) {
+    let names: Vec<(String, String)> = (0..70).map(|n| (format!("blog-{n}"), format!("Number {n}"))).collect();
+    let blogs: Vec<(&str, &str)> = names.iter().map(|(name, title)| (name.as_str(), title.as_str())).collect();
+    let (app, tumblr, _server) = start(s, &blogs).await;
+    let t = app.tenant("unlimited").await;
+    let (path, mut person) = (path(&t).await, Person::new(&app));
+    let back = tumblr.agree(&person.leave(&path).await);
+    let arrived = person.open(back.as_str()).await;
+    let page = text(&person.follow(&arrived).await);
+    assert_eq!(page.matches("type=\"radio\"").count(), 50);
+    assert!(page.contains("20 more are not shown") && page.contains("Search by name"), "{page}");
+    let choose = arrived.header("location").unwrap();
+    let found = text(&person.open(&format!("{choose}?q=NUMBER+69")).await);
+    assert_eq!(found.matches("type=\"radio\"").count(), 1);
+    assert!(found.contains("value=\"t:blog-69\""), "{found}");
+    let nothing = text(&person.open(&format!("{choose}?q=%22%3E%3Cb%3E")).await);
+    assert!(nothing.contains("Nothing is called so") && !nothing.contains("<b>"), "{nothing}");
+    let chosen = person.submit(choose, &[("choice", "t:blog-69")]).await;
+    assert_page(&person.follow(&chosen).await, 200, "Connected");
+}
+
+async fn without_a_blog_there_is_nothing_to_connect(s: TestStore) {
+    let (app, tumblr, _server) = start(s, &[]).await;
+    let t = app.tenant("unlimited").await;
+    let (path, mut person) = (path(&t).await, Person::new(&app));
+    let back = tumblr.agree(&person.leave(&path).await);
+    assert_page(&person.open(back.as_str()).await, 409, "There is nothing to connect");
+}
+
+async fn the_choice_belongs_to_its_browser_and_its_list(s: TestStore) {
+    let (app, tumblr, _server) = start(s, BLOGS).await;
+    let t = app.tenant("unlimited").await;
+    let (path, mut person, mut thief) = (path(&t).await, Person::new(&app), Person::new(&app));
+    let back = tumblr.agree(&person.leave(&path).await);
+    let arrived = person.open(back.as_str()).await;
+    let choose = arrived.header("location").unwrap().to_owned();
+    assert_page(&thief.open(&choose).await, 403, "This is another browser");
+    assert_page(&thief.submit(&choose, &[("choice", "t:ann")]).await, 403, "This is another browser");
+    for choice in ["t:other", ""] {
+        assert_page(&person.submit(&choose, &[("choice", choice)]).await, 400, "This cannot be chosen");
+    }
+    assert_page(&person.submit(&choose, &[]).await, 400, "This cannot be chosen");
+    app.store.clock.advance(TimeDelta::minutes(31));
+    assert_page(&person.submit(&choose, &[("choice", "t:ann")]).await, 410, "This link has expired");
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
+}
+
+async fn the_nearest_application_is_used(s: TestStore) {
+    let (app, tumblr, _server) = start(s, &BLOGS[..1]).await;
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let used = async |t: &Tenant<'_>| {
+        let authorize = Person::new(&app).leave(&path(t).await).await;
+        authorize.query_pairs().find(|(name, _)| name == "client_id").unwrap().1.into_owned()
+    };
+    let set = async |owner: Owner, id: &str| {
+        let application = Application::new(id, format!("secret of {id}"));
+        tumblr.oauth.add_client(id, &format!("secret of {id}"));
+        let new = NewApplication {
+            platform: Platform::Tumblr,
+            target: ConnectTarget::Default,
+            owner,
+            instance: "",
+            redirect_uri: "",
+            application: &application,
+        };
+        app.write(async |tx| applications::set(tx, &new).await).await;
+    };
+    assert_eq!(used(&t).await, "installation");
+    set(Owner::Installation, "set").await;
+    assert_eq!(used(&t).await, "set");
+    set(Owner::Workspace(t.workspace), "workspace").await;
+    assert_eq!(used(&t).await, "workspace");
+    set(Owner::Brand(t.brand), "brand").await;
+    assert_eq!((used(&t).await.as_str(), used(&other).await.as_str()), ("brand", "set"));
+
+    // A token is renewed with the application it came from, whatever is set later.
+    let (path, mut person) = (path(&t).await, Person::new(&app));
+    let back = tumblr.agree(&person.leave(&path).await);
+    let arrived = person.open(back.as_str()).await;
+    assert_page(&person.follow(&arrived).await, 200, "Connected");
+    set(Owner::Brand(t.brand), "newer").await;
+    let id = t.get(&t.path("/social-accounts")).await.data(200)[0]["id"].as_i64().unwrap();
+    let refresh = t.path(&format!("/social-accounts/{id}/refresh"));
+    t.request("POST", &refresh).send().await.expect(200);
+    let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
+    let secrets: Value = serde_json::from_str(found.1.expose_secret()).unwrap();
+    assert_eq!(secrets["client_id"], "brand");
+}
+
+async fn authorize_refuses_what_cannot_be_connected(s: TestStore) {
+    let (app, _tumblr, _server) = start(s, BLOGS).await;
+    let t = app.tenant("free").await;
+    assert_eq!(authorize(&t, json!({ "platform": "tumblr", "target": "page" })).await.invalid_fields(), ["target"]);
+    assert_eq!(authorize(&t, json!({ "platform": "tumblr", "target": "x" })).await.invalid_fields(), ["target"]);
+    assert_eq!(authorize(&t, json!({ "platform": "sandbox" })).await.invalid_fields(), ["platform"]);
+    assert_eq!(authorize(&t, json!({ "platform": "myspace" })).await.invalid_fields(), ["platform"]);
+    for platform in ["mastodon", "shopify"] {
+        authorize(&t, json!({ "platform": platform })).await.expect_error(422, "interactive_setup_required");
+    }
+    authorize(&t, json!({ "platform": "reddit" })).await.expect_error(422, "platform_not_configured");
+    let platforms = t.get(&t.path("/social-accounts/platforms")).await.data(200);
+    let configured = |name: &str| {
+        let found = platforms.as_array().unwrap().iter().find(|platform| platform["platform"] == name);
+        found.unwrap()["configured"].clone()
+    };
+    assert_eq!((configured("tumblr"), configured("reddit")), (json!(true), json!(false)));
+    for handle in ["one", "two", "three"] {
+        t.account(handle).await;
+    }
+    authorize(&t, json!({ "platform": "tumblr" })).await.expect_error(402, "limit_reached");
+    assert_eq!(app.number("SELECT count(*) FROM authorizations").await, 0, "no URL is issued");
+}
+
+async fn a_reconnect_without_a_refresh_token_keeps_the_old_one(s: TestStore) {
+    let (app, tumblr, _server) = start(s, &BLOGS[..1]).await;
+    let t = app.tenant("unlimited").await;
+    let connect = async || {
+        let (path, mut person) = (path(&t).await, Person::new(&app));
+        let back = tumblr.agree(&person.leave(&path).await);
+        let arrived = person.open(back.as_str()).await;
+        assert_page(&person.follow(&arrived).await, 200, "Connected");
+        let id = t.get(&t.path("/social-accounts")).await.data(200)[0]["id"].as_i64().unwrap();
+        let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
+        serde_json::from_str::<Value>(found.1.expose_secret()).unwrap()
+    };
+    let first = connect().await;
+    tumblr.oauth.stop_refresh_tokens();
+    let second = connect().await;
+    assert_ne!(first["access_token"], second["access_token"]);
+    assert_eq!(first["refresh_token"], second["refresh_token"]);
+    assert!(first["refresh_token"].as_str().is_some_and(|token| !token.is_empty()));
+}

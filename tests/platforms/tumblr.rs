@@ -1,0 +1,166 @@
+//! Tumblr, against a server that answers as its documentation says.
+
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use crier_common::domain::failure::Category;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use serde_json::json;
+use wiremock::MockServer;
+
+use super::support::{
+    ScriptStep, ScriptedServer, account, connector, image, now, post, publish, shown, unused_address,
+};
+use crate::support::tumblr::{Tumblr, error};
+
+async fn start() -> (Tumblr, MockServer, Arc<dyn Connector>, ConnectorAccount) {
+    let (tumblr, server) = Tumblr::start(&[("ann", "Ann's")]).await;
+    tumblr.oauth.add_client("id", "secret");
+    tumblr.oauth.add_token("access-0");
+    tumblr.oauth.add_refresh_token("refresh-0");
+    let connector = connector(Platform::Tumblr, &server.uri());
+    (tumblr, server, connector, tumblr_account())
+}
+
+fn tumblr_account() -> ConnectorAccount {
+    let secrets = json!({
+        "access_token": "access-0", "refresh_token": "refresh-0", "client_id": "id", "client_secret": "secret",
+    });
+    ConnectorAccount { username: Some("ann".to_owned()), ..account("t:ann", secrets) }
+}
+
+async fn publish_expecting_error(answer: wiremock::ResponseTemplate) -> CallError {
+    let (tumblr, _server, connector, account) = start().await;
+    tumblr.script(answer);
+    let error = connector.publish(&account, &post(connector.as_ref(), "Hi")).await.unwrap_err();
+    assert!(tumblr.posts().is_empty());
+    error
+}
+
+#[tokio::test]
+async fn a_text_is_published_in_blocks() {
+    let (tumblr, _server, connector, account) = start().await;
+    let mut outgoing = post(connector.as_ref(), &format!("First\nline\n\n{}", "ä".repeat(5_000)));
+    outgoing.options.insert("tags".to_owned(), json!("bread,rye"));
+    let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
+    assert_eq!(published.external_id, "7001");
+    assert_eq!(published.url.as_deref(), Some("https://www.tumblr.com/ann/7001"));
+    let (sent, _) = &tumblr.posts()[0];
+    let texts: Vec<_> =
+        sent["content"].as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap()).collect();
+    assert_eq!((texts[0], texts[1].chars().count(), texts[2].chars().count()), ("First\nline", 4_096, 904));
+    assert_eq!((&sent["state"], &sent["tags"]), (&json!("published"), &json!("bread,rye")));
+    assert_eq!(sent["slug"], outgoing.marker["slug"]);
+}
+
+#[tokio::test]
+async fn pictures_go_out_in_order_with_their_alt_texts() {
+    let (tumblr, _server, connector, account) = start().await;
+    let mut outgoing = post(connector.as_ref(), "Two");
+    outgoing.images = vec![image("cat"), image("dog")];
+    publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
+    let (sent, raw) = &tumblr.posts()[0];
+    for (index, name) in ["cat", "dog"].into_iter().enumerate() {
+        let block = &sent["content"][index];
+        assert_eq!((&block["type"], &block["alt_text"]), (&json!("image"), &json!(format!("a <{name}>"))));
+        assert_eq!(block["media"][0]["identifier"], format!("picture-{index}"));
+        let head = format!("name=\"picture-{index}\"; filename=\"{name}.png\"");
+        assert!(raw.contains(&head) && raw.contains(&format!("bytes of {name}")), "{raw}");
+    }
+    assert_eq!(sent["content"][2], json!({ "type": "text", "text": "Two" }));
+}
+
+#[tokio::test]
+async fn reconcile_finds_the_post_by_its_slug() {
+    let (tumblr, _server, connector, account) = start().await;
+    let mut outgoing = post(connector.as_ref(), "Hi");
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
+    let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published));
+    let seed = crier_common::platforms::MarkerSeed { target_id: 8, at: now(), random: 99 };
+    let other = OutgoingPost { marker: connector.marker(seed), ..outgoing.clone() };
+    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
+    tumblr.script(error(500, None, "oops"));
+    assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
+}
+
+#[tokio::test]
+async fn an_expired_token_is_renewed_with_its_application() {
+    let (tumblr, _server, connector, account) = start().await;
+    tumblr.oauth.revoke("access-0");
+    let outgoing = post(connector.as_ref(), "Hi");
+    assert!(matches!(connector.publish(&account, &outgoing).await, Err(CallError::AuthExpired(_))));
+    let refreshed = connector.refresh(&account).await.unwrap();
+    assert_eq!(refreshed.token_expires_at, Some(now() + TimeDelta::seconds(2_520)));
+    let secrets = refreshed.secrets.unwrap();
+    let kept = shown(&secrets);
+    assert_eq!((&kept["client_id"], &kept["client_secret"]), (&json!("id"), &json!("secret")));
+    assert!(kept["refresh_token"] != "refresh-0" && kept["access_token"] != "access-0");
+    let renewed = ConnectorAccount { secrets, ..account.clone() };
+    connector.publish(&renewed, &outgoing).await.unwrap();
+    // The old pair is worth nothing now.
+    assert!(matches!(connector.refresh(&account).await, Err(CallError::Reauth(_))));
+}
+
+#[tokio::test]
+async fn only_a_refused_grant_expires_the_account() {
+    let refresh = async |steps| {
+        let server = ScriptedServer::start(steps).await;
+        connector(Platform::Tumblr, &server.base).refresh(&tumblr_account()).await.unwrap_err()
+    };
+    let answer = |status, body| vec![ScriptStep::Answer(status, body)];
+    for (status, body) in [
+        (400, json!({ "error": "invalid_grant" })),
+        (401, json!({ "meta": { "status": 401, "msg": "Unauthorized" }, "response": [] })),
+    ] {
+        assert!(matches!(refresh(answer(status, body)).await, CallError::Reauth(_)), "{status}");
+    }
+    for (status, body) in [
+        (401, json!({ "error": "invalid_client" })),
+        (400, json!({ "error": "invalid_request" })),
+        (200, json!({ "unexpected": true })),
+        (500, json!({})),
+        (503, json!({ "error": "invalid_grant" })),
+    ] {
+        let error = refresh(answer(status, body.clone())).await;
+        assert!(matches!(error, CallError::Transient(_)), "{status} {body}: {error:?}");
+    }
+    assert!(matches!(refresh(answer(429, json!({}))).await, CallError::RateLimited { .. }));
+    assert!(matches!(refresh(vec![ScriptStep::HangUp]).await, CallError::Transient(_)));
+    let away = connector(Platform::Tumblr, &unused_address().await).refresh(&tumblr_account()).await;
+    assert!(matches!(away, Err(CallError::Transient(_))));
+}
+
+#[tokio::test]
+async fn errors_are_classified_by_tumblrs_codes() {
+    let invalid = publish_expecting_error(error(400, Some(8001), "Bad block")).await;
+    assert!(matches!(&invalid, CallError::Permanent(f) if f.category == Category::InvalidContent), "{invalid:?}");
+    assert!(invalid.failure().message.contains("Bad block"));
+    let media = publish_expecting_error(error(400, Some(8005), "Bad format")).await;
+    assert!(matches!(&media, CallError::Permanent(f) if f.category == Category::Media), "{media:?}");
+    for code in [8004, 8022, 8023] {
+        let limited = publish_expecting_error(error(403, Some(code), "The daily limit")).await;
+        let CallError::RateLimited { until, .. } = limited else { panic!("{code}: {limited:?}") };
+        assert_eq!(until, Some(now() + TimeDelta::hours(1)));
+    }
+    assert!(matches!(publish_expecting_error(error(429, None, "")).await, CallError::RateLimited { .. }));
+    for (status, code) in [(500, Some(8006)), (503, None)] {
+        let passing = publish_expecting_error(error(status, code, "later")).await;
+        assert!(matches!(passing, CallError::Transient(_)), "{status}: {passing:?}");
+    }
+    for status in [403, 404] {
+        assert!(matches!(publish_expecting_error(error(status, None, "no")).await, CallError::Permanent(_)));
+    }
+}
+
+#[tokio::test]
+async fn a_broken_answer_leaves_the_outcome_unknown() {
+    let unknown = publish_expecting_error(error(502, None, "oops")).await;
+    assert!(matches!(unknown, CallError::Unknown(_)), "{unknown:?}");
+    let server = ScriptedServer::start(vec![ScriptStep::HangUp]).await;
+    let connector = connector(Platform::Tumblr, &server.base);
+    let outgoing = post(connector.as_ref(), "Hi");
+    let error = connector.publish(&tumblr_account(), &outgoing).await.unwrap_err();
+    assert!(matches!(error, CallError::Unknown(_)), "{error:?}");
+}

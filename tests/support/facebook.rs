@@ -1,0 +1,176 @@
+//! The Graph API with a page, as Meta's documents and SDK describe it.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use url::Url;
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+use super::oauth::{OAuthServer, TokenRules, bearer, form};
+
+/// A post on the page.
+#[derive(Clone, Debug)]
+pub struct Posted {
+    pub body: Value,
+    created_time: String,
+}
+
+#[derive(Default)]
+struct State {
+    pages: Vec<(String, String)>,
+    declined: Vec<String>,
+    posts: Vec<Posted>,
+    /// The bodies of uploaded photos.
+    photos: Vec<String>,
+    scripted: VecDeque<ResponseTemplate>,
+    requests: Vec<String>,
+    now: String,
+}
+
+#[derive(Clone)]
+pub struct Facebook {
+    pub oauth: Arc<OAuthServer>,
+    state: Arc<Mutex<State>>,
+}
+
+/// Answers with an error of the Graph API.
+pub fn error(status: u16, code: i64, subcode: Option<i64>, message: &str) -> ResponseTemplate {
+    ResponseTemplate::new(status).set_body_json(json!({
+        "error": { "message": message, "type": "OAuthException", "code": code, "error_subcode": subcode, "fbtrace_id": "x" },
+    }))
+}
+
+impl Facebook {
+    /// Starts an API with these pages; its clock stands at `now` (`2026-03-01T12:00:05+0000`).
+    pub async fn start(now: &str, pages: &[(&str, &str)]) -> (Self, MockServer) {
+        let pages = pages.iter().map(|(id, name)| ((*id).to_owned(), (*name).to_owned())).collect();
+        let rules = TokenRules { expires_in: Some(3_600), refreshes: false };
+        let this = Self {
+            oauth: Arc::new(OAuthServer::new(rules)),
+            state: Arc::new(Mutex::new(State { pages, now: now.to_owned(), ..State::default() })),
+        };
+        let server = MockServer::start().await;
+        Mock::given(any()).respond_with(this.clone()).mount(&server).await;
+        (this, server)
+    }
+
+    /// The person leaves these permissions switched off.
+    pub fn declines(&self, permissions: &[&str]) {
+        self.state.lock().unwrap().declined = permissions.iter().map(|one| (*one).to_owned()).collect();
+    }
+
+    /// Answers the next call of the page with this.
+    pub fn script(&self, answer: ResponseTemplate) {
+        self.state.lock().unwrap().scripted.push_back(answer);
+    }
+
+    pub fn posts(&self) -> Vec<Posted> {
+        self.state.lock().unwrap().posts.clone()
+    }
+
+    pub fn photos(&self) -> Vec<String> {
+        self.state.lock().unwrap().photos.clone()
+    }
+
+    /// The addresses of all calls so far.
+    pub fn requests(&self) -> Vec<String> {
+        self.state.lock().unwrap().requests.clone()
+    }
+
+    pub fn agree(&self, authorize_url: &Url) -> Url {
+        assert_eq!(authorize_url.path(), "/v25.0/dialog/oauth");
+        self.oauth.agree(authorize_url)
+    }
+
+    fn list_pages(&self, request: &Request) -> ResponseTemplate {
+        let query: std::collections::BTreeMap<String, String> = request.url.query_pairs().into_owned().collect();
+        let state = self.state.lock().unwrap();
+        let start: usize = query.get("after").map_or(0, |after| after.parse().unwrap());
+        let end = (start + 2).min(state.pages.len());
+        let shown = &state.pages[start..end];
+        let data: Vec<Value> =
+            shown.iter().map(|(id, name)| json!({ "id": id, "name": name, "tasks": ["MANAGE"] })).collect();
+        let mut paging = json!({ "cursors": { "after": end.to_string() } });
+        if end < state.pages.len() {
+            paging["next"] = json!("https://graph.facebook.com/me/accounts?access_token=leaked");
+        }
+        ResponseTemplate::new(200).set_body_json(json!({ "data": data, "paging": paging }))
+    }
+}
+
+impl Respond for Facebook {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let path = request.url.path().strip_prefix("/v25.0/").expect("the version").to_owned();
+        self.state.lock().unwrap().requests.push(request.url.to_string());
+        let answer = |body: Value| ResponseTemplate::new(200).set_body_json(body);
+        if path == "oauth/access_token" {
+            let form = form(request);
+            if form["grant_type"] == "fb_exchange_token" {
+                assert!(self.oauth.knows(&form["fb_exchange_token"]));
+                self.oauth.add_token("person-60-days");
+                return answer(json!({ "access_token": "person-60-days", "expires_in": 5_184_000 }));
+            }
+            return self.oauth.token(request);
+        }
+        if !self.oauth.knows(&bearer(request)) {
+            return error(
+                400,
+                190,
+                Some(460),
+                "The session has been invalidated because the user changed the password.",
+            );
+        }
+        let proof = request.url.query_pairs().find(|(name, _)| name == "appsecret_proof");
+        assert!(proof.is_some_and(|(_, proof)| proof.len() == 64), "the proof is sent");
+        if path == "me/accounts" {
+            return self.list_pages(request);
+        }
+        let mut state = self.state.lock().unwrap();
+        if path == "me/permissions" {
+            let all = ["pages_show_list", "pages_manage_posts", "pages_read_engagement", "business_management"];
+            let status = |name: &str| if state.declined.iter().any(|d| d == name) { "declined" } else { "granted" };
+            let data: Vec<Value> =
+                all.iter().map(|name| json!({ "permission": name, "status": status(name) })).collect();
+            return answer(json!({ "data": data }));
+        }
+        if let Some(scripted) = state.scripted.pop_front() {
+            return scripted;
+        }
+        match (request.method.as_str(), path.split_once('/')) {
+            ("GET", None) => {
+                let (id, name) = state.pages.iter().find(|(id, _)| *id == path).expect("a page").clone();
+                drop(state);
+                self.oauth.add_token(&format!("page-{id}"));
+                answer(json!({
+                    "id": id, "name": name, "link": format!("https://www.facebook.com/{id}"),
+                    "access_token": format!("page-{id}"), "picture": { "data": { "url": "https://p.example/p.png" } },
+                }))
+            }
+            ("POST", Some((_, "photos"))) => {
+                let body = String::from_utf8_lossy(&request.body).into_owned();
+                state.photos.push(body);
+                answer(json!({ "id": (500 + state.photos.len()).to_string() }))
+            }
+            ("POST", Some((page, "feed"))) => {
+                let created_time = state.now.clone();
+                state.posts.push(Posted { body: request.body_json().unwrap(), created_time });
+                answer(json!({ "id": format!("{page}_{}", state.posts.len()) }))
+            }
+            ("GET", Some((page, "published_posts"))) => {
+                let posts = state.posts.iter().enumerate().rev().map(|(index, post)| {
+                    let id = format!("{page}_{}", index + 1);
+                    json!({
+                        "id": id, "message": post.body["message"], "created_time": post.created_time,
+                        "permalink_url": format!("https://www.facebook.com/{id}/permalink"),
+                    })
+                });
+                answer(json!({ "data": posts.collect::<Vec<_>>() }))
+            }
+            other => panic!("no such call: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The part of an OAuth server that all fakes share: consent, codes that work once, PKCE, tokens, refresh tokens that
+//! rotate. It answers as RFC 6749 and RFC 7636 say.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use url::Url;
+use wiremock::{Request, ResponseTemplate};
+
+/// What a person agreed to.
+#[derive(Clone, Debug)]
+pub struct Consent {
+    pub client_id: String,
+    pub redirect_uri: String,
+    pub scope: String,
+    challenge: Option<String>,
+}
+
+/// How tokens look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TokenRules {
+    /// The life of an access token, in seconds.
+    pub expires_in: Option<u64>,
+    /// A refresh token is given, and replaced at each use.
+    pub refreshes: bool,
+}
+
+#[derive(Default)]
+struct State {
+    clients: BTreeMap<String, String>,
+    codes: BTreeMap<String, Consent>,
+    tokens: BTreeMap<String, String>,
+    refresh_tokens: BTreeMap<String, String>,
+    /// Granted in place of what was asked for.
+    granted: Option<String>,
+    /// Refresh tokens are given no more, as by platforms that give one with the first consent only.
+    no_refresh_tokens: bool,
+    count: usize,
+}
+
+/// The server.
+#[derive(Default)]
+pub struct OAuthServer {
+    rules: TokenRules,
+    state: Mutex<State>,
+}
+
+/// Parses a form.
+pub fn form(request: &Request) -> BTreeMap<String, String> {
+    url::form_urlencoded::parse(&request.body).into_owned().collect()
+}
+
+pub fn error(status: u16, code: &str) -> ResponseTemplate {
+    ResponseTemplate::new(status).set_body_json(json!({ "error": code, "error_description": format!("It is {code}.") }))
+}
+
+impl OAuthServer {
+    pub fn new(rules: TokenRules) -> Self {
+        Self { rules, state: Mutex::default() }
+    }
+
+    pub fn add_client(&self, id: &str, secret: &str) {
+        self.state.lock().unwrap().clients.insert(id.to_owned(), secret.to_owned());
+    }
+
+    /// Forgets all applications, as a server that cleans up.
+    pub fn forget_clients(&self) {
+        self.state.lock().unwrap().clients.clear();
+    }
+
+    /// Grants these scopes in place of those that are asked for.
+    pub fn grants_only(&self, scope: &str) {
+        self.state.lock().unwrap().granted = Some(scope.to_owned());
+    }
+
+    pub fn stop_refresh_tokens(&self) {
+        self.state.lock().unwrap().no_refresh_tokens = true;
+    }
+
+    /// The person agrees at the authorization page; returns the address to which the browser is sent back.
+    pub fn agree(&self, authorize_url: &Url) -> Url {
+        let query: BTreeMap<String, String> = authorize_url.query_pairs().into_owned().collect();
+        let mut state = self.state.lock().unwrap();
+        assert_eq!(query["response_type"], "code");
+        assert!(state.clients.contains_key(&query["client_id"]), "the application is registered");
+        if query.contains_key("code_challenge") {
+            assert_eq!(query["code_challenge_method"], "S256");
+        }
+        state.count += 1;
+        let code = format!("code-{}", state.count);
+        let consent = Consent {
+            client_id: query["client_id"].clone(),
+            redirect_uri: query["redirect_uri"].clone(),
+            scope: state.granted.clone().unwrap_or_else(|| query["scope"].clone()),
+            challenge: query.get("code_challenge").cloned(),
+        };
+        state.codes.insert(code.clone(), consent);
+        let mut back = Url::parse(&query["redirect_uri"]).unwrap();
+        back.query_pairs_mut().append_pair("code", &code).append_pair("state", &query["state"]);
+        back
+    }
+
+    /// Returns whether an access token is valid.
+    pub fn knows(&self, token: &str) -> bool {
+        self.state.lock().unwrap().tokens.contains_key(token)
+    }
+
+    /// Makes an access token valid.
+    pub fn add_token(&self, token: &str) {
+        self.state.lock().unwrap().tokens.insert(token.to_owned(), String::new());
+    }
+
+    /// Makes a refresh token valid.
+    pub fn add_refresh_token(&self, token: &str) {
+        self.state.lock().unwrap().refresh_tokens.insert(token.to_owned(), String::new());
+    }
+
+    pub fn revoke(&self, token: &str) {
+        self.state.lock().unwrap().tokens.remove(token);
+    }
+
+    /// Answers at the token endpoint.
+    pub fn token(&self, request: &Request) -> ResponseTemplate {
+        let form = form(request);
+        let (id, secret) = client_credentials(request, &form);
+        let mut state = self.state.lock().unwrap();
+        if state.clients.get(&id) != Some(&secret) {
+            return error(401, "invalid_client");
+        }
+        let scope = match form["grant_type"].as_str() {
+            "client_credentials" => form.get("scope").cloned().unwrap_or_default(),
+            "authorization_code" => match state.codes.remove(&form["code"]) {
+                Some(consent) if consent.client_id == id && is_same_person(&consent, &form) => consent.scope,
+                _ => return error(400, "invalid_grant"),
+            },
+            "refresh_token" => match state.refresh_tokens.remove(&form["refresh_token"]) {
+                Some(scope) => scope,
+                None => return error(400, "invalid_grant"),
+            },
+            _ => return error(400, "unsupported_grant_type"),
+        };
+        state.count += 1;
+        let token = format!("access-{}", state.count);
+        state.tokens.insert(token.clone(), scope.clone());
+        let mut body = json!({ "access_token": token, "token_type": "Bearer", "scope": scope });
+        if let Some(seconds) = self.rules.expires_in {
+            body["expires_in"] = Value::from(seconds);
+        }
+        if self.rules.refreshes && !state.no_refresh_tokens {
+            let refresh = format!("refresh-{}", state.count);
+            state.refresh_tokens.insert(refresh.clone(), scope);
+            body["refresh_token"] = Value::from(refresh);
+        }
+        ResponseTemplate::new(200).set_body_json(body)
+    }
+}
+
+fn is_same_person(consent: &Consent, form: &BTreeMap<String, String>) -> bool {
+    let verified = match (&consent.challenge, form.get("code_verifier")) {
+        (None, None) => true,
+        (Some(challenge), Some(verifier)) => *challenge == URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes())),
+        _ => false,
+    };
+    verified && form.get("redirect_uri") == Some(&consent.redirect_uri)
+}
+
+/// The application's id and secret: from `Authorization: Basic`, else from the form.
+fn client_credentials(request: &Request, form: &BTreeMap<String, String>) -> (String, String) {
+    let basic = request.headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Basic "));
+    let field = |name: &str| form.get(name).cloned().unwrap_or_default();
+    match basic {
+        Some(encoded) => {
+            let text = String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap();
+            let (id, secret) = text.split_once(':').unwrap();
+            let plain = |part: &str| {
+                let pair = format!("x={part}");
+                url::form_urlencoded::parse(pair.as_bytes()).next().unwrap().1.into_owned()
+            };
+            (plain(id), plain(secret))
+        }
+        None => (field("client_id"), field("client_secret")),
+    }
+}
+
+/// The bearer token of a request.
+pub fn bearer(request: &Request) -> String {
+    let header = request.headers.get("authorization").and_then(|value| value.to_str().ok());
+    header.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,83 @@
+//! A person with a browser who connects an account: keeps cookies, sends forms, follows no redirects by itself.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+
+use url::Url;
+
+use super::app::{Reply, TestApp};
+
+pub struct Person<'a> {
+    app: &'a TestApp,
+    cookie: Option<String>,
+}
+
+impl<'a> Person<'a> {
+    pub fn new(app: &'a TestApp) -> Self {
+        Self { app, cookie: None }
+    }
+
+    /// Opens a page; a path is of the first replica.
+    pub async fn open(&mut self, url: &str) -> Reply {
+        self.send("GET", url, None).await
+    }
+
+    pub async fn submit(&mut self, url: &str, form: &[(&str, &str)]) -> Reply {
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        self.send("POST", url, Some(body)).await
+    }
+
+    async fn send(&mut self, method: &str, url: &str, body: Option<String>) -> Reply {
+        let url = if url.starts_with('/') { format!("{}{url}", self.app.url) } else { url.to_owned() };
+        let mut request = self.app.visit(method, &url);
+        if let Some(cookie) = &self.cookie {
+            request = request.header("cookie", cookie);
+        }
+        if let Some(body) = body {
+            request = request.raw(body).header("content-type", "application/x-www-form-urlencoded");
+        }
+        let reply = request.send().await;
+        if let Some(cookie) = reply.header("set-cookie") {
+            for wanted in ["; HttpOnly", "; SameSite=Lax", "; Path=/connect", "; Max-Age=1800"] {
+                assert!(cookie.contains(wanted), "{cookie}");
+            }
+            self.cookie = cookie.split(';').next().map(str::to_owned);
+        }
+        assert_eq!(reply.header("referrer-policy"), Some("no-referrer"), "{url}");
+        assert_eq!(reply.header("cache-control"), Some("no-store"), "{url}");
+        let policy = reply.header("content-security-policy").expect("a policy");
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert!(!text(&reply).contains("<script"), "no page has a script");
+        reply
+    }
+
+    /// Presses the button of the first page; returns the address at the platform.
+    pub async fn leave(&mut self, url: &str) -> Url {
+        let page = self.submit(url, &[]).await;
+        page.assert_status(200);
+        let html = text(&page);
+        let (_, rest) = html.split_once("<a class=\"button\" href=\"").expect("a link");
+        let href = rest.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
+        assert!(html.contains("<meta http-equiv=\"refresh\" content=\"0; url="), "{html}");
+        Url::parse(&href).expect("an address")
+    }
+
+    /// Follows a redirect to another step.
+    pub async fn follow(&mut self, reply: &Reply) -> Reply {
+        reply.assert_status(303);
+        let to = reply.header("location").expect("a location").to_owned();
+        assert!(to.starts_with("/connect/"), "{to}");
+        self.open(&to).await
+    }
+}
+
+/// The page's text.
+pub fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(&reply.body).into_owned()
+}
+
+/// Asserts a page of this status and title.
+#[track_caller]
+pub fn assert_page(reply: &Reply, status: u16, title: &str) {
+    reply.assert_status(status);
+    assert!(text(reply).contains(&format!("<h1>{title}</h1>")), "{}", text(reply));
+}
