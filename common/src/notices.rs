@@ -86,7 +86,7 @@ impl Reconnect {
                 address: format!("POST {endpoint}/authorize {{\"platform\": \"{}\"}}", account.platform),
             },
             Mode::SelfConnectOauth => Self {
-                advice: "Connect it again: whoever runs this Crier makes an address for you with",
+                advice: "Connect it again: the operator of this Crier makes an address for you with",
                 address: format!("crier account connect {} --brand {brand_id} --instance URL", account.platform),
             },
             Mode::SelfConnect => {

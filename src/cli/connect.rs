@@ -9,7 +9,7 @@ use super::Format;
 pub enum AccountCommand {
     /// List the connected accounts.
     List(Format),
-    /// Print a URL at which a person connects an account; it works once, for 30 minutes, for whoever opens it.
+    /// Print a URL at which a person connects an account; it works once, for 30 minutes, for anyone who opens it.
     #[command(
         after_help = "Examples:\n  crier account connect mastodon --brand 1 --instance https://mastodon.social\n  crier account connect tumblr --brand 1"
     )]

@@ -13,7 +13,7 @@ use http::{HeaderMap, Method};
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
 
-use super::{CallError, ConnectError, catalogue};
+use super::{CallError, ConnectError, Image, catalogue};
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::Platform;
@@ -241,6 +241,13 @@ fn parse_time(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         };
     }
     parse_date(text).or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|date| date.to_utc()))
+}
+
+/// Returns a picture as a multipart part; an error if it has a type that cannot be sent.
+pub(super) fn image_part(image: &Image) -> Result<reqwest::multipart::Part, CallError> {
+    let message = "The picture has a type that cannot be sent.";
+    part(&image.bytes, &image.filename, &image.mime_type)
+        .ok_or_else(|| CallError::Permanent(Failure::of(Category::Media, message)))
 }
 
 /// Returns a multipart part without copying its body.

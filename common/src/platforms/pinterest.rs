@@ -272,7 +272,7 @@ impl OAuthConnector for Pinterest {
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
-            "As long as the application is on trial at Pinterest, only you can see what it publishes. Whoever runs this \
+            "As long as the application is on trial at Pinterest, only you can see what it publishes. The operator of this \
              Crier can apply for full access.",
         )
     }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message};
+use super::call::{Effect, PlatformClient, connect_error, image_part, sanitize_message};
 use super::oauth::{
     self, Attempt, AuthServer, Choice, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
 };
@@ -221,9 +221,7 @@ impl Connector for Twitter {
         _post: &OutgoingPost,
         image: &Image,
     ) -> Result<Value, CallError> {
-        let file = part(&image.bytes, &image.filename, &image.mime_type).ok_or_else(|| {
-            CallError::Permanent(Failure::of(Category::Media, "The picture has a type that cannot be sent."))
-        })?;
+        let file = image_part(image)?;
         let category = if image.mime_type == "image/gif" { "tweet_gif" } else { "tweet_image" };
         let form = reqwest::multipart::Form::new().text("media_category", category).part("media", file);
         let token = account.secrets.require("access_token")?;
@@ -304,7 +302,7 @@ impl OAuthConnector for Twitter {
     }
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
-        Some("X charges whoever runs this Crier for each post, more for one with a link.")
+        Some("X charges the operator of this Crier for each post, more for one with a link.")
     }
 
     async fn server(&self, _request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {

@@ -25,7 +25,7 @@ pub struct KeptTokens {
     pub check_at: Option<DateTime<Utc>>,
 }
 
-/// Returns what is known of an account's tokens; `None`: nobody has to look after them.
+/// Returns what is known of an account's tokens; `None`: nothing has to be done for them.
 pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<KeptTokens>> {
     const SQL: &str = "
         SELECT token_renewable, token_rotates, refresh_expires_at, token_expires_at, warnings, token_renew_at,

@@ -2,7 +2,7 @@
 //!
 //! Counting locks a row until the end of the transaction, so it comes last: other requests of the workspace wait only for
 //! the commit. A plan with a cap counts in one row, so that concurrent requests cannot both take the last post. Without a
-//! cap the count is spread over slots, and nobody waits.
+//! cap the count is spread over slots, and no request waits.
 
 use chrono::{DateTime, Utc};
 

@@ -76,7 +76,7 @@ async fn take_back(app: &Arc<App>, headers: &HeaderMap, answer: Answer) -> StepR
         (None, Some(code)) => (Ok(code), Stage::Exchanging),
         (None, None) => return Err(WrongTurn::WrongState),
     };
-    // The state works once, and the code is exchanged once: whoever moves the attempt on does it.
+    // The state works once, and the code is exchanged once: by the process that moves the attempt on.
     let mut tx = app.store.begin().await?;
     let moved = authorizations::advance(&mut tx, authorization.id, &answer.state, Stage::AtPlatform, to).await?;
     tx.commit().await?;

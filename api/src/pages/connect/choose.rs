@@ -116,7 +116,7 @@ async fn connect(app: &Arc<App>, headers: &HeaderMap, id: i64, chosen: Option<St
 async fn load(app: &App, headers: &HeaderMap, id: i64) -> Result<Option<(Authorization, Pending)>, WrongTurn> {
     let mut conn = app.store.read().await?;
     let found = authorizations::find(&mut conn, id).await?;
-    // Whoever guesses a number learns nothing: without the cookie, all of them look the same.
+    // A guessed number shows nothing: without the cookie, all of them look the same.
     let found = found.filter(|found| is_same_browser(headers, found)).ok_or(WrongTurn::OtherBrowser)?;
     if found.stage == Stage::Used {
         return Ok(None);

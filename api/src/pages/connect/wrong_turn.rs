@@ -49,8 +49,8 @@ pub(super) struct Notice {
 }
 
 const OPEN_AGAIN: &str = "Open the link that you were given again to start once more.";
-const ASK_FOR_NEW: &str = "Ask whoever gave you the link for a new one.";
-const ASK_OPERATOR: &str = "Ask whoever runs this Crier to look at it.";
+const ASK_FOR_NEW: &str = "Ask the person who gave you the link for a new one.";
+const ASK_OPERATOR: &str = "Ask the operator of this Crier to look at it.";
 
 impl WrongTurn {
     /// Returns the turn for a call to the platform that failed.
@@ -95,7 +95,7 @@ impl WrongTurn {
             Self::Unknown => notice(
                 "This link does not exist",
                 "There is no connection to be made at this address.",
-                "Check that the whole link was copied, or ask whoever gave it to you for a new one.",
+                "Check that the whole link was copied, or ask the sender for a new one.",
             ),
             Self::Expired => {
                 notice("This link has expired", "A link to connect an account works for 30 minutes.", ASK_FOR_NEW)
@@ -103,7 +103,7 @@ impl WrongTurn {
             Self::Used => notice(
                 "This link was used",
                 "An account was connected with it. Each link connects one account, once.",
-                "If that was not you, tell whoever gave you the link; to connect another account, ask for a new one.",
+                "If that was not you, tell the person who gave you the link; to connect another account, ask for a new one.",
             ),
             Self::Denied(platform) => notice(
                 "Nothing was connected",

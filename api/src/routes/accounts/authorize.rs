@@ -1,6 +1,6 @@
 //! `POST /brands/{brand}/social-accounts/authorize`
 //!
-//! Returns the URL of a page (`pages/connect`) at which a person connects an account. Whoever has the URL can do so
+//! Returns the URL of a page (`pages/connect`) at which a person connects an account. Anyone who has the URL can do so
 //! without a login, so it is a secret that works once, for half an hour.
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Get a URL at which a person connects an account")
         .description(
-            "The URL is a secret: whoever opens it may connect an account, without a login. It works once, within 30 \
+            "The URL is a secret: anyone who opens it may connect an account, without a login. It works once, within 30 \
              minutes. Emits `account.connected` when the person has finished.",
         )
         .body::<NewAuthorization>(json!({ "platform": "facebook", "target": "page" }))

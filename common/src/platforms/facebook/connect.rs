@@ -159,7 +159,7 @@ impl OAuthConnector for Facebook {
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
             "Facebook asks only people who have a role in the application, until Meta has reviewed the application. If it \
-             says that the app is not available, ask whoever runs this Crier.",
+             says that the app is not available, ask the operator of this Crier.",
         )
     }
 

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::graph::Access;
-use super::call::{Effect, PlatformClient, part};
+use super::call::{Effect, PlatformClient, image_part};
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost,
@@ -100,9 +100,7 @@ impl Connector for Facebook {
         _post: &OutgoingPost,
         image: &Image,
     ) -> Result<Value, CallError> {
-        let file = part(&image.bytes, &image.filename, &image.mime_type).ok_or_else(|| {
-            CallError::Permanent(Failure::of(Category::Media, "The picture has a type that cannot be sent."))
-        })?;
+        let file = image_part(image)?;
         let mut form = reqwest::multipart::Form::new().text("published", "false").part("source", file);
         if let Some(alt) = &image.alt_text {
             form = form.text("alt_text_custom", alt.clone());

@@ -1,5 +1,5 @@
 //! Connecting a Mastodon account: the server is one that a person names, so its address is checked and called through
-//! the guard. Crier registers an application there once and keeps it; servers delete applications that nobody used, so
+//! the guard. Crier registers an application there once and keeps it; servers delete unused applications, so
 //! it is checked before each use.
 //!
 //! Sources: docs.joinmastodon.org, "apps", "oauth", "OAuth scopes" (`profile` since 4.3); RFC 8414.

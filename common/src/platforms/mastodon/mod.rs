@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use self::rest::Instance;
 use super::address::AddressCheck;
-use super::call::{Effect, PlatformClient, part};
+use super::call::{Effect, PlatformClient, image_part};
 use super::oauth::OAuthConnector;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost, Published,
@@ -110,9 +110,7 @@ impl Connector for Mastodon {
         _post: &OutgoingPost,
         image: &Image,
     ) -> Result<Value, CallError> {
-        let file = part(&image.bytes, &image.filename, &image.mime_type).ok_or_else(|| {
-            CallError::Permanent(Failure::of(Category::Media, "The picture has a type that cannot be sent."))
-        })?;
+        let file = image_part(image)?;
         let mut form = reqwest::multipart::Form::new().part("file", file);
         if let Some(alt) = &image.alt_text {
             form = form.text("description", alt.clone());

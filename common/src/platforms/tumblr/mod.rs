@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::rest::Failed;
-use super::call::{Effect, PlatformClient, part};
+use super::call::{Effect, PlatformClient, image_part};
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, ImageTransfer, Marker, MarkerSeed, OutgoingPost, PlatformsConfig,
@@ -60,9 +60,7 @@ impl Tumblr {
     fn form(post: &OutgoingPost) -> Result<reqwest::multipart::Form, CallError> {
         let mut form = reqwest::multipart::Form::new().part("json", json_part(&body(post)?)?);
         for (index, image) in post.images.iter().enumerate() {
-            let file = part(&image.bytes, &image.filename, &image.mime_type).ok_or_else(|| {
-                CallError::Permanent(Failure::of(Category::Media, "The picture has a type that cannot be sent."))
-            })?;
+            let file = image_part(image)?;
             form = form.part(identifier(index), file);
         }
         Ok(form)
