@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 use crate::support::picture;
-use crate::support::store::new_account;
+use crate::support::store::{TestStore, new_account, on_both};
 
 on_both_apps!(
     pictures_keep_their_order,
@@ -21,6 +21,8 @@ on_both_apps!(
     platform_image_limits_are_enforced,
     the_sandbox_shows_pictures_with_alt_texts,
 );
+
+on_both!(platforms_that_download_pictures_need_a_public_address, options_are_checked_with_the_post,);
 
 async fn create(t: &Tenant<'_>, body: Value) -> Reply {
     t.post(&t.path("/posts"), body).await
@@ -234,7 +236,9 @@ async fn platform_image_limits_are_enforced(app: TestApp) {
     };
     let only = |field: &str, code: &str| vec![(field.to_owned(), code.to_owned())];
     let answer = ask(json!({ "content": "x", "media": [square, long], "accounts": [telegram, instagram] })).await;
-    assert_eq!((codes(&answer, 0), codes(&answer, 1)), (only("media", "image_ratio"), only("media", "image_ratio")));
+    // Instagram could not download them from this app either, whose address is a private one.
+    let both = vec![only("media", "image_ratio").remove(0), only("media", "pictures_unreachable").remove(0)];
+    assert_eq!((codes(&answer, 0), codes(&answer, 1)), (only("media", "image_ratio"), both));
     let answer = ask(json!({ "content": "x", "media": many, "accounts": [telegram] })).await;
     assert_eq!(codes(&answer, 0), only("media", "too_many_images"));
     let own = json!([{ "account_id": telegram, "media": [long] }]);
@@ -243,7 +247,7 @@ async fn platform_image_limits_are_enforced(app: TestApp) {
         (codes(&answer, 0), codes(&answer, 1)),
         (only("overrides.0.media", "image_ratio"), only("media", "image_required"))
     );
-    assert_eq!(ask(json!({ "media": [square], "accounts": [telegram, instagram] })).await["valid"], true);
+    assert_eq!(ask(json!({ "media": [square], "accounts": [telegram] })).await["valid"], true);
 
     let now = json!({ "schedule_type": "now", "media": [square, long], "accounts": [telegram] });
     let error = create(&t, now).await.expect_error(422, "validation_failed");
@@ -293,4 +297,43 @@ async fn concurrent_scheduling_and_deletion_conflict(app: TestApp) {
         }
         assert_eq!(used(&app, &[picture]).await, [scheduled.status == 201]);
     }
+}
+
+async fn platforms_that_download_pictures_need_a_public_address(s: TestStore) {
+    let s = TestApp::start_at(s, "https://crier.example").await;
+    let t = s.tenant("unlimited").await;
+    let (instagram, square) = (account_on(&t, Platform::Instagram).await, upload(&t, 20, 20).await);
+    let body = json!({ "media": [square], "accounts": [instagram], "schedule_type": "now" });
+    assert_eq!(t.post(&t.path("/posts/validate"), body.clone()).await.data(200)["valid"], true);
+    create(&t, body).await.expect(201);
+    s.stop().await;
+
+    for private in ["http://crier.example", "https://10.0.0.7", "https://localhost:8443"] {
+        let s = TestApp::start_at(TestStore::sqlite().await, private).await;
+        let t = s.tenant("unlimited").await;
+        let (instagram, square) = (account_on(&t, Platform::Instagram).await, upload(&t, 20, 20).await);
+        let body = json!({ "media": [square], "accounts": [instagram], "schedule_type": "now" });
+        let answer = create(&t, body).await.expect_error(422, "validation_failed");
+        let message = answer["fields"]["media"][0].as_str().unwrap();
+        assert!(message.contains("Instagram downloads pictures"), "{message}");
+        assert!(message.contains("CRIER_PUBLIC_URL") && message.contains(private), "{message}");
+    }
+}
+
+async fn options_are_checked_with_the_post(s: TestStore) {
+    let s = TestApp::start_at(s, "https://crier.example").await;
+    let t = s.tenant("unlimited").await;
+    let (tiktok, square) = (account_on(&t, Platform::Tiktok).await, upload(&t, 20, 20).await);
+    let refused = async |options: Value| {
+        let own = json!([{ "account_id": tiktok, "options": options }]);
+        let body = json!({ "schedule_type": "now", "media": [square], "accounts": [tiktok], "overrides": own });
+        create(&t, body).await.invalid_fields()
+    };
+    assert_eq!(refused(json!({})).await, ["overrides.0.options.visibility"]);
+    let wrong = json!({ "visibility": "everyone", "title": "x".repeat(91), "auto_add_music": "yes" });
+    let fields = ["auto_add_music", "title", "visibility"].map(|name| format!("overrides.0.options.{name}"));
+    assert_eq!(refused(wrong).await, fields);
+    let own = json!([{ "account_id": tiktok, "options": { "visibility": "private", "unknown": 1 } }]);
+    let body = json!({ "schedule_type": "now", "media": [square], "accounts": [tiktok], "overrides": own });
+    create(&t, body).await.expect(201);
 }

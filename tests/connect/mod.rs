@@ -11,6 +11,7 @@ use crate::support::mastodon::RunningMastodon;
 
 mod apps;
 mod facebook;
+mod instagram;
 mod mastodon;
 mod tumblr;
 mod wrong_turns;

@@ -21,6 +21,7 @@ mod retry;
 mod sandbox;
 mod scheduler;
 mod send_mail;
+mod staged;
 mod together;
 mod tokens;
 mod transport;

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use crier_common::clock::Clock;
 use crier_common::domain::platform::{ConnectMethod, Descriptor, Mode, Platform};
 use crier_common::platforms::{
-    CallError, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, OutgoingPost, PlatformConfig,
-    PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue, text,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, ImageTransfer, OutgoingPost,
+    PlatformConfig, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue, text,
 };
 use serde_json::{Map, json};
 
@@ -76,7 +76,7 @@ fn a_platform_is_configured_only_with_a_connector() {
         (Platform::Bluesky, true),
         (Platform::Mastodon, true),
         (Platform::Shopify, false),
-        (Platform::Tiktok, false),
+        (Platform::Tiktok, true),
         (Platform::Twitter, true),
         (Platform::Reddit, false),
         (Platform::Facebook, false),
@@ -84,9 +84,18 @@ fn a_platform_is_configured_only_with_a_connector() {
     ] {
         assert_eq!(registry.is_configured(platform, false), configured, "{platform}");
     }
-    assert!(registry.get(Platform::Sandbox).is_none() && registry.get(Platform::Tiktok).is_none());
+    assert!(registry.get(Platform::Sandbox).is_none());
     registry.register(Arc::new(Sandbox));
     assert!(registry.is_configured(Platform::Sandbox, false) && registry.get(Platform::Sandbox).is_some());
+}
+
+#[test]
+fn platforms_that_download_pictures_take_them_by_address() {
+    let registry = registry(PlatformsConfig::default());
+    let downloads = |platform: &&Platform| catalogue::descriptor(**platform).capabilities.media.downloaded;
+    let connectors = Platform::ALL.iter().filter(downloads).filter_map(|platform| registry.get(*platform));
+    let transfers: Vec<ImageTransfer> = connectors.map(|connector| connector.image_transfer()).collect();
+    assert!(transfers.len() >= 3 && transfers.iter().all(|one| *one == ImageTransfer::Fetched), "{transfers:?}");
 }
 
 #[test]

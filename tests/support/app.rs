@@ -156,20 +156,33 @@ impl TestApp {
 
     /// Starts the API with settings of the platforms.
     pub async fn start_with_platforms(store: TestStore, platforms: PlatformsConfig) -> Self {
-        Self::build(store, Ai::none(), MinRate::default(), platforms).await
+        Self::build(store, Ai::none(), MinRate::default(), platforms, None).await
+    }
+
+    /// Starts the API with this public URL.
+    pub async fn start_at(store: TestStore, public_url: &str) -> Self {
+        Self::build(store, Ai::none(), MinRate::default(), PlatformsConfig::default(), Some(public_url)).await
     }
 
     async fn start_as(store: TestStore, ai: Ai, pace: MinRate) -> Self {
-        Self::build(store, ai, pace, PlatformsConfig::default()).await
+        Self::build(store, ai, pace, PlatformsConfig::default(), None).await
     }
 
-    async fn build(store: TestStore, ai: Ai, pace: MinRate, platforms: PlatformsConfig) -> Self {
+    async fn build(
+        store: TestStore,
+        ai: Ai,
+        pace: MinRate,
+        platforms: PlatformsConfig,
+        public_url: Option<&str>,
+    ) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
         let connector = Arc::<FakeConnector>::default();
-        let library = store.library(&url);
-        let api = build_app(&store.store, library, ai, connector.clone(), platforms.clone(), &url).with_min_rate(pace);
+        let public_url = public_url.unwrap_or(&url);
+        let library = store.library(public_url);
+        let api = build_app(&store.store, library, ai, connector.clone(), platforms.clone(), public_url);
+        let api = api.with_min_rate(pace);
         let api = Arc::new(api);
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -22,6 +22,8 @@ pub struct Posted {
 #[derive(Default)]
 struct State {
     pages: Vec<(String, String)>,
+    /// The Instagram accounts behind pages, by the page's id: id and name.
+    instagram: BTreeMap<String, (String, String)>,
     declined: Vec<String>,
     posts: Vec<Posted>,
     /// The bodies of uploaded photos.
@@ -58,6 +60,12 @@ impl Facebook {
         (this, server)
     }
 
+    /// Links an Instagram account to a page.
+    pub fn link_instagram(&self, page: &str, id: &str, username: &str) {
+        let account = (id.to_owned(), username.to_owned());
+        self.state.lock().unwrap().instagram.insert(page.to_owned(), account);
+    }
+
     /// The person leaves these permissions switched off.
     pub fn declines(&self, permissions: &[&str]) {
         self.state.lock().unwrap().declined = permissions.iter().map(|one| (*one).to_owned()).collect();
@@ -87,13 +95,21 @@ impl Facebook {
     }
 
     fn list_pages(&self, request: &Request) -> ResponseTemplate {
-        let query: std::collections::BTreeMap<String, String> = request.url.query_pairs().into_owned().collect();
+        let query: BTreeMap<String, String> = request.url.query_pairs().into_owned().collect();
         let state = self.state.lock().unwrap();
         let start: usize = query.get("after").map_or(0, |after| after.parse().unwrap());
         let end = (start + 2).min(state.pages.len());
         let shown = &state.pages[start..end];
-        let data: Vec<Value> =
-            shown.iter().map(|(id, name)| json!({ "id": id, "name": name, "tasks": ["MANAGE"] })).collect();
+        let listed = |(id, name): &(String, String)| {
+            let mut page = json!({ "id": id, "name": name, "tasks": ["MANAGE"] });
+            if query["fields"].contains("instagram_business_account")
+                && let Some((id, username)) = state.instagram.get(id)
+            {
+                page["instagram_business_account"] = json!({ "id": id, "username": username });
+            }
+            page
+        };
+        let data: Vec<Value> = shown.iter().map(listed).collect();
         let mut paging = json!({ "cursors": { "after": end.to_string() } });
         if end < state.pages.len() {
             paging["next"] = json!("https://graph.facebook.com/me/accounts?access_token=leaked");
@@ -131,7 +147,14 @@ impl Respond for Facebook {
         }
         let mut state = self.state.lock().unwrap();
         if path == "me/permissions" {
-            let all = ["pages_show_list", "pages_manage_posts", "pages_read_engagement", "business_management"];
+            let all = [
+                "pages_show_list",
+                "pages_manage_posts",
+                "pages_read_engagement",
+                "business_management",
+                "instagram_basic",
+                "instagram_content_publish",
+            ];
             let status = |name: &str| if state.declined.iter().any(|d| d == name) { "declined" } else { "granted" };
             let data: Vec<Value> =
                 all.iter().map(|name| json!({ "permission": name, "status": status(name) })).collect();
@@ -143,12 +166,18 @@ impl Respond for Facebook {
         match (request.method.as_str(), path.split_once('/')) {
             ("GET", None) => {
                 let (id, name) = state.pages.iter().find(|(id, _)| *id == path).expect("a page").clone();
+                let instagram = state.instagram.get(&id).cloned();
                 drop(state);
                 self.oauth.add_token(&format!("page-{id}"));
-                answer(json!({
+                let mut page = json!({
                     "id": id, "name": name, "link": format!("https://www.facebook.com/{id}"),
                     "access_token": format!("page-{id}"), "picture": { "data": { "url": "https://p.example/p.png" } },
-                }))
+                });
+                if let Some((id, username)) = instagram {
+                    page["instagram_business_account"] =
+                        json!({ "id": id, "username": username, "name": "The Bakery" });
+                }
+                answer(page)
             }
             ("POST", Some((_, "photos"))) => {
                 let body = String::from_utf8_lossy(&request.body).into_owned();

@@ -5,6 +5,7 @@ pub mod app;
 pub mod client;
 pub mod command;
 pub mod connector;
+pub mod containers;
 pub mod facebook;
 pub mod fake_platform;
 pub mod jobs;

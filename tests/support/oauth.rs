@@ -127,23 +127,30 @@ impl OAuthServer {
 
     /// Answers at the token endpoint.
     pub fn token(&self, request: &Request) -> ResponseTemplate {
-        let form = form(request);
-        let (id, secret) = client_credentials(request, &form);
+        match self.grant(request, &form(request)) {
+            Ok(tokens) => ResponseTemplate::new(200).set_body_json(tokens),
+            Err((status, code)) => error(status, code),
+        }
+    }
+
+    /// Returns the tokens for a form, or the status and the code of a refusal.
+    pub fn grant(&self, request: &Request, form: &BTreeMap<String, String>) -> Result<Value, (u16, &'static str)> {
+        let (id, secret) = client_credentials(request, form);
         let mut state = self.state.lock().unwrap();
         if state.clients.get(&id) != Some(&secret) {
-            return error(401, "invalid_client");
+            return Err((401, "invalid_client"));
         }
         let scope = match form["grant_type"].as_str() {
             "client_credentials" => form.get("scope").cloned().unwrap_or_default(),
             "authorization_code" => match state.codes.remove(&form["code"]) {
-                Some(consent) if consent.client_id == id && is_same_person(&consent, &form) => consent.scope,
-                _ => return error(400, "invalid_grant"),
+                Some(consent) if consent.client_id == id && is_same_person(&consent, form) => consent.scope,
+                _ => return Err((400, "invalid_grant")),
             },
             "refresh_token" => match state.refresh_tokens.remove(&form["refresh_token"]) {
                 Some(scope) => scope,
-                None => return error(400, "invalid_grant"),
+                None => return Err((400, "invalid_grant")),
             },
-            _ => return error(400, "unsupported_grant_type"),
+            _ => return Err((400, "unsupported_grant_type")),
         };
         state.count += 1;
         let token = format!("access-{}", state.count);
@@ -157,7 +164,7 @@ impl OAuthServer {
             state.refresh_tokens.insert(refresh.clone(), scope);
             body["refresh_token"] = Value::from(refresh);
         }
-        ResponseTemplate::new(200).set_body_json(body)
+        Ok(body)
     }
 }
 

@@ -11,6 +11,7 @@ use salvo::{Response, Router};
 
 pub mod bio;
 mod connect;
+mod fetch;
 mod media;
 mod sandbox;
 
@@ -19,7 +20,8 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:
 
 /// The routes of all pages, at the root of the host.
 pub fn router() -> Router {
-    Router::new().push(bio::router()).push(connect::router()).push(media::router()).push(sandbox::router())
+    let pages = [bio::router(), connect::router(), fetch::router(), media::router(), sandbox::router()];
+    pages.into_iter().fold(Router::new(), Router::push)
 }
 
 /// Renders a page.

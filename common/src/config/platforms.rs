@@ -70,7 +70,7 @@ const DAILY_POSTS: PlatformKey = PlatformKey {
     name: "DAILY_POSTS",
     meaning: "How many posts go out on one account within 24 hours, before the others wait; 0: any number.",
     preset: Preset::Words(
-        "Instagram 25, TikTok 15, LinkedIn and Pinterest 100, Facebook 200, Threads 250, others any number",
+        "Instagram 50, TikTok 15, LinkedIn and Pinterest 100, Facebook 200, Threads 250, others any number",
     ),
     example: "50",
     secret: false,

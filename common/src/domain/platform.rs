@@ -104,6 +104,9 @@ pub struct MediaRules {
     pub min_side: Option<u32>,
     #[serde(skip)]
     pub ratio: Option<RatioRules>,
+    /// The platform downloads them from this installation, which must be reachable from the internet for that.
+    #[serde(skip)]
+    pub downloaded: bool,
 }
 
 /// The allowed aspect ratios, as the platform documents them.

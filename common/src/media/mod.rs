@@ -27,6 +27,7 @@ use crate::telemetry::metrics::{self, IngestOutcome};
 pub mod budget;
 pub mod import;
 pub mod picture;
+pub mod rendition;
 pub mod spool;
 pub mod storage;
 

@@ -13,7 +13,7 @@ use http::{HeaderMap, Method};
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
 
-use super::{CallError, ConnectError, Image, catalogue};
+use super::{CallError, ConnectError, Image, Marker, catalogue};
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::Platform;
@@ -132,6 +132,12 @@ impl PlatformClient {
         self.rate_limited(Some(self.clock.now() + pause), None)
     }
 
+    /// Returns the error for a post that the platform accepted and publishes later.
+    pub fn accepted(&self, marker: Marker, pause: TimeDelta) -> CallError {
+        let message = format!("{} has accepted this post and is working on it.", self.name());
+        CallError::Accepted { marker, pause, failure: Failure::of(Category::PlatformError, message) }
+    }
+
     /// Classifies a call whose effect on the platform is unknown.
     pub(super) fn classify_unknown_effect(&self, effect: Effect, what: &str, code: Option<&str>) -> CallError {
         let name = self.name();
@@ -187,9 +193,9 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
         (CallError::AuthExpired(f) | CallError::Reauth(f) | CallError::Permanent(f), _) => {
             ConnectError::Refused(f.message)
         }
-        (CallError::RateLimited { failure, .. }, _) => ConnectError::Unavailable(failure.message),
-        (CallError::Transient(f) | CallError::UploadsMissing(f) | CallError::Unknown(f), _) => {
-            ConnectError::Unavailable(f.message)
+        (CallError::RateLimited { failure, .. } | CallError::Accepted { failure, .. }, _)
+        | (CallError::Transient(failure) | CallError::UploadsMissing(failure) | CallError::Unknown(failure), _) => {
+            ConnectError::Unavailable(failure.message)
         }
     }
 }

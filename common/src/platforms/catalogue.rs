@@ -25,7 +25,7 @@ pub fn all() -> &'static [Descriptor] {
 /// content publishing limits; TikTok, posts through an application; LinkedIn, Pinterest and Facebook, safe values.
 pub const fn daily_posts(platform: Platform) -> Option<u32> {
     match platform {
-        Platform::Instagram => Some(25),
+        Platform::Instagram => Some(50),
         Platform::Tiktok => Some(15),
         Platform::Linkedin | Platform::Pinterest => Some(100),
         Platform::Facebook => Some(200),
@@ -50,11 +50,15 @@ const fn text(max: u32, unit: TextUnit) -> TextRules {
 
 const fn images(max_images: u32, mime_types: &'static [&'static str], max_bytes: Option<u64>) -> MediaRules {
     let (max_sides, min_side, ratio) = (None, None, None);
-    MediaRules { max_images, required: false, mime_types, max_bytes, max_sides, min_side, ratio }
+    MediaRules { max_images, required: false, mime_types, max_bytes, max_sides, min_side, ratio, downloaded: false }
 }
 
 const fn required(rules: MediaRules) -> MediaRules {
     MediaRules { required: true, ..rules }
+}
+
+const fn downloaded(rules: MediaRules) -> MediaRules {
+    MediaRules { downloaded: true, ..rules }
 }
 
 const fn shaped(rules: MediaRules, narrowest: Ratio, widest: Ratio) -> MediaRules {
@@ -207,7 +211,7 @@ const SHOPIFY: Descriptor = by_page(
     Mode::SelfConnectOauth,
     Capabilities {
         text: TextRules { max: None, ..text(0, TextUnit::Characters) },
-        media: images(1, &[JPEG, PNG, GIF, WEBP], None),
+        media: downloaded(images(1, &[JPEG, PNG, GIF, WEBP], None)),
         required_options: &[],
         replies: &[],
         analytics: false,
@@ -236,21 +240,21 @@ const INSTAGRAM: Descriptor = by_page(
     Mode::Oauth,
     Capabilities {
         text: text(2200, TextUnit::Characters),
-        media: shaped(required(images(10, &[JPEG], Some(8 * MB))), Ratio(4, 5), Ratio(191, 100)),
+        media: shaped(downloaded(required(images(10, &[JPEG], Some(8 * MB)))), Ratio(4, 5), Ratio(191, 100)),
         required_options: &[],
         replies: &[Comment],
         analytics: true,
     },
 );
 
-/// Threads API, posts: 500 characters, an emoji counting as its UTF-8 bytes.
+/// Threads API, posts: 500 characters, an emoji counting as its UTF-8 bytes; a carousel of 2 to 20 pictures.
 const THREADS: Descriptor = by_page(
     Platform::Threads,
     "Threads",
     Mode::Oauth,
     Capabilities {
         text: text(500, TextUnit::Weighted),
-        media: images(10, &[JPEG, PNG], Some(8 * MB)),
+        media: downloaded(images(20, &[JPEG, PNG], Some(8 * MB))),
         required_options: &[],
         replies: &[Comment],
         analytics: true,
@@ -307,8 +311,8 @@ const TIKTOK: Descriptor = by_page(
     Mode::Oauth,
     Capabilities {
         text: text(4000, TextUnit::Utf16),
-        media: required(images(35, &[JPEG, WEBP], None)),
-        required_options: &[],
+        media: downloaded(required(images(35, &[JPEG, WEBP], Some(20 * MB)))),
+        required_options: &["visibility"],
         replies: &[],
         analytics: false,
     },
@@ -321,7 +325,7 @@ const GOOGLE_BUSINESS: Descriptor = by_page(
     Mode::Oauth,
     Capabilities {
         text: text(1500, TextUnit::Characters),
-        media: MediaRules { min_side: Some(250), ..images(1, &[JPEG, PNG], Some(5 * MB)) },
+        media: MediaRules { min_side: Some(250), ..downloaded(images(1, &[JPEG, PNG], Some(5 * MB))) },
         required_options: &[],
         replies: &[],
         analytics: false,

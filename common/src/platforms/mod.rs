@@ -17,9 +17,13 @@ pub mod call;
 pub mod catalogue;
 pub mod config;
 mod facebook;
+mod instagram;
 mod linkedin;
 mod mastodon;
+mod meta;
+pub mod notes;
 pub mod oauth;
+pub mod options;
 pub mod pictures;
 mod pinterest;
 mod registry;
@@ -27,6 +31,8 @@ pub mod sandbox;
 mod sanitized;
 mod telegram;
 pub mod text;
+mod threads;
+mod tiktok;
 mod tumblr;
 mod twitter;
 mod woocommerce;
@@ -35,7 +41,7 @@ mod wp;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -256,6 +262,19 @@ impl Published {
     }
 }
 
+/// The result of a step that a platform needs before a publish ([`Connector::stage`]).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Staged {
+    /// The post can be published with its marker.
+    Ready,
+    /// Something was made: the marker with its name is to be stored before the next step.
+    Made(Marker),
+    /// The platform is working on it: the next step is after a pause.
+    Pending(TimeDelta),
+    /// An earlier call published the post.
+    Published(Published),
+}
+
 /// The result of looking up an earlier call whose outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reconciled {
@@ -263,12 +282,16 @@ pub enum Reconciled {
     Found(Published),
     /// The post does not exist. Final only after the earlier call's timeout has passed.
     Absent,
+    /// The platform has accepted the post and is working on it: to be looked up again after a pause.
+    Pending(TimeDelta),
+    /// The platform had accepted the post and did not publish it after all, nor will it.
+    Refused(CallError),
     /// The platform offers no way to find out.
     Unsupported,
 }
 
-/// How a call to a platform can fail.
-#[derive(Clone, Debug, thiserror::Error)]
+/// How a call to a platform can end without a result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The platform asked for a pause. `until` is `None` if it named no time.
     #[error("rate limited until {until:?}")]
@@ -291,13 +314,16 @@ pub enum CallError {
     /// The request was sent and no usable response arrived: it may have been accepted.
     #[error("{}", .0.message)]
     Unknown(Failure),
+    /// The platform accepted the post and publishes it later: the marker, to be stored, finds it again, after a pause.
+    #[error("{}", .failure.message)]
+    Accepted { marker: Marker, pause: TimeDelta, failure: Failure },
 }
 
 impl CallError {
     /// Returns the failure as shown to API clients.
     pub fn failure(&self) -> &Failure {
         match self {
-            Self::RateLimited { failure, .. } => failure,
+            Self::RateLimited { failure, .. } | Self::Accepted { failure, .. } => failure,
             Self::AuthExpired(f) | Self::Reauth(f) | Self::Permanent(f) | Self::Transient(f) => f,
             Self::UploadsMissing(f) | Self::Unknown(f) => f,
         }
@@ -386,8 +412,20 @@ pub trait Connector: Send + Sync {
         true
     }
 
-    /// Publishes the post. The marker is already stored, and the pictures are ready as [`Connector::image_transfer`]
-    /// requires.
+    /// Returns whether [`Connector::stage`] comes before a publish.
+    fn has_stages(&self) -> bool {
+        false
+    }
+
+    /// Makes the next thing that the platform needs before a publish and that readers do not see (a container of
+    /// pictures), or asks whether what was made is ready. Called until it is [`Staged::Ready`]; the result of each step
+    /// is stored before the next.
+    async fn stage(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Staged, CallError> {
+        Ok(Staged::Ready)
+    }
+
+    /// Publishes the post. The marker is already stored, the pictures are ready as [`Connector::image_transfer`]
+    /// requires, and so is what [`Connector::stage`] makes.
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError>;
 
     /// Looks up the post of an earlier call whose outcome is unknown.

@@ -1,4 +1,4 @@
-//! Checks the shape of a post's pictures, which converting or shrinking cannot fix.
+//! Checks what converting or shrinking a post's pictures cannot fix: their shape, and where they are.
 
 use super::text::TextProblem;
 use crate::domain::platform::Descriptor;
@@ -22,4 +22,15 @@ pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Ve
         }
     }
     problems
+}
+
+/// Returns the problem of a platform that downloads pictures, if this installation has a private address.
+pub fn check_reachable(descriptor: &Descriptor, private_url: &str) -> Option<TextProblem> {
+    let message = format!(
+        "{} downloads pictures from this Crier, and cannot reach {private_url}. Set CRIER_PUBLIC_URL to the https address \
+         at which the internet reaches it.",
+        descriptor.name
+    );
+    let problem = TextProblem { field: "media", code: "pictures_unreachable", message };
+    descriptor.capabilities.media.downloaded.then_some(problem)
 }

@@ -22,7 +22,7 @@ use super::oauth::{
 };
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field,
+    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field, options,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -109,24 +109,15 @@ impl Pinterest {
     }
 }
 
-/// Returns a text option; an error if it is no text.
-fn text_option<'a>(post: &'a OutgoingPost, name: &str) -> Result<Option<&'a str>, CallError> {
-    let wrong = || {
-        let message = format!("The option {name} must be a text.");
-        CallError::Permanent(Failure::of(Category::InvalidContent, message))
-    };
-    post.options.get(name).map(|value| value.as_str().ok_or_else(wrong)).transpose()
-}
-
 fn board(post: &OutgoingPost) -> Result<&str, CallError> {
-    text_option(post, "board")?.ok_or_else(|| {
+    options::text(post, "board")?.ok_or_else(|| {
         CallError::Permanent(Failure::of(Category::InvalidContent, "A pin needs the option board: the board's id."))
     })
 }
 
 /// Returns the body of a pin.
 fn pin(post: &OutgoingPost) -> Result<Value, CallError> {
-    let (title, link) = (text_option(post, "title")?, text_option(post, "link")?);
+    let (title, link) = (options::text(post, "title")?, options::text(post, "link")?);
     let encoded = |image: &super::Image| {
         let mut item = json!({ "content_type": image.mime_type, "data": STANDARD.encode(&image.bytes) });
         if let Some(title) = title {
@@ -190,8 +181,8 @@ impl Pin {
         Ok(at.is_some_and(|at| at >= began - CLOCK_SKEW)
             && same(self.board_id.as_deref(), Some(board(post)?))
             && same(self.description.as_deref(), Some(&post.text))
-            && same(self.title.as_deref(), text_option(post, "title")?)
-            && same(self.link.as_deref(), text_option(post, "link")?))
+            && same(self.title.as_deref(), options::text(post, "title")?)
+            && same(self.link.as_deref(), options::text(post, "link")?))
     }
 }
 

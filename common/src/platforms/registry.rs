@@ -9,11 +9,14 @@ use std::sync::Arc;
 use super::address::AddressCheck;
 use super::bluesky::Bluesky;
 use super::facebook::Facebook;
+use super::instagram::Instagram;
 use super::linkedin::Linkedin;
 use super::mastodon::Mastodon;
 use super::pinterest::Pinterest;
 use super::sanitized::SanitizingConnector;
 use super::telegram::Telegram;
+use super::threads::Threads;
+use super::tiktok::Tiktok;
 use super::tumblr::Tumblr;
 use super::twitter::Twitter;
 use super::woocommerce::Woocommerce;
@@ -51,8 +54,11 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Woocommerce::new(clients, clock)));
         registry.register(Arc::new(Mastodon::new(clients, clock)));
         registry.register(Arc::new(Facebook::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Instagram::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Threads::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Linkedin::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Pinterest::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Tiktok::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Tumblr::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Twitter::new(&registry.config, clients, clock)));
         registry

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Datelike, TimeDelta, Utc};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use super::oauth::{
 };
 use super::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Secrets,
+    OutgoingPost, Published, Reconciled, Refreshed, Secrets, Staged,
 };
 use crate::domain::account::Renewal;
 use crate::domain::application::{Application, MAX_CREDENTIAL};
@@ -26,8 +26,10 @@ use crate::store::{StoreError, Tx};
 
 /// The maximum size of stored secrets, in bytes of JSON.
 const MAX_SECRETS: usize = 64 * 1024;
-/// The maximum size of the reference to an uploaded picture, in bytes of JSON.
-const MAX_UPLOAD: usize = 16 * 1024;
+/// The maximum size of a reference to something at the platform, in bytes of JSON.
+const MAX_REFERENCE: usize = 16 * 1024;
+/// The maximum pause before a platform is asked again.
+const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The last year that both databases can store and sort.
 const LAST_YEAR: i32 = 9_999;
 
@@ -92,13 +94,20 @@ impl Connector for SanitizingConnector {
 
     async fn upload(&self, account: &ConnectorAccount, post: &OutgoingPost, image: &Image) -> Result<Value, CallError> {
         let name = self.0.upload(account, post, image).await.map_err(CallError::checked)?;
-        let json = name.to_string();
-        // The reference is sent back to the platform unchanged, so nothing can be removed from it.
-        if json.len() > MAX_UPLOAD || json.contains("\\u0000") {
-            let message = "The platform calls an uploaded picture by a name that cannot be stored.";
-            return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
-        }
-        Ok(name)
+        if is_storable(&name.to_string()) { Ok(name) } else { Err(unstorable_name()) }
+    }
+
+    fn has_stages(&self) -> bool {
+        self.0.has_stages()
+    }
+
+    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
+        Ok(match self.0.stage(account, post).await.map_err(CallError::checked)? {
+            Staged::Made(marker) if !is_storable_marker(&marker) => return Err(unstorable_name()),
+            Staged::Pending(pause) => Staged::Pending(bounded(pause)),
+            Staged::Published(published) => Staged::Published(published.sanitized()),
+            staged @ (Staged::Ready | Staged::Made(_)) => staged,
+        })
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
@@ -109,6 +118,8 @@ impl Connector for SanitizingConnector {
         Ok(match self.0.reconcile(account, post).await.map_err(CallError::checked)? {
             Reconciled::Found(published) => Reconciled::Found(published.sanitized()),
             Reconciled::Absent => Reconciled::Absent,
+            Reconciled::Pending(pause) => Reconciled::Pending(bounded(pause)),
+            Reconciled::Refused(error) => Reconciled::Refused(error.checked()),
             Reconciled::Unsupported => Reconciled::Unsupported,
         })
     }
@@ -260,6 +271,10 @@ impl CallError {
             Self::Transient(failure) => Self::Transient(failure.checked()),
             Self::UploadsMissing(failure) => Self::UploadsMissing(failure.checked()),
             Self::Unknown(failure) => Self::Unknown(failure.checked()),
+            Self::Accepted { marker, pause, failure } if is_storable_marker(&marker) => {
+                Self::Accepted { marker, pause: bounded(pause), failure: failure.checked() }
+            }
+            Self::Accepted { failure, .. } => Self::Unknown(failure.checked()),
         }
     }
 }
@@ -273,6 +288,24 @@ impl ConnectError {
             Self::Unavailable(message) => Self::Unavailable(line(message)),
         }
     }
+}
+
+/// A reference is sent back to the platform unchanged, so nothing can be removed from it.
+fn is_storable(json: &str) -> bool {
+    json.len() <= MAX_REFERENCE && !json.contains("\\u0000")
+}
+
+fn is_storable_marker(marker: &Marker) -> bool {
+    serde_json::to_string(marker).is_ok_and(|json| is_storable(&json))
+}
+
+fn unstorable_name() -> CallError {
+    let message = "The platform calls a part of this post by a name that cannot be stored.";
+    CallError::Permanent(Failure::of(Category::PlatformRejected, message))
+}
+
+fn bounded(pause: TimeDelta) -> TimeDelta {
+    pause.clamp(TimeDelta::zero(), MAX_PAUSE)
 }
 
 fn storable_time(at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {

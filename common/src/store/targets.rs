@@ -285,6 +285,33 @@ pub async fn postpone(
     Ok(())
 }
 
+/// Stores the marker of a target whose call is not made yet.
+pub async fn set_marker(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET marker = $2, updated_at = $3 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, Json(marker), now)?;
+    Ok(())
+}
+
+/// Waits for the platform until `until`, with what finds its work again; the run does not count, and `attempts` is reset
+/// to the value before it. A call that was made stays open.
+pub async fn await_platform(
+    tx: &mut Tx,
+    target_id: i64,
+    attempts: i32,
+    marker: &Map<String, Value>,
+    failure: &Failure,
+    until: DateTime<Utc>,
+) -> Result<()> {
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'publishing', attempts = $2, marker = $3, error = $4, next_attempt_at = $5, updated_at = $6
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, attempts, Json(marker), Json(failure), until, now)?;
+    Ok(())
+}
+
 /// The state in which a run left the target.
 #[derive(Debug, Clone)]
 pub struct TargetEnd {

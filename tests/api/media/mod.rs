@@ -1,5 +1,6 @@
 //! The media library.
 
+mod fetching;
 mod imports;
 mod library;
 mod receiving;

@@ -8,7 +8,7 @@ use crier_common::domain::media::Asset;
 use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::platforms::catalogue::descriptor;
-use crier_common::platforms::{pictures, text};
+use crier_common::platforms::{options, pictures, text};
 use crier_common::store::{Conn, Tx, accounts, media, post_media};
 
 use super::edit::{DesiredPost, DesiredTarget, PostChange};
@@ -58,6 +58,8 @@ pub struct LookupContext {
     /// The wanted pictures that belong to the brand, by id.
     pub assets: HashMap<i64, Asset>,
     pub now: DateTime<Utc>,
+    /// The address of this installation, if no platform can download pictures from it.
+    pub private_url: Option<String>,
 }
 
 impl LookupContext {
@@ -70,6 +72,7 @@ impl LookupContext {
             accounts: accounts.into_iter().map(|account| (account.id, account)).collect(),
             assets: assets.into_iter().map(|asset| (asset.id, asset)).collect(),
             now: cx.now,
+            private_url: (!cx.app.library.is_public()).then(|| cx.app.library.public_url().to_owned()),
         })
     }
 }
@@ -277,7 +280,9 @@ pub fn check_target(
     let name = &account.name;
     let mut problems: Vec<TargetProblem> = Vec::new();
     let shapes = pictures::check_shapes(descriptor, &sizes);
-    for problem in found.problems.into_iter().chain(shapes) {
+    let unreachable = lookup.private_url.as_deref().filter(|_| !media.is_empty());
+    let unreachable = unreachable.and_then(|url| pictures::check_reachable(descriptor, url));
+    for problem in found.problems.into_iter().chain(shapes).chain(unreachable) {
         let is_override = if problem.field == "media" {
             target.target_override.media.is_some()
         } else {
@@ -286,17 +291,28 @@ pub fn check_target(
         let message = format!("Account {} ({name}): {}", account.id, problem.message);
         problems.push(TargetProblem { field: field_path(problem.field, is_override), code: problem.code, message });
     }
-    for option in text::missing_options(descriptor, &target.target_override.options) {
-        let message = format!(
-            "Account {} ({name}): {} needs the option `{option}`; give it in `overrides` for this account.",
-            account.id, descriptor.name
-        );
-        let place =
-            target.override_index.map_or_else(|| "overrides".to_owned(), |i| format!("overrides.{i}.options.{option}"));
-        problems.push(TargetProblem { field: place, code: "option_required", message });
-    }
+    problems.extend(check_options(account, target));
     let (account_id, platform) = (account.id, account.platform);
     Some(TargetCheck { account_id, platform, length: found.length, limit: found.limit, problems })
+}
+
+/// Checks the options of a target: those that its platform requires, and the values of those that it knows.
+fn check_options(account: &SocialAccount, target: &DesiredTarget) -> Vec<TargetProblem> {
+    let (descriptor, options) = (descriptor(account.platform), &target.target_override.options);
+    let problem = |option: &str, code, message: String| {
+        let field =
+            target.override_index.map_or_else(|| "overrides".to_owned(), |i| format!("overrides.{i}.options.{option}"));
+        TargetProblem { field, code, message: format!("Account {} ({}): {message}", account.id, account.name) }
+    };
+    let missing = text::missing_options(descriptor, options).into_iter().map(|option| {
+        let message =
+            format!("{} needs the option `{option}`; give it in `overrides` for this account.", descriptor.name);
+        problem(option, "option_required", message)
+    });
+    let wrong = options::check(account.platform, options).into_iter().map(|(option, accepted)| {
+        problem(option, "option_invalid", format!("The option `{option}` of {} must be {accepted}.", descriptor.name))
+    });
+    missing.chain(wrong).collect()
 }
 
 #[cfg(test)]

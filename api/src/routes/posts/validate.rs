@@ -1,7 +1,10 @@
 //! `POST /brands/{brand}/posts/validate`
 
+use std::collections::HashMap;
+
 use crier_common::domain::access::Scope;
 use crier_common::domain::platform::Platform;
+use crier_common::platforms::notes;
 use crier_common::store::Conn;
 use serde_json::json;
 
@@ -33,6 +36,8 @@ record! {
         /// Null where the platform sets none.
         pub limit: Option<u32>,
         pub problems: Vec<ContentProblem>,
+        /// What a user should know and what does not hinder the post, as what it costs.
+        pub notes: Vec<String> { "x-extension": true },
     }
 
     /// Whether a post would be accepted.
@@ -66,13 +71,26 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
     let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);
-    let checked = wanted.targets.iter().filter_map(|target| check_target(&wanted, target, &lookup, &mut measures));
-    let targets: Vec<ValidatedTarget> = checked.map(|checked| to_validated_target(checked, &mut left)).collect();
+    // The post's own text is looked at once for all accounts of a platform.
+    let mut of_post: HashMap<Platform, Vec<String>> = HashMap::new();
+    let checked = wanted.targets.iter().filter_map(|target| {
+        let checked = check_target(&wanted, target, &lookup, &mut measures)?;
+        let notes = match &target.target_override.content {
+            Some(own) => notes::of(checked.platform, own),
+            None => {
+                let of_post = of_post.entry(checked.platform);
+                of_post.or_insert_with_key(|platform| notes::of(*platform, &wanted.content)).clone()
+            }
+        };
+        Some((checked, notes))
+    });
+    let targets: Vec<ValidatedTarget> =
+        checked.map(|(checked, notes)| to_validated_target(checked, notes, &mut left)).collect();
     ApiResponse::ok(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets })
 }
 
 /// Includes at most `left` problems, but at least one if there are any: a target without problems counts as valid.
-fn to_validated_target(checked: TargetCheck, left: &mut usize) -> ValidatedTarget {
+fn to_validated_target(checked: TargetCheck, notes: Vec<String>, left: &mut usize) -> ValidatedTarget {
     let reported = checked.problems.into_iter().take((*left).max(1));
     let problems: Vec<ContentProblem> =
         reported.map(|p| ContentProblem { field: p.field, code: p.code, message: p.message }).collect();
@@ -83,5 +101,6 @@ fn to_validated_target(checked: TargetCheck, left: &mut usize) -> ValidatedTarge
         length: checked.length,
         limit: checked.limit,
         problems,
+        notes,
     }
 }

@@ -1,4 +1,4 @@
-//! Facebook pages, Graph API. `graph.rs` speaks it, `connect.rs` has the way through the browser.
+//! Facebook pages, by the Graph API (`meta/graph.rs`). `connect.rs` has the way through the browser.
 //!
 //! Pictures are uploaded as unpublished photos, which the post then shows. After a call with unknown outcome the page's
 //! newest posts are searched for the same text since the first attempt. A page's token cannot be revoked alone: taking
@@ -8,7 +8,6 @@
 //! the Graph API, as of June to September 2026.
 
 mod connect;
-mod graph;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
@@ -16,8 +15,9 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::graph::Access;
 use super::call::{Effect, PlatformClient, image_part};
+use super::meta::VERSION;
+use super::meta::graph::Access;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost,
@@ -27,8 +27,6 @@ use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{Descriptor, Platform};
 
-/// The version of the Graph API; it lives until 29 July 2028 (looked up in November 2026).
-const VERSION: &str = "v25.0";
 /// How many of the newest posts are looked through.
 const LOOKED_THROUGH: &str = "25";
 /// By how much Facebook's clock may be behind ours.

@@ -54,6 +54,9 @@ pub struct AuthServer {
     pub sends_issuer: bool,
     /// Further parameters of the authorization page.
     pub extra: Vec<(String, String)>,
+    /// The page takes the application's id as `client_key`.
+    #[serde(default)]
+    pub sends_client_key: bool,
 }
 
 impl AuthServer {
@@ -69,6 +72,7 @@ impl AuthServer {
             issuer: None,
             sends_issuer: false,
             extra: Vec::new(),
+            sends_client_key: false,
         }
     }
 }

@@ -196,6 +196,9 @@ pub fn authorize_url(attempt: &Attempt, state: &SecretString) -> Result<Url, Con
     for (name, value) in &server.extra {
         request = request.add_extra_param(name, value);
     }
+    if server.sends_client_key {
+        request = request.add_extra_param("client_key", &attempt.client_id);
+    }
     Ok(request.url().0)
 }
 

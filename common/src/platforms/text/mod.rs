@@ -245,6 +245,11 @@ pub fn is_emoji(grapheme: &str) -> bool {
     is_emoji_by_default || (first.is_emoji_char() && chars.any(makes_emoji))
 }
 
+/// Counts the hashtags of a text.
+pub(super) fn count_hashtags(text: &str) -> usize {
+    marked_words(text, '#')
+}
+
 /// Counts the words that begin with `sign` followed by a letter, a digit or `_`.
 fn marked_words(text: &str, sign: char) -> usize {
     let mut previous = ' ';

@@ -26,6 +26,11 @@ impl PublishTarget {
             Ok(Reconciled::Found(published)) => return stop(p, PublishOutcome::Published(published)),
             Ok(Reconciled::Unsupported) => return stop(p, PublishOutcome::reconcile_unsupported()),
             Ok(Reconciled::Absent) => {}
+            Ok(Reconciled::Pending(pause)) => return self.wait_for_platform(run, p, pause).await,
+            Ok(Reconciled::Refused(error)) => {
+                (p.has_open_call, p.target.call_started_at) = (false, None);
+                return Err(self.fail(p, error));
+            }
             // The query failed: the earlier call is as open as before.
             Err(error) => return Err(self.fail(p, error)),
         }
@@ -72,6 +77,10 @@ impl PublishTarget {
                     uploaded_again = true;
                     self.upload_images_again(run, p).await?;
                 }
+                Err(CallError::Accepted { marker, pause, .. }) => {
+                    p.outgoing.marker = marker;
+                    self.wait_for_platform(run, p, pause).await?;
+                }
                 Err(error) => return Err(self.fail(p, error)),
             }
             // The deadline of the next call counts from its own start. On the daily cap both count as one: the first
@@ -101,7 +110,7 @@ impl PublishTarget {
         let result = called.await.unwrap_or_else(|_| {
             Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not answer in time.")))
         });
-        run.set_in_doubt(matches!(result, Ok(_) | Err(CallError::Unknown(_))));
+        run.set_in_doubt(matches!(result, Ok(_) | Err(CallError::Unknown(_) | CallError::Accepted { .. })));
         result
     }
 

@@ -64,8 +64,10 @@ impl PublishOutcome {
             CallError::Transient(failure) | CallError::UploadsMissing(failure) => {
                 Self::Retry { at: None, failure, open: false }
             }
-            CallError::Unknown(failure) if can_reconcile => Self::Retry { at: None, failure, open: true },
-            CallError::Unknown(failure) => Self::unknown(&failure, false),
+            CallError::Unknown(failure) | CallError::Accepted { failure, .. } if can_reconcile => {
+                Self::Retry { at: None, failure, open: true }
+            }
+            CallError::Unknown(failure) | CallError::Accepted { failure, .. } => Self::unknown(&failure, false),
         }
     }
 
@@ -77,6 +79,7 @@ impl PublishOutcome {
             CallError::Permanent(failure)
             | CallError::Transient(failure)
             | CallError::UploadsMissing(failure)
+            | CallError::Accepted { failure, .. }
             | CallError::Unknown(failure) => Self::Retry { at: None, failure, open: true },
         }
     }

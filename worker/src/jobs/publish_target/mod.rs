@@ -6,8 +6,9 @@
 //! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the
 //!    platform first: if the post is there, the target is done; if it is not, and the earlier call's deadline is over,
 //!    calls again; if the platform cannot tell, the target ends as `outcome_unknown` and a user decides.
-//! 3. *Bring.* Loads and uploads pictures that the platform does not have yet; only then does the call start.
-//! 4. *Call.*
+//! 3. *Bring.* Loads and uploads pictures that the platform does not have yet, and makes what else it needs first
+//!    (`stage.rs`); only then does the call start.
+//! 4. *Call.* A platform may accept the post and publish it later: then it is asked again, as after an unknown outcome.
 //! 5. *End*, in the transaction that settles the job: writes target, attempt, post, account, lane, event.
 //!
 //! A step ends the run early with a [`Stop`].
@@ -44,6 +45,7 @@ mod pacing;
 mod pictures;
 mod prepare;
 mod refresh;
+mod stage;
 
 /// A publish may be several requests (pictures, lookups), each with the platform's timeout; all of them must end within
 /// this many timeouts.
@@ -87,7 +89,8 @@ enum Stop {
     LeaseLost,
     /// The post is not to be published now.
     Skipped(&'static str),
-    /// The account's daily cap is reached.
+    /// To be continued later, without an attempt being used: the account's daily cap is reached, or the platform is at
+    /// work.
     Postponed(PostponedRun),
     /// The outcome is known.
     Ended(Box<PublishEnd>),
@@ -123,6 +126,7 @@ impl PublishTarget {
         }
         if p.target.call_started_at.is_none() {
             self.prepare_images(run, &mut p).await?;
+            self.stage(run, &mut p).await?;
             self.store_call_marker(run, &mut p, true).await?;
         }
         let published = self.publish(run, &mut p).await?;

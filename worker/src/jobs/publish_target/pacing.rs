@@ -46,10 +46,10 @@ fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure
     )
 }
 
-/// The run uses up no attempt; the target was already updated in [`check_daily_cap`].
+/// The run uses up no attempt; the target was already updated.
 pub(super) struct PostponedRun {
-    until: DateTime<Utc>,
-    why: String,
+    pub until: DateTime<Utc>,
+    pub why: String,
 }
 
 #[async_trait]

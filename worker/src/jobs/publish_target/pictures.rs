@@ -9,8 +9,8 @@
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::media::{Asset, ImageType};
 use crier_common::domain::platform::MediaRules;
-use crier_common::media::Library;
-use crier_common::media::picture::{self, FittedPicture, PictureRules};
+use crier_common::media::picture::FittedPicture;
+use crier_common::media::rendition::{RenditionError, estimate_conversion_bytes, estimate_output_bytes};
 use crier_common::platforms::{CallError, Image, ImageTransfer, UploadedImage};
 use crier_common::store::post_media;
 use serde_json::{Map, Value};
@@ -44,8 +44,8 @@ pub(super) fn is_wanted(pictures: ImageTransfer, image: &Image) -> bool {
     }
 }
 
-/// Returns a picture without its bytes.
-pub(super) fn image(library: &Library, asset: &Asset, uploads: &Map<String, Value>) -> Image {
+/// Returns a picture without its bytes, with the address from which the platform may download it.
+pub(super) fn image(asset: &Asset, url: String, uploads: &Map<String, Value>) -> Image {
     let uploaded = uploads.get(&asset.id.to_string());
     Image {
         id: asset.id,
@@ -53,9 +53,9 @@ pub(super) fn image(library: &Library, asset: &Asset, uploads: &Map<String, Valu
         mime_type: asset.mime_type.to_string(),
         filename: asset.filename.clone(),
         alt_text: asset.alt_text.clone(),
-        width: unsigned(asset.width),
-        height: unsigned(asset.height),
-        url: library.url(&asset.key),
+        width: asset.width.unsigned_abs(),
+        height: asset.height.unsigned_abs(),
+        url,
         uploaded: uploaded.map(|name| UploadedImage { name: name.clone(), uploaded_in_this_run: false }),
     }
 }
@@ -143,40 +143,32 @@ impl PublishTarget {
 
     /// Returns a picture with its bytes, converted for the platform.
     async fn load(&self, p: &Prepared, index: usize) -> Step<Image> {
-        let (asset, rules) = (&p.assets[index], rules_of(p));
-        let bytes = match self.library.storage().read(&asset.key).await {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Err(self.fail(p, CallError::Permanent(deleted(asset.id)))),
-            Err(error) => {
+        let asset = &p.assets[index];
+        let error = match self.library.render(&asset.key, asset.mime_type, rules_of(p)).await {
+            Ok(fitted) => return Ok(with_bytes(&p.outgoing.images[index], fitted)),
+            Err(error) => error,
+        };
+        let transient = |category, message| CallError::Transient(Failure::of(category, message));
+        let failure = match error {
+            RenditionError::Missing => CallError::Permanent(deleted(asset.id)),
+            RenditionError::Storage(error) => {
                 tracing::warn!(%error, media = asset.id, "a picture cannot be loaded");
                 let message = "A picture of the post cannot be loaded: the storage of files does not answer.";
-                return Err(self.fail(p, CallError::Transient(Failure::of(Category::Media, message))));
+                transient(Category::Media, message)
             }
+            RenditionError::Refused(refusal) => CallError::Permanent(Failure::with_code(
+                Category::InvalidContent,
+                "image_unfit",
+                format!("Picture {} cannot be made fit for this platform: {refusal}", asset.id),
+            )),
+            RenditionError::Failed => transient(Category::Internal, "A picture of the post could not be worked on."),
         };
-        let kind = asset.mime_type;
-        let failure =
-            match self.library.budget().run(move || picture::fit_to_rules(bytes, kind, &rules_for(rules))).await {
-                Some(Ok(fitted)) => return Ok(with_bytes(&p.outgoing.images[index], fitted)),
-                Some(Err(refusal)) => CallError::Permanent(Failure::with_code(
-                    Category::InvalidContent,
-                    "image_unfit",
-                    format!("Picture {} cannot be made fit for this platform: {refusal}", asset.id),
-                )),
-                None => CallError::Transient(Failure::of(
-                    Category::Internal,
-                    "A picture of the post could not be worked on.",
-                )),
-            };
         Err(self.fail(p, failure))
     }
 }
 
 fn rules_of(p: &Prepared) -> &'static MediaRules {
     &p.connector.descriptor().capabilities.media
-}
-
-fn rules_for(media: &'static MediaRules) -> PictureRules<'static> {
-    PictureRules { mime_types: media.mime_types, max_bytes: media.max_bytes, max_sides: media.max_sides }
 }
 
 fn with_bytes(image: &Image, fitted: FittedPicture) -> Image {
@@ -193,37 +185,6 @@ fn with_extension(filename: &str, kind: ImageType) -> String {
     let (stem, ending) = filename.rsplit_once('.').unwrap_or((filename, ""));
     let fits = ending == kind.extension() || kind == ImageType::Jpeg && ending.eq_ignore_ascii_case("jpeg");
     if fits { filename.to_owned() } else { format!("{stem}.{}", kind.extension()) }
-}
-
-fn unsigned(n: i32) -> u32 {
-    u32::try_from(n).unwrap_or_default()
-}
-
-/// Returns whether the platform accepts the picture unchanged.
-fn fits(asset: &Asset, rules: &MediaRules) -> bool {
-    rules.mime_types.contains(&asset.mime_type.as_str())
-        && rules.max_bytes.is_none_or(|most| asset.size_bytes.unsigned_abs() <= most)
-        && rules.max_sides.is_none_or(|most| unsigned(asset.width) + unsigned(asset.height) <= most)
-}
-
-/// Returns roughly how much memory a converted picture takes.
-fn estimate_output_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
-    let size = asset.size_bytes.unsigned_abs();
-    if fits(asset, rules) { size } else { rules.max_bytes.unwrap_or(size) }
-}
-
-/// Returns how much memory the conversion takes: the file, and if it must be changed, its pixels twice.
-fn estimate_conversion_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
-    let size = asset.size_bytes.unsigned_abs();
-    if fits(asset, rules) {
-        return size;
-    }
-    let pixel = match asset.mime_type {
-        ImageType::Jpeg => 3,
-        ImageType::Gif | ImageType::Webp => 4,
-        ImageType::Png => 8,
-    };
-    size + u64::from(unsigned(asset.width)) * u64::from(unsigned(asset.height)) * pixel * 2
 }
 
 #[cfg(test)]

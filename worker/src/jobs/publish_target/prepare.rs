@@ -8,9 +8,13 @@ use chrono::TimeDelta;
 use crier_common::domain::account::{AccountStatus, SocialAccount};
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Claimed, Outcome};
+use crier_common::domain::media::Asset;
+use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Post, PostStatus, Target};
 use crier_common::media::Library;
-use crier_common::platforms::{Connector, ConnectorAccount, ConnectorRegistry, MarkerSeed, OutgoingPost};
+use crier_common::platforms::{
+    Connector, ConnectorAccount, ConnectorRegistry, Image, MarkerSeed, OutgoingPost, catalogue,
+};
 use crier_common::store::jobs::holds;
 use crier_common::store::targets::HeldTarget;
 use crier_common::store::{self, Store, StoreError, Tx, accounts, media, post_media, posts, targets};
@@ -203,7 +207,7 @@ impl Preparation {
         let outgoing = OutgoingPost {
             target_id: target.id,
             text: target.content.clone().unwrap_or_else(|| post.content.clone()),
-            images: assets.iter().map(|asset| pictures::image(&self.library, asset, &uploads)).collect(),
+            images: self.images(&assets, account.platform, &uploads)?,
             options: target.options.clone(),
             marker: target.marker.clone().unwrap_or_else(|| {
                 connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
@@ -212,7 +216,8 @@ impl Preparation {
             has_earlier_attempt: target.marker.is_some(),
         };
         // Pictures come before the call: it starts once the platform has them.
-        let begins = !outgoing.images.iter().any(|image| pictures::is_wanted(connector.image_transfer(), image));
+        let begins = !connector.has_stages()
+            && !outgoing.images.iter().any(|image| pictures::is_wanted(connector.image_transfer(), image));
         let is_marked = self.start(tx, &mut target, &outgoing.marker, begins).await?;
         let prepared = Prepared {
             target,
@@ -295,6 +300,21 @@ impl Preparation {
                 format!("{} is not configured on this installation.", account.platform),
             )),
         }
+    }
+
+    /// Returns the pictures without their bytes.
+    fn images(
+        &self,
+        assets: &[Asset],
+        platform: Platform,
+        uploads: &Map<String, Value>,
+    ) -> Result<Vec<Image>, StoreError> {
+        let is_downloaded = catalogue::descriptor(platform).capabilities.media.downloaded;
+        let url = |asset: &Asset| match is_downloaded {
+            true => self.library.fetch_url(self.store.cipher(), asset, platform, self.store.now()),
+            false => Ok(self.library.url(&asset.key)),
+        };
+        assets.iter().map(|asset| Ok(pictures::image(asset, url(asset)?, uploads))).collect()
     }
 
     /// Stores the start of the run, and of the call if that `begins` now; returns whether it does.

@@ -113,6 +113,7 @@ proptest! {
             accounts: (1..=MAX_ACCOUNTS as i64).filter(|_| connected).map(|id| (id, account(id))).collect(),
             assets: HashMap::new(),
             now: now(),
+            private_url: None,
         };
         let (problems, steps) = steps::count_steps(|| run(&body, &lookup));
         prop_assert!(steps <= EACH * values(&body) + ONCE, "{steps} steps for {} values", values(&body));

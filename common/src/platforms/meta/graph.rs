@@ -9,17 +9,18 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::Sha256;
 
-use super::super::CallError;
-use super::super::call::{Effect, PlatformClient, retry_at, sanitize_message};
 use crate::domain::failure::{Category, Failure};
 use crate::hexadecimal;
+use crate::http::HttpResponse;
+use crate::platforms::CallError;
+use crate::platforms::call::{Effect, PlatformClient, retry_at, sanitize_message};
 
 /// A token, and the proof that the application sends it.
-pub(super) struct Access<'a> {
-    pub(super) client: &'a PlatformClient,
-    pub(super) graph: &'a str,
-    pub(super) token: SecretString,
-    pub(super) app_secret: SecretString,
+pub(in crate::platforms) struct Access<'a> {
+    pub(in crate::platforms) client: &'a PlatformClient,
+    pub(in crate::platforms) graph: &'a str,
+    pub(in crate::platforms) token: SecretString,
+    pub(in crate::platforms) app_secret: SecretString,
 }
 
 #[derive(Deserialize)]
@@ -41,7 +42,7 @@ struct GraphError {
 
 impl Access<'_> {
     /// Starts a request to a path below the version. The token is in a header: addresses are logged by others.
-    pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    pub(in crate::platforms) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, &format!("{}/{path}", self.graph));
         let request = request.bearer_auth(self.token.expose_secret());
         match self.app_secret.expose_secret() {
@@ -50,21 +51,37 @@ impl Access<'_> {
         }
     }
 
-    pub(super) async fn call<T: DeserializeOwned>(
+    pub(in crate::platforms) async fn call<T: DeserializeOwned>(
         &self,
         effect: Effect,
         request: RequestBuilder,
     ) -> Result<T, CallError> {
+        self.call_with_codes(effect, request).await.map_err(|failure| failure.error)
+    }
+
+    /// The same, with Meta's codes in the error.
+    pub(in crate::platforms) async fn call_with_codes<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        request: RequestBuilder,
+    ) -> Result<T, GraphFailure> {
         let answer = self.client.send(effect, request).await?;
         if answer.status.is_success() {
-            return self.client.read(effect, &answer);
+            return Ok(self.client.read(effect, &answer)?);
         }
-        let Ok(ErrorBody { error }) = serde_json::from_slice(&answer.body) else {
-            return Err(self.client.classify_status(effect, &answer, None, None));
-        };
+        match serde_json::from_slice(&answer.body) {
+            Ok(ErrorBody { error }) => {
+                let (code, subcode) = (error.code, error.error_subcode);
+                Err(GraphFailure { code, subcode, error: self.classify(effect, &answer, &error) })
+            }
+            Err(_) => Err(self.client.classify_status(effect, &answer, None, None).into()),
+        }
+    }
+
+    fn classify(&self, effect: Effect, answer: &HttpResponse, error: &GraphError) -> CallError {
         let text = error.error_user_msg.as_deref().unwrap_or(&error.message);
         let detail = sanitize_message(text, &[self.token.expose_secret()]);
-        let (kind, category, what) = class(&error);
+        let (kind, category, what) = class(error);
         let code = match error.error_subcode {
             Some(subcode) => format!("{}/{subcode}", error.code),
             None => error.code.to_string(),
@@ -75,14 +92,28 @@ impl Access<'_> {
             None => format!("{name} {what}."),
         };
         let failure = Failure::of(category, message).from_platform(&code);
-        Err(match kind {
+        match kind {
             Kind::Reauth => CallError::Reauth(failure),
             Kind::Permanent => CallError::Permanent(failure),
             Kind::Internal => self.client.classify_unknown_effect(effect, "had an internal error", Some(&code)),
             Kind::UploadsMissing => CallError::UploadsMissing(failure),
             Kind::Rate => self.client.rate_limited(retry_at(&answer.headers, self.client.now()), Some(&code)),
-            Kind::ByStatus => self.client.classify_status(effect, &answer, Some(&code), detail),
-        })
+            Kind::Transient => CallError::Transient(failure),
+            Kind::ByStatus => self.client.classify_status(effect, answer, Some(&code), detail),
+        }
+    }
+}
+
+/// A failed call with Meta's codes; both are 0 or absent if the answer has none.
+pub(in crate::platforms) struct GraphFailure {
+    pub(in crate::platforms) code: i64,
+    pub(in crate::platforms) subcode: Option<i64>,
+    pub(in crate::platforms) error: CallError,
+}
+
+impl From<CallError> for GraphFailure {
+    fn from(error: CallError) -> Self {
+        Self { code: 0, subcode: None, error }
     }
 }
 
@@ -92,13 +123,15 @@ enum Kind {
     /// Whether something was made is not known.
     Internal,
     UploadsMissing,
+    /// Nothing was published, and another attempt may succeed.
+    Transient,
     Rate,
     ByStatus,
 }
 
 /// Returns the class of an error, its category and what Facebook does, for people.
 fn class(error: &GraphError) -> (Kind, Category, &'static str) {
-    use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, UploadsMissing};
+    use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, Transient, UploadsMissing};
     match (error.code, error.error_subcode) {
         (_, Some(1_366_046)) => (Permanent, Category::Media, "does not accept a picture of this post"),
         (_, Some(1_366_051)) => (UploadsMissing, Category::Media, "has posted a picture already"),
@@ -108,12 +141,25 @@ fn class(error: &GraphError) -> (Kind, Category, &'static str) {
         (_, Some(1_346_003 | 1_404_102)) => (Permanent, Category::PlatformRejected, "takes this post for abuse"),
         (_, Some(1_390_008)) => (Rate, Category::RateLimited, "asks to wait"),
         (_, Some(1_404_006 | 1_404_078 | 1_404_112 | 4_854_002)) => {
-            (Permanent, Category::Account, "wants something to be done with this page first")
+            (Permanent, Category::Account, "wants something to be done with this account first")
         }
+        // The container of Instagram and Threads.
+        (_, Some(2_207_003 | 2_207_052)) => (Transient, Category::Media, "could not download a picture"),
+        (_, Some(2_207_020 | 2_207_006 | 2_207_008 | 2_207_027 | 2_207_032 | 2_207_053)) => {
+            (Transient, Category::Media, "does not have the pictures ready")
+        }
+        (_, Some(2_207_004 | 2_207_005 | 2_207_009 | 2_207_010 | 2_207_028)) => {
+            (Permanent, Category::InvalidContent, "does not accept this post")
+        }
+        (_, Some(2_207_042)) => (Rate, Category::RateLimited, "asks to wait"),
+        (_, Some(2_207_050)) => (Permanent, Category::Account, "has restricted this account"),
+        // "Action blocked": the post may be out all the same.
+        (_, Some(2_207_001 | 2_207_051)) => (Internal, Category::PlatformError, "failed"),
+        (24, _) => (Transient, Category::Media, "does not have the pictures ready"),
         (_, Some(1_363_047 | 1_609_010)) => (Internal, Category::PlatformError, "failed for the moment"),
         // The page is not there any more for this token.
         (190 | 102, _) | (100, Some(33)) => {
-            (Reauth, Category::AuthExpired, "refuses the access; connect the page again")
+            (Reauth, Category::AuthExpired, "refuses the access; connect the account again")
         }
         (3 | 10 | 200..=299, _) => (Permanent, Category::Account, "does not allow this"),
         (4 | 17 | 32 | 341 | 613 | 80_001 | 80_002, _) => (Rate, Category::RateLimited, "asks to wait"),

@@ -1,0 +1,66 @@
+//! `/media/fetch/{token}`: the pictures of posts, for the platforms that download them. The token is sealed and says
+//! which picture, for which platform and until when (`crier_common::media::rendition`); what is served is converted to
+//! what the platform takes.
+
+use std::sync::Arc;
+
+use crier_common::media::picture::FittedPicture;
+use crier_common::media::rendition::{FetchLink, FetchLinkError, RenditionError};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, Method, StatusCode};
+use salvo::{Depot, Request, Response, Router, handler};
+
+use super::plain;
+use crate::app::App;
+
+pub fn router() -> Router {
+    Router::with_path("media/fetch/{token}").get(serve).head(serve)
+}
+
+#[handler]
+async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let token = req.param::<String>("token").unwrap_or_default();
+    let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
+    let link = match FetchLink::open(app.store.cipher(), &token, app.store.now()) {
+        Ok(link) => link,
+        Err(FetchLinkError::Invalid) => return missing(res),
+        Err(FetchLinkError::Expired) => return plain(res, StatusCode::GONE, "This address is no longer valid."),
+    };
+    match app.library.fetch(&link).await {
+        // The budget is not held while the bytes are sent: a slow client would keep it from all others.
+        Ok((picture, _share)) => send(picture, req.method() == Method::HEAD, res),
+        Err(RenditionError::Missing) => missing(res),
+        Err(RenditionError::Refused(_)) => {
+            plain(res, StatusCode::NOT_FOUND, "The picture cannot be converted for this platform.");
+        }
+        Err(error @ (RenditionError::Storage(_) | RenditionError::Failed)) => {
+            tracing::warn!(%error, "a picture could not be given to a platform");
+            plain(res, StatusCode::SERVICE_UNAVAILABLE, "The picture cannot be read right now; try again in a moment.");
+            res.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+    }
+}
+
+fn send(picture: FittedPicture, head: bool, res: &mut Response) {
+    res.status_code(StatusCode::OK);
+    for (name, value) in [
+        (CONTENT_TYPE, picture.kind.as_str()),
+        (CACHE_CONTROL, "private, no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"),
+        (REFERRER_POLICY, "no-referrer"),
+    ] {
+        res.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    res.headers_mut().insert(CONTENT_LENGTH, picture.bytes.len().into());
+    if !head {
+        res.body(salvo::http::ResBody::Once(picture.bytes));
+    }
+}
+
+fn missing(res: &mut Response) {
+    plain(res, StatusCode::NOT_FOUND, "There is no such picture.");
+}

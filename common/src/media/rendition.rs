@@ -1,0 +1,145 @@
+//! Renditions: pictures as a platform takes them, converted and shrunk where its rules require it.
+//!
+//! Most platforms receive the bytes from us. Those that download pictures get a [`FetchLink`]: an address at which this
+//! installation serves the rendition for one platform for a day. The address is sealed with the installation's key, so
+//! any replica serves it without a look-up, and no one can make one.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::budget::MemoryPermit;
+use super::picture::{self, FittedPicture, PictureRules, Refusal};
+use super::storage::StorageError;
+use super::{Library, kind_of};
+use crate::domain::media::{Asset, ImageType};
+use crate::domain::platform::{MediaRules, Platform};
+use crate::http::{Guard, SchemePolicy};
+use crate::platforms::catalogue;
+use crate::secrets::{Cipher, SecretError, SecretLocation};
+
+/// How long a platform may download a picture: a publish, with its retries and what the platform does afterwards.
+const FETCH_LIFETIME: TimeDelta = TimeDelta::hours(24);
+/// The longest token that is opened.
+const MAX_TOKEN: usize = 512;
+
+const PLACE: SecretLocation<'_> = SecretLocation { table: "media", row: "", column: "fetch_link" };
+
+/// Why there is no rendition.
+#[derive(Debug, thiserror::Error)]
+pub enum RenditionError {
+    #[error("the picture is gone")]
+    Missing,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the picture could not be worked on")]
+    Failed,
+}
+
+/// What a platform may download.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchLink {
+    platform: Platform,
+    /// The name of the file.
+    key: String,
+    /// How much memory the conversion takes, in bytes.
+    memory: u64,
+    expires_at: DateTime<Utc>,
+}
+
+/// Why a token leads to no picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchLinkError {
+    Invalid,
+    Expired,
+}
+
+impl FetchLink {
+    /// Opens the last part of an address.
+    pub fn open(cipher: &Cipher, token: &str, now: DateTime<Utc>) -> Result<Self, FetchLinkError> {
+        let sealed = Some(token).filter(|token| token.len() <= MAX_TOKEN);
+        let sealed = sealed.and_then(|token| URL_SAFE_NO_PAD.decode(token).ok()).ok_or(FetchLinkError::Invalid)?;
+        let plain = cipher.open(&PLACE, &sealed).map_err(|_| FetchLinkError::Invalid)?;
+        let link: Self = serde_json::from_slice(&plain).map_err(|_| FetchLinkError::Invalid)?;
+        if now < link.expires_at { Ok(link) } else { Err(FetchLinkError::Expired) }
+    }
+}
+
+impl Library {
+    /// Returns the address at which a platform downloads its rendition of a picture.
+    pub fn fetch_url(
+        &self,
+        cipher: &Cipher,
+        asset: &Asset,
+        platform: Platform,
+        now: DateTime<Utc>,
+    ) -> Result<String, SecretError> {
+        let rules = &catalogue::descriptor(platform).capabilities.media;
+        let (key, memory) = (asset.key.clone(), estimate_conversion_bytes(asset, rules));
+        let link = FetchLink { platform, key, memory, expires_at: now + FETCH_LIFETIME };
+        let plain = serde_json::to_vec(&link).unwrap_or_default();
+        let token = URL_SAFE_NO_PAD.encode(cipher.seal(&PLACE, &plain)?);
+        Ok(format!("{}/media/fetch/{token}", self.public_url()))
+    }
+
+    /// Returns the rendition that a link leads to, and its share of the memory budget.
+    pub async fn fetch(&self, link: &FetchLink) -> Result<(FittedPicture, MemoryPermit), RenditionError> {
+        let kind = kind_of(&link.key).ok_or(RenditionError::Missing)?;
+        let rules = &catalogue::descriptor(link.platform).capabilities.media;
+        let mut share = self.budget().share(link.memory).await;
+        let picture = self.render(&link.key, kind, rules).await?;
+        share.shrink_to(picture.bytes.len() as u64);
+        Ok((picture, share))
+    }
+
+    /// Loads a picture and converts it for a platform. The caller holds [`estimate_conversion_bytes`] of the memory
+    /// budget.
+    pub async fn render(
+        &self,
+        key: &str,
+        kind: ImageType,
+        media: &'static MediaRules,
+    ) -> Result<FittedPicture, RenditionError> {
+        let bytes = self.storage().read(key).await?.ok_or(RenditionError::Missing)?;
+        let rules =
+            PictureRules { mime_types: media.mime_types, max_bytes: media.max_bytes, max_sides: media.max_sides };
+        let fitted = self.budget().run(move || picture::fit_to_rules(bytes, kind, &rules)).await;
+        Ok(fitted.ok_or(RenditionError::Failed)??)
+    }
+
+    /// Returns whether platforms can download from this installation: its address is https and no private one. A name
+    /// is not looked up, since it may lead elsewhere from outside.
+    pub fn is_public(&self) -> bool {
+        Guard::new(Vec::new()).check_url(self.public_url(), SchemePolicy::HttpsOnly).is_ok()
+    }
+}
+
+/// Returns whether the platform accepts the picture unchanged.
+fn fits(asset: &Asset, rules: &MediaRules) -> bool {
+    rules.mime_types.contains(&asset.mime_type.as_str())
+        && rules.max_bytes.is_none_or(|most| asset.size_bytes.unsigned_abs() <= most)
+        && rules.max_sides.is_none_or(|most| asset.width.unsigned_abs() + asset.height.unsigned_abs() <= most)
+}
+
+/// Returns roughly how much memory a converted picture takes.
+pub fn estimate_output_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
+    let size = asset.size_bytes.unsigned_abs();
+    if fits(asset, rules) { size } else { rules.max_bytes.unwrap_or(size) }
+}
+
+/// Returns how much memory the conversion takes: the file, and if it must be changed, its pixels twice.
+pub fn estimate_conversion_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
+    let size = asset.size_bytes.unsigned_abs();
+    if fits(asset, rules) {
+        return size;
+    }
+    let pixel = match asset.mime_type {
+        ImageType::Jpeg => 3,
+        ImageType::Gif | ImageType::Webp => 4,
+        ImageType::Png => 8,
+    };
+    size + u64::from(asset.width.unsigned_abs()) * u64::from(asset.height.unsigned_abs()) * pixel * 2
+}

@@ -1,0 +1,11 @@
+//! What Meta's platforms share: the Graph API with its errors (`graph.rs`), Facebook Login (`login.rs`), the tokens of
+//! Instagram and Threads that are exchanged for longer ones (`tokens.rs`), and the containers in which these two prepare
+//! a post (`containers.rs`).
+
+pub(super) mod containers;
+pub(super) mod graph;
+pub(super) mod login;
+pub(super) mod tokens;
+
+/// The version of the Graph API at Facebook and Instagram; it lives until 29 July 2028 (looked up in November 2026).
+pub(super) const VERSION: &str = "v25.0";

@@ -1,0 +1,52 @@
+//! Pictures for the platforms that download them: a sealed address, converted to what the platform takes, for a day.
+
+use chrono::TimeDelta;
+use crier_common::domain::platform::Platform;
+use crier_common::store::media;
+
+use crate::support::app::{TestApp, on_both_apps};
+use crate::support::picture;
+
+on_both_apps!(a_platform_downloads_what_it_takes, an_address_cannot_be_made_or_used_for_ever,);
+
+/// Uploads a PNG and returns the address at which a platform downloads it, at this app.
+async fn address(app: &TestApp, platform: Platform) -> String {
+    let t = app.tenant("unlimited").await;
+    let id = t.upload("a.png", &picture::png(60, 50), &[]).await.data(201)["id"].as_i64().unwrap();
+    let asset = media::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap();
+    app.library(&app.url).fetch_url(app.cipher(), &asset, platform, app.store.now()).unwrap()
+}
+
+async fn a_platform_downloads_what_it_takes(app: TestApp) {
+    for (platform, kind) in [(Platform::Instagram, "image/jpeg"), (Platform::Threads, "image/png")] {
+        let url = address(&app, platform).await;
+        assert!(url.starts_with(&format!("{}/media/fetch/", app.url)), "{url}");
+        let reply = app.visit("GET", &url).send().await;
+        assert_eq!((reply.status, reply.header("content-type")), (200, Some(kind)));
+        let shown = image::load_from_memory(&reply.body).unwrap();
+        assert_eq!((shown.width(), shown.height()), (60, 50));
+        assert_eq!(reply.header("content-length"), Some(reply.body.len().to_string().as_str()));
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+        let head = app.visit("HEAD", &url).send().await;
+        assert_eq!((head.status, head.body.len()), (200, 0));
+        assert_eq!(head.header("content-length"), reply.header("content-length"));
+    }
+}
+
+async fn an_address_cannot_be_made_or_used_for_ever(app: TestApp) {
+    let url = address(&app, Platform::Instagram).await;
+    let (path, token) = url.rsplit_once('/').unwrap();
+    let changed = format!("{}{}", if token.starts_with('A') { 'B' } else { 'A' }, &token[1..]);
+    for other in [changed.as_str(), "", "x", "%00", &"A".repeat(5_000)] {
+        let status = app.visit("GET", &format!("{path}/{other}")).send().await.status;
+        assert!(matches!(status, 404 | 414 | 431), "{status}");
+    }
+    app.clock.advance(TimeDelta::hours(24) - TimeDelta::seconds(1));
+    assert_eq!(app.visit("GET", &url).send().await.status, 200);
+    app.clock.advance(TimeDelta::seconds(1));
+    assert_eq!(app.visit("GET", &url).send().await.status, 410);
+    // Its file is gone.
+    let url = address(&app, Platform::Instagram).await;
+    std::fs::remove_dir_all(app.files().join("media")).unwrap();
+    assert_eq!(app.visit("GET", &url).send().await.status, 404);
+}

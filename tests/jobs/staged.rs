@@ -1,0 +1,216 @@
+//! Platforms that publish in steps: containers are made before a publish (Instagram, with its real connector), or a post
+//! is accepted and published later. Whatever dies in between, a post is out once, and what was made is used again.
+
+use chrono::TimeDelta;
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::platform::Platform;
+use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_common::platforms::{CallError, Marker, Reconciled};
+use crier_common::store::accounts::{self, NewAccount};
+use secrecy::SecretString;
+use serde_json::json;
+use wiremock::{MockServer, ResponseTemplate};
+
+use crate::support::containers::{ACCOUNT, ContainerServer, INSTAGRAM};
+use crate::support::facebook::error;
+use crate::support::fake_platform::{PublishStep, permanent, unknown};
+use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::picture;
+use crate::support::store::{TestStore, new_account, on_both};
+
+on_both!(
+    a_carousel_is_published_from_containers,
+    a_wait_for_a_container_uses_no_attempt,
+    a_kill_at_any_call_publishes_once,
+    a_lost_answer_of_any_call_publishes_once,
+);
+
+worker_on_both!(
+    an_accepted_post_is_asked_for_until_it_is_out,
+    an_accepted_post_that_fails_is_failed,
+    an_accepted_post_that_may_be_retried_is_published_again,
+    a_platform_that_never_says_leaves_the_outcome_unknown,
+    a_crash_before_the_acceptance_is_stored_leaves_the_outcome_unknown,
+);
+
+/// The calls of a carousel of two: the quota, its two pictures, the container, its status, the publish, its address.
+const CALLS: usize = 7;
+
+struct Started {
+    w: TestWorker,
+    server: ContainerServer,
+    account: i64,
+    pictures: [i64; 2],
+    _mock: MockServer,
+}
+
+async fn start(s: TestStore) -> Started {
+    let (server, mock) = ContainerServer::start(INSTAGRAM, "2099-01-01T00:00:00+0000").await;
+    let w = TestWorker::with_base_url(s, Platform::Instagram, &mock.uri()).await;
+    let secrets = json!({ "access_token": "token", "client_id": "id", "client_secret": "secret" }).to_string();
+    let new = NewAccount {
+        platform: Platform::Instagram,
+        external_id: ACCOUNT.to_owned(),
+        secrets: SecretString::from(secrets),
+        ..new_account(ACCOUNT, "")
+    };
+    let account = w
+        .write(async |tx| {
+            let made = accounts::save(tx, w.world.workspace, &new).await?;
+            accounts::attach(tx, w.world.brand, made.id).await?;
+            Ok(made.id)
+        })
+        .await;
+    let pictures = [
+        w.picture("one.png", picture::png(40, 40), Some("The first")).await,
+        w.picture("two.jpg", picture::jpeg(40, 40), None).await,
+    ];
+    Started { w, server, account, pictures, _mock: mock }
+}
+
+async fn a_carousel_is_published_from_containers(s: TestStore) {
+    let Started { w, server, account, pictures, _mock } = start(s).await;
+    let (post, target) = w.publish_pictures(account, &pictures).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let target = w.target(target).await;
+    assert_eq!((target.external_id.as_deref(), target.attempts), (Some("800"), 1));
+    assert_eq!(target.url.as_deref(), Some("https://www.example/p/800/"));
+    let requests = server.requests();
+    assert_eq!(requests.len(), CALLS, "{requests:?}");
+    let made = server.made();
+    let url = made[0]["image_url"].as_str().unwrap();
+    assert!(url.starts_with("https://crier.example/media/fetch/"), "{url}");
+    assert_eq!((&made[0]["alt_text"], &made[1]["alt_text"]), (&json!("The first"), &json!(null)));
+}
+
+async fn a_wait_for_a_container_uses_no_attempt(s: TestStore) {
+    let Started { w, server, account, pictures, _mock } = start(s).await;
+    server.set_polls(3);
+    let (post, target) = w.publish_pictures(account, &pictures).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, 0));
+    assert_eq!((waiting.next_attempt_at, waiting.call_started_at), (Some(w.later(2)), None));
+    assert!(waiting.error.unwrap().message.contains("is working on this post"));
+    assert_eq!(w.job_of(target).await.attempt, 0);
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let target = w.target(target).await;
+    assert_eq!((target.attempts, target.error), (1, None));
+    assert_eq!((server.made().len(), w.attempts(post).await.len()), (3, 1));
+}
+
+async fn a_kill_at_any_call_publishes_once(s: TestStore) {
+    let Started { w, server, account, pictures, _mock } = start(s).await;
+    for call in 0..CALLS {
+        let (post, target) = w.publish_pictures(account, &pictures).await;
+        let made = server.made().len();
+        server.hang_at(call);
+        let killed = w.killable_worker().await;
+        killed.start(w.notified_job_of_target(target).await);
+        server.wait_until_hung().await;
+        killed.kill().await;
+        w.run_until_idle().await;
+        assert_eq!(w.post_status(post).await, PostStatus::Published, "killed at call {call}");
+        assert_eq!(server.published().len(), call + 1, "killed at call {call}");
+        let more = server.made().len() - made;
+        let lost = usize::from((1..=3).contains(&call));
+        assert_eq!(more, 3 + lost, "only what the killed worker could not store is made again: call {call}");
+        assert_eq!(server.count("POST media_publish"), call + 1, "the call is never made twice");
+    }
+}
+
+async fn a_lost_answer_of_any_call_publishes_once(s: TestStore) {
+    let Started { w, server, account, pictures, _mock } = start(s).await;
+    for edge in ["content_publishing_limit", "media", "{}", "media_publish"] {
+        for answer in [ResponseTemplate::new(502), error(500, 2, None, "An unexpected error")] {
+            let before = server.published().len();
+            let (post, _) = w.publish_pictures(account, &pictures).await;
+            server.script(edge, answer);
+            w.run_until_idle().await;
+            assert_eq!(w.post_status(post).await, PostStatus::Published, "{edge}");
+            assert_eq!(server.published().len(), before + 1, "{edge}");
+        }
+    }
+}
+
+fn accepted(name: &str) -> CallError {
+    let failure = Failure::of(Category::PlatformError, "It is published later.");
+    let marker = Marker::from_iter([("key".to_owned(), json!(name))]);
+    CallError::Accepted { marker, pause: TimeDelta::seconds(3), failure }
+}
+
+fn pending() -> Result<Reconciled, CallError> {
+    Ok(Reconciled::Pending(TimeDelta::seconds(60)))
+}
+
+async fn an_accepted_post_is_asked_for_until_it_is_out(w: TestWorker) {
+    // The fake finds the post by the marker that came with the acceptance.
+    w.fake.script_publishes([PublishStep::AcceptAnd(accepted("it"))]);
+    w.fake.script_reconciles([pending(), pending(), Err(unknown())]);
+    let (post, target) = w.publish_one().await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!(
+        (waiting.status, waiting.attempts, waiting.next_attempt_at),
+        (TargetStatus::Publishing, 0, Some(w.later(3)))
+    );
+    assert_eq!(waiting.marker.unwrap()["key"], "it");
+    assert!(waiting.call_started_at.is_some(), "the call is open");
+    w.fake.script_reconciles([Ok(Reconciled::Found(crier_common::platforms::Published::new("9", None)))]);
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (1, 4));
+    assert_eq!(w.attempts(post).await.len(), 2, "a failed look counts, a wait does not");
+}
+
+async fn an_accepted_post_that_fails_is_failed(w: TestWorker) {
+    w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
+    w.fake.script_reconciles([pending(), Ok(Reconciled::Refused(permanent()))]);
+    let (post, target) = w.publish_one().await;
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    let target = w.target(target).await;
+    assert_eq!(target.error.unwrap().category, Category::PlatformRejected);
+    assert_eq!((target.call_started_at, w.fake.count("publish")), (None, 1));
+    assert_eq!(w.attempts(post).await[0].outcome, AttemptOutcome::Failed);
+}
+
+async fn an_accepted_post_that_may_be_retried_is_published_again(w: TestWorker) {
+    w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
+    let passing = CallError::Transient(Failure::of(Category::Media, "A picture was not there."));
+    w.fake.script_reconciles([Ok(Reconciled::Refused(passing))]);
+    let (post, _) = w.publish_one().await;
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (2, 1));
+}
+
+async fn a_platform_that_never_says_leaves_the_outcome_unknown(w: TestWorker) {
+    w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
+    let an_hour = || Ok(Reconciled::Pending(TimeDelta::hours(1)));
+    w.fake.script_reconciles(std::iter::repeat_with(an_hour).take(40));
+    let (post, target) = w.publish_one().await;
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    let target = w.target(target).await;
+    assert_eq!(target.error.unwrap().category, Category::OutcomeUnknown);
+    assert!(target.call_started_at.is_some(), "a later run asks again");
+    assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (1, 25));
+}
+
+async fn a_crash_before_the_acceptance_is_stored_leaves_the_outcome_unknown(w: TestWorker) {
+    w.fake.script_reconciles([Ok(Reconciled::Unsupported)]);
+    let gate = crate::support::fake_platform::Gate::new();
+    w.fake.script_publishes([PublishStep::AcceptAndHang(gate.clone())]);
+    let (post, target) = w.publish_one().await;
+    let killed = w.killable_worker().await;
+    killed.start(w.notified_job_of_target(target).await);
+    gate.wait_until_entered().await;
+    killed.kill().await;
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    assert_eq!(w.target(target).await.error.unwrap().category, Category::OutcomeUnknown);
+    assert_eq!(w.fake.count("publish"), 1);
+}

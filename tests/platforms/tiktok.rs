@@ -1,0 +1,270 @@
+//! TikTok, against a server that accepts posts and publishes them later, as its documents say.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use chrono::TimeDelta;
+use crier_common::domain::failure::Category;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use serde_json::{Value, json};
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+use super::support::{account, connect_in_browser, connector, image, now, post, shown, unused_address};
+use crate::support::oauth::{OAuthServer, TokenRules, bearer, form};
+
+#[derive(Clone)]
+struct Tiktok {
+    oauth: Arc<OAuthServer>,
+    posts: Arc<Mutex<Vec<Value>>>,
+    /// Answers to the next publishes.
+    scripted: Arc<Mutex<Vec<ResponseTemplate>>>,
+    /// The next statuses; then `PUBLISH_COMPLETE`.
+    statuses: Arc<Mutex<VecDeque<Value>>>,
+    revoked: Arc<Mutex<Vec<String>>>,
+}
+
+fn answer(data: Value) -> ResponseTemplate {
+    let error = json!({ "code": "ok", "message": "", "log_id": "x" });
+    ResponseTemplate::new(200).set_body_json(json!({ "data": data, "error": error }))
+}
+
+fn refusal(status: u16, code: &str) -> ResponseTemplate {
+    let error = json!({ "code": code, "message": "It is refused.", "log_id": "x" });
+    ResponseTemplate::new(status).set_body_json(json!({ "data": {}, "error": error }))
+}
+
+impl Tiktok {
+    /// The token endpoint: the application's id is `client_key`, and a refusal has the status 200.
+    fn token(&self, request: &Request) -> ResponseTemplate {
+        let mut fields = form(request);
+        fields.insert("client_id".to_owned(), fields["client_key"].clone());
+        let body = match self.oauth.grant(request, &fields) {
+            Ok(mut tokens) => {
+                tokens["open_id"] = json!("723f24d7");
+                tokens["refresh_expires_in"] = json!(15_552_000);
+                tokens
+            }
+            Err((_, code)) => json!({ "error": code, "error_description": "It is refused.", "log_id": "x" }),
+        };
+        ResponseTemplate::new(200).set_body_json(body)
+    }
+}
+
+impl Respond for Tiktok {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        match request.url.path() {
+            "/v2/oauth/token/" => return self.token(request),
+            "/v2/oauth/revoke/" => {
+                self.revoked.lock().unwrap().push(form(request)["token"].clone());
+                return ResponseTemplate::new(200);
+            }
+            _ => {}
+        }
+        if !self.oauth.knows(&bearer(request)) {
+            return refusal(401, "access_token_invalid");
+        }
+        match (request.method.as_str(), request.url.path()) {
+            ("GET", "/v2/user/info/") => answer(json!({
+                "user": { "open_id": "723f24d7", "display_name": "The Bakery", "username": "bakery" },
+            })),
+            ("POST", "/v2/post/publish/creator_info/query/") => answer(json!({
+                "privacy_level_options": ["PUBLIC_TO_EVERYONE", "SELF_ONLY"], "comment_disabled": false,
+            })),
+            ("POST", "/v2/post/publish/content/init/") => {
+                if let Some(scripted) = self.scripted.lock().unwrap().pop() {
+                    return scripted;
+                }
+                let mut posts = self.posts.lock().unwrap();
+                posts.push(request.body_json().unwrap());
+                answer(json!({ "publish_id": format!("p_pub_url~v2.{}", posts.len()) }))
+            }
+            ("POST", "/v2/post/publish/status/fetch/") => {
+                let body: Value = request.body_json().unwrap();
+                assert!(body["publish_id"].as_str().unwrap().starts_with("p_pub_url~"));
+                let done = json!({ "status": "PUBLISH_COMPLETE", "publicaly_available_post_id": [73_001_u64] });
+                answer(self.statuses.lock().unwrap().pop_front().unwrap_or(done))
+            }
+            other => panic!("no such call: {other:?}"),
+        }
+    }
+}
+
+fn bakery() -> ConnectorAccount {
+    let secrets = json!({
+        "access_token": "access-0", "refresh_token": "refresh-0", "client_id": "id", "client_secret": "secret",
+    });
+    ConnectorAccount { username: Some("bakery".to_owned()), ..account("723f24d7", secrets) }
+}
+
+async fn start() -> (Tiktok, MockServer, Arc<dyn Connector>, ConnectorAccount) {
+    let rules = TokenRules { expires_in: Some(7_200), refreshes: true };
+    let fake = Tiktok {
+        oauth: Arc::new(OAuthServer::new(rules)),
+        posts: Arc::default(),
+        scripted: Arc::default(),
+        statuses: Arc::default(),
+        revoked: Arc::default(),
+    };
+    fake.oauth.add_client("id", "secret");
+    fake.oauth.add_token("access-0");
+    fake.oauth.add_refresh_token("refresh-0");
+    let server = MockServer::start().await;
+    Mock::given(any()).respond_with(fake.clone()).mount(&server).await;
+    let connector = connector(Platform::Tiktok, &server.uri());
+    (fake, server, connector, bakery())
+}
+
+fn outgoing(connector: &dyn Connector) -> OutgoingPost {
+    let mut outgoing = post(connector, "Fresh bread");
+    outgoing.images = vec![image("cat"), image("dog")];
+    outgoing.options.insert("visibility".to_owned(), json!("public"));
+    outgoing
+}
+
+/// Publishes, and returns the post with the marker that finds it again.
+async fn accepted(connector: &dyn Connector, account: &ConnectorAccount, post: &OutgoingPost) -> OutgoingPost {
+    let CallError::Accepted { marker, pause, .. } = connector.publish(account, post).await.unwrap_err() else {
+        panic!("it is published later")
+    };
+    assert_eq!(pause, TimeDelta::seconds(3));
+    OutgoingPost { marker, ..post.clone() }
+}
+
+#[tokio::test]
+async fn an_account_is_connected_by_its_client_key() {
+    let (fake, _server, connector, _) = start().await;
+    let (attempt, connected) = connect_in_browser(connector.as_ref(), &fake.oauth).await.unwrap();
+    assert_eq!(attempt.server.authorize_url, "https://www.tiktok.com/v2/auth/authorize/");
+    assert!(attempt.server.sends_client_key);
+    assert_eq!((connected.external_id.as_str(), connected.name.as_str()), ("723f24d7", "The Bakery"));
+    assert_eq!(connected.profile_url.as_deref(), Some("https://www.tiktok.com/@bakery"));
+    let renewal = connected.renewal.unwrap();
+    assert!(renewal.renewable && renewal.rotates);
+    assert_eq!(renewal.refresh_expires_at, Some(now() + TimeDelta::days(180)));
+}
+
+#[tokio::test]
+async fn a_post_is_accepted_and_found_when_it_is_out() {
+    let (fake, _server, connector, account) = start().await;
+    let mut outgoing = outgoing(connector.as_ref());
+    outgoing.options.insert("title".to_owned(), json!("Rye"));
+    outgoing.options.insert("disable_comment".to_owned(), json!(true));
+    let accepted = accepted(connector.as_ref(), &account, &outgoing).await;
+    let body = fake.posts.lock().unwrap()[0].clone();
+    assert_eq!((&body["media_type"], &body["post_mode"]), (&json!("PHOTO"), &json!("DIRECT_POST")));
+    let urls = json!(["https://crier.example/media/cat.png", "https://crier.example/media/dog.png"]);
+    assert_eq!(
+        (&body["source_info"]["source"], &body["source_info"]["photo_images"]),
+        (&json!("PULL_FROM_URL"), &urls)
+    );
+    let expected = json!({
+        "title": "Rye", "description": "Fresh bread", "privacy_level": "PUBLIC_TO_EVERYONE", "disable_comment": true,
+        "auto_add_music": false, "brand_content_toggle": false, "brand_organic_toggle": false,
+    });
+    assert_eq!(body["post_info"], expected);
+
+    fake.statuses.lock().unwrap().push_back(json!({ "status": "PROCESSING_DOWNLOAD" }));
+    let waiting = connector.reconcile(&account, &accepted).await.unwrap();
+    assert_eq!(waiting, Reconciled::Pending(TimeDelta::seconds(3)));
+    let Reconciled::Found(found) = connector.reconcile(&account, &accepted).await.unwrap() else { panic!("it is out") };
+    assert_eq!(
+        (found.external_id.as_str(), found.url.as_deref()),
+        ("73001", Some("https://www.tiktok.com/@bakery/photo/73001"))
+    );
+    // A private post has no id.
+    fake.statuses.lock().unwrap().push_back(json!({ "status": "PUBLISH_COMPLETE" }));
+    let Reconciled::Found(found) = connector.reconcile(&account, &accepted).await.unwrap() else { panic!("it is out") };
+    assert_eq!((found.external_id.as_str(), found.url), ("", None));
+    // Without an answer to the publish nothing leads to it.
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Unsupported);
+}
+
+#[tokio::test]
+async fn an_accepted_post_may_fail_later() {
+    let (fake, _server, connector, account) = start().await;
+    let accepted = accepted(connector.as_ref(), &account, &outgoing(connector.as_ref())).await;
+    let fail = async |reason: &str| {
+        fake.statuses.lock().unwrap().push_back(json!({ "status": "FAILED", "fail_reason": reason }));
+        match connector.reconcile(&account, &accepted).await.unwrap() {
+            Reconciled::Refused(error) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(
+        matches!(fail("picture_size_check_failed").await, CallError::Permanent(f) if f.category == Category::InvalidContent)
+    );
+    assert!(matches!(fail("photo_pull_failed").await, CallError::Transient(f) if f.category == Category::Media));
+    assert!(matches!(fail("spam_risk_too_many_posts").await, CallError::RateLimited { .. }));
+    assert!(matches!(fail("internal").await, CallError::Transient(_)));
+    assert!(matches!(fail("auth_removed").await, CallError::Reauth(_)));
+}
+
+#[tokio::test]
+async fn a_visibility_is_required_and_must_be_allowed() {
+    let (fake, _server, connector, account) = start().await;
+    let mut without = outgoing(connector.as_ref());
+    without.options.clear();
+    for options in [json!({}), json!({ "visibility": "friends" })] {
+        without.options = options.as_object().unwrap().clone();
+        let error = connector.publish(&account, &without).await.unwrap_err();
+        assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::InvalidContent), "{error:?}");
+    }
+    assert!(fake.posts.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn errors_are_classified() {
+    let (fake, _server, connector, account) = start().await;
+    let outgoing = outgoing(connector.as_ref());
+    let publish = async |answer: ResponseTemplate| {
+        fake.scripted.lock().unwrap().push(answer);
+        connector.publish(&account, &outgoing).await.unwrap_err()
+    };
+    let until = |error: CallError| match error {
+        CallError::RateLimited { until, .. } => until.unwrap() - now(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(until(publish(refusal(429, "rate_limit_exceeded")).await), TimeDelta::minutes(1));
+    for code in ["spam_risk_too_many_posts", "reached_active_user_cap"] {
+        // Errors come with the status 200, too.
+        assert_eq!(until(publish(refusal(200, code)).await), TimeDelta::hours(6));
+    }
+    for (code, category) in [
+        ("unaudited_client_can_only_post_to_private_accounts", Category::Account),
+        ("url_ownership_unverified", Category::Account),
+        ("scope_not_authorized", Category::Account),
+        ("privacy_level_option_mismatch", Category::InvalidContent),
+        ("spam_risk_text", Category::PlatformRejected),
+        ("something_new", Category::PlatformRejected),
+    ] {
+        let error = publish(refusal(403, code)).await;
+        assert!(matches!(&error, CallError::Permanent(f) if f.category == category), "{code}: {error:?}");
+    }
+    for answer in [refusal(500, "internal_error"), refusal(200, "internal_error"), ResponseTemplate::new(502)] {
+        assert!(matches!(publish(answer).await, CallError::Unknown(_)));
+    }
+    let unreadable = ResponseTemplate::new(200).set_body_string("<html>");
+    assert!(matches!(publish(unreadable).await, CallError::Unknown(_)));
+    assert!(fake.posts.lock().unwrap().is_empty());
+    let away = super::support::connector(Platform::Tiktok, &unused_address().await);
+    assert!(matches!(away.publish(&account, &outgoing).await, Err(CallError::Transient(_))));
+}
+
+#[tokio::test]
+async fn tokens_rotate_and_a_used_one_ends_the_access() {
+    let (fake, _server, connector, account) = start().await;
+    fake.oauth.revoke("access-0");
+    let outgoing = outgoing(connector.as_ref());
+    assert!(matches!(connector.publish(&account, &outgoing).await, Err(CallError::AuthExpired(_))));
+    let refreshed = connector.refresh(&account).await.unwrap();
+    assert_eq!(refreshed.refresh_expires_at, Some(now() + TimeDelta::days(180)));
+    let secrets = refreshed.secrets.unwrap();
+    assert_ne!(shown(&secrets)["refresh_token"], "refresh-0");
+    assert!(matches!(connector.refresh(&account).await, Err(CallError::Reauth(_))));
+    let renewed = ConnectorAccount { secrets, ..account };
+    accepted(connector.as_ref(), &renewed, &outgoing).await;
+    connector.revoke(&renewed).await.unwrap();
+    assert_eq!(fake.revoked.lock().unwrap().len(), 1);
+}

@@ -1,0 +1,79 @@
+//! What a platform needs before a publish and makes in steps (containers), and the wait while it works.
+//!
+//! The result of each step is in the marker, which is stored before the next step: a retry, or another worker, continues
+//! where the last one stopped and makes nothing twice. A wait uses no slot and no attempt. It ends with an answer of the
+//! platform, and at the latest after [`MAX_WAIT`].
+
+use chrono::TimeDelta;
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::platforms::{CallError, Staged};
+use crier_common::store::targets;
+
+use super::ending::PublishOutcome;
+use super::pacing::PostponedRun;
+use super::{Prepared, PublishTarget, Step, Stop, unknown_to_transient};
+use crate::engine::Run;
+
+/// The maximum number of steps in one run: the pictures of the largest post, and the post.
+const MAX_STEPS: usize = 50;
+/// How long a platform may work on a post that it has accepted.
+const MAX_WAIT: TimeDelta = TimeDelta::hours(24);
+
+impl PublishTarget {
+    /// Makes what the platform needs before the call. Stops if an earlier call published the post after all, and while
+    /// the platform is at work.
+    pub(super) async fn stage(&self, run: &Run, p: &mut Prepared) -> Step<()> {
+        if !p.connector.has_stages() {
+            return Ok(());
+        }
+        for _ in 0..MAX_STEPS {
+            let mut staged = self.stage_once(run, p).await;
+            if let Err(CallError::AuthExpired(failure)) = staged {
+                self.refresh(run, p, failure).await?;
+                staged = self.stage_once(run, p).await;
+            }
+            match staged.map_err(|error| self.fail(p, unknown_to_transient(error)))? {
+                Staged::Ready => return Ok(()),
+                Staged::Made(marker) => {
+                    p.outgoing.marker = marker;
+                    let mut tx = self.begin_held(run).await?;
+                    targets::set_marker(&mut tx, p.target.id, &p.outgoing.marker).await?;
+                    tx.commit().await?;
+                }
+                Staged::Pending(pause) => self.wait_for_platform(run, p, pause).await?,
+                Staged::Published(published) => {
+                    return Err(Stop::Ended(self.end(p, PublishOutcome::Published(published))));
+                }
+            }
+        }
+        let message = "The platform needs more steps for this post than any post should.";
+        Err(self.fail(p, CallError::Transient(Failure::of(Category::PlatformError, message))))
+    }
+
+    async fn stage_once(&self, run: &Run, p: &Prepared) -> Result<Staged, CallError> {
+        let deadline = self.publish_timeout.to_std().unwrap_or_default();
+        let staged = tokio::time::timeout(deadline, p.connector.stage(&p.call, &p.outgoing));
+        match run.wait_without_slot(staged).await {
+            Ok(result) => result,
+            Err(_) => Err(CallError::network("The platform did not answer in time.")),
+        }
+    }
+
+    /// Puts the run off while the platform works on the post. Always stops.
+    pub(super) async fn wait_for_platform(&self, run: &Run, p: &Prepared, pause: TimeDelta) -> Step<()> {
+        let name = p.connector.descriptor().name;
+        let mut tx = self.begin_held(run).await?;
+        let began = p.target.call_started_at;
+        if began.is_some_and(|began| tx.now - began > MAX_WAIT) {
+            let message = format!("{name} accepted this post a day ago and has not said what became of it.");
+            let failure = Failure::of(Category::OutcomeUnknown, message);
+            return Err(Stop::Ended(self.end(p, PublishOutcome::Unknown { failure, open: true })));
+        }
+        let until = tx.now + pause;
+        let failure = Failure::of(Category::PlatformError, format!("{name} is working on this post."));
+        let attempts = p.target.attempts - 1;
+        targets::await_platform(&mut tx, p.target.id, attempts, &p.outgoing.marker, &failure, until).await?;
+        tx.commit().await?;
+        Err(Stop::Postponed(PostponedRun { until, why: failure.message }))
+    }
+}
