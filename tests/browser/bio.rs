@@ -4,13 +4,10 @@ use crier_common::domain::bio_page::Theme;
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use super::Browser;
+use super::{Browser, DESKTOP, PHONE};
 use crate::support::app::TestApp;
 use crate::support::picture;
 use crate::support::store::TestStore;
-
-const PHONE: (u32, u32) = (390, 844);
-const DESKTOP: (u32, u32) = (1280, 800);
 
 fn link(title: &str) -> Value {
     json!({ "title": title, "url": "https://example.com/" })

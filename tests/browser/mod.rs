@@ -13,8 +13,12 @@ use std::time::Duration;
 use tokio::process::Command;
 
 mod bio;
+mod connect;
 
 const PROGRAMS: &[&str] = &["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+/// The sizes of screenshots: width and height.
+const PHONE: (u32, u32) = (390, 844);
+const DESKTOP: (u32, u32) = (1280, 800);
 /// For one page, which normally takes a second or two.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(90);
 
