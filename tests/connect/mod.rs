@@ -12,6 +12,7 @@ use crate::support::mastodon::RunningMastodon;
 mod apps;
 mod facebook;
 mod mastodon;
+mod shopify;
 mod tumblr;
 mod wrong_turns;
 

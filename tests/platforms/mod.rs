@@ -9,6 +9,7 @@ mod linkedin;
 mod mastodon;
 mod pinterest;
 mod registry;
+mod shopify;
 mod support;
 mod telegram;
 mod text;

@@ -20,6 +20,7 @@ pub mod receiver;
 pub mod s3;
 pub mod scripted;
 pub mod servers;
+pub mod shopify;
 pub mod sites;
 pub mod source;
 pub mod store;

@@ -157,3 +157,14 @@ pub struct Descriptor {
     pub credential_fields: &'static [CredentialField],
     pub capabilities: Capabilities,
 }
+
+impl Descriptor {
+    /// Returns whether an operator registers an application at the platform. At Mastodon's servers Crier does so itself.
+    pub fn needs_application(&self) -> bool {
+        match self.mode {
+            Mode::SelfConnect => false,
+            Mode::SelfConnectOauth => self.platform != Platform::Mastodon,
+            Mode::Oauth => true,
+        }
+    }
+}

@@ -13,6 +13,7 @@ use super::linkedin::Linkedin;
 use super::mastodon::Mastodon;
 use super::pinterest::Pinterest;
 use super::sanitized::SanitizingConnector;
+use super::shopify::Shopify;
 use super::telegram::Telegram;
 use super::tumblr::Tumblr;
 use super::twitter::Twitter;
@@ -50,6 +51,7 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Wordpress::new(clients, clock)));
         registry.register(Arc::new(Woocommerce::new(clients, clock)));
         registry.register(Arc::new(Mastodon::new(clients, clock)));
+        registry.register(Arc::new(Shopify::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Facebook::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Linkedin::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Pinterest::new(&registry.config, clients, clock)));
@@ -72,15 +74,18 @@ impl ConnectorRegistry {
         catalogue::descriptor(platform)
     }
 
-    /// Returns whether accounts of this platform can be connected here: an OAuth platform needs its connector and an
-    /// application, of the variables or one that an operator set (`has_application`), the sandbox must be switched on,
-    /// all others need nothing.
+    /// Returns whether accounts of this platform can be connected here: one that is connected in a browser needs its
+    /// connector, and most an application, of the variables or one that an operator set (`has_application`); the sandbox
+    /// must be switched on, all others need nothing.
     pub fn is_configured(&self, platform: Platform, has_application: bool) -> bool {
         let has_connector = self.connectors.contains_key(&platform);
-        match catalogue::descriptor(platform).mode {
-            Mode::Oauth => has_connector && (has_application || self.application(platform).is_some()),
+        let descriptor = catalogue::descriptor(platform);
+        match descriptor.mode {
             Mode::SelfConnect => platform != Platform::Sandbox || has_connector,
-            Mode::SelfConnectOauth => has_connector,
+            Mode::Oauth | Mode::SelfConnectOauth => {
+                let has_application = has_application || self.application(platform).is_some();
+                has_connector && (has_application || !descriptor.needs_application())
+            }
         }
     }
 

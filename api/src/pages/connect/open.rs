@@ -102,7 +102,7 @@ async fn lead_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString) ->
     let redirect_uri = format!("{}/connect/callback/{}", app.public_url, authorization.platform);
     let request = ConnectRequest { target: authorization.target, instance: &authorization.instance };
     let server = oauth.server(request).await.map_err(|error| WrongTurn::of(platform, error))?;
-    let application = if authorization.instance.is_empty() {
+    let application = if app.platforms.descriptor(authorization.platform).needs_application() {
         application_of(app, &authorization).await?
     } else {
         registered(app, oauth, &authorization, &server, &redirect_uri, platform).await?

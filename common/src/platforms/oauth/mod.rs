@@ -54,6 +54,9 @@ pub struct AuthServer {
     pub sends_issuer: bool,
     /// Further parameters of the authorization page.
     pub extra: Vec<(String, String)>,
+    /// Further parameters of the request that turns the code into tokens.
+    #[serde(default)]
+    pub token_extra: Vec<(String, String)>,
 }
 
 impl AuthServer {
@@ -69,6 +72,7 @@ impl AuthServer {
             issuer: None,
             sends_issuer: false,
             extra: Vec::new(),
+            token_extra: Vec::new(),
         }
     }
 }
@@ -281,6 +285,12 @@ pub trait OAuthConnector: Send + Sync {
         _stored: Option<Application>,
     ) -> Result<Option<Application>, ConnectError> {
         Ok(None)
+    }
+
+    /// Returns whether the platform itself sent the person back; `query` is the callback's, as it came. Platforms that
+    /// do not sign it are known by the `state` alone.
+    fn is_authentic(&self, _attempt: &Attempt, _query: &str) -> bool {
+        true
     }
 
     /// Turns the code into tokens.
