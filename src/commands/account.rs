@@ -79,7 +79,7 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     let Some((workspace, plan)) = brands::plan_of(&mut tx, brand).await? else {
         return refused(format!("there is no brand {brand}"));
     };
-    if registry.descriptor(platform).needs_application() && registry.application(platform).is_none() {
+    if registry.descriptor(platform).needs_application() && registry.application(platform, target).is_none() {
         let cipher = cx.store.cipher();
         if applications::of_brand(&mut tx, cipher, platform, target, workspace, brand).await?.is_none() {
             return refused(format!("no application is set for {platform}; see `crier app set --help`"));

@@ -37,6 +37,9 @@ async fn set(cx: &Context, args: SetApp) -> Result {
     if !catalogue::descriptor(platform).needs_application() {
         return refused(format!("{platform} needs no application"));
     }
+    if target != platform.application_target(target) {
+        return refused(format!("{platform} has one application for every target: leave --target out"));
+    }
     let fits = |text: &str| !text.is_empty() && text.len() <= MAX_CREDENTIAL && !text.chars().any(char::is_control);
     let client_id = client_id.trim().to_owned();
     let secret = read_secret()?;

@@ -65,6 +65,7 @@ async fn what_cannot_be_connected_is_refused(s: TestStore) {
         (vec!["shopify", "--brand", &brand, "--shop", "x.myshopify.com"], "no application is set for shopify"),
         (vec!["telegram", "--brand", &brand], "by credentials"),
         (vec!["reddit", "--brand", &brand], "cannot connect reddit"),
+        (vec!["linkedin", "--brand", &brand, "--target", "page"], "no application is set for linkedin"),
     ] {
         let refused = connect(&args);
         assert!(refused.refused(1).contains(reason), "{args:?}: {refused:?}");
@@ -84,6 +85,7 @@ async fn applications_are_set_listed_and_deleted(s: TestStore) {
     set("secret-3", &["--brand", &brand]).expect_stdout();
     set("secret-4", &["--brand", &brand]).expect_stdout();
     assert!(set("", &[]).refused(1).contains("1 to"));
+    assert!(set("x", &["--target", "page"]).refused(1).contains("one application for every target"));
     assert!(set("x", &["--brand", "999"]).refused(1).contains("no brand 999"));
     let listed = crier(&s, &["app", "list", "--json"]);
     let list = listed.json();

@@ -223,7 +223,9 @@ async fn errors_are_classified() {
     let media = publish_expecting_error(user_error("UPLOAD_FAILED")).await;
     assert!(matches!(&media, CallError::Transient(f) if f.category == Category::Media), "{media:?}");
     let version = publish_expecting_error(graphql_error("undefinedField", json!({}))).await;
-    assert!(matches!(&version, CallError::Transient(f) if f.message.contains("CRIER_SHOPIFY_API_VERSION")));
+    let CallError::RateLimited { until, failure } = version else { panic!("{version:?}") };
+    assert_eq!((until, failure.code.as_str()), (Some(now() + TimeDelta::hours(6)), "misconfigured"));
+    assert!(failure.message.contains("CRIER_SHOPIFY_API_VERSION"), "{failure:?}");
     let nothing = ResponseTemplate::new(200).set_body_json(json!({ "data": { "articleCreate": null } }));
     for answer in [
         graphql_error("INTERNAL_SERVER_ERROR", json!({})),

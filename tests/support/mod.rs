@@ -8,6 +8,7 @@ pub mod connector;
 pub mod facebook;
 pub mod fake_platform;
 pub mod jobs;
+pub mod linkedin;
 pub mod mail_server;
 pub mod mastodon;
 pub mod notifier;

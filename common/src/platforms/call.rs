@@ -35,6 +35,12 @@ pub(super) const BLOCKED: &str = "blocked_address";
 /// The maximum pause accepted from a platform; if its limit is reset later, the next call gets the time again.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(24);
 
+/// The failure code of a call that fails until the operator changes something.
+pub(super) const MISCONFIGURED: &str = "misconfigured";
+
+/// How long nothing is sent on an account after such a failure.
+const MISCONFIGURED_PAUSE: TimeDelta = TimeDelta::hours(6);
+
 /// The HTTP client of one platform.
 #[derive(Clone, Debug)]
 pub struct PlatformClient {
@@ -126,6 +132,14 @@ impl PlatformClient {
         CallError::RateLimited { until: until.map(|at| at.min(latest)), failure }
     }
 
+    /// Returns the error for a call that fails until the operator changes something, whatever the post is: pauses the
+    /// account's posts, and tells the operator. `message` says what to change.
+    pub(super) fn misconfigured(&self, message: &str, code: &str) -> CallError {
+        tracing::error!(platform = self.platform.as_str(), code, "{message}");
+        let failure = Failure::with_code(Category::RateLimited, MISCONFIGURED, message).from_platform(code);
+        CallError::RateLimited { until: Some(self.clock.now() + MISCONFIGURED_PAUSE), failure }
+    }
+
     /// Returns the error for a pause of a number of seconds from now.
     pub fn rate_limited_for(&self, seconds: i64) -> CallError {
         let pause = TimeDelta::try_seconds(seconds.max(0)).unwrap_or(MAX_PAUSE).min(MAX_PAUSE);
@@ -186,6 +200,9 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
         }
         (CallError::AuthExpired(f) | CallError::Reauth(f) | CallError::Permanent(f), _) => {
             ConnectError::Refused(f.message)
+        }
+        (CallError::RateLimited { failure, .. }, _) if failure.code == MISCONFIGURED => {
+            ConnectError::Refused(failure.message)
         }
         (CallError::RateLimited { failure, .. }, _) => ConnectError::Unavailable(failure.message),
         (CallError::Transient(f) | CallError::UploadsMissing(f) | CallError::Unknown(f), _) => {

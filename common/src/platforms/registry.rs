@@ -22,7 +22,7 @@ use super::wordpress::Wordpress;
 use super::{Connector, PlatformsConfig, catalogue};
 use crate::clock::Clock;
 use crate::domain::application::Application;
-use crate::domain::platform::{Descriptor, Mode, Platform};
+use crate::domain::platform::{ConnectTarget, Descriptor, Mode, Platform};
 use crate::http::HttpClient;
 
 /// The HTTP clients and the address check that connectors use.
@@ -75,28 +75,25 @@ impl ConnectorRegistry {
     }
 
     /// Returns whether accounts of this platform can be connected here: one that is connected in a browser needs its
-    /// connector, and most an application, of the variables or one that an operator set (`has_application`); the sandbox
-    /// must be switched on, all others need nothing.
+    /// connector, and most an application, of the variables or one that an operator set (`has_application`); the
+    /// sandbox must be switched on, all others need nothing.
     pub fn is_configured(&self, platform: Platform, has_application: bool) -> bool {
         let has_connector = self.connectors.contains_key(&platform);
         let descriptor = catalogue::descriptor(platform);
         match descriptor.mode {
             Mode::SelfConnect => platform != Platform::Sandbox || has_connector,
             Mode::Oauth | Mode::SelfConnectOauth => {
-                let has_application = has_application || self.application(platform).is_some();
+                let targets = [ConnectTarget::Default, ConnectTarget::Page];
+                let is_set = targets.iter().any(|target| self.application(platform, *target).is_some());
+                let has_application = has_application || is_set;
                 has_connector && (has_application || !descriptor.needs_application())
             }
         }
     }
 
-    /// Returns the application of the variables.
-    pub fn application(&self, platform: Platform) -> Option<Application> {
-        let config = self.config.of(platform);
-        let client_id = config.client_id.as_deref().filter(|id| !id.trim().is_empty())?;
-        Some(Application {
-            client_id: client_id.to_owned(),
-            client_secret: config.client_secret.clone().unwrap_or_default(),
-        })
+    /// Returns the application of the variables for a target.
+    pub fn application(&self, platform: Platform, target: ConnectTarget) -> Option<Application> {
+        self.config.of(platform).application(platform.application_target(target))
     }
 
     /// Returns the daily limit of posts per account; `None` means unlimited.

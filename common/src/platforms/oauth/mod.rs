@@ -313,13 +313,12 @@ pub(super) fn application_of(
     platform: Platform,
 ) -> Result<Application, CallError> {
     let client_id = account.secrets.require("client_id")?.expose_secret().to_owned();
-    let stored = account.secrets.get("client_secret").unwrap_or_default();
-    let current = config.of(platform);
-    let secret = match (&current.client_id, &current.client_secret) {
-        (Some(id), Some(secret)) if *id == client_id => secret.clone(),
-        _ => stored,
-    };
-    Ok(Application { client_id, client_secret: secret })
+    let current = [ConnectTarget::Default, ConnectTarget::Page].map(|target| config.of(platform).application(target));
+    let same = current.into_iter().flatten().find(|one| one.client_id == client_id && one.has_secret());
+    Ok(same.unwrap_or_else(|| Application {
+        client_id,
+        client_secret: account.secrets.get("client_secret").unwrap_or_default(),
+    }))
 }
 
 /// Gets new tokens for an account by its refresh token. One that the platform did not replace stays.

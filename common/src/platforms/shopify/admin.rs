@@ -126,13 +126,13 @@ impl Admin<'_> {
                 self.client.classify_unknown_effect(effect, "had an internal error", Some(code))
             }
             // The call itself is wrong for this version of the API; nothing was done.
-            _ => CallError::Transient(failure(
-                Category::Internal,
-                &format!(
-                    "does not understand a call in version {} of its API; see CRIER_SHOPIFY_API_VERSION",
-                    self.version
-                ),
-            )),
+            _ => {
+                let text = self.detail(&error.message).unwrap_or_default();
+                let (version, see) = (self.version, "see CRIER_SHOPIFY_API_VERSION");
+                let message =
+                    format!("Shopify does not understand a call in version {version} of its API; {see}: {text}");
+                self.client.misconfigured(&message, code)
+            }
         }
     }
 

@@ -147,8 +147,8 @@ impl OAuthConnector for Shopify {
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
-            "Shopify asks you to install the application on your shop. A custom application can be installed only on the \
-             shops that were named when it was made; if Shopify refuses, ask the operator of this Crier.",
+            "Shopify asks you to install the application on your shop. A custom application can be installed only on \
+             the shops that were named when it was made; if Shopify refuses, ask the operator of this Crier.",
         )
     }
 
