@@ -11,6 +11,7 @@ use crate::support::mastodon::RunningMastodon;
 
 mod apps;
 mod facebook;
+mod google_business;
 mod linkedin;
 mod mastodon;
 mod shopify;

@@ -17,6 +17,7 @@ pub mod call;
 pub mod catalogue;
 pub mod config;
 mod facebook;
+mod google_business;
 mod linkedin;
 mod mastodon;
 pub mod oauth;

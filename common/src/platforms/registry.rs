@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::address::AddressCheck;
 use super::bluesky::Bluesky;
 use super::facebook::Facebook;
+use super::google_business::GoogleBusiness;
 use super::linkedin::Linkedin;
 use super::mastodon::Mastodon;
 use super::pinterest::Pinterest;
@@ -53,6 +54,7 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Mastodon::new(clients, clock)));
         registry.register(Arc::new(Shopify::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Facebook::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(GoogleBusiness::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Linkedin::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Pinterest::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Tumblr::new(&registry.config, clients, clock)));
