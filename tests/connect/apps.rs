@@ -64,7 +64,7 @@ async fn what_cannot_be_connected_is_refused(s: TestStore) {
         (vec!["shopify", "--brand", &brand, "--shop", "x.myshopify.com.evil.example"], "own domain"),
         (vec!["shopify", "--brand", &brand, "--shop", "x.myshopify.com"], "no application is set for shopify"),
         (vec!["telegram", "--brand", &brand], "by credentials"),
-        (vec!["reddit", "--brand", &brand], "cannot connect reddit"),
+        (vec!["reddit", "--brand", &brand], "no application is set for reddit"),
         (vec!["linkedin", "--brand", &brand, "--target", "page"], "no application is set for linkedin"),
     ] {
         let refused = connect(&args);

@@ -9,6 +9,7 @@ mod guarded;
 mod linkedin;
 mod mastodon;
 mod pinterest;
+mod reddit;
 mod registry;
 mod shopify;
 mod support;

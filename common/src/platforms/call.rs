@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
 
@@ -47,11 +47,19 @@ pub struct PlatformClient {
     http: HttpClient,
     platform: Platform,
     clock: Clock,
+    /// Of every request.
+    headers: HeaderMap,
 }
 
 impl PlatformClient {
     pub fn new(platform: Platform, http: HttpClient, clock: Clock) -> Self {
-        Self { http, platform, clock }
+        Self { http, platform, clock, headers: HeaderMap::new() }
+    }
+
+    /// Returns a client that adds a header to every request. `None`: no text that can be sent.
+    pub(super) fn with_header(mut self, name: HeaderName, value: Option<HeaderValue>) -> Self {
+        self.headers.extend(value.map(|value| (name, value)));
+        self
     }
 
     /// Returns the platform's name for people.
@@ -64,7 +72,7 @@ impl PlatformClient {
     }
 
     pub fn request(&self, method: Method, url: &str) -> RequestBuilder {
-        self.http.request(method, url)
+        self.http.request(method, url).headers(self.headers.clone())
     }
 
     /// Sends the request. Any response is `Ok`, whatever its status.

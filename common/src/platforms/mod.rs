@@ -24,6 +24,7 @@ pub mod oauth;
 mod options;
 pub mod pictures;
 mod pinterest;
+mod reddit;
 mod registry;
 pub mod sandbox;
 mod sanitized;

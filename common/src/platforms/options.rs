@@ -14,3 +14,12 @@ pub(super) fn text<'a>(post: &'a OutgoingPost, name: &str) -> Result<Option<&'a 
     let text = value.as_str().ok_or_else(wrong)?.trim();
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
+
+/// Returns an option that is true or false; false if it is absent.
+pub(super) fn flag(post: &OutgoingPost, name: &str) -> Result<bool, CallError> {
+    let Some(value) = post.options.get(name).filter(|value| !value.is_null()) else { return Ok(false) };
+    value.as_bool().ok_or_else(|| {
+        let message = format!("The option {name} must be true or false.");
+        CallError::Permanent(Failure::of(Category::InvalidContent, message))
+    })
+}

@@ -13,6 +13,7 @@ use super::google_business::GoogleBusiness;
 use super::linkedin::Linkedin;
 use super::mastodon::Mastodon;
 use super::pinterest::Pinterest;
+use super::reddit::Reddit;
 use super::sanitized::SanitizingConnector;
 use super::shopify::Shopify;
 use super::telegram::Telegram;
@@ -55,6 +56,7 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Shopify::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Facebook::new(&registry.config, clients, clock)));
         registry.register(Arc::new(GoogleBusiness::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Reddit::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Linkedin::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Pinterest::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Tumblr::new(&registry.config, clients, clock)));
