@@ -68,7 +68,7 @@ async fn an_unconfigured_platform_is_not_called(w: TestWorker) {
     // Its secrets are sealed with the platform's name as well.
     w.sql("DELETE FROM social_accounts").await;
     let mut new = crate::support::store::new_account("demo", "token-0");
-    new.platform = crier_common::domain::platform::Platform::Reddit;
+    new.platform = crier_common::domain::platform::Platform::Tiktok;
     let made = w.write(async |tx| {
         let made = accounts::save(tx, w.world.workspace, &new).await?;
         accounts::attach(tx, w.world.brand, made.id).await?;
