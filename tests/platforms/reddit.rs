@@ -317,7 +317,6 @@ async fn wrong_options_are_refused() {
         json!({ "subreddit": "bread/../x" }),
         json!({ "title": " " }),
         json!({ "title": "x".repeat(301) }),
-        json!({ "nsfw": "yes" }),
         json!({ "flair_id": 7 }),
     ] {
         let outgoing = reddit_post(connector.as_ref(), &[], options.clone());

@@ -1,6 +1,8 @@
 //! The options of a post, as connectors read them. They were checked with the post; a wrong one is still an error here,
 //! because the rules may have changed since.
 
+use serde_json::Value;
+
 use super::{CallError, OutgoingPost};
 use crate::domain::failure::{Category, Failure};
 
@@ -15,11 +17,7 @@ pub(super) fn text<'a>(post: &'a OutgoingPost, name: &str) -> Result<Option<&'a 
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
-/// Returns an option that is true or false; false if it is absent.
-pub(super) fn flag(post: &OutgoingPost, name: &str) -> Result<bool, CallError> {
-    let Some(value) = post.options.get(name).filter(|value| !value.is_null()) else { return Ok(false) };
-    value.as_bool().ok_or_else(|| {
-        let message = format!("The option {name} must be true or false.");
-        CallError::Permanent(Failure::of(Category::InvalidContent, message))
-    })
+/// Returns the value of a boolean option; false if it has none.
+pub(super) fn flag(post: &OutgoingPost, name: &str) -> bool {
+    post.options.get(name).and_then(Value::as_bool).unwrap_or_default()
 }

@@ -97,8 +97,8 @@ impl<'a> Wishes<'a> {
             link,
             flair_id: options::text(post, "flair_id")?,
             flair_text: options::text(post, "flair_text")?,
-            nsfw: options::flag(post, "nsfw")?,
-            spoiler: options::flag(post, "spoiler")?,
+            nsfw: options::flag(post, "nsfw"),
+            spoiler: options::flag(post, "spoiler"),
         })
     }
 
