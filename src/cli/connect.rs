@@ -11,7 +11,7 @@ pub enum AccountCommand {
     List(Format),
     /// Print a URL at which a person connects an account; it works once, for 30 minutes, for anyone who opens it.
     #[command(
-        after_help = "Examples:\n  crier account connect mastodon --brand 1 --instance https://mastodon.social\n  crier account connect tumblr --brand 1"
+        after_help = "Examples:\n  crier account connect mastodon --brand 1 --instance https://mastodon.social\n  crier account connect shopify --brand 1 --shop example.myshopify.com\n  crier account connect tumblr --brand 1"
     )]
     Connect(ConnectAccount),
 }
@@ -21,8 +21,8 @@ pub struct ConnectAccount {
     pub platform: Platform,
     #[arg(long)]
     pub brand: i64,
-    /// The person's server, where the platform has many.
-    #[arg(long, value_name = "URL")]
+    /// The person's server or shop, where the platform has many.
+    #[arg(long, value_name = "URL", visible_alias = "shop")]
     pub instance: Option<String>,
     /// default, or page for a page that the person chooses.
     #[arg(long, default_value = "default")]

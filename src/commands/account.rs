@@ -68,6 +68,9 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
             Err(ConnectError::Field { message, .. } | ConnectError::Refused(message)) => return refused(message),
             Err(ConnectError::Unavailable(message)) => return refused(message),
         },
+        (Mode::SelfConnectOauth, None) if platform == Platform::Shopify => {
+            return refused("shopify needs --shop, such as example.myshopify.com".to_owned());
+        }
         (Mode::SelfConnectOauth, None) => return refused(format!("{platform} needs --instance, the person's server")),
         (_, Some(_)) => return refused(format!("{platform} takes no --instance")),
         (_, None) => String::new(),
@@ -76,7 +79,7 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     let Some((workspace, plan)) = brands::plan_of(&mut tx, brand).await? else {
         return refused(format!("there is no brand {brand}"));
     };
-    if instance.is_empty() && registry.application(platform).is_none() {
+    if registry.descriptor(platform).needs_application() && registry.application(platform, target).is_none() {
         let cipher = cx.store.cipher();
         if applications::of_brand(&mut tx, cipher, platform, target, workspace, brand).await?.is_none() {
             return refused(format!("no application is set for {platform}; see `crier app set --help`"));

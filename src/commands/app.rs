@@ -3,7 +3,6 @@
 use std::io::Read as _;
 
 use crier_common::domain::application::{Application, MAX_CREDENTIAL, Owner};
-use crier_common::domain::platform::Mode;
 use crier_common::platforms::{Secrets, catalogue};
 use crier_common::process::StartError;
 use crier_common::store::applications::{self, NewApplication};
@@ -35,8 +34,11 @@ pub async fn run(cx: &Context, command: AppCommand) -> Result {
 
 async fn set(cx: &Context, args: SetApp) -> Result {
     let SetApp { platform, target, workspace, brand, client_id } = args;
-    if catalogue::descriptor(platform).mode != Mode::Oauth {
+    if !catalogue::descriptor(platform).needs_application() {
         return refused(format!("{platform} needs no application"));
+    }
+    if target != platform.application_target(target) {
+        return refused(format!("{platform} has one application for every target: leave --target out"));
     }
     let fits = |text: &str| !text.is_empty() && text.len() <= MAX_CREDENTIAL && !text.chars().any(char::is_control);
     let client_id = client_id.trim().to_owned();

@@ -7,6 +7,7 @@ use crate::support::store::{TestStore, on_both};
 
 on_both!(
     a_url_for_a_mastodon_server_is_printed,
+    a_url_for_a_shop_is_printed,
     what_cannot_be_connected_is_refused,
     applications_are_set_listed_and_deleted,
 );
@@ -36,6 +37,18 @@ async fn a_url_for_a_mastodon_server_is_printed(s: TestStore) {
     assert!(!listed.to_string().contains("token\":\"t"), "{listed}");
 }
 
+async fn a_url_for_a_shop_is_printed(s: TestStore) {
+    let brand = s.create_world().await.brand.to_string();
+    let args = ["account", "connect", "shopify", "--brand", &brand, "--shop", "https://Rye.myshopify.com/"];
+    let printed = run(command(&s, &args).env("CRIER_SHOPIFY_CLIENT_ID", "id"));
+    assert!(printed.expect_stdout().contains("/connect/"), "{printed:?}");
+    let instance: String = s.value("SELECT instance FROM authorizations").await;
+    assert_eq!(instance, "https://rye.myshopify.com");
+    let set = |platform: &str| with_secret(&s, "shh", &["app", "set", "--platform", platform, "--client-id", "id"]);
+    assert!(set("shopify").expect_stdout().contains("/connect/callback/shopify"));
+    assert!(set("mastodon").refused(1).contains("needs no application"));
+}
+
 async fn what_cannot_be_connected_is_refused(s: TestStore) {
     let brand = s.create_world().await.brand.to_string();
     let connect = |args: &[&str]| crier(&s, &[&["account", "connect"], args].concat());
@@ -46,8 +59,13 @@ async fn what_cannot_be_connected_is_refused(s: TestStore) {
         (vec!["mastodon", "--brand", &brand, "--instance", "https://8.8.8.8/@ann"], "server alone"),
         (vec!["mastodon", "--brand", "999", "--instance", "8.8.8.8"], "there is no brand 999"),
         (vec!["mastodon", "--brand", &brand, "--instance", "8.8.8.8", "--target", "page"], "has no --target page"),
+        (vec!["shopify", "--brand", &brand], "needs --shop"),
+        (vec!["shopify", "--brand", &brand, "--shop", "shop.example"], "own domain"),
+        (vec!["shopify", "--brand", &brand, "--shop", "x.myshopify.com.evil.example"], "own domain"),
+        (vec!["shopify", "--brand", &brand, "--shop", "x.myshopify.com"], "no application is set for shopify"),
         (vec!["telegram", "--brand", &brand], "by credentials"),
-        (vec!["reddit", "--brand", &brand], "cannot connect reddit"),
+        (vec!["reddit", "--brand", &brand], "no application is set for reddit"),
+        (vec!["linkedin", "--brand", &brand, "--target", "page"], "no application is set for linkedin"),
     ] {
         let refused = connect(&args);
         assert!(refused.refused(1).contains(reason), "{args:?}: {refused:?}");
@@ -67,6 +85,7 @@ async fn applications_are_set_listed_and_deleted(s: TestStore) {
     set("secret-3", &["--brand", &brand]).expect_stdout();
     set("secret-4", &["--brand", &brand]).expect_stdout();
     assert!(set("", &[]).refused(1).contains("1 to"));
+    assert!(set("x", &["--target", "page"]).refused(1).contains("one application for every target"));
     assert!(set("x", &["--brand", "999"]).refused(1).contains("no brand 999"));
     let listed = crier(&s, &["app", "list", "--json"]);
     let list = listed.json();

@@ -11,8 +11,11 @@ use crate::support::mastodon::RunningMastodon;
 
 mod apps;
 mod facebook;
+mod google_business;
 mod instagram;
+mod linkedin;
 mod mastodon;
+mod shopify;
 mod tumblr;
 mod wrong_turns;
 

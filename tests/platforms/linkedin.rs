@@ -1,93 +1,33 @@
 //! LinkedIn, against a server that answers as its documentation says.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use chrono::{TimeDelta, TimeZone, Utc};
 use crier_common::domain::failure::Category;
-use crier_common::domain::platform::Platform;
+use crier_common::domain::platform::{ConnectTarget, Platform};
+use crier_common::platforms::oauth::ConnectRequest;
 use crier_common::platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
 use serde_json::{Value, json};
-use wiremock::matchers::any;
-use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{
-    ScriptStep, ScriptedServer, account, connect_in_browser, connector, image, now, post, publish, shown,
-    unused_address,
+    ScriptStep, ScriptedServer, account, connect_choosing, connect_in_browser, connector, image, now, post, publish,
+    shown, unused_address,
 };
-use crate::support::oauth::{OAuthServer, TokenRules, bearer};
-
-#[derive(Clone)]
-struct Linkedin {
-    oauth: Arc<OAuthServer>,
-    posts: Arc<Mutex<Vec<Value>>>,
-    pictures: Arc<Mutex<Vec<String>>>,
-    scripted: Arc<Mutex<Vec<ResponseTemplate>>>,
-    base: Arc<Mutex<String>>,
-}
-
-impl Respond for Linkedin {
-    fn respond(&self, request: &Request) -> ResponseTemplate {
-        let path = request.url.path();
-        if path == "/oauth/v2/accessToken" {
-            return self.oauth.token(request);
-        }
-        if !self.oauth.knows(&bearer(request)) {
-            return ResponseTemplate::new(401).set_body_json(
-                json!({ "status": 401, "serviceErrorCode": 65_602, "message": "The token has expired" }),
-            );
-        }
-        if path.starts_with("/rest/") {
-            let version = request.headers.get("linkedin-version").and_then(|v| v.to_str().ok());
-            assert_eq!(version, Some("202607"));
-        }
-        match (request.method.as_str(), path) {
-            ("GET", "/v2/userinfo") => ResponseTemplate::new(200).set_body_json(json!({
-                "sub": "782bbtaQ", "name": "Ann Baker", "picture": "https://p.example/a.png",
-            })),
-            ("POST", "/rest/images") => {
-                assert_eq!(request.url.query(), Some("action=initializeUpload"));
-                let number = self.pictures.lock().unwrap().len();
-                let base = self.base.lock().unwrap().clone();
-                ResponseTemplate::new(200).set_body_json(json!({
-                    "value": { "uploadUrl": format!("{base}/upload/{number}"), "image": format!("urn:li:image:{number}") },
-                }))
-            }
-            ("PUT", _) => {
-                self.pictures.lock().unwrap().push(String::from_utf8_lossy(&request.body).into_owned());
-                ResponseTemplate::new(201)
-            }
-            ("POST", "/rest/posts") => {
-                if let Some(answer) = self.scripted.lock().unwrap().pop() {
-                    return answer;
-                }
-                let mut posts = self.posts.lock().unwrap();
-                posts.push(request.body_json().unwrap());
-                ResponseTemplate::new(201).insert_header("x-restli-id", format!("urn:li:share:{}", posts.len()))
-            }
-            other => panic!("no such call: {other:?}"),
-        }
-    }
-}
+use crate::support::linkedin::Linkedin;
 
 fn person() -> ConnectorAccount {
     let secrets = json!({ "access_token": "access-0", "client_id": "id", "client_secret": "secret" });
     account("782bbtaQ", secrets)
 }
 
+/// A page of an organisation.
+fn page() -> ConnectorAccount {
+    ConnectorAccount { external_id: "urn:li:organization:7".to_owned(), ..person() }
+}
+
 async fn start() -> (Linkedin, MockServer, Arc<dyn Connector>, ConnectorAccount) {
-    let rules = TokenRules { expires_in: Some(5_184_000), refreshes: false };
-    let fake = Linkedin {
-        oauth: Arc::new(OAuthServer::new(rules)),
-        posts: Arc::default(),
-        pictures: Arc::default(),
-        scripted: Arc::default(),
-        base: Arc::default(),
-    };
-    fake.oauth.add_client("id", "secret");
-    fake.oauth.add_token("access-0");
-    let server = MockServer::start().await;
-    *fake.base.lock().unwrap() = server.uri();
-    Mock::given(any()).respond_with(fake.clone()).mount(&server).await;
+    let (fake, server) = Linkedin::start(&[]).await;
     let connector = connector(Platform::Linkedin, &server.uri());
     (fake, server, connector, person())
 }
@@ -180,8 +120,64 @@ async fn a_duplicate_of_an_earlier_call_is_adopted() {
     assert_eq!(connector.publish(&account, &again).await.unwrap().external_id, "urn:li:share:7");
     let fresh = publish_expecting_error(duplicate()).await;
     assert!(matches!(&fresh, CallError::Permanent(f) if f.category == Category::DuplicateContent), "{fresh:?}");
-    assert!(!connector.can_reconcile());
     assert_eq!(connector.reconcile(&account, &again).await.unwrap(), Reconciled::Unsupported);
+}
+
+#[tokio::test]
+async fn a_page_is_chosen_from_those_that_the_person_may_publish_on() {
+    let roles = [(7, "ADMINISTRATOR"), (8, "ANALYST"), (9, "CONTENT_ADMINISTRATOR"), (7, "CONTENT_ADMIN")];
+    let (fake, server) = Linkedin::start(&roles).await;
+    let connector = connector(Platform::Linkedin, &server.uri());
+    let request = ConnectRequest { target: ConnectTarget::Page, instance: "" };
+    let (attempt, choices, connected) =
+        connect_choosing(connector.as_ref(), &fake.oauth, request, "urn:li:organization:9").await.unwrap();
+    assert_eq!(attempt.server.scopes, ["w_organization_social", "r_organization_social", "rw_organization_admin"]);
+    let names: Vec<_> = choices.iter().map(|choice| (choice.id.as_str(), choice.name.as_str())).collect();
+    assert_eq!(names, [("urn:li:organization:7", "Organisation 7"), ("urn:li:organization:9", "Organisation 9")]);
+    assert_eq!((connected.external_id.as_str(), connected.name.as_str()), ("urn:li:organization:9", "Organisation 9"));
+    assert_eq!(connected.profile_url.as_deref(), Some("https://www.linkedin.com/company/org-9"));
+    assert_eq!(connected.token_expires_at, Some(now() + TimeDelta::days(60)));
+}
+
+#[tokio::test]
+async fn many_pages_are_listed_in_parts() {
+    let roles: Vec<_> = (1..=230).map(|id| (id, "ADMINISTRATOR")).collect();
+    let (fake, server) = Linkedin::start(&roles).await;
+    let connector = connector(Platform::Linkedin, &server.uri());
+    let request = ConnectRequest { target: ConnectTarget::Page, instance: "" };
+    let last = "urn:li:organization:230";
+    let (_, choices, connected) = connect_choosing(connector.as_ref(), &fake.oauth, request, last).await.unwrap();
+    assert_eq!((choices.len(), connected.external_id.as_str()), (230, last));
+    assert_eq!(fake.lookups.lock().unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn a_page_publishes_in_its_own_name() {
+    let (fake, _server, connector, _) = start().await;
+    let mut outgoing = post(connector.as_ref(), "Fresh (rye) #bread");
+    outgoing.images = vec![image("cat")];
+    publish(connector.as_ref(), &page(), &mut outgoing).await.unwrap();
+    assert_eq!(*fake.owners.lock().unwrap(), ["urn:li:organization:7"]);
+    let sent = fake.posts.lock().unwrap()[0].clone();
+    assert_eq!(sent["author"], "urn:li:organization:7");
+    assert_eq!(sent["content"]["media"], json!({ "id": "urn:li:image:0", "altText": "a <cat>" }));
+}
+
+#[tokio::test]
+async fn reconcile_finds_a_pages_post() {
+    let (fake, _server, connector, _) = start().await;
+    let mut outgoing = post(connector.as_ref(), "Fresh (rye)\n\n#bread @home");
+    assert_eq!(connector.reconcile(&page(), &outgoing).await.unwrap(), Reconciled::Absent);
+    let published = publish(connector.as_ref(), &page(), &mut outgoing).await.unwrap();
+    publish(connector.as_ref(), &page(), &mut post(connector.as_ref(), "Newer")).await.unwrap();
+    assert_eq!(connector.reconcile(&page(), &outgoing).await.unwrap(), Reconciled::Found(published));
+    let other = post(connector.as_ref(), "Fresh (rye)");
+    assert_eq!(connector.reconcile(&page(), &other).await.unwrap(), Reconciled::Absent);
+    let mut later = outgoing.clone();
+    later.marker.insert("at".to_owned(), json!((now() + TimeDelta::hours(1)).to_rfc3339()));
+    assert_eq!(connector.reconcile(&page(), &later).await.unwrap(), Reconciled::Absent);
+    fake.scripted.lock().unwrap().push(error(500, json!({})));
+    assert!(matches!(connector.reconcile(&page(), &outgoing).await, Err(CallError::Transient(_))));
 }
 
 #[tokio::test]
@@ -199,7 +195,9 @@ async fn errors_are_classified() {
     let CallError::RateLimited { until, .. } = limited else { panic!("{limited:?}") };
     assert_eq!(until, Some(Utc.with_ymd_and_hms(2026, 3, 2, 0, 0, 0).unwrap()));
     let dead = publish_expecting_error(error(426, json!({ "message": "NONEXISTENT_VERSION" }))).await;
-    assert!(matches!(&dead, CallError::Transient(f) if f.message.contains("CRIER_LINKEDIN_API_VERSION")), "{dead:?}");
+    let CallError::RateLimited { until, failure } = dead else { panic!("{dead:?}") };
+    assert_eq!((until, failure.code.as_str()), (Some(now() + TimeDelta::hours(6)), "misconfigured"));
+    assert!(failure.message.contains("CRIER_LINKEDIN_API_VERSION"), "{failure:?}");
     let denied = publish_expecting_error(error(403, json!({ "serviceErrorCode": 100, "message": "Not enough" }))).await;
     assert!(matches!(&denied, CallError::Permanent(f) if f.category == Category::Account), "{denied:?}");
     let invalid = publish_expecting_error(error(422, json!({ "message": "too long" }))).await;

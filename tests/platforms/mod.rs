@@ -4,12 +4,15 @@
 mod bluesky;
 mod calls;
 mod facebook;
+mod google_business;
 mod guarded;
 mod instagram;
 mod linkedin;
 mod mastodon;
 mod pinterest;
+mod reddit;
 mod registry;
+mod shopify;
 mod support;
 mod telegram;
 mod text;

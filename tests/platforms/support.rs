@@ -11,7 +11,7 @@ use crier_common::domain::application::Application;
 use crier_common::domain::platform::{ConnectTarget, Platform};
 use crier_common::http::HttpClient;
 use crier_common::platforms::address::AddressCheck;
-use crier_common::platforms::oauth::{Attempt, Choices, ConnectRequest, protocol};
+use crier_common::platforms::oauth::{Attempt, Choice, Choices, ConnectRequest, protocol};
 use crier_common::platforms::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer,
     Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Secrets, UploadedImage,
@@ -181,6 +181,28 @@ async fn read_request(stream: &mut TcpStream) -> String {
 pub async fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}", listener.local_addr().unwrap())
+}
+
+/// Connects as the pages do, with a choice; returns what could be chosen, and the account.
+pub async fn connect_choosing(
+    connector: &dyn Connector,
+    server: &OAuthServer,
+    request: ConnectRequest<'_>,
+    choice: &str,
+) -> Result<(Attempt, Vec<Choice>, Connected), ConnectError> {
+    let oauth = connector.oauth().unwrap();
+    let (state, verifier) = (SecretString::from("s".repeat(43)), SecretString::from("v".repeat(43)));
+    let application = Application::new("id", "secret");
+    let redirect = "https://crier.example/connect/callback/x".to_owned();
+    let attempt = Attempt::new(request, oauth.server(request).await?, &application, redirect, &verifier);
+    let back = server.agree(&protocol::authorize_url(&attempt, &state)?);
+    let code = back.query_pairs().find(|(name, _)| name == "code").unwrap().1.into_owned();
+    let grant = oauth.exchange(&attempt, &code).await?;
+    assert!(grant.missing(&attempt.server).is_empty(), "{grant:?}");
+    let Choices::Of(choices) = oauth.choices(&grant).await? else { panic!("there is a choice") };
+    let chosen = choices.iter().find(|one| one.id == choice).cloned();
+    let connected = oauth.finish(&grant, chosen.as_ref()).await?;
+    Ok((attempt, choices, connected))
 }
 
 /// Connects as the pages do: the person agrees at the server, and the code is exchanged. The application is `id` with

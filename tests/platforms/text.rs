@@ -107,7 +107,7 @@ fn images_with_invalid_dimensions_are_refused() {
 fn image_counts_are_checked() {
     assert_eq!(problems(Platform::Bluesky, "x", 5), [("media", "too_many_images")]);
     assert_eq!(problems(Platform::Instagram, "x", 0), [("media", "image_required")]);
-    assert_eq!(problems(Platform::Reddit, "x", 1), [("media", "too_many_images")]);
+    assert_eq!(problems(Platform::Reddit, "x", 21), [("media", "too_many_images")]);
     assert_eq!(problems(Platform::Sandbox, "x", 11), [("media", "too_many_images")]);
     assert_eq!(problems(Platform::Sandbox, &"x".repeat(5001), 10), [("content", "text_too_long")]);
     let message = &check(descriptor(Platform::GoogleBusiness), "x", 2).problems[0].message;

@@ -168,6 +168,13 @@ impl TestWorker {
         Self::build(s, fake, PlatformsConfig::default(), sandbox).await
     }
 
+    /// Without a connector for the sandbox, on which its posts are.
+    pub async fn without_sandbox(s: TestStore) -> Self {
+        let fake = FakePlatform::new(Platform::Telegram, s.clock.clone());
+        let connector = fake.clone();
+        Self::build(s, fake, PlatformsConfig::default(), |_| connector).await
+    }
+
     /// With the real connectors; that of `platform` calls `base`.
     pub async fn with_base_url(s: TestStore, platform: Platform, base: &str) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());

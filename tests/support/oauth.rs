@@ -121,6 +121,11 @@ impl OAuthServer {
         self.state.lock().unwrap().refresh_tokens.insert(token.to_owned(), String::new());
     }
 
+    /// Returns whether a refresh token is valid.
+    pub fn knows_refresh_token(&self, token: &str) -> bool {
+        self.state.lock().unwrap().refresh_tokens.contains_key(token)
+    }
+
     pub fn revoke(&self, token: &str) {
         self.state.lock().unwrap().tokens.remove(token);
     }

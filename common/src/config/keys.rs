@@ -109,7 +109,7 @@ pub fn help() -> String {
     for key in fixed() {
         let _ = write!(out, "  --{} VALUE\n        {} [{}]\n", key.flag(), key.meaning, key.default_text());
     }
-    for part in platforms::PLATFORM_KEYS {
+    for part in platforms::parts() {
         let _ = write!(out, "  --<platform>-{} VALUE\n        {}\n", flag(part.name), part.meaning);
     }
     out
@@ -125,7 +125,7 @@ pub fn markdown_table() -> String {
         };
         let _ = writeln!(out, "| `{}` | {} | {default} | `{}` |", key.variable(), key.meaning, key.example);
     }
-    for part in platforms::PLATFORM_KEYS {
+    for part in platforms::parts() {
         let _ = writeln!(
             out,
             "| `CRIER_<PLATFORM>_{}` | {} | {} | `{}` |",

@@ -1,5 +1,5 @@
-//! Application credentials and base URL of each platform. Every platform has the same keys: a new one in
-//! `domain::platform::Platform` gets its keys automatically.
+//! Application credentials and base URL of each platform. Every platform has the same keys, and those that want a
+//! second application for pages have two more: a new one in `domain::platform::Platform` gets its keys automatically.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -45,6 +45,20 @@ const CLIENT_SECRET: PlatformKey = PlatformKey {
     example: "the secret that came with the id",
     secret: true,
 };
+const PAGE_CLIENT_ID: PlatformKey = PlatformKey {
+    name: "PAGE_CLIENT_ID",
+    meaning: "LinkedIn and Instagram alone: the id of the second application, for pages.",
+    preset: Preset::Nothing,
+    example: "1234567890",
+    secret: false,
+};
+const PAGE_CLIENT_SECRET: PlatformKey = PlatformKey {
+    name: "PAGE_CLIENT_SECRET",
+    meaning: "Its secret.",
+    preset: Preset::Nothing,
+    example: "the secret that came with the id",
+    secret: true,
+};
 const BASE_URL: PlatformKey = PlatformKey {
     name: "BASE_URL",
     meaning: "The host of the platform's API and tokens.",
@@ -75,8 +89,15 @@ const DAILY_POSTS: PlatformKey = PlatformKey {
     example: "50",
     secret: false,
 };
-pub(super) const PLATFORM_KEYS: &[PlatformKey] =
-    &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS];
+const PLATFORM_KEYS: &[PlatformKey] = &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS];
+
+/// The keys of the platforms with a second application.
+const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET];
+
+/// Returns the last parts of all keys, for `--help` and the README.
+pub(super) fn parts() -> impl Iterator<Item = &'static PlatformKey> {
+    PLATFORM_KEYS.iter().chain(PAGE_KEYS)
+}
 
 fn key(platform: Platform, part: &PlatformKey) -> Key {
     Key {
@@ -90,19 +111,30 @@ fn key(platform: Platform, part: &PlatformKey) -> Key {
 
 /// Returns the keys of every platform.
 pub(super) fn keys() -> impl Iterator<Item = Key> {
-    Platform::ALL.iter().flat_map(|platform| PLATFORM_KEYS.iter().map(|part| key(*platform, part)))
+    let of = |platform: &'static Platform| {
+        let page = if platform.has_page_application() { PAGE_KEYS } else { &[] };
+        PLATFORM_KEYS.iter().chain(page).map(|part| key(*platform, part))
+    };
+    Platform::ALL.iter().flat_map(of)
 }
 
 pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
     let mut one = |platform: Platform| PlatformConfig {
         client_id: reader.optional(&key(platform, &CLIENT_ID), values::word),
         client_secret: reader.optional(&key(platform, &CLIENT_SECRET), values::word).map(SecretString::from),
+        page_client_id: page(reader, platform, &PAGE_CLIENT_ID),
+        page_client_secret: page(reader, platform, &PAGE_CLIENT_SECRET).map(SecretString::from),
         base_url: reader.optional(&key(platform, &BASE_URL), values::base_url),
         auth_url: reader.optional(&key(platform, &AUTH_URL), values::base_url),
         api_version: reader.optional(&key(platform, &API_VERSION), version),
         daily_posts: reader.optional(&key(platform, &DAILY_POSTS), cap),
     };
     Platform::ALL.iter().map(|platform| (*platform, one(*platform))).collect()
+}
+
+/// Reads a key that only platforms with a second application have.
+fn page(reader: &mut Reader, platform: Platform, part: &PlatformKey) -> Option<String> {
+    platform.has_page_application().then(|| reader.optional(&key(platform, part), values::word)).flatten()
 }
 
 fn version(text: &str) -> Result<String, String> {

@@ -4,7 +4,7 @@ use secrecy::ExposeSecret;
 
 use super::*;
 use crate::domain::job::JobKind;
-use crate::domain::platform::Platform;
+use crate::domain::platform::{ConnectTarget, Platform};
 use crate::platforms::PlatformsConfig;
 
 /// 32 bytes, 0 to 31.
@@ -83,6 +83,24 @@ fn flags_override_env_and_env_overrides_the_file() {
     assert_eq!(config.worker.concurrency, Concurrency::each(3));
     assert!(config.worker.kinds == [JobKind::DeliverWebhook, JobKind::Noop]);
     assert_eq!(config.platforms[&Platform::GoogleBusiness].client_id.as_deref(), Some("77"));
+}
+
+#[test]
+fn only_some_platforms_have_a_second_application() {
+    let load = |name: &str| {
+        let id = format!("CRIER_{name}_PAGE_CLIENT_ID");
+        let secret = format!("CRIER_{name}_PAGE_CLIENT_SECRET");
+        let source = ConfigSource::new([(id.as_str(), "page"), (secret.as_str(), "shh")], None, [("", ""); 0]);
+        Config::load(&source, ProcessRole::Crier)
+    };
+    for (name, platform) in [("LINKEDIN", Platform::Linkedin), ("INSTAGRAM", Platform::Instagram)] {
+        let config = load(name).unwrap();
+        let settings = &config.platforms[&platform];
+        let application = settings.application(ConnectTarget::Page).unwrap();
+        assert!(application.client_id == "page" && application.has_secret());
+        assert!(settings.application(ConnectTarget::Default).is_none());
+    }
+    assert!(wrong(load("FACEBOOK")).contains("CRIER_FACEBOOK_PAGE_CLIENT_ID: is unknown"));
 }
 
 #[test]

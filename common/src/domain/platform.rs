@@ -160,3 +160,27 @@ pub struct Descriptor {
     pub credential_fields: &'static [CredentialField],
     pub capabilities: Capabilities,
 }
+
+impl Platform {
+    /// Returns whether the platform wants a second application for pages. At others one serves every target.
+    pub const fn has_page_application(self) -> bool {
+        matches!(self, Self::Linkedin | Self::Instagram)
+    }
+
+    /// Returns the target whose application serves this one.
+    pub const fn application_target(self, target: ConnectTarget) -> ConnectTarget {
+        if self.has_page_application() { target } else { ConnectTarget::Default }
+    }
+}
+
+impl Descriptor {
+    /// Returns whether an operator registers an application at the platform. At Mastodon's servers Crier does so
+    /// itself.
+    pub fn needs_application(&self) -> bool {
+        match self.mode {
+            Mode::SelfConnect => false,
+            Mode::SelfConnectOauth => self.platform != Platform::Mastodon,
+            Mode::Oauth => true,
+        }
+    }
+}

@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
 
@@ -35,17 +35,31 @@ pub(super) const BLOCKED: &str = "blocked_address";
 /// The maximum pause accepted from a platform; if its limit is reset later, the next call gets the time again.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(24);
 
+/// The failure code of a call that fails until the operator changes something.
+pub(super) const MISCONFIGURED: &str = "misconfigured";
+
+/// How long nothing is sent on an account after such a failure.
+const MISCONFIGURED_PAUSE: TimeDelta = TimeDelta::hours(6);
+
 /// The HTTP client of one platform.
 #[derive(Clone, Debug)]
 pub struct PlatformClient {
     http: HttpClient,
     platform: Platform,
     clock: Clock,
+    /// Of every request.
+    headers: HeaderMap,
 }
 
 impl PlatformClient {
     pub fn new(platform: Platform, http: HttpClient, clock: Clock) -> Self {
-        Self { http, platform, clock }
+        Self { http, platform, clock, headers: HeaderMap::new() }
+    }
+
+    /// Returns a client that adds a header to every request. `None`: no text that can be sent.
+    pub(super) fn with_header(mut self, name: HeaderName, value: Option<HeaderValue>) -> Self {
+        self.headers.extend(value.map(|value| (name, value)));
+        self
     }
 
     /// Returns the platform's name for people.
@@ -58,7 +72,7 @@ impl PlatformClient {
     }
 
     pub fn request(&self, method: Method, url: &str) -> RequestBuilder {
-        self.http.request(method, url)
+        self.http.request(method, url).headers(self.headers.clone())
     }
 
     /// Sends the request. Any response is `Ok`, whatever its status.
@@ -124,6 +138,14 @@ impl PlatformClient {
         let failure = Failure::of(Category::RateLimited, format!("{} asks to wait before more is sent.", self.name()))
             .from_platform(code.unwrap_or("429"));
         CallError::RateLimited { until: until.map(|at| at.min(latest)), failure }
+    }
+
+    /// Returns the error for a call that fails until the operator changes something, whatever the post is: pauses the
+    /// account's posts, and tells the operator. `message` says what to change.
+    pub(super) fn misconfigured(&self, message: &str, code: &str) -> CallError {
+        tracing::error!(platform = self.platform.as_str(), code, "{message}");
+        let failure = Failure::with_code(Category::RateLimited, MISCONFIGURED, message).from_platform(code);
+        CallError::RateLimited { until: Some(self.clock.now() + MISCONFIGURED_PAUSE), failure }
     }
 
     /// Returns the error for a pause of a number of seconds from now.
@@ -192,6 +214,9 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
         }
         (CallError::AuthExpired(f) | CallError::Reauth(f) | CallError::Permanent(f), _) => {
             ConnectError::Refused(f.message)
+        }
+        (CallError::RateLimited { failure, .. }, _) if failure.code == MISCONFIGURED => {
+            ConnectError::Refused(failure.message)
         }
         (CallError::RateLimited { failure, .. } | CallError::Accepted { failure, .. }, _)
         | (CallError::Transient(failure) | CallError::UploadsMissing(failure) | CallError::Unknown(failure), _) => {

@@ -332,14 +332,14 @@ const GOOGLE_BUSINESS: Descriptor = by_page(
     },
 );
 
-/// Reddit, `/api/submit` as a self post: no images (their upload is not part of the public API).
+/// Reddit, `/api/submit`: a text (40,000), a link, a picture or a gallery of up to 20.
 const REDDIT: Descriptor = by_page(
     Platform::Reddit,
     "Reddit",
     Mode::Oauth,
     Capabilities {
         text: text(40_000, TextUnit::Characters),
-        media: images(0, &[], None),
+        media: images(20, &[JPEG, PNG, GIF], Some(20 * MB)),
         required_options: &["subreddit", "title"],
         replies: &[],
         analytics: false,

@@ -1,6 +1,6 @@
 //! Operator settings for the platforms: `CRIER_<PLATFORM>_CLIENT_ID`, `_CLIENT_SECRET`, `_BASE_URL`, `_AUTH_URL`,
-//! `_API_VERSION`, `_DAILY_POSTS`, and `CRIER_PLATFORM_TIMEOUT`. All have defaults: the platform's own address and
-//! version.
+//! `_API_VERSION`, `_DAILY_POSTS`, for LinkedIn and Instagram `_PAGE_CLIENT_ID` and `_PAGE_CLIENT_SECRET`, and
+//! `CRIER_PLATFORM_TIMEOUT`. All have defaults: the platform's own address and version.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use serde::Deserialize;
 use url::Url;
 
 use super::catalogue::daily_posts;
-use crate::domain::platform::Platform;
+use crate::domain::application::Application;
+use crate::domain::platform::{ConnectTarget, Platform};
 
 /// One platform's settings.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -18,6 +19,9 @@ use crate::domain::platform::Platform;
 pub struct PlatformConfig {
     pub client_id: Option<String>,
     pub client_secret: Option<SecretString>,
+    /// The second application, for pages, where the platform wants one.
+    pub page_client_id: Option<String>,
+    pub page_client_secret: Option<SecretString>,
     /// Replaces the host of the API and of the token endpoint.
     pub base_url: Option<String>,
     /// Replaces the address of the authorization page.
@@ -51,12 +55,26 @@ pub struct BadSetting {
     pub message: &'static str,
 }
 
+impl PlatformConfig {
+    /// Returns the application for a target, if its id is set. `target`: of [`Platform::application_target`].
+    pub fn application(&self, target: ConnectTarget) -> Option<Application> {
+        let (id, secret) = match target {
+            ConnectTarget::Default => (&self.client_id, &self.client_secret),
+            ConnectTarget::Page => (&self.page_client_id, &self.page_client_secret),
+        };
+        let id = id.as_deref().filter(|id| !id.trim().is_empty())?;
+        Some(Application { client_id: id.to_owned(), client_secret: secret.clone().unwrap_or_default() })
+    }
+}
+
 impl PlatformsConfig {
     /// Returns the settings of a platform; empty if nothing was set.
     pub fn of(&self, platform: Platform) -> &PlatformConfig {
         static NOTHING: PlatformConfig = PlatformConfig {
             client_id: None,
             client_secret: None,
+            page_client_id: None,
+            page_client_secret: None,
             base_url: None,
             auth_url: None,
             api_version: None,

@@ -17,6 +17,7 @@ pub mod call;
 pub mod catalogue;
 pub mod config;
 mod facebook;
+mod google_business;
 mod instagram;
 mod linkedin;
 mod mastodon;
@@ -26,9 +27,11 @@ pub mod oauth;
 pub mod options;
 pub mod pictures;
 mod pinterest;
+mod reddit;
 mod registry;
 pub mod sandbox;
 mod sanitized;
+mod shopify;
 mod telegram;
 pub mod text;
 mod threads;
@@ -41,7 +44,7 @@ mod wp;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -452,4 +455,16 @@ fn marker_field<'a>(marker: &'a Marker, name: &str) -> Result<&'a str, CallError
     marker.get(name).and_then(Value::as_str).ok_or_else(|| {
         CallError::Transient(Failure::of(Category::Internal, "The post has no marker to find it again by."))
     })
+}
+
+/// Returns a marker with the time of the first attempt, for platforms where a post is searched among the newest.
+fn time_marker(seed: MarkerSeed) -> Marker {
+    let at = seed.at.to_rfc3339_opts(SecondsFormat::Millis, true);
+    Marker::from_iter([("at".to_owned(), Value::from(at))])
+}
+
+/// Returns the time of the first attempt.
+fn marker_time(marker: &Marker) -> Result<DateTime<Utc>, CallError> {
+    let no_time = |_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time."));
+    marker_field(marker, "at")?.parse().map_err(no_time)
 }

@@ -47,6 +47,8 @@ const LINK: PostOption = PostOption { name: "link", kind: OptionKind::Link };
 
 /// Who may see a TikTok post, in our words.
 pub const TIKTOK_VISIBILITIES: [&str; 4] = ["public", "friends", "followers", "private"];
+/// The buttons of a Google Business post; the first is that of a link without an action.
+pub const GOOGLE_BUSINESS_ACTIONS: [&str; 6] = ["LEARN_MORE", "BOOK", "ORDER", "SHOP", "SIGN_UP", "CALL"];
 /// Who may reply to a post on Threads.
 pub const THREADS_REPLIES: [&str; 5] =
     ["everyone", "accounts_you_follow", "mentioned_only", "parent_post_author_only", "followers_only"];
@@ -82,15 +84,31 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
                 ]
             }
         }
-        Platform::Reddit => const { &[text_of("subreddit", 50), text_of("title", 300)] },
+        Platform::Shopify => {
+            const { &[text_of("title", 255), text_of("author", 255), text_of("summary", 5_000), text_of("tags", 5_000)] }
+        }
+        Platform::GoogleBusiness => {
+            const { &[LINK, one_of("action", &GOOGLE_BUSINESS_ACTIONS), text_of("language", 35)] }
+        }
+        Platform::Reddit => {
+            const {
+                &[
+                    text_of("subreddit", 50),
+                    text_of("title", 300),
+                    LINK,
+                    text_of("flair_id", 100),
+                    text_of("flair_text", 64),
+                    boolean("nsfw"),
+                    boolean("spoiler"),
+                ]
+            }
+        }
         Platform::Telegram
         | Platform::Bluesky
         | Platform::Woocommerce
         | Platform::Sandbox
-        | Platform::Shopify
         | Platform::Instagram
-        | Platform::Twitter
-        | Platform::GoogleBusiness => &[],
+        | Platform::Twitter => &[],
     }
 }
 

@@ -9,11 +9,14 @@ use std::sync::Arc;
 use super::address::AddressCheck;
 use super::bluesky::Bluesky;
 use super::facebook::Facebook;
+use super::google_business::GoogleBusiness;
 use super::instagram::Instagram;
 use super::linkedin::Linkedin;
 use super::mastodon::Mastodon;
 use super::pinterest::Pinterest;
+use super::reddit::Reddit;
 use super::sanitized::SanitizingConnector;
+use super::shopify::Shopify;
 use super::telegram::Telegram;
 use super::threads::Threads;
 use super::tiktok::Tiktok;
@@ -24,7 +27,7 @@ use super::wordpress::Wordpress;
 use super::{Connector, PlatformsConfig, catalogue};
 use crate::clock::Clock;
 use crate::domain::application::Application;
-use crate::domain::platform::{Descriptor, Mode, Platform};
+use crate::domain::platform::{ConnectTarget, Descriptor, Mode, Platform};
 use crate::http::HttpClient;
 
 /// The HTTP clients and the address check that connectors use.
@@ -53,9 +56,12 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Wordpress::new(clients, clock)));
         registry.register(Arc::new(Woocommerce::new(clients, clock)));
         registry.register(Arc::new(Mastodon::new(clients, clock)));
+        registry.register(Arc::new(Shopify::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Facebook::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Instagram::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Threads::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(GoogleBusiness::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Reddit::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Linkedin::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Pinterest::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Tiktok::new(&registry.config, clients, clock)));
@@ -78,26 +84,26 @@ impl ConnectorRegistry {
         catalogue::descriptor(platform)
     }
 
-    /// Returns whether accounts of this platform can be connected here: an OAuth platform needs its connector and an
-    /// application, of the variables or one that an operator set (`has_application`), the sandbox must be switched on,
-    /// all others need nothing.
+    /// Returns whether accounts of this platform can be connected here: one that is connected in a browser needs its
+    /// connector, and most an application, of the variables or one that an operator set (`has_application`); the
+    /// sandbox must be switched on, all others need nothing.
     pub fn is_configured(&self, platform: Platform, has_application: bool) -> bool {
         let has_connector = self.connectors.contains_key(&platform);
-        match catalogue::descriptor(platform).mode {
-            Mode::Oauth => has_connector && (has_application || self.application(platform).is_some()),
+        let descriptor = catalogue::descriptor(platform);
+        match descriptor.mode {
             Mode::SelfConnect => platform != Platform::Sandbox || has_connector,
-            Mode::SelfConnectOauth => has_connector,
+            Mode::Oauth | Mode::SelfConnectOauth => {
+                let targets = [ConnectTarget::Default, ConnectTarget::Page];
+                let is_set = targets.iter().any(|target| self.application(platform, *target).is_some());
+                let has_application = has_application || is_set;
+                has_connector && (has_application || !descriptor.needs_application())
+            }
         }
     }
 
-    /// Returns the application of the variables.
-    pub fn application(&self, platform: Platform) -> Option<Application> {
-        let config = self.config.of(platform);
-        let client_id = config.client_id.as_deref().filter(|id| !id.trim().is_empty())?;
-        Some(Application {
-            client_id: client_id.to_owned(),
-            client_secret: config.client_secret.clone().unwrap_or_default(),
-        })
+    /// Returns the application of the variables for a target.
+    pub fn application(&self, platform: Platform, target: ConnectTarget) -> Option<Application> {
+        self.config.of(platform).application(platform.application_target(target))
     }
 
     /// Returns the daily limit of posts per account; `None` means unlimited.

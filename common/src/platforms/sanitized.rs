@@ -180,6 +180,10 @@ impl OAuthConnector for SanitizingConnector {
         }
     }
 
+    fn is_authentic(&self, attempt: &Attempt, query: &str) -> bool {
+        self.0.oauth().is_some_and(|oauth| oauth.is_authentic(attempt, query))
+    }
+
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
         let mut grant = inner(self)?.exchange(attempt, code).await.map_err(ConnectError::checked)?;
         if !grant.secrets().is_storable() {

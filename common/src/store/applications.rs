@@ -81,6 +81,7 @@ pub async fn of_brand(
         ORDER BY
             CASE WHEN brand_id IS NOT NULL THEN 0 WHEN workspace_id IS NOT NULL THEN 1 ELSE 2 END
         LIMIT 1";
+    let target = platform.application_target(target);
     let row: Option<Row> = run!(conn, c => sqlx::query_as(SQL).bind(platform).bind(target).bind(brand_id)
         .bind(workspace_id).fetch_optional(c))?;
     row.map(|row| row.open(cipher)).transpose()

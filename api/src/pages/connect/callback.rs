@@ -31,6 +31,8 @@ struct Answer {
     code: Option<String>,
     issuer: Option<String>,
     error: Option<String>,
+    /// All parameters, as they came.
+    query: String,
 }
 
 #[handler]
@@ -42,6 +44,7 @@ pub(super) async fn arrive(req: &mut Request, depot: &mut Depot, res: &mut Respo
         code: req.query::<String>("code").filter(|code| !code.is_empty() && code.len() <= MAX_CODE),
         issuer: req.query::<String>("iss"),
         error: req.query::<String>("error"),
+        query: req.uri().query().unwrap_or_default().to_owned(),
     };
     let step = take_back(app, req.headers(), answer).await;
     respond(res, step);
@@ -68,6 +71,11 @@ async fn take_back(app: &Arc<App>, headers: &HeaderMap, answer: Answer) -> StepR
     let attempt: Option<Attempt> = data.and_then(|data| serde_json::from_str(data.expose_secret()).ok());
     let attempt = attempt.filter(|_| authorization.stage == Stage::AtPlatform).ok_or(WrongTurn::WrongState)?;
     let name = platform_name(app, &authorization);
+    let connector = connector_of(app, &authorization)?;
+    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    if !oauth.is_authentic(&attempt, &answer.query) {
+        return Err(WrongTurn::NotAuthentic(name));
+    }
     if !attempt.accepts_issuer(answer.issuer.as_deref()) {
         return Err(WrongTurn::WrongIssuer(name));
     }
@@ -83,7 +91,7 @@ async fn take_back(app: &Arc<App>, headers: &HeaderMap, answer: Answer) -> StepR
     if !moved {
         return Err(WrongTurn::WrongState);
     }
-    exchange(app, &authorization, &attempt, &code?, &answer.state).await
+    exchange(app, &authorization, oauth, &attempt, &code?, &answer.state).await
 }
 
 /// Returns the page for the platform's `error`, which is the standard's word or its own.
@@ -103,13 +111,12 @@ fn refusal(platform: &'static str, error: &str) -> WrongTurn {
 async fn exchange(
     app: &Arc<App>,
     authorization: &Authorization,
+    oauth: &dyn OAuthConnector,
     attempt: &Attempt,
     code: &str,
     state: &str,
 ) -> StepResult {
     let name = platform_name(app, authorization);
-    let connector = connector_of(app, authorization)?;
-    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
     let away = |error| WrongTurn::of(name, error);
     let grant = oauth.exchange(attempt, code).await.map_err(away)?;
     let missing = missing_purposes(oauth, attempt, &grant);

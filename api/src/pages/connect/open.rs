@@ -63,7 +63,12 @@ async fn consent(app: &App, token: &str) -> StepResult {
         platform: platform_name(app, &authorization),
         brand: authorization.brand_name,
         host,
-        what: if authorization.target == ConnectTarget::Page { "page" } else { oauth.choice_noun() },
+        what: match authorization.target {
+            ConnectTarget::Page => "page",
+            // The person's own; the other application is for pages.
+            ConnectTarget::Default if authorization.platform.has_page_application() => "account",
+            ConnectTarget::Default => oauth.choice_noun(),
+        },
         purposes: oauth.permissions(authorization.target).iter().map(|permission| permission.purpose).collect(),
         gate: oauth.gate(authorization.target),
         path: format!("/connect/{token}"),
@@ -102,7 +107,7 @@ async fn lead_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString) ->
     let redirect_uri = format!("{}/connect/callback/{}", app.public_url, authorization.platform);
     let request = ConnectRequest { target: authorization.target, instance: &authorization.instance };
     let server = oauth.server(request).await.map_err(|error| WrongTurn::of(platform, error))?;
-    let application = if authorization.instance.is_empty() {
+    let application = if app.platforms.descriptor(authorization.platform).needs_application() {
         application_of(app, &authorization).await?
     } else {
         registered(app, oauth, &authorization, &server, &redirect_uri, platform).await?
@@ -127,7 +132,7 @@ async fn application_of(app: &App, authorization: &Authorization) -> Result<Appl
     let mut conn = app.store.read().await?;
     let cipher = app.store.cipher();
     let set = applications::of_brand(&mut conn, cipher, a.platform, a.target, a.workspace_id, a.brand_id).await?;
-    set.or_else(|| app.platforms.application(a.platform)).ok_or(WrongTurn::NotConfigured)
+    set.or_else(|| app.platforms.application(a.platform, a.target)).ok_or(WrongTurn::NotConfigured)
 }
 
 /// Returns Crier's own application at the server that a person named; registers and stores it if there is none.

@@ -20,6 +20,8 @@ pub(super) enum WrongTurn {
     WrongState,
     /// The answer names another issuer than the server that was asked.
     WrongIssuer(&'static str),
+    /// The platform, which signs its answers, did not sign this one.
+    NotAuthentic(&'static str),
     OtherBrowser,
     OtherSite,
     /// The purposes of the permissions that were not given, and the platform.
@@ -73,7 +75,9 @@ impl WrongTurn {
         match self {
             Self::Unknown => StatusCode::NOT_FOUND,
             Self::Expired | Self::Used => StatusCode::GONE,
-            Self::WrongState | Self::WrongIssuer(_) | Self::NotOffered => StatusCode::BAD_REQUEST,
+            Self::WrongState | Self::WrongIssuer(_) | Self::NotAuthentic(_) | Self::NotOffered => {
+                StatusCode::BAD_REQUEST
+            }
             Self::Denied(_) | Self::OtherBrowser | Self::OtherSite | Self::MissingPermission(..) => {
                 StatusCode::FORBIDDEN
             }
@@ -119,6 +123,11 @@ impl WrongTurn {
             Self::WrongIssuer(platform) => notice(
                 "The answer came from somewhere else",
                 &format!("The answer names another server than the {platform} that you were sent to. It was not used."),
+                OPEN_AGAIN,
+            ),
+            Self::NotAuthentic(platform) => notice(
+                "The answer came from somewhere else",
+                &format!("The answer does not bear the signature of {platform}. It was not used."),
                 OPEN_AGAIN,
             ),
             Self::OtherBrowser => notice(

@@ -87,7 +87,7 @@ async fn authorize(
     }
     let (workspace, brand) = (cx.caller.workspace_id, cx.brand()?.id);
     let set = applications::of_brand(tx, cx.app.store.cipher(), platform, target, workspace, brand).await?;
-    if set.is_none() && cx.app.platforms.application(platform).is_none() {
+    if set.is_none() && cx.app.platforms.application(platform, target).is_none() {
         return Err(not_configured(platform));
     }
     if let Some(cap) = cap_reached(tx, brand, cx.plan.social_accounts, platform).await? {

@@ -1,12 +1,15 @@
-//! LinkedIn, as a person: Posts API and Images API, versioned by month.
+//! LinkedIn, as a person or as an organisation's page (`pages.rs`): Posts API and Images API, versioned by month. Each
+//! of the two wants an application of its own.
 //!
-//! A person's posts cannot be read, so a call with unknown outcome cannot be looked up. If such a post is sent again by
-//! a person's decision, LinkedIn's "duplicate" names the post that is there, and that is the answer.
+//! A page's newest posts are searched after a call with unknown outcome. A person's posts cannot be read; if such a
+//! post is sent again by a person's decision, LinkedIn's "duplicate" names the post that is there, and that is the
+//! answer.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Posts API", "Images API", "little text format", "Versioning", "Error
 //! handling"), January to August 2026.
 
 mod connect;
+mod pages;
 
 use async_trait::async_trait;
 use chrono::{Days, NaiveTime};
@@ -20,12 +23,12 @@ use url::Url;
 use super::call::{Effect, PlatformClient, sanitize_message};
 use super::oauth::{self, OAuthConnector};
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, OutgoingPost, PlatformsConfig, Published,
-    Reconciled, Refreshed, catalogue,
+    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost,
+    PlatformsConfig, Published, Reconciled, Refreshed, catalogue, time_marker,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
-use crate::domain::platform::{Descriptor, Platform};
+use crate::domain::platform::{ConnectTarget, Descriptor, Platform};
 use crate::http::HttpResponse;
 
 /// The version of the API; each lives about a year (looked up in November 2026).
@@ -89,19 +92,19 @@ impl Linkedin {
             }
             StatusCode::FORBIDDEN => CallError::Permanent(failure(
                 Category::Account,
-                "does not allow this; the application may lack the product \"Share on LinkedIn\"",
+                "does not allow this; the application may lack a product, or the person a role in the organisation",
             )),
             StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
             // A version that has ended: the operator's matter, and no post's.
-            StatusCode::UPGRADE_REQUIRED => CallError::Transient(Failure::of(
-                Category::Internal,
-                format!(
-                    "LinkedIn has ended version {}; its operator has to set CRIER_LINKEDIN_API_VERSION.",
-                    self.version
-                ),
-            )),
+            StatusCode::UPGRADE_REQUIRED => {
+                let version = &self.version;
+                let message = format!(
+                    "LinkedIn has ended version {version}; the operator has to set CRIER_LINKEDIN_API_VERSION."
+                );
+                self.client.misconfigured(&message, &code)
+            }
             // A day's calls are counted until midnight, UTC.
             StatusCode::TOO_MANY_REQUESTS => {
                 let midnight = self.client.now().checked_add_days(Days::new(1));
@@ -187,11 +190,17 @@ impl Connector for Linkedin {
             return Err(CallError::Reauth(Failure::of(Category::AuthExpired, message)));
         }
         let application = oauth::application_of(account, &self.config, Platform::Linkedin)?;
-        Ok(oauth::renew(&self.client, &self.auth_server(), account, &application).await?)
+        let target = if Self::is_page(account) { ConnectTarget::Page } else { ConnectTarget::Default };
+        Ok(oauth::renew(&self.client, &self.auth_server(target), account, &application).await?)
     }
 
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        time_marker(seed)
+    }
+
+    /// Pages; for a person, `reconcile` says that it is not possible.
     fn can_reconcile(&self) -> bool {
-        false
+        true
     }
 
     fn image_transfer(&self) -> ImageTransfer {
@@ -265,8 +274,8 @@ impl Connector for Linkedin {
         }
     }
 
-    async fn reconcile(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        Ok(Reconciled::Unsupported)
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        if Self::is_page(account) { self.find(account, post).await } else { Ok(Reconciled::Unsupported) }
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
@@ -295,7 +304,10 @@ impl Linkedin {
 }
 
 fn author(account: &ConnectorAccount) -> String {
-    format!("urn:li:person:{}", account.external_id)
+    match Linkedin::is_page(account) {
+        true => account.external_id.clone(),
+        false => format!("urn:li:person:{}", account.external_id),
+    }
 }
 
 fn published(urn: &str) -> Published {

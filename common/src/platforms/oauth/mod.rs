@@ -57,6 +57,9 @@ pub struct AuthServer {
     /// The page takes the application's id as `client_key`.
     #[serde(default)]
     pub sends_client_key: bool,
+    /// Further parameters of the request that turns the code into tokens.
+    #[serde(default)]
+    pub token_extra: Vec<(String, String)>,
 }
 
 impl AuthServer {
@@ -73,6 +76,7 @@ impl AuthServer {
             sends_issuer: false,
             extra: Vec::new(),
             sends_client_key: false,
+            token_extra: Vec::new(),
         }
     }
 }
@@ -287,6 +291,12 @@ pub trait OAuthConnector: Send + Sync {
         Ok(None)
     }
 
+    /// Returns whether the platform itself sent the person back; `query` is the callback's, as it came. Platforms that
+    /// do not sign it are known by the `state` alone.
+    fn is_authentic(&self, _attempt: &Attempt, _query: &str) -> bool {
+        true
+    }
+
     /// Turns the code into tokens.
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError>;
 
@@ -307,13 +317,12 @@ pub(super) fn application_of(
     platform: Platform,
 ) -> Result<Application, CallError> {
     let client_id = account.secrets.require("client_id")?.expose_secret().to_owned();
-    let stored = account.secrets.get("client_secret").unwrap_or_default();
-    let current = config.of(platform);
-    let secret = match (&current.client_id, &current.client_secret) {
-        (Some(id), Some(secret)) if *id == client_id => secret.clone(),
-        _ => stored,
-    };
-    Ok(Application { client_id, client_secret: secret })
+    let current = [ConnectTarget::Default, ConnectTarget::Page].map(|target| config.of(platform).application(target));
+    let same = current.into_iter().flatten().find(|one| one.client_id == client_id && one.has_secret());
+    Ok(same.unwrap_or_else(|| Application {
+        client_id,
+        client_secret: account.secrets.get("client_secret").unwrap_or_default(),
+    }))
 }
 
 /// Gets new tokens for an account by its refresh token. One that the platform did not replace stays.

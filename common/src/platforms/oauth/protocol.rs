@@ -213,6 +213,9 @@ pub async fn exchange(client: &PlatformClient, attempt: &Attempt, code: &str) ->
     if attempt.server.pkce {
         request = request.set_pkce_verifier(PkceCodeVerifier::new(attempt.verifier.clone()));
     }
+    for (name, value) in &attempt.server.token_extra {
+        request = request.add_extra_param(name, value);
+    }
     let sender = Sender::new(client);
     let answer = request.request_async(&sender).await;
     answer.map_err(|error| sender.classify(error))

@@ -1,0 +1,190 @@
+//! Pages of organisations: which ones a person may publish on, and what was published there.
+//!
+//! Sources: learn.microsoft.com/linkedin ("Organization Access Control by role", "Organization Lookup", "Posts API",
+//! "Find posts by authors"), January to August 2026.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use http::Method;
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::super::call::Effect;
+use super::super::oauth::{Choice, MAX_CHOICES};
+use super::super::{CallError, ConnectorAccount, OutgoingPost, Reconciled, marker_time};
+use super::{Linkedin, published};
+
+/// What the id of a page's account begins with; a person's is no URN.
+pub(super) const URN: &str = "urn:li:organization:";
+
+/// The roles that may publish in the organisation's name. The documents spell one of them in two ways.
+const ROLES: [&str; 3] = ["ADMINISTRATOR", "CONTENT_ADMINISTRATOR", "CONTENT_ADMIN"];
+const PER_CALL: usize = 100;
+/// How many organisations are looked up by one call; their ids are in its address.
+const LOOKED_UP: usize = 50;
+/// How many of the newest posts are compared.
+const COMPARED: &str = "20";
+/// By how much LinkedIn's clock may be behind ours.
+const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+
+#[derive(Deserialize)]
+struct Elements<T> {
+    #[serde(default = "Vec::new")]
+    elements: Vec<T>,
+}
+
+#[derive(Deserialize)]
+struct Role {
+    #[serde(default)]
+    role: String,
+    #[serde(default)]
+    organization: String,
+}
+
+impl Role {
+    /// Returns the organisation's number if its bearer may publish. The number becomes a part of addresses.
+    fn publishable(&self) -> Option<&str> {
+        let id = self.organization.strip_prefix(URN)?;
+        let is_number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+        (is_number && ROLES.contains(&self.role.as_str())).then_some(id)
+    }
+}
+
+#[derive(Deserialize)]
+struct Organizations {
+    #[serde(default)]
+    results: BTreeMap<String, Organization>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Organization {
+    #[serde(default)]
+    localized_name: String,
+    vanity_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Post {
+    id: String,
+    #[serde(default)]
+    commentary: String,
+    /// Milliseconds.
+    created_at: Option<i64>,
+    published_at: Option<i64>,
+    #[serde(default)]
+    lifecycle_state: String,
+}
+
+impl Post {
+    fn is_of(&self, post: &OutgoingPost, began: DateTime<Utc>) -> bool {
+        let at = self.published_at.or(self.created_at).and_then(DateTime::from_timestamp_millis);
+        let is_there = !matches!(self.lifecycle_state.as_str(), "DRAFT" | "PUBLISH_FAILED");
+        is_there
+            && at.is_some_and(|at| at >= began - CLOCK_SKEW)
+            && plain(&self.commentary) == single_spaced(&post.text)
+    }
+}
+
+impl Linkedin {
+    /// Lists the pages that a person may publish on.
+    pub(super) async fn pages(&self, token: &SecretString) -> Result<Vec<Choice>, CallError> {
+        let (mut ids, mut start) = (Vec::<String>::new(), 0);
+        loop {
+            let path = format!("/rest/organizationAcls?q=roleAssignee&state=APPROVED&start={start}&count={PER_CALL}");
+            let request = self.request(Method::GET, &path, token);
+            let answer = self.send(Effect::Repeatable, request).await?;
+            let roles = self.client.read::<Elements<Role>>(Effect::Repeatable, &answer)?.elements;
+            let count = roles.len();
+            ids.extend(roles.iter().filter_map(Role::publishable).map(str::to_owned));
+            start += PER_CALL;
+            if count < PER_CALL || start >= MAX_CHOICES {
+                break;
+            }
+        }
+        // A person may have several roles in one organisation.
+        ids.sort();
+        ids.dedup();
+        let mut found = Vec::new();
+        for some in ids.chunks(LOOKED_UP) {
+            // The parentheses and commas are the protocol's own.
+            let path = format!("/rest/organizationsLookup?ids=List({})", some.join(","));
+            let answer = self.send(Effect::Repeatable, self.request(Method::GET, &path, token)).await?;
+            let all = self.client.read::<Organizations>(Effect::Repeatable, &answer)?.results;
+            let asked = all.into_iter().filter(|(id, _)| some.contains(id));
+            found.extend(asked.map(|(id, organization)| Choice {
+                id: format!("{URN}{id}"),
+                name: organization.localized_name,
+                detail: organization.vanity_name,
+            }));
+        }
+        Ok(found)
+    }
+
+    /// Looks for a post among the page's newest.
+    pub(super) async fn find(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        let began = marker_time(&post.marker)?;
+        let author = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
+        let path = format!("/rest/posts?author={author}&q=author&count={COMPARED}&sortBy=LAST_MODIFIED");
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::GET, &path, &token).header("X-RestLi-Method", "FINDER");
+        let answer = self.send(Effect::Repeatable, request).await?;
+        let posts = self.client.read::<Elements<Post>>(Effect::Repeatable, &answer)?.elements;
+        let found = posts.into_iter().find(|one| one.is_of(post, began));
+        Ok(found.map_or(Reconciled::Absent, |one| Reconciled::Found(published(&one.id))))
+    }
+
+    /// Returns whether the account is a page.
+    pub(super) fn is_page(account: &ConnectorAccount) -> bool {
+        account.external_id.starts_with(URN)
+    }
+}
+
+fn single_spaced(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the text that a commentary in the "little text format" shows, with single spaces.
+fn plain(commentary: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(commentary.len()), commentary);
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        let hashtag = (c == '{').then(|| rest.strip_prefix("hashtag|").and_then(|rest| rest.split_once('}'))).flatten();
+        match (c, hashtag) {
+            (_, Some((tag, after))) => {
+                out.extend(tag.chars().filter(|c| !matches!(c, '\\' | '|')));
+                rest = after;
+            }
+            ('\\', _) => {
+                let escaped = rest.chars().next();
+                out.extend(escaped);
+                rest = &rest[escaped.map_or(0, char::len_utf8)..];
+            }
+            _ => out.push(c),
+        }
+    }
+    single_spaced(&out)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::escape;
+    use super::*;
+
+    #[test]
+    fn hashtags_are_shown_as_they_were_written() {
+        assert_eq!(plain(r"Fresh \(rye\) {hashtag|\#|bread} \@home {hashtag|#|x}"), "Fresh (rye) #bread @home #x");
+        assert_eq!(plain(r"{hashtag|\#|open \\ \"), r"{hashtag|#|open \");
+    }
+
+    proptest! {
+        #[test]
+        fn an_escaped_text_is_shown_unchanged(text in r"[ab#@{}|\\()<>~_*\[\] ß\n]{0,40}") {
+            prop_assert_eq!(plain(&escape(&text)), single_spaced(&text));
+        }
+    }
+}

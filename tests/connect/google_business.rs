@@ -1,0 +1,70 @@
+//! Google Business Profile: what Google may refuse is said before it is opened, and a location is chosen with a search.
+
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::{PlatformConfig, PlatformsConfig};
+use serde_json::json;
+use wiremock::MockServer;
+
+use crate::support::app::{Tenant, TestApp};
+use crate::support::google::{Google, no_quota};
+use crate::support::person::{Person, assert_page, text};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(a_location_is_found_and_connected, without_quota_the_page_names_the_operators_part,);
+
+async fn start(s: TestStore) -> (TestApp, Google, MockServer) {
+    let locations: Vec<u64> = (1..=40).collect();
+    let (google, server) = Google::start(&[(1, &locations)]).await;
+    let mut config = PlatformsConfig::default();
+    let settings = PlatformConfig {
+        client_id: Some("id".to_owned()),
+        client_secret: Some("secret".into()),
+        base_url: Some(server.uri()),
+        auth_url: Some(server.uri()),
+        ..PlatformConfig::default()
+    };
+    config.platforms.insert(Platform::GoogleBusiness, settings);
+    (TestApp::start_with_platforms(s, config).await, google, server)
+}
+
+async fn url(t: &Tenant<'_>) -> String {
+    let body = json!({ "platform": "google_business" });
+    let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+    grant["authorization_url"].as_str().unwrap().to_owned()
+}
+
+async fn a_location_is_found_and_connected(s: TestStore) {
+    let (app, google, _server) = start(s).await;
+    let t = app.tenant("unlimited").await;
+    let (url, mut person) = (url(&t).await, Person::new(&app));
+    let first = text(&person.open(&url).await);
+    for part in ["your Google Business Profile location", "a quota of 0", "after seven days"] {
+        assert!(first.contains(part), "{part}: {first}");
+    }
+    let back = google.agree(&person.leave(&url).await);
+    let arrived = person.open(back.as_str()).await;
+    let page = text(&person.follow(&arrived).await);
+    assert!(page.contains("Choose a location") && page.contains("Search by name"), "{page}");
+    let choose = arrived.header("location").unwrap();
+    let found = text(&person.open(&format!("{choose}?q=main+street+37")).await);
+    assert_eq!(found.matches("type=\"radio\"").count(), 1, "by its address: {found}");
+    let chosen = person.submit(choose, &[("choice", "accounts/1/locations/37")]).await;
+    assert_page(&person.follow(&chosen).await, 200, "Connected");
+    let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
+    assert_eq!((&account["name"], &account["kind"]), (&json!("Bakery 37"), &json!("page")));
+    assert_eq!(account["profile_url"], "https://maps.example/37");
+    let refresh = t.path(&format!("/social-accounts/{}/refresh", account["id"]));
+    assert_eq!(t.request("POST", &refresh).send().await.data(200)["status"], "active");
+}
+
+async fn without_quota_the_page_names_the_operators_part(s: TestStore) {
+    let (app, google, _server) = start(s).await;
+    let t = app.tenant("unlimited").await;
+    let (url, mut person) = (url(&t).await, Person::new(&app));
+    let back = google.agree(&person.leave(&url).await);
+    google.script(no_quota());
+    let page = person.open(back.as_str()).await;
+    assert_page(&page, 502, "Google Business Profile did not accept this");
+    assert!(text(&page).contains("its operator has to apply for it"), "{}", text(&page));
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
+}

@@ -1,0 +1,110 @@
+//! LinkedIn: pages of organisations are connected with an application of their own.
+
+use crier_common::domain::application::{Application, Owner};
+use crier_common::domain::platform::{ConnectTarget, Platform};
+use crier_common::platforms::{PlatformConfig, PlatformsConfig};
+use crier_common::store::accounts;
+use crier_common::store::applications::{self, NewApplication};
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+use url::Url;
+use wiremock::{MockServer, ResponseTemplate};
+
+use crate::support::app::{Reply, Tenant, TestApp};
+use crate::support::linkedin::Linkedin;
+use crate::support::person::{Person, assert_page, text};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    a_page_is_connected_with_the_second_application,
+    an_application_is_set_for_each_target,
+    a_dead_version_is_named_on_the_page,
+);
+
+/// An API whose variables name the application for pages alone.
+async fn start(s: TestStore) -> (TestApp, Linkedin, MockServer) {
+    let (linkedin, server) = Linkedin::start(&[(7, "ADMINISTRATOR"), (9, "ADMINISTRATOR")]).await;
+    for id in ["page-app", "person-app", "brand-app"] {
+        linkedin.oauth.add_client(id, "secret");
+    }
+    let mut config = PlatformsConfig::default();
+    let settings = PlatformConfig {
+        page_client_id: Some("page-app".to_owned()),
+        page_client_secret: Some("secret".into()),
+        base_url: Some(server.uri()),
+        auth_url: Some(server.uri()),
+        ..PlatformConfig::default()
+    };
+    config.platforms.insert(Platform::Linkedin, settings);
+    (TestApp::start_with_platforms(s, config).await, linkedin, server)
+}
+
+async fn authorize(t: &Tenant<'_>, target: &str) -> Reply {
+    t.post(&t.path("/social-accounts/authorize"), json!({ "platform": "linkedin", "target": target })).await
+}
+
+fn client_id(url: &Url) -> String {
+    url.query_pairs().find(|(name, _)| name == "client_id").unwrap().1.into_owned()
+}
+
+async fn a_page_is_connected_with_the_second_application(s: TestStore) {
+    let (app, linkedin, _server) = start(s).await;
+    let t = app.tenant("unlimited").await;
+    authorize(&t, "default").await.expect_error(422, "platform_not_configured");
+    let grant = authorize(&t, "page").await.data(200);
+    let (url, mut person) = (grant["authorization_url"].as_str().unwrap(), Person::new(&app));
+    let first = text(&person.open(url).await);
+    assert!(first.contains("your LinkedIn page") && first.contains("Community Management"), "{first}");
+    let leaving = person.leave(url).await;
+    assert_eq!(client_id(&leaving), "page-app");
+    assert!(leaving.query().unwrap().contains("w_organization_social"), "{leaving}");
+    let arrived = person.open(linkedin.oauth.agree(&leaving).as_str()).await;
+    let page = text(&person.follow(&arrived).await);
+    assert!(page.contains("Choose a page") && page.contains("Organisation 9"), "{page}");
+    let choice = [("choice", "urn:li:organization:9")];
+    let chosen = person.submit(arrived.header("location").unwrap(), &choice).await;
+    assert_page(&person.follow(&chosen).await, 200, "Connected");
+    let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
+    assert_eq!((&account["kind"], &account["name"]), (&json!("page"), &json!("Organisation 9")));
+    let id = account["id"].as_i64().unwrap();
+    let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
+    let secrets: Value = serde_json::from_str(found.1.expose_secret()).unwrap();
+    assert_eq!(secrets["client_id"], "page-app");
+}
+
+async fn an_application_is_set_for_each_target(s: TestStore) {
+    let (app, _linkedin, _server) = start(s).await;
+    let t = app.tenant("unlimited").await;
+    let set = async |platform, target, owner, id: &str| {
+        let application = Application::new(id, "secret".to_owned());
+        let new = NewApplication { platform, target, owner, instance: "", redirect_uri: "", application: &application };
+        app.write(async |tx| applications::set(tx, &new).await).await;
+    };
+    let used = async |target: &str| {
+        let grant = authorize(&t, target).await.data(200);
+        client_id(&Person::new(&app).leave(grant["authorization_url"].as_str().unwrap()).await)
+    };
+    set(Platform::Linkedin, ConnectTarget::Default, Owner::Installation, "person-app").await;
+    assert_eq!((used("default").await.as_str(), used("page").await.as_str()), ("person-app", "page-app"));
+    set(Platform::Linkedin, ConnectTarget::Page, Owner::Brand(t.brand), "brand-app").await;
+    assert_eq!((used("default").await.as_str(), used("page").await.as_str()), ("person-app", "brand-app"));
+    // Elsewhere one application serves both targets.
+    set(Platform::Facebook, ConnectTarget::Default, Owner::Installation, "facebook-app").await;
+    for target in ["default", "page"] {
+        let body = json!({ "platform": "facebook", "target": target });
+        t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+    }
+}
+
+async fn a_dead_version_is_named_on_the_page(s: TestStore) {
+    let (app, linkedin, _server) = start(s).await;
+    let t = app.tenant("unlimited").await;
+    let grant = authorize(&t, "page").await.data(200);
+    let mut person = Person::new(&app);
+    let back = linkedin.oauth.agree(&person.leave(grant["authorization_url"].as_str().unwrap()).await);
+    let dead = ResponseTemplate::new(426).set_body_json(json!({ "status": 426, "message": "NONEXISTENT_VERSION" }));
+    linkedin.scripted.lock().unwrap().push(dead);
+    let page = person.open(back.as_str()).await;
+    assert_page(&page, 502, "LinkedIn did not accept this");
+    assert!(text(&page).contains("CRIER_LINKEDIN_API_VERSION"), "{}", text(&page));
+}
