@@ -4,6 +4,7 @@
 
 mod accounts;
 mod ai;
+mod analytics;
 mod bio;
 mod bio_http;
 mod bodies;

@@ -9,11 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::clock::Clock;
+use crier_common::domain::analytics::{AccountFigures, Figures};
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{Descriptor, Platform};
+use crier_common::platforms::analytics::PublishedPost;
 use crier_common::platforms::{
-    CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
+    AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker,
+    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -126,6 +128,9 @@ pub struct FakePlatform {
     held_refresh: Mutex<Option<Arc<Gate>>>,
     count: AtomicU64,
     taken: Semaphore,
+    tells_figures: AtomicBool,
+    post_figures: Mutex<Vec<Option<Figures>>>,
+    figure_errors: Mutex<VecDeque<CallError>>,
 }
 
 impl FakePlatform {
@@ -152,6 +157,9 @@ impl FakePlatform {
             held_refresh: Mutex::default(),
             count: AtomicU64::new(0),
             taken: Semaphore::new(0),
+            tells_figures: AtomicBool::new(false),
+            post_figures: Mutex::default(),
+            figure_errors: Mutex::default(),
         })
     }
 
@@ -194,6 +202,21 @@ impl FakePlatform {
     /// Scripts the next refresh responses; later ones return a new token, once per valid token.
     pub fn script_refreshes(&self, answers: impl IntoIterator<Item = Result<Refreshed, CallError>>) {
         self.refreshes.lock().expect("no panic").extend(answers);
+    }
+
+    /// Tells figures from now on: an account has seven followers.
+    pub fn tell_figures(&self) {
+        self.tells_figures.store(true, Ordering::SeqCst);
+    }
+
+    /// Sets the figures of posts, in the order in which they are asked for.
+    pub fn set_post_figures<const N: usize>(&self, figures: [Option<Figures>; N]) {
+        *self.post_figures.lock().expect("no panic") = figures.into();
+    }
+
+    /// Fails the next questions for figures.
+    pub fn fail_figures(&self, errors: impl IntoIterator<Item = CallError>) {
+        self.figure_errors.lock().expect("no panic").extend(errors);
     }
 
     /// Disables reconciliation.
@@ -389,6 +412,10 @@ impl Connector for FakePlatform {
         }
     }
 
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        self.tells_figures.load(Ordering::SeqCst).then_some(self as &dyn AnalyticsConnector)
+    }
+
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         self.called("reconcile", Some(post));
         self.check_token(account)?;
@@ -401,6 +428,32 @@ impl Connector for FakePlatform {
             gate.enter().await;
         }
         Ok(found.map_or(Reconciled::Absent, |posted| Reconciled::Found(published(&posted.id))))
+    }
+}
+
+#[async_trait]
+impl AnalyticsConnector for FakePlatform {
+    fn posts_per_call(&self) -> usize {
+        10
+    }
+
+    async fn post_figures(
+        &self,
+        _account: &ConnectorAccount,
+        posts: &[PublishedPost],
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        self.called("post_figures", None);
+        if let Some(error) = self.figure_errors.lock().expect("no panic").pop_front() {
+            return Err(error);
+        }
+        let set = self.post_figures.lock().expect("no panic").clone();
+        let of = |index: usize| set.get(index).copied().unwrap_or(Some(Figures::default()));
+        Ok((0..posts.len()).map(of).collect())
+    }
+
+    async fn account_figures(&self, _account: &ConnectorAccount) -> Result<AccountFigures, CallError> {
+        self.called("account_figures", None);
+        Ok(AccountFigures { followers: Some(7), ..AccountFigures::default() })
     }
 }
 

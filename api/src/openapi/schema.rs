@@ -97,6 +97,7 @@ plain! {
     i32 => { "type": "integer", "format": "int32" },
     u64 => { "type": "integer", "format": "int64", "minimum": 0 },
     u32 => { "type": "integer", "format": "int32", "minimum": 0 },
+    f64 => { "type": "number", "format": "double" },
     bool => { "type": "boolean" },
     String => { "type": "string" },
     &'static str => { "type": "string" },

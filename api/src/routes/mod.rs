@@ -4,6 +4,7 @@ use crate::endpoint::Endpoint;
 
 pub mod accounts;
 mod ai;
+mod analytics;
 mod brands;
 mod content_plans;
 mod feeds;
@@ -23,6 +24,7 @@ pub fn all() -> Vec<Endpoint> {
         content_plans::endpoints(),
         link_in_bio::endpoints(),
         webhooks::endpoints(),
+        analytics::endpoints(),
         ai::endpoints(),
     ]
     .into_iter()

@@ -5,6 +5,7 @@ mod text_enum;
 pub mod access;
 pub mod account;
 pub mod ai;
+pub mod analytics;
 pub mod application;
 pub mod authorization;
 pub mod bio_page;

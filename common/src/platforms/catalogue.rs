@@ -155,7 +155,7 @@ const WORDPRESS: Descriptor = by_credentials(
         media: images(20, &[JPEG, PNG, GIF, WEBP], None),
         required_options: &[],
         replies: &[Comment],
-        analytics: true,
+        analytics: false,
     },
 );
 
@@ -173,7 +173,7 @@ const WOOCOMMERCE: Descriptor = by_credentials(
         media: images(20, &[JPEG, PNG, GIF, WEBP], None),
         required_options: &[],
         replies: &[],
-        analytics: true,
+        analytics: false,
     },
 );
 
@@ -228,7 +228,7 @@ const FACEBOOK: Descriptor = by_page(
         media: images(10, &[JPEG, PNG, GIF], Some(4 * MB)),
         required_options: &[],
         replies: &[Dm, Comment],
-        analytics: true,
+        analytics: false,
     },
 );
 
@@ -243,7 +243,7 @@ const INSTAGRAM: Descriptor = by_page(
         media: shaped(downloaded(required(images(10, &[JPEG], Some(8 * MB)))), Ratio(4, 5), Ratio(191, 100)),
         required_options: &[],
         replies: &[Comment],
-        analytics: true,
+        analytics: false,
     },
 );
 
@@ -257,7 +257,7 @@ const THREADS: Descriptor = by_page(
         media: downloaded(images(20, &[JPEG, PNG], Some(8 * MB))),
         required_options: &[],
         replies: &[Comment],
-        analytics: true,
+        analytics: false,
     },
 );
 
@@ -271,7 +271,7 @@ const TWITTER: Descriptor = by_page(
         media: images(4, &[JPEG, PNG, WEBP, GIF], Some(5 * MB)),
         required_options: &[],
         replies: &[Dm, Mention],
-        analytics: true,
+        analytics: false,
     },
 );
 
@@ -300,7 +300,7 @@ const PINTEREST: Descriptor = by_page(
         media: required(images(5, &[JPEG, PNG], Some(10 * MB))),
         required_options: &["board"],
         replies: &[],
-        analytics: true,
+        analytics: false,
     },
 );
 

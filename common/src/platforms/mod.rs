@@ -12,6 +12,7 @@
 //! [`Connector::image_transfer`] defines how the platform receives pictures; the descriptor contains the limits on them.
 
 pub mod address;
+pub mod analytics;
 mod bluesky;
 pub mod call;
 pub mod catalogue;
@@ -54,6 +55,7 @@ use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor};
 use crate::store::{StoreError, Tx};
 
+pub use analytics::AnalyticsConnector;
 pub use config::{PlatformConfig, PlatformsConfig};
 pub use oauth::OAuthConnector;
 pub use registry::{Clients, ConnectorRegistry};
@@ -433,6 +435,11 @@ pub trait Connector: Send + Sync {
 
     /// Looks up the post of an earlier call whose outcome is unknown.
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError>;
+
+    /// Returns how its figures are read; `None`: it tells none.
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        None
+    }
 
     /// Revokes what the platform granted, when the last brand disconnects the account. Best effort.
     async fn revoke(&self, _account: &ConnectorAccount) -> Result<(), CallError> {

@@ -6,14 +6,16 @@
 
 use std::time::Duration;
 
+mod analytics;
+
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
 use super::{
-    CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, Marker, MarkerSeed, OutgoingPost,
-    Published, Reconciled, Refreshed, Secrets, catalogue,
+    AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, Marker, MarkerSeed,
+    OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
@@ -244,6 +246,10 @@ impl Connector for Sandbox {
         }
         let id = self.put(account, post).await.map_err(|e| unavailable(&e))?;
         Ok(self.published(handle, id.ok_or_else(refused)?))
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {

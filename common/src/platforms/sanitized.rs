@@ -10,6 +10,7 @@ use chrono::{DateTime, Datelike, TimeDelta, Utc};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
+use super::analytics::{AnalyticsConnector, PublishedPost};
 use super::oauth::{
     Attempt, AuthServer, Choice, Choices, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
 };
@@ -18,6 +19,7 @@ use super::{
     OutgoingPost, Published, Reconciled, Refreshed, Secrets, Staged,
 };
 use crate::domain::account::Renewal;
+use crate::domain::analytics::{AccountFigures, Figures};
 use crate::domain::application::{Application, MAX_CREDENTIAL};
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{ConnectTarget, Descriptor};
@@ -124,6 +126,10 @@ impl Connector for SanitizingConnector {
         })
     }
 
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        self.0.analytics().map(|_| self as &dyn AnalyticsConnector)
+    }
+
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
         self.0.revoke(account).await.map_err(CallError::checked)
     }
@@ -213,6 +219,35 @@ impl OAuthConnector for SanitizingConnector {
             Err(error) => Err(error.checked()),
         }
     }
+}
+
+#[async_trait]
+impl AnalyticsConnector for SanitizingConnector {
+    fn posts_per_call(&self) -> usize {
+        self.0.analytics().map_or(1, AnalyticsConnector::posts_per_call)
+    }
+
+    async fn post_figures(
+        &self,
+        account: &ConnectorAccount,
+        posts: &[PublishedPost],
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        let figures = figures_of(self)?.post_figures(account, posts).await.map_err(CallError::checked)?;
+        if figures.len() != posts.len() {
+            let message = "The platform told the figures of other posts than those that were asked for.";
+            return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
+        }
+        Ok(figures)
+    }
+
+    async fn account_figures(&self, account: &ConnectorAccount) -> Result<AccountFigures, CallError> {
+        figures_of(self)?.account_figures(account).await.map_err(CallError::checked)
+    }
+}
+
+fn figures_of(this: &SanitizingConnector) -> Result<&dyn AnalyticsConnector, CallError> {
+    let none = || CallError::Permanent(Failure::of(Category::Account, "This platform tells no figures."));
+    this.0.analytics().ok_or_else(none)
 }
 
 impl Secrets {

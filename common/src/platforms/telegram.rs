@@ -18,10 +18,11 @@ use serde_json::{Value, json};
 
 use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message};
 use super::{
-    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, OutgoingPost,
-    PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
+    AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
+    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::clock::Clock;
+use crate::domain::analytics::AccountFigures;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
 
@@ -177,6 +178,10 @@ impl Connector for Telegram {
         })
     }
 
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let token = account.secrets.require("bot_token")?;
         let checked: Result<User, _> =
@@ -215,6 +220,21 @@ impl Connector for Telegram {
 enum TelegramBody {
     Json(Value),
     Form(Form),
+}
+
+/// Telegram tells how many people are in a chat, and nothing of its posts.
+#[async_trait]
+impl AnalyticsConnector for Telegram {
+    async fn account_figures(&self, account: &ConnectorAccount) -> Result<AccountFigures, CallError> {
+        let (token, chat) = (account.secrets.require("bot_token")?, account.secrets.require("chat_id")?);
+        let body = TelegramBody::Json(json!({ "chat_id": chat.expose_secret() }));
+        let members: Result<i64, _> = self.call(Effect::Repeatable, &token, "getChatMemberCount", body).await;
+        match members {
+            Ok(members) => Ok(AccountFigures { followers: Some(members), ..AccountFigures::default() }),
+            Err(MethodError::Migrated(_)) => Ok(AccountFigures::default()),
+            Err(MethodError::Call(error)) => Err(error),
+        }
+    }
 }
 
 /// Why a method failed.

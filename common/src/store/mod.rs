@@ -21,6 +21,7 @@ use crate::telemetry::metrics;
 pub mod account_tokens;
 pub mod accounts;
 pub mod ai_credits;
+pub mod analytics;
 pub mod applications;
 pub mod articles;
 pub mod authorizations;

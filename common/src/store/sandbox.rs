@@ -144,6 +144,12 @@ pub enum Commented {
     Full,
 }
 
+/// Counts the posts of a handle.
+pub async fn count(conn: &mut Conn, handle: &str) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM sandbox_posts WHERE handle = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(handle).fetch_one(c))?)
+}
+
 /// Adds a comment to a post of the handle.
 pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<Commented> {
     // Two comments at once must not both take the last place: on Postgres the lock on the post's row serializes them.

@@ -1,5 +1,6 @@
 //! The recurring tasks, one file each; [`crate::TASKS`] says when they run.
 
+pub mod analytics;
 pub mod clean_up;
 pub mod dispatch;
 pub mod feeds;

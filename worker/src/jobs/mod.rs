@@ -19,6 +19,8 @@ use crier_common::webhooks::sender::Sender;
 
 use crate::engine::Run;
 
+pub mod access;
+mod collect_analytics;
 mod deliver_webhook;
 pub mod fetch_feed;
 mod import_media;
@@ -135,6 +137,7 @@ pub fn handler(kind: JobKind, deps: &Deps) -> Arc<dyn Job> {
         JobKind::FetchFeed => Arc::new(fetch_feed::FetchFeed::new(deps)),
         JobKind::ImportMedia => Arc::new(import_media::ImportMedia::new(deps)),
         JobKind::RefreshToken => Arc::new(refresh_token::RefreshToken::new(deps)),
+        JobKind::CollectAnalytics => Arc::new(collect_analytics::CollectAnalytics::new(deps)),
         JobKind::Noop => Arc::new(noop::Noop),
     }
 }

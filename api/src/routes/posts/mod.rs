@@ -25,7 +25,7 @@ mod draft;
 pub mod edit;
 mod list;
 mod reject;
-mod show;
+pub(super) mod show;
 mod status;
 mod submit;
 mod update;

@@ -23,6 +23,8 @@ macro_rules! for_each_job_kind {
             ImportMedia = import_media { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
             // A refused or failed renewal is not a failed job: these attempts are for crashes and database outages.
             RefreshToken = refresh_token { max_attempts: 5, lane_cap: Some(1), workspace_cap: Some(64) },
+            // A platform's refusal is not a failed job: these attempts are for crashes and database outages.
+            CollectAnalytics = collect_analytics { max_attempts: 5, lane_cap: Some(1), workspace_cap: Some(16) },
             Noop = noop { max_attempts: 5, lane_cap: None, workspace_cap: None },
         }
     };

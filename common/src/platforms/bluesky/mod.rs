@@ -7,6 +7,7 @@
 //! Sources: lexicons `com.atproto.repo.putRecord`, `getRecord`, `uploadBlob`, `com.atproto.identity.resolveHandle`,
 //! `app.bsky.feed.post`, `app.bsky.embed.images`, `app.bsky.actor.getProfile`; `xrpc.rs` for sessions.
 
+mod analytics;
 mod facets;
 mod tid;
 mod xrpc;
@@ -24,8 +25,8 @@ use self::xrpc::{Server, Session};
 use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::{
-    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
+    AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
+    Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -268,6 +269,10 @@ impl Connector for Bluesky {
         let rkey = marked(post, "rkey")?;
         let found = self.look_up(&self.server(&account.secrets), account, rkey).await?;
         Ok(found.map_or(Reconciled::Absent, |record| Reconciled::Found(published(account, rkey, record.uri))))
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

@@ -7,6 +7,7 @@
 //! Sources: docs.joinmastodon.org, "media" (v2 upload, 206 while it is processed), "statuses" (post, source),
 //! "accounts" (verify_credentials, statuses), "Rate limits"; for 4.6 of July 2026.
 
+mod analytics;
 mod connect;
 mod rest;
 
@@ -22,8 +23,8 @@ use super::address::AddressCheck;
 use super::call::{Effect, PlatformClient, image_part};
 use super::oauth::OAuthConnector;
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost, Published,
-    Reconciled, Refreshed, catalogue, marker_field,
+    AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
+    OutgoingPost, Published, Reconciled, Refreshed, catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -156,6 +157,10 @@ impl Connector for Mastodon {
             }
         }
         Ok(Reconciled::Absent)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

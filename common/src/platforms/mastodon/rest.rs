@@ -107,6 +107,6 @@ impl Instance<'_> {
 }
 
 /// Encodes an id as one segment of a path.
-fn segment(id: &str) -> String {
+pub(super) fn segment(id: &str) -> String {
     percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC).to_string()
 }

@@ -1,0 +1,89 @@
+//! `GET /brands/{brand}/analytics/accounts`
+
+use std::collections::HashMap;
+
+use chrono::NaiveDate;
+use crier_common::domain::access::Scope;
+use crier_common::domain::analytics::AccountFigures;
+use crier_common::domain::platform::Platform;
+use crier_common::store::{Conn, PageRequest, accounts, analytics};
+
+use super::{FEATURES, TAG, Window};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::Result;
+use crate::openapi::schema::record;
+use crate::response::ApiResponse;
+
+/// How many of the brand's accounts are shown, the newest.
+const MAX_ACCOUNTS: i64 = 500;
+
+record! {
+    /// An account at the end of a day; null where nothing was seen.
+    pub struct AccountPoint {
+        pub date: NaiveDate,
+        pub followers: Option<i64>,
+        pub following: Option<i64>,
+        pub posts: Option<i64>,
+    }
+
+    /// The figures of an account.
+    pub struct AccountSeries {
+        pub account_id: i64,
+        pub platform: Platform,
+        /// One entry for each day, the oldest first.
+        pub points: Vec<AccountPoint>,
+    }
+
+    /// The figures of a brand's accounts by day.
+    pub struct AccountsSeries {
+        pub start: NaiveDate,
+        pub end: NaiveDate,
+        pub granularity: &'static str,
+        pub timezone: String,
+        /// How far back the plan shows.
+        pub retention_days: u64,
+        pub series: Vec<AccountSeries>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/analytics/accounts", "getAccountAnalytics", Scope::AnalyticsRead)
+        .tag(TAG)
+        .summary("Read the figures of a brand's accounts over the last 30 days")
+        .features(FEATURES)
+        .response::<AccountsSeries>(200, ResponseShape::One)
+        .reads(show)
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    let window = Window::newest(cx);
+    let days = window.days();
+    let page = PageRequest { page: 1, per_page: MAX_ACCOUNTS };
+    let listed = accounts::list(conn, cx.brand()?.id, page).await?.rows;
+    let ids: Vec<i64> = listed.iter().map(|account| account.id).collect();
+    let found = analytics::of_accounts(conn, &ids, (window.starts_at(), window.ends_at())).await?;
+    // The last of a day is the day's.
+    let mut by_day: HashMap<(i64, NaiveDate), AccountFigures> = HashMap::new();
+    for snapshot in found {
+        let day = snapshot.at.with_timezone(&window.zone).date_naive();
+        by_day.insert((snapshot.account_id, day), snapshot.figures);
+    }
+    let point = |account: i64, date: NaiveDate| {
+        let AccountFigures { followers, following, posts } = by_day.get(&(account, date)).copied().unwrap_or_default();
+        AccountPoint { date, followers, following, posts }
+    };
+    let series = listed.iter().map(|account| AccountSeries {
+        account_id: account.id,
+        platform: account.platform,
+        points: days.iter().map(|day| point(account.id, *day)).collect(),
+    });
+    ApiResponse::ok(AccountsSeries {
+        start: window.start,
+        end: window.end,
+        granularity: "day",
+        timezone: window.zone.to_string(),
+        retention_days: window.retention_days,
+        series: series.collect(),
+    })
+}

@@ -1,0 +1,119 @@
+//! Figures of posts and accounts, by day. A day is one of the brand's time zone.
+//!
+//! A day's figures of posts are those of the posts that were published on it, as they were last seen: so the sum over
+//! days is the sum over posts. A figure that no platform gave is null.
+
+use chrono::{DateTime, Days, NaiveDate, Utc};
+use crier_common::domain::analytics::{Figures, Tz, day_start, zone};
+use crier_common::domain::plan::Feature;
+
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, FieldProblems, Result};
+use crate::openapi::schema::record;
+
+mod accounts;
+mod best_times;
+mod post;
+mod posts;
+
+pub const TAG: &str = "Analytics";
+pub const FEATURES: &[Feature] = &[Feature::BasicAnalytics, Feature::Analytics];
+
+/// The days that are shown without a question for others.
+const DEFAULT_DAYS: u64 = 30;
+/// What is shown at most where the plan keeps figures without an end.
+const MAX_RETENTION: u64 = 3_650;
+
+record! {
+    /// What people did with posts; null where no platform told.
+    pub struct PostFigures {
+        pub impressions: Option<i64>,
+        pub reach: Option<i64>,
+        pub likes: Option<i64>,
+        pub comments: Option<i64>,
+        pub shares: Option<i64>,
+        pub clicks: Option<i64>,
+        /// Likes, comments, shares and clicks together.
+        pub engagements: Option<i64>,
+    }
+}
+
+impl From<Figures> for PostFigures {
+    fn from(f: Figures) -> Self {
+        let engagements = f.engagements();
+        let Figures { impressions, reach, likes, comments, shares, clicks } = f;
+        Self { impressions, reach, likes, comments, shares, clicks, engagements }
+    }
+}
+
+/// The days of a series, both included.
+pub struct Window {
+    pub start: NaiveDate,
+    pub end: NaiveDate,
+    pub zone: Tz,
+    pub retention_days: u64,
+}
+
+impl Window {
+    /// Reads `start` and `end` of the query. The start is clamped to the plan's retention, the end to today.
+    pub fn read(cx: &Context) -> Result<Self> {
+        let mut problems = FieldProblems::new();
+        let (start, end) = (day(cx, "start", &mut problems), day(cx, "end", &mut problems));
+        if !problems.is_empty() {
+            return Err(ApiError::validation(problems));
+        }
+        let window = Self::of_plan(cx);
+        let end = end.map_or(window.end, |end| end.min(window.end));
+        let start = start.unwrap_or_else(|| (end - Days::new(DEFAULT_DAYS - 1)).max(window.start));
+        if end < start {
+            return Err(ApiError::field("end", "Must not be before `start`.".to_owned()));
+        }
+        Ok(Self { start: start.max(window.start), end: end.max(window.start), ..window })
+    }
+
+    /// The newest days that the plan shows, or the default number.
+    pub fn newest(cx: &Context) -> Self {
+        let window = Self::of_plan(cx);
+        Self { start: (window.end - Days::new(DEFAULT_DAYS - 1)).max(window.start), ..window }
+    }
+
+    /// Everything that the plan shows.
+    pub fn of_plan(cx: &Context) -> Self {
+        let zone = zone(Some(cx.zone()));
+        let end = cx.now.with_timezone(&zone).date_naive();
+        let retention_days = cx.plan.analytics_days.unwrap_or(MAX_RETENTION).clamp(1, MAX_RETENTION);
+        Self { start: end - Days::new(retention_days - 1), end, zone, retention_days }
+    }
+
+    pub fn days(&self) -> Vec<NaiveDate> {
+        self.start.iter_days().take_while(|day| *day <= self.end).collect()
+    }
+
+    /// Returns when the day begins, and when it ends.
+    pub fn bounds(&self, day: NaiveDate) -> (DateTime<Utc>, DateTime<Utc>) {
+        (day_start(day, self.zone), day_start(day + Days::new(1), self.zone))
+    }
+
+    pub fn starts_at(&self) -> DateTime<Utc> {
+        self.bounds(self.start).0
+    }
+
+    pub fn ends_at(&self) -> DateTime<Utc> {
+        self.bounds(self.end).1
+    }
+}
+
+fn day(cx: &Context, name: &str, problems: &mut FieldProblems) -> Option<NaiveDate> {
+    let text = cx.query.get(name)?;
+    let parsed = Some(text).filter(|text| text.len() == 10).and_then(|text| text.parse().ok());
+    if parsed.is_none() {
+        problems.insert(name.to_owned(), vec!["Must be a day such as 2026-05-01.".to_owned()]);
+    }
+    parsed
+}
+
+/// The endpoints, in the order of the OpenAPI document.
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![posts::endpoint(), accounts::endpoint(), post::endpoint(), best_times::endpoint()]
+}

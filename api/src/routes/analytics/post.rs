@@ -1,0 +1,78 @@
+//! `GET /brands/{brand}/posts/{post}/analytics`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::platform::Platform;
+use crier_common::store::{Conn, analytics, targets};
+
+use super::{FEATURES, TAG, Window};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::Result;
+use crate::openapi::schema::record;
+use crate::response::{ApiResponse, Timestamp};
+use crate::routes::posts::show;
+
+record! {
+    /// The figures of a target at one time, since it was published.
+    pub struct TargetPoint {
+        pub at: Timestamp,
+        pub impressions: Option<i64>,
+        pub reach: Option<i64>,
+        pub likes: Option<i64>,
+        pub comments: Option<i64>,
+        pub shares: Option<i64>,
+        pub clicks: Option<i64>,
+    }
+
+    /// The figures of a post on one account.
+    pub struct TargetSeries {
+        pub target_id: i64,
+        pub account_id: i64,
+        pub platform: Platform,
+        /// Oldest first.
+        pub points: Vec<TargetPoint>,
+    }
+
+    /// The figures of a post.
+    pub struct PostAnalytics {
+        pub post_id: i64,
+        pub targets: Vec<TargetSeries>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/posts/{post}/analytics", "getAnalyticsOfPost", Scope::AnalyticsRead)
+        .tag(TAG)
+        .summary("Read the figures of one post, each time that they were looked at")
+        .features(FEATURES)
+        .extension()
+        .response::<PostAnalytics>(200, ResponseShape::One)
+        .reads(read)
+}
+
+async fn read(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    let post = show::find(cx, conn).await?;
+    let found = analytics::of_post(conn, post.id, Window::of_plan(cx).starts_at()).await?;
+    let targets = targets::list(conn, post.id).await?.into_iter().map(|target| {
+        let own = found.iter().filter(|snapshot| snapshot.target_id == target.id);
+        let points = own.map(|snapshot| {
+            let f = snapshot.figures;
+            TargetPoint {
+                at: snapshot.at.into(),
+                impressions: f.impressions,
+                reach: f.reach,
+                likes: f.likes,
+                comments: f.comments,
+                shares: f.shares,
+                clicks: f.clicks,
+            }
+        });
+        TargetSeries {
+            target_id: target.id,
+            account_id: target.account_id,
+            platform: target.platform,
+            points: points.collect(),
+        }
+    });
+    ApiResponse::ok(PostAnalytics { post_id: post.id, targets: targets.collect() })
+}

@@ -1,0 +1,97 @@
+//! `GET /brands/{brand}/analytics/posts`
+
+use chrono::NaiveDate;
+use crier_common::domain::access::Scope;
+use crier_common::domain::analytics::Figures;
+use crier_common::store::{Conn, analytics};
+
+use super::{FEATURES, PostFigures, TAG, Window};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
+use crate::openapi::schema::record;
+use crate::response::ApiResponse;
+
+record! {
+    /// The posts that were published on a day.
+    pub struct DayOfPosts {
+        pub date: NaiveDate,
+        pub posts: i64,
+        pub impressions: Option<i64>,
+        pub reach: Option<i64>,
+        pub likes: Option<i64>,
+        pub comments: Option<i64>,
+        pub shares: Option<i64>,
+        pub clicks: Option<i64>,
+        pub engagements: Option<i64>,
+    }
+
+    /// The sums over all days.
+    pub struct PostTotals {
+        pub posts: i64,
+        pub impressions: Option<i64>,
+        pub reach: Option<i64>,
+        pub likes: Option<i64>,
+        pub comments: Option<i64>,
+        pub shares: Option<i64>,
+        pub clicks: Option<i64>,
+        pub engagements: Option<i64>,
+    }
+
+    /// The figures of a brand's posts by day.
+    pub struct PostSeries {
+        pub start: NaiveDate,
+        pub end: NaiveDate,
+        pub granularity: &'static str,
+        pub timezone: String,
+        /// How far back the plan shows.
+        pub retention_days: u64,
+        /// One entry for each day, the oldest first.
+        pub series: Vec<DayOfPosts>,
+        pub totals: PostTotals,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/analytics/posts", "getPostAnalytics", Scope::AnalyticsRead)
+        .tag(TAG)
+        .summary("Read the figures of a brand's posts, by the days on which they were published")
+        .features(FEATURES)
+        .query::<NaiveDate>(
+            "start",
+            "The first day; at the earliest the first that the plan shows. Default: 30 days that end at `end`.",
+        )
+        .query::<NaiveDate>("end", "The last day. Default, and at the latest: today.")
+        .response::<PostSeries>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed])
+        .reads(show)
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    let window = Window::read(cx)?;
+    let days = window.days();
+    let bounds: Vec<_> = days.iter().map(|day| window.bounds(*day)).collect();
+    let found = analytics::days_of_posts(conn, cx.brand()?.id, &bounds).await?;
+    let mut by_day = vec![(0, Figures::default()); days.len()];
+    let (mut posts, mut totals) = (0, Figures::default());
+    for day in found {
+        if let Some(place) = usize::try_from(day.day).ok().and_then(|place| by_day.get_mut(place)) {
+            *place = (day.posts, day.figures);
+            (posts, totals) = (posts + day.posts, totals.plus(&day.figures));
+        }
+    }
+    let series = days.iter().zip(by_day).map(|(date, (posts, figures))| {
+        let PostFigures { impressions, reach, likes, comments, shares, clicks, engagements } = figures.into();
+        DayOfPosts { date: *date, posts, impressions, reach, likes, comments, shares, clicks, engagements }
+    });
+    let PostFigures { impressions, reach, likes, comments, shares, clicks, engagements } = totals.into();
+    ApiResponse::ok(PostSeries {
+        start: window.start,
+        end: window.end,
+        granularity: "day",
+        timezone: window.zone.to_string(),
+        retention_days: window.retention_days,
+        series: series.collect(),
+        totals: PostTotals { posts, impressions, reach, likes, comments, shares, clicks, engagements },
+    })
+}

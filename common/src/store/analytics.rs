@@ -1,0 +1,371 @@
+//! The figures of posts and accounts: when they are due, what was collected, and the series that are read from them.
+//!
+//! The due time is in the account's row: any number of schedulers may run, and one that all of them missed is found by
+//! the next. A published target gets its row here from the scheduler, so that a publish costs nothing more for it.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Value, json};
+
+use super::db::{execute, run, time_text};
+use super::jobs::{id_list, list_sql};
+use super::{Conn, Result, Tx, jobs};
+use crate::domain::analytics::{AccountFigures, Figures};
+use crate::domain::job::{JobKind, Lane, NewJob};
+use crate::domain::platform::Platform;
+
+/// When a published target is first looked at.
+const FIRST_LOOK: TimeDelta = TimeDelta::hours(1);
+/// How late a transaction may commit that published a target.
+const COMMIT_LAG: TimeDelta = TimeDelta::minutes(10);
+/// When an account is looked at again if the job that was enqueued for it is lost.
+const NEXT_CHECK: TimeDelta = TimeDelta::hours(2);
+
+/// Makes a row for each newly published target, at most `limit`; returns how many.
+pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
+    const LOCK: &str = "UPDATE analytics_progress SET seen_until = seen_until WHERE id = 1 RETURNING seen_until";
+    let add = tx.for_engine(
+        "
+        INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at)
+        SELECT t.id, p.id, p.brand_id, t.account_id, t.published_at, t.published_at + make_interval(secs => $3)
+        FROM post_targets t
+        JOIN posts p ON p.id = t.post_id
+        WHERE t.published_at >= $1
+            AND t.status = 'published'
+            AND NOT EXISTS (SELECT 1 FROM target_analytics a WHERE a.target_id = t.id)
+        ORDER BY t.published_at
+        LIMIT $2
+        ON CONFLICT DO NOTHING
+        RETURNING account_id, published_at",
+        "
+        INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at)
+        SELECT t.id, p.id, p.brand_id, t.account_id, t.published_at,
+            strftime('%Y-%m-%dT%H:%M:%f+00:00', t.published_at, '+' || $3 || ' seconds')
+        FROM post_targets t
+        JOIN posts p ON p.id = t.post_id
+        WHERE t.published_at >= $1
+            AND t.status = 'published'
+            AND NOT EXISTS (SELECT 1 FROM target_analytics a WHERE a.target_id = t.id)
+        ORDER BY t.published_at
+        LIMIT $2
+        ON CONFLICT DO NOTHING
+        RETURNING account_id, published_at",
+    );
+    let seen: DateTime<Utc> = run!(tx, c => sqlx::query_scalar(LOCK).fetch_one(c))?;
+    let seconds = FIRST_LOOK.num_seconds();
+    let added: Vec<(i64, DateTime<Utc>)> =
+        run!(tx, c => sqlx::query_as(add).bind(seen - COMMIT_LAG).bind(limit).bind(seconds as f64).fetch_all(c))?;
+    let is_all = (added.len() as u64) < limit.unsigned_abs();
+    let until = if is_all { Some(tx.now) } else { added.iter().map(|(_, at)| *at).max() };
+    if let Some(until) = until {
+        execute!(tx, "UPDATE analytics_progress SET seen_until = $1 WHERE id = 1", until)?;
+    }
+    // Each account is due when the first of its posts is.
+    let mut accounts: Vec<(i64, DateTime<Utc>)> = added.iter().map(|(id, at)| (*id, *at + FIRST_LOOK)).collect();
+    accounts.sort_unstable();
+    accounts.dedup_by_key(|(id, _)| *id);
+    for (account, at) in accounts {
+        const DUE: &str = "UPDATE social_accounts SET figures_at = $2 WHERE id = $1 AND figures_at > $2";
+        execute!(tx, DUE, account, at)?;
+    }
+    Ok(added.len())
+}
+
+/// Enqueues a job for each active account of these platforms that has something due, the longest due first, at most
+/// `limit`; returns how many accounts were due, of any platform.
+pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Result<usize> {
+    let sql = tx.for_engine(
+        "
+        WITH found AS MATERIALIZED (
+            SELECT id
+            FROM social_accounts
+            WHERE figures_at IS NULL OR figures_at <= $1
+            ORDER BY figures_at NULLS FIRST
+            LIMIT (SELECT $2)
+            FOR UPDATE SKIP LOCKED
+        )
+        UPDATE social_accounts
+        SET figures_at = $3
+        WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+        RETURNING id, workspace_id, platform, status = 'active'",
+        "
+        UPDATE social_accounts
+        SET figures_at = $3
+        WHERE id IN (
+            SELECT id
+            FROM social_accounts
+            WHERE figures_at IS NULL OR figures_at <= $1
+            ORDER BY figures_at
+            LIMIT $2
+        )
+        RETURNING id, workspace_id, platform, status = 'active'",
+    );
+    let (now, next) = (tx.now, tx.now + NEXT_CHECK);
+    let due: Vec<(i64, i64, Platform, bool)> =
+        run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
+    for (id, workspace, _, _) in due.iter().filter(|(.., platform, active)| *active && platforms.contains(platform)) {
+        let job = NewJob::new(JobKind::CollectAnalytics, *id, now).lane(Lane::Account(*id)).workspace(*workspace);
+        jobs::enqueue(tx, &job).await?;
+    }
+    Ok(due.len())
+}
+
+/// A published post whose figures are due.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct DueTarget {
+    pub target_id: i64,
+    pub external_id: Option<String>,
+    pub published_at: DateTime<Utc>,
+}
+
+/// Returns an account's posts whose figures are due, the longest due first.
+pub async fn due_targets(conn: &mut Conn, account_id: i64, now: DateTime<Utc>, limit: i64) -> Result<Vec<DueTarget>> {
+    const SQL: &str = "
+        SELECT a.target_id, t.external_id, a.published_at
+        FROM target_analytics a
+        JOIN post_targets t ON t.id = a.target_id
+        WHERE a.account_id = $1
+            AND a.next_at <= $2
+        ORDER BY a.next_at
+        LIMIT $3";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(account_id).bind(now).bind(limit).fetch_all(c))?)
+}
+
+/// Returns when an account's own figures were last collected.
+pub async fn last_of_account(conn: &mut Conn, account_id: i64) -> Result<Option<DateTime<Utc>>> {
+    const SQL: &str = "SELECT max(at) FROM account_figures WHERE account_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_one(c))?)
+}
+
+/// Returns the time zone of the account's first brand.
+pub async fn zone_of_account(conn: &mut Conn, account_id: i64) -> Result<Option<String>> {
+    const SQL: &str = "
+        SELECT b.timezone
+        FROM brand_accounts m
+        JOIN brands b ON b.id = m.brand_id
+        WHERE m.account_id = $1
+        ORDER BY b.id
+        LIMIT 1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_optional(c))?)
+}
+
+/// Returns the plan of the account's workspace.
+pub async fn plan_of_account(conn: &mut Conn, account_id: i64) -> Result<Option<String>> {
+    const SQL: &str = "
+        SELECT w.plan
+        FROM social_accounts a
+        JOIN workspaces w ON w.id = a.workspace_id
+        WHERE a.id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_optional(c))?)
+}
+
+/// What was collected of a post.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collected {
+    pub target_id: i64,
+    /// `None`: the platform does not have the post any more.
+    pub figures: Option<Figures>,
+    pub next_at: Option<DateTime<Utc>>,
+}
+
+/// Stores what was collected of posts.
+pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
+    const NEWEST: &str = "
+        UPDATE target_analytics
+        SET impressions = $2, reach = $3, likes = $4, comments = $5, shares = $6, clicks = $7, next_at = $8,
+            collected_at = $9, is_gone = FALSE
+        WHERE target_id = $1";
+    const SNAPSHOT: &str = "
+        INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
+        SELECT target_id, $2, $3, $4, $5, $6, $7, $8
+        FROM target_analytics
+        WHERE target_id = $1
+        ON CONFLICT DO NOTHING";
+    const GONE: &str =
+        "UPDATE target_analytics SET is_gone = TRUE, next_at = NULL, collected_at = $2 WHERE target_id = $1";
+    let now = tx.now;
+    for one in collected {
+        let Some(f) = one.figures else {
+            execute!(tx, GONE, one.target_id, now)?;
+            continue;
+        };
+        execute!(
+            tx,
+            NEWEST,
+            one.target_id,
+            f.impressions,
+            f.reach,
+            f.likes,
+            f.comments,
+            f.shares,
+            f.clicks,
+            one.next_at,
+            now
+        )?;
+        execute!(tx, SNAPSHOT, one.target_id, now, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks)?;
+    }
+    Ok(())
+}
+
+/// Stores an account's figures.
+pub async fn record_account(tx: &mut Tx, account_id: i64, figures: &AccountFigures) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO account_figures (account_id, at, followers, following, posts)
+        SELECT id, $2, $3, $4, $5
+        FROM social_accounts
+        WHERE id = $1
+        ON CONFLICT DO NOTHING";
+    let now = tx.now;
+    execute!(tx, SQL, account_id, now, figures.followers, figures.following, figures.posts)?;
+    Ok(())
+}
+
+/// Sets when an account is looked at again: at `latest`, or when the figures of one of its posts are due before that, but
+/// not before `earliest`.
+pub async fn set_next(
+    tx: &mut Tx,
+    account_id: i64,
+    earliest: DateTime<Utc>,
+    latest: DateTime<Utc>,
+) -> Result<DateTime<Utc>> {
+    const NEXT: &str = "SELECT min(next_at) FROM target_analytics WHERE account_id = $1";
+    let next: Option<DateTime<Utc>> = run!(tx, c => sqlx::query_scalar(NEXT).bind(account_id).fetch_one(c))?;
+    let next = next.map_or(latest, |next| next.min(latest)).max(earliest);
+    execute!(tx, "UPDATE social_accounts SET figures_at = $2 WHERE id = $1", account_id, next)?;
+    Ok(next)
+}
+
+/// Deletes snapshots that are older than any plan keeps them, at most `limit`; returns how many.
+pub async fn delete_old(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
+    const SQL: &str = "
+        DELETE FROM target_analytics
+        WHERE target_id IN (
+            SELECT target_id
+            FROM target_analytics
+            WHERE published_at < $1
+            ORDER BY target_id
+            LIMIT $2
+        )";
+    Ok(execute!(tx, SQL, before, limit)?)
+}
+
+/// A day's posts and their newest figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct DayOfPosts {
+    /// The place in the list of days, from 0.
+    pub day: i64,
+    pub posts: i64,
+    #[sqlx(flatten)]
+    pub figures: Figures,
+}
+
+/// Sums up the posts of a brand by the days on which they were published; days without posts are left out. A day is its
+/// start and its end.
+pub async fn days_of_posts(
+    conn: &mut Conn,
+    brand_id: i64,
+    days: &[(DateTime<Utc>, DateTime<Utc>)],
+) -> Result<Vec<DayOfPosts>> {
+    let sql = conn.for_engine(
+        "
+        SELECT day.n - 1 AS day, count(DISTINCT a.post_id) AS posts, sum(a.impressions)::bigint AS impressions,
+            sum(a.reach)::bigint AS reach, sum(a.likes)::bigint AS likes, sum(a.comments)::bigint AS comments,
+            sum(a.shares)::bigint AS shares, sum(a.clicks)::bigint AS clicks
+        FROM jsonb_array_elements($2::jsonb) WITH ORDINALITY AS day (value, n)
+        JOIN target_analytics a
+            ON a.brand_id = $1
+            AND a.published_at >= (day.value ->> 0)::timestamptz
+            AND a.published_at < (day.value ->> 1)::timestamptz
+        GROUP BY day.n",
+        "
+        SELECT day.key AS day, count(DISTINCT a.post_id) AS posts, sum(a.impressions) AS impressions,
+            sum(a.reach) AS reach, sum(a.likes) AS likes, sum(a.comments) AS comments, sum(a.shares) AS shares,
+            sum(a.clicks) AS clicks
+        FROM json_each($2) day
+        JOIN target_analytics a
+            ON a.brand_id = $1
+            AND a.published_at >= day.value ->> 0
+            AND a.published_at < day.value ->> 1
+        GROUP BY day.key",
+    );
+    let days =
+        Value::from_iter(days.iter().map(|(start, end)| json!([time_text(*start), time_text(*end)]))).to_string();
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&days).fetch_all(c))?)
+}
+
+/// An account's figures at one time.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct AccountSnapshot {
+    pub account_id: i64,
+    pub at: DateTime<Utc>,
+    #[sqlx(flatten)]
+    pub figures: AccountFigures,
+}
+
+/// Returns the figures of accounts in a time, oldest first.
+pub async fn of_accounts(
+    conn: &mut Conn,
+    account_ids: &[i64],
+    (start, end): (DateTime<Utc>, DateTime<Utc>),
+) -> Result<Vec<AccountSnapshot>> {
+    let sql = list_sql!(
+        conn,
+        "SELECT account_id, at, followers, following, posts FROM account_figures WHERE account_id",
+        "AND at >= $2 AND at < $3 ORDER BY at"
+    );
+    let ids = id_list(account_ids);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).bind(start).bind(end).fetch_all(c))?)
+}
+
+/// A target's figures at one time.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct TargetSnapshot {
+    pub target_id: i64,
+    pub at: DateTime<Utc>,
+    #[sqlx(flatten)]
+    pub figures: Figures,
+}
+
+/// Returns all figures of a post's targets since a time, oldest first.
+pub async fn of_post(conn: &mut Conn, post_id: i64, since: DateTime<Utc>) -> Result<Vec<TargetSnapshot>> {
+    const SQL: &str = "
+        SELECT f.target_id, f.at, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks
+        FROM post_targets t
+        JOIN target_figures f ON f.target_id = t.id
+        WHERE t.post_id = $1
+            AND f.at >= $2
+        ORDER BY f.at";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).bind(since).fetch_all(c))?)
+}
+
+/// A published post with what people did with it; `None`: no platform told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct PostEngagement {
+    pub published_at: DateTime<Utc>,
+    pub engagements: Option<i64>,
+}
+
+/// Returns the brand's newest posts since a time, at most `limit`, all targets of a post together.
+pub async fn engagements(
+    conn: &mut Conn,
+    brand_id: i64,
+    since: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<PostEngagement>> {
+    // A post without any figure has none: `coalesce(…) - coalesce(…)` is null then, else 0.
+    const SQL: &str = "
+        SELECT min(published_at) AS published_at,
+            CAST(sum(
+                coalesce(likes, comments, shares, clicks) - coalesce(likes, comments, shares, clicks)
+                    + coalesce(likes, 0) + coalesce(comments, 0) + coalesce(shares, 0) + coalesce(clicks, 0)
+            ) AS bigint) AS engagements
+        FROM (
+            SELECT post_id, published_at, likes, comments, shares, clicks
+            FROM target_analytics
+            WHERE brand_id = $1
+                AND published_at >= $2
+            ORDER BY published_at DESC
+            LIMIT $3
+        ) newest
+        GROUP BY post_id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(since).bind(limit).fetch_all(c))?)
+}

@@ -1,0 +1,36 @@
+//! Finds newly published posts, and enqueues a job for each account that has figures due.
+//!
+//! What is due is in the rows, claimed under their locks, as with feeds.
+
+use std::time::Duration;
+
+use crier_common::platforms::catalogue;
+use crier_common::store::{Result, analytics};
+
+use crate::Scheduler;
+
+const BATCH: i64 = 200;
+const BATCHES: usize = 10;
+
+pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
+    let batch = BATCH.unsigned_abs() as usize;
+    for _ in 0..BATCHES {
+        let mut tx = s.store.begin().await?;
+        let added = analytics::add_published(&mut tx, BATCH).await?;
+        tx.commit().await?;
+        if added < batch {
+            break;
+        }
+    }
+    let with_figures = catalogue::all().iter().filter(|descriptor| descriptor.capabilities.analytics);
+    let platforms: Vec<_> = with_figures.map(|descriptor| descriptor.platform).collect();
+    for _ in 0..BATCHES {
+        let mut tx = s.store.begin().await?;
+        let due = analytics::enqueue_due(&mut tx, &platforms, BATCH).await?;
+        tx.commit().await?;
+        if due < batch {
+            break;
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,167 @@
+//! The figures of posts and accounts, by day of the brand's zone.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::analytics::{AccountFigures, Figures};
+use crier_common::store::analytics;
+use serde_json::{Value, json};
+
+use crate::support::app::{Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    days_are_those_of_the_brand_and_add_up,
+    a_window_is_clamped_to_the_plan,
+    invalid_windows_are_refused,
+    accounts_have_a_point_for_each_day,
+    a_post_s_figures_are_listed_by_time,
+    best_times_need_three_posts,
+    another_brand_s_figures_are_not_found,
+);
+
+/// A published post with figures, on an account of the brand.
+async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[Figures]) -> i64 {
+    let body = json!({ "content": "x", "accounts": [account] });
+    let made = t.post(&t.path("/posts"), body).await.data(201);
+    let (post, target) = (made["id"].as_i64().unwrap(), made["targets"][0]["id"].as_i64().unwrap());
+    let time = at.to_rfc3339();
+    let targets = "UPDATE post_targets SET status = 'published', published_at =";
+    t.app.sql(format!("{targets} '{time}' WHERE id = {target}")).await;
+    t.app.write(async |tx| analytics::add_published(tx, 100).await).await;
+    for (n, figures) in (1..).zip(figures) {
+        let collected = analytics::Collected { target_id: target, figures: Some(*figures), next_at: None };
+        t.app
+            .write(async |tx| {
+                tx.now = at + TimeDelta::hours(n);
+                analytics::record_posts(tx, std::slice::from_ref(&collected)).await
+            })
+            .await;
+    }
+    post
+}
+
+fn figures(impressions: i64, likes: i64) -> Figures {
+    Figures { impressions: Some(impressions), likes: Some(likes), ..Figures::default() }
+}
+
+async fn zoned<'a>(app: &'a TestApp, zone: &str) -> (Tenant<'a>, i64) {
+    let t = app.tenant("unlimited").await;
+    app.sql(format!("UPDATE brands SET timezone = '{zone}' WHERE id = {}", t.brand)).await;
+    let account = t.account("demo").await;
+    (t, account)
+}
+
+async fn series(t: &Tenant<'_>, query: &str) -> Value {
+    t.get(&t.path(&format!("/analytics/posts{query}"))).await.data(200)
+}
+
+async fn days_are_those_of_the_brand_and_add_up(app: TestApp) {
+    let (t, account) = zoned(&app, "Asia/Tokyo").await;
+    let midnight: DateTime<Utc> = "2026-02-10T15:00:00Z".parse().unwrap();
+    app.clock.advance(midnight + TimeDelta::days(3) - app.store.now());
+    post(&t, account, midnight - TimeDelta::seconds(1), &[figures(10, 1), figures(20, 2)]).await;
+    post(&t, account, midnight, &[figures(100, 3)]).await;
+    post(&t, account, midnight + TimeDelta::hours(1), &[Figures::default()]).await;
+    let shown = series(&t, "?start=2026-02-10&end=2026-02-12").await;
+    assert_eq!((&shown["granularity"], &shown["timezone"]), (&json!("day"), &json!("Asia/Tokyo")));
+    let day = |date: &str, posts: i64, impressions: Value, likes: Value| {
+        json!({
+            "date": date, "posts": posts, "impressions": impressions, "reach": null, "likes": likes, "comments": null,
+            "shares": null, "clicks": null, "engagements": likes,
+        })
+    };
+    let expected = json!([
+        day("2026-02-10", 1, json!(20), json!(2)),
+        day("2026-02-11", 2, json!(100), json!(3)),
+        day("2026-02-12", 0, json!(null), json!(null)),
+    ]);
+    assert_eq!(shown["series"], expected);
+    let totals = &shown["totals"];
+    assert_eq!((&totals["posts"], &totals["impressions"], &totals["engagements"]), (&json!(3), &json!(120), &json!(5)));
+    assert_eq!(totals["reach"], Value::Null);
+    let default = series(&t, "").await;
+    assert_eq!(default["series"].as_array().unwrap().len(), 30);
+    assert_eq!(default["end"], "2026-02-14");
+}
+
+async fn a_window_is_clamped_to_the_plan(app: TestApp) {
+    let t = app.tenant("free").await;
+    let today = app.store.now().date_naive();
+    let shown = series(&t, &format!("?start={}&end={today}", today - TimeDelta::days(300))).await;
+    assert_eq!(shown["retention_days"], 30);
+    assert_eq!((&shown["start"], &shown["end"]), (&json!(today - TimeDelta::days(29)), &json!(today)));
+    let shown = series(&t, "?end=9999-12-31").await;
+    assert_eq!((&shown["end"], shown["series"].as_array().unwrap().len()), (&json!(today), 30));
+    let shown = series(&t, "?start=0001-01-01&end=0001-01-02").await;
+    assert_eq!(shown["series"].as_array().unwrap().len(), 1, "what is older than the plan shows");
+}
+
+async fn invalid_windows_are_refused(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for (query, field) in [
+        ("?start=2026-02-02&end=2026-02-01", "end"),
+        ("?start=yesterday", "start"),
+        ("?end=2026-2-1", "end"),
+        ("?start=2026-02-30", "start"),
+        ("?start=9999-12-31", "end"),
+    ] {
+        assert_eq!(t.get(&t.path(&format!("/analytics/posts{query}"))).await.invalid_fields(), [field], "{query}");
+    }
+}
+
+async fn accounts_have_a_point_for_each_day(app: TestApp) {
+    let (t, account) = zoned(&app, "America/New_York").await;
+    let now = app.store.now();
+    for (days, followers) in [(2, 5), (0, 8)] {
+        app.write(async |tx| {
+            tx.now = now - TimeDelta::days(days);
+            let figures = AccountFigures { followers: Some(followers), ..AccountFigures::default() };
+            analytics::record_account(tx, account, &figures).await
+        })
+        .await;
+    }
+    let shown = t.get(&t.path("/analytics/accounts")).await.data(200);
+    let one = &shown["series"][0];
+    assert_eq!((&one["account_id"], &one["platform"]), (&json!(account), &json!("sandbox")));
+    let points = one["points"].as_array().unwrap();
+    assert_eq!(points.len(), 30);
+    let followers: Vec<&Value> = points[27..].iter().map(|point| &point["followers"]).collect();
+    assert_eq!(followers, [&json!(5), &json!(null), &json!(8)]);
+    assert_eq!(points[29]["date"], shown["end"]);
+}
+
+async fn a_post_s_figures_are_listed_by_time(app: TestApp) {
+    let (t, account) = zoned(&app, "UTC").await;
+    let at = app.store.now() - TimeDelta::days(2);
+    let id = post(&t, account, at, &[figures(1, 0), figures(5, 2)]).await;
+    let shown = t.get(&t.path(&format!("/posts/{id}/analytics"))).await.data(200);
+    assert_eq!((&shown["post_id"], shown["targets"].as_array().unwrap().len()), (&json!(id), 1));
+    let points = shown["targets"][0]["points"].as_array().unwrap();
+    let seen: Vec<_> = points.iter().map(|point| (&point["impressions"], &point["likes"], &point["reach"])).collect();
+    assert_eq!(seen, [(&json!(1), &json!(0), &json!(null)), (&json!(5), &json!(2), &json!(null))]);
+}
+
+async fn best_times_need_three_posts(app: TestApp) {
+    let (t, account) = zoned(&app, "Europe/Berlin").await;
+    // Mondays at nine in Berlin, in winter.
+    let monday: DateTime<Utc> = "2026-01-05T08:20:00Z".parse().unwrap();
+    app.clock.advance(monday + TimeDelta::days(30) - app.store.now());
+    for (week, n) in [(0, 2), (1, 4), (2, 9)] {
+        post(&t, account, monday + TimeDelta::days(7 * week), &[figures(1, n)]).await;
+    }
+    post(&t, account, monday + TimeDelta::days(1), &[figures(1, 50)]).await;
+    let shown = t.get(&t.path("/analytics/best-times")).await.data(200);
+    let expected = json!([
+        { "weekday": 1, "hour": 9, "posts": 3, "engagements_per_post": 5.0 },
+        { "weekday": 2, "hour": 9, "posts": 1, "engagements_per_post": null },
+    ]);
+    assert_eq!((&shown["timezone"], &shown["slots"]), (&json!("Europe/Berlin"), &expected));
+}
+
+async fn another_brand_s_figures_are_not_found(app: TestApp) {
+    let (t, account) = zoned(&app, "UTC").await;
+    let id = post(&t, account, app.store.now() - TimeDelta::hours(1), &[figures(1, 1)]).await;
+    let other = app.tenant("unlimited").await;
+    other.get(&other.path(&format!("/posts/{id}/analytics"))).await.not_found();
+    assert_eq!(series(&other, "").await["totals"]["posts"], 0);
+    let accounts = other.get(&other.path("/analytics/accounts")).await.data(200);
+    assert_eq!(accounts["series"], json!([]));
+}

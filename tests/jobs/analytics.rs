@@ -1,0 +1,176 @@
+//! `collect_analytics`: when figures are due, and what is stored of the platform's answers.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::analytics::{AccountFigures, Figures};
+use crier_common::domain::job::JobKind;
+use crier_common::platforms::{CallError, Refreshed};
+use crier_common::store::analytics::{self, TargetSnapshot};
+use crier_scheduler::tasks;
+
+use crate::support::fake_platform::{auth_expired, rate_limited, reauth, secrets, transient};
+use crate::support::jobs::{TestWorker, worker_on_both};
+
+worker_on_both!(
+    a_post_is_looked_at_on_its_schedule,
+    accounts_are_looked_at_once_a_day_in_their_zone,
+    a_limit_puts_the_rest_off,
+    a_passing_failure_is_tried_again,
+    an_expired_token_is_renewed_once,
+    a_refusal_expires_the_account,
+    a_post_that_is_gone_is_looked_at_no_more,
+    a_published_post_is_found_by_several_schedulers_once,
+);
+
+fn likes(n: i64) -> Figures {
+    Figures { likes: Some(n), ..Figures::default() }
+}
+
+/// Runs the scheduler's task and what it enqueued.
+async fn look(w: &TestWorker) {
+    tasks::analytics::run(&w.scheduler).await.unwrap();
+    w.run_jobs().await;
+}
+
+async fn snapshots(w: &TestWorker, post: i64) -> Vec<TargetSnapshot> {
+    analytics::of_post(&mut w.conn().await, post, DateTime::<Utc>::UNIX_EPOCH).await.unwrap()
+}
+
+async fn figures_at(w: &TestWorker) -> DateTime<Utc> {
+    w.value("SELECT figures_at FROM social_accounts").await
+}
+
+/// Publishes a post, and lets the account's own figures be collected.
+async fn published(w: &TestWorker) -> i64 {
+    w.fake.tell_figures();
+    let (post, _) = w.publish_one().await;
+    w.run_jobs().await;
+    look(w).await;
+    post
+}
+
+async fn a_post_is_looked_at_on_its_schedule(w: TestWorker) {
+    let post = published(&w).await;
+    assert!(snapshots(&w, post).await.is_empty(), "nothing is due yet");
+    let mut hours = 0;
+    for (n, at) in [(1, 1), (2, 6), (3, 24)] {
+        w.fake.set_post_figures([Some(likes(n))]);
+        w.clock.advance(TimeDelta::hours(at - hours) - TimeDelta::seconds(1));
+        look(&w).await;
+        assert_eq!(snapshots(&w, post).await.len() as i64, n - 1, "not before {at} hours");
+        w.clock.advance(TimeDelta::seconds(1));
+        hours = at;
+        look(&w).await;
+        let seen = snapshots(&w, post).await;
+        assert_eq!((seen.len() as i64, seen.last().unwrap().figures), (n, likes(n)));
+    }
+    // A figure that falls is stored as it is.
+    w.fake.set_post_figures([Some(likes(2))]);
+    w.clock.advance(TimeDelta::days(2));
+    look(&w).await;
+    assert_eq!(snapshots(&w, post).await.last().unwrap().figures, likes(2));
+}
+
+async fn accounts_are_looked_at_once_a_day_in_their_zone(w: TestWorker) {
+    w.sql("UPDATE brands SET timezone = 'Asia/Kathmandu'").await;
+    w.fake.tell_figures();
+    look(&w).await;
+    look(&w).await;
+    assert_eq!(w.fake.count("account_figures"), 1);
+    // Midnight in Kathmandu is 18:15 UTC; accounts are spread over the hour after it.
+    let next = figures_at(&w).await;
+    let midnight = next - TimeDelta::seconds(w.account.id);
+    assert_eq!(midnight.format("%H:%M:%S").to_string(), "18:15:00");
+    w.clock.advance(next - w.now());
+    look(&w).await;
+    assert_eq!(w.fake.count("account_figures"), 2);
+    let seen = analytics::of_accounts(&mut w.conn().await, &[w.account.id], (DateTime::UNIX_EPOCH, w.later(1))).await;
+    let expected = AccountFigures { followers: Some(7), ..AccountFigures::default() };
+    assert!(seen.unwrap().iter().all(|snapshot| snapshot.figures == expected));
+}
+
+async fn a_limit_puts_the_rest_off(w: TestWorker) {
+    let post = published(&w).await;
+    w.clock.advance(TimeDelta::hours(1));
+    let until = w.later(1_800);
+    w.fake.fail_figures([rate_limited(until)]);
+    look(&w).await;
+    assert_eq!((snapshots(&w, post).await.len(), figures_at(&w).await), (0, until));
+    w.clock.advance(TimeDelta::minutes(30));
+    w.fake.set_post_figures([Some(likes(1))]);
+    look(&w).await;
+    assert_eq!(snapshots(&w, post).await.len(), 1, "put off, not dropped");
+}
+
+async fn a_passing_failure_is_tried_again(w: TestWorker) {
+    let post = published(&w).await;
+    w.clock.advance(TimeDelta::hours(1));
+    w.fake.fail_figures([transient(), CallError::network("away")]);
+    for _ in 0..2 {
+        look(&w).await;
+        assert_eq!(figures_at(&w).await, w.now() + TimeDelta::minutes(15));
+        w.clock.advance(TimeDelta::minutes(15));
+    }
+    w.fake.set_post_figures([Some(likes(1))]);
+    look(&w).await;
+    assert_eq!(snapshots(&w, post).await.len(), 1);
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'dead'").await, 0);
+}
+
+async fn an_expired_token_is_renewed_once(w: TestWorker) {
+    let post = published(&w).await;
+    w.clock.advance(TimeDelta::hours(1));
+    w.fake.fail_figures([auth_expired()]);
+    let renewed = Refreshed { secrets: Some(secrets("new")), token_expires_at: None, refresh_expires_at: None };
+    w.fake.script_refreshes([Ok(renewed)]);
+    w.fake.set_post_figures([Some(likes(1))]);
+    look(&w).await;
+    assert_eq!((snapshots(&w, post).await.len(), w.fake.count("refresh")), (1, 1));
+    assert_eq!(w.account_status().await, AccountStatus::Active);
+    // Refused again with the new token.
+    w.clock.advance(TimeDelta::hours(5));
+    w.fake.fail_figures([auth_expired(), auth_expired()]);
+    look(&w).await;
+    assert_eq!((w.account_status().await, w.fake.count("refresh")), (AccountStatus::Expired, 2));
+}
+
+async fn a_refusal_expires_the_account(w: TestWorker) {
+    published(&w).await;
+    w.clock.advance(TimeDelta::hours(1));
+    w.fake.fail_figures([reauth()]);
+    look(&w).await;
+    assert_eq!(w.account_status().await, AccountStatus::Expired);
+    let asked = w.fake.count("post_figures");
+    w.clock.advance(TimeDelta::days(2));
+    look(&w).await;
+    assert_eq!(w.fake.count("post_figures"), asked, "an expired account is not asked for");
+}
+
+async fn a_post_that_is_gone_is_looked_at_no_more(w: TestWorker) {
+    let post = published(&w).await;
+    w.clock.advance(TimeDelta::hours(1));
+    w.fake.set_post_figures([None]);
+    look(&w).await;
+    assert!(snapshots(&w, post).await.is_empty());
+    assert!(w.value::<bool>("SELECT is_gone FROM target_analytics").await);
+    let asked = w.fake.count("post_figures");
+    w.clock.advance(TimeDelta::days(30));
+    look(&w).await;
+    assert_eq!(w.fake.count("post_figures"), asked);
+}
+
+async fn a_published_post_is_found_by_several_schedulers_once(w: TestWorker) {
+    w.fake.tell_figures();
+    for _ in 0..3 {
+        w.publish_one().await;
+    }
+    w.run_jobs().await;
+    for _ in 0..2 {
+        let (one, two) = tokio::join!(tasks::analytics::run(&w.scheduler), tasks::analytics::run(&w.scheduler));
+        one.unwrap();
+        two.unwrap();
+    }
+    assert_eq!(w.number("SELECT count(*) FROM target_analytics").await, 3);
+    let enqueued = format!("SELECT count(*) FROM jobs WHERE kind = '{}'", JobKind::CollectAnalytics);
+    assert_eq!(w.number(enqueued).await, 1);
+}

@@ -1,0 +1,234 @@
+//! `collect_analytics`: collects the due figures of one account and of its posts.
+//!
+//! Posts are asked for in batches, where the platform takes them; what was collected is stored, also if a later call
+//! fails. The account's next time is stored with it: when the next of its posts is due, or the next day in the brand's
+//! zone. A limit of the platform pauses the account's lane and puts the rest off; nothing is dropped.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::account::{AccountError, AccountStatus};
+use crier_common::domain::analytics::{AccountFigures, Figures, Tz, day_start, next_collection, zone};
+use crier_common::domain::job::{Claimed, Lane, Outcome};
+use crier_common::domain::plan::Plans;
+use crier_common::platforms::CallError;
+use crier_common::platforms::analytics::{AnalyticsConnector, PublishedPost};
+use crier_common::store::analytics::{self, Collected, DueTarget};
+use crier_common::store::jobs::lanes;
+use crier_common::store::{Result, Store, Tx};
+
+use super::access::{AccountAccess, AccountOpener};
+use super::{Deps, Job, RunResult};
+use crate::engine::Run;
+
+/// How many posts one run looks at; the rest follows at once.
+const MAX_POSTS: i64 = 500;
+/// The pause after a passing failure, and after one that is not expected to pass.
+const RETRY_PAUSE: TimeDelta = TimeDelta::minutes(15);
+const REFUSED_PAUSE: TimeDelta = TimeDelta::hours(6);
+/// The pause after a limit without a time.
+const LIMIT_PAUSE: TimeDelta = TimeDelta::hours(1);
+/// The shortest pause between two jobs of an account.
+const MIN_PAUSE: TimeDelta = TimeDelta::minutes(1);
+
+pub struct CollectAnalytics {
+    store: Store,
+    accounts: AccountOpener,
+    plans: Arc<Plans>,
+    /// The deadline of one call.
+    timeout: TimeDelta,
+}
+
+impl CollectAnalytics {
+    pub fn new(deps: &Deps) -> Self {
+        Self {
+            store: deps.store.clone(),
+            accounts: AccountOpener::new(deps),
+            plans: deps.plans.clone(),
+            timeout: deps.platform_timeout,
+        }
+    }
+
+    /// Collects what is due, as far as the platform answers.
+    async fn collect(&self, run: &Run, access: &mut AccountAccess, end: &mut CollectEnd) -> Result<()> {
+        let mut conn = self.store.read().await?;
+        let due = analytics::due_targets(&mut conn, access.account.id, end.now, MAX_POSTS).await?;
+        let last = analytics::last_of_account(&mut conn, access.account.id).await?;
+        let plan = analytics::plan_of_account(&mut conn, access.account.id).await?;
+        drop(conn);
+        let days = plan.and_then(|plan| self.plans.get(&plan)?.analytics_days);
+        let retention = days.and_then(|days| TimeDelta::try_days(i64::try_from(days).ok()?));
+        end.is_more_due = due.len() as i64 == MAX_POSTS;
+        if last.is_none_or(|last| last < day_start(end.now.with_timezone(&end.zone).date_naive(), end.zone)) {
+            match self.ask_account(run, access).await? {
+                Ok(figures) => end.account_figures = Some(figures),
+                Err(error) => return end.stop(error),
+            }
+        }
+        let batch = access.connector.analytics().map_or(0, AnalyticsConnector::posts_per_call);
+        // A post without an id cannot be asked for.
+        let (named, unnamed): (Vec<_>, Vec<_>) =
+            due.into_iter().partition(|due| batch > 0 && due.external_id.is_some());
+        end.collected.extend(unnamed.iter().map(|due| Collected {
+            target_id: due.target_id,
+            figures: Some(Figures::default()),
+            next_at: None,
+        }));
+        for chunk in named.chunks(batch.max(1)) {
+            let posts: Vec<PublishedPost> = chunk.iter().map(published_post).collect();
+            let figures = match self.ask_posts(run, access, &posts).await? {
+                Ok(figures) => figures,
+                Err(error) => return end.stop(error),
+            };
+            let now = self.store.now();
+            end.collected.extend(chunk.iter().zip(figures).map(|(due, figures)| Collected {
+                target_id: due.target_id,
+                figures,
+                next_at: next_collection(due.published_at, now, retention),
+            }));
+        }
+        Ok(())
+    }
+
+    async fn ask_account(&self, run: &Run, access: &mut AccountAccess) -> Result<Answer<AccountFigures>> {
+        loop {
+            let asked = self.within_deadline(run, async { figures(access)?.account_figures(&access.call).await }).await;
+            if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    async fn ask_posts(
+        &self,
+        run: &Run,
+        access: &mut AccountAccess,
+        posts: &[PublishedPost],
+    ) -> Result<Answer<Vec<Option<Figures>>>> {
+        loop {
+            let asked =
+                self.within_deadline(run, async { figures(access)?.post_figures(&access.call, posts).await }).await;
+            if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    async fn within_deadline<T>(&self, run: &Run, call: impl Future<Output = Answer<T>> + Send) -> Answer<T> {
+        let deadline = self.timeout.to_std().unwrap_or_default();
+        let asked = run.wait_without_slot(tokio::time::timeout(deadline, call)).await;
+        asked.unwrap_or_else(|_| Err(CallError::network("The platform did not answer in time.")))
+    }
+
+    /// Returns `None` if the credentials had expired and were renewed: then the call is made again.
+    async fn renew_if_expired<T>(
+        &self,
+        run: &Run,
+        access: &mut AccountAccess,
+        asked: Answer<T>,
+    ) -> Result<Option<Answer<T>>> {
+        let Err(CallError::AuthExpired(failure)) = asked else { return Ok(Some(asked)) };
+        Ok(self.accounts.renew(run, access, failure).await?.err().map(Err))
+    }
+}
+
+type Answer<T> = std::result::Result<T, CallError>;
+
+fn figures(access: &AccountAccess) -> Answer<&dyn AnalyticsConnector> {
+    access.connector.analytics().ok_or_else(|| CallError::network("The platform tells no figures."))
+}
+
+fn published_post(due: &DueTarget) -> PublishedPost {
+    PublishedPost { external_id: due.external_id.clone().unwrap_or_default(), published_at: due.published_at }
+}
+
+#[async_trait]
+impl Job for CollectAnalytics {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+        let Some(mut access) = self.accounts.open(run.job.subject_id).await? else {
+            return Ok(Box::new(Outcome::Cancelled("the account is gone".to_owned())));
+        };
+        let mut conn = self.store.read().await?;
+        let name = analytics::zone_of_account(&mut conn, access.account.id).await?;
+        drop(conn);
+        let mut end = CollectEnd {
+            account_id: access.account.id,
+            version: access.account.credentials_version,
+            zone: zone(name.as_deref()),
+            now: self.store.now(),
+            collected: Vec::new(),
+            account_figures: None,
+            is_more_due: false,
+            error: None,
+        };
+        if access.account.status == AccountStatus::Active && access.connector.analytics().is_some() {
+            self.collect(run, &mut access, &mut end).await?;
+            end.version = access.account.credentials_version;
+        }
+        Ok(Box::new(end))
+    }
+}
+
+/// What was collected, and why not more.
+struct CollectEnd {
+    account_id: i64,
+    /// The version of the credentials that the last call used.
+    version: i64,
+    zone: Tz,
+    now: DateTime<Utc>,
+    collected: Vec<Collected>,
+    account_figures: Option<AccountFigures>,
+    is_more_due: bool,
+    error: Option<CallError>,
+}
+
+impl CollectEnd {
+    fn stop(&mut self, error: CallError) -> Result<()> {
+        self.error = Some(error);
+        Ok(())
+    }
+
+    /// Returns when the account is looked at again at the earliest.
+    fn earliest(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        match &self.error {
+            None if self.is_more_due => now,
+            None => now + MIN_PAUSE,
+            Some(CallError::RateLimited { until, .. }) => until.unwrap_or(now + LIMIT_PAUSE).max(now),
+            Some(CallError::Reauth(_) | CallError::AuthExpired(_) | CallError::Permanent(_)) => now + REFUSED_PAUSE,
+            Some(_) => now + RETRY_PAUSE,
+        }
+    }
+}
+
+#[async_trait]
+impl RunResult for CollectEnd {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        let now = tx.now;
+        analytics::record_posts(tx, &self.collected).await?;
+        if let Some(figures) = &self.account_figures {
+            analytics::record_account(tx, self.account_id, figures).await?;
+        }
+        match &self.error {
+            Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) => {
+                let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
+                crier_common::accounts::expire(tx, self.account_id, self.version, &error, job.trace.as_deref()).await?;
+            }
+            Some(CallError::RateLimited { until: Some(until), .. }) => {
+                lanes::pause_lane(tx, &Lane::Account(self.account_id).to_string(), *until).await?;
+            }
+            Some(error) => tracing::info!(account = self.account_id, %error, "figures could not be collected"),
+            None => {}
+        }
+        let tomorrow = now.with_timezone(&self.zone).date_naive().succ_opt().unwrap_or_default();
+        // Spread over the first hour of the day.
+        let spread = TimeDelta::seconds(self.account_id.rem_euclid(3_600));
+        let latest = day_start(tomorrow, self.zone) + spread;
+        analytics::set_next(tx, self.account_id, self.earliest(now), latest).await?;
+        Ok(Outcome::Done)
+    }
+
+    fn order(&self) -> i64 {
+        self.account_id
+    }
+}
