@@ -12,12 +12,14 @@ use crier_common::clock::Clock;
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::platforms::{
-    CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker,
+    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+
+use super::fake_inbox::FakeInbox;
 
 /// The behavior of one publish call.
 pub enum PublishStep {
@@ -72,7 +74,7 @@ impl Gate {
     }
 
     /// Reaches the gate and never returns.
-    async fn hang<T>(&self) -> T {
+    pub async fn hang<T>(&self) -> T {
         self.entered.add_permits(1);
         std::future::pending().await
     }
@@ -126,6 +128,7 @@ pub struct FakePlatform {
     held_refresh: Mutex<Option<Arc<Gate>>>,
     count: AtomicU64,
     taken: Semaphore,
+    pub inbox: FakeInbox,
 }
 
 impl FakePlatform {
@@ -133,6 +136,7 @@ impl FakePlatform {
     pub fn new(platform: Platform, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             platform,
+            inbox: FakeInbox::new(clock.clone()),
             clock,
             can_reconcile: AtomicBool::new(true),
             script: Mutex::default(),
@@ -315,6 +319,10 @@ impl Connector for FakePlatform {
         Ok(Refreshed { secrets: Some(secrets(&new)), token_expires_at: None, refresh_expires_at: None })
     }
 
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(&self.inbox)
+    }
+
     fn marker(&self, seed: MarkerSeed) -> Marker {
         let left = |panics: usize| panics.checked_sub(1);
         let panics = self.panics_at_marker.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
@@ -404,7 +412,7 @@ impl Connector for FakePlatform {
     }
 }
 
-fn auth() -> Failure {
+pub fn auth() -> Failure {
     Failure::of(Category::AuthExpired, "The fake refuses the token.")
 }
 

@@ -6,6 +6,7 @@ pub mod client;
 pub mod command;
 pub mod connector;
 pub mod facebook;
+pub mod fake_inbox;
 pub mod fake_platform;
 pub mod jobs;
 pub mod mail_server;

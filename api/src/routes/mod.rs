@@ -6,6 +6,7 @@ pub mod accounts;
 mod ai;
 mod brands;
 mod content_plans;
+mod conversations;
 mod feeds;
 mod link_in_bio;
 pub mod media;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Endpoint> {
         feeds::endpoints(),
         content_plans::endpoints(),
         link_in_bio::endpoints(),
+        conversations::endpoints(),
         webhooks::endpoints(),
         ai::endpoints(),
     ]

@@ -11,6 +11,7 @@ pub mod bio_page;
 pub mod brand;
 pub mod circuit;
 pub mod content_plan;
+pub mod conversation;
 pub mod event;
 pub mod failure;
 pub mod feed;
@@ -22,6 +23,7 @@ pub mod platform;
 pub mod post;
 pub mod untrusted;
 pub mod webhook;
+pub mod words;
 
 /// A word that is not a value of the enum.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]

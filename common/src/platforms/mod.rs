@@ -17,6 +17,7 @@ pub mod call;
 pub mod catalogue;
 pub mod config;
 mod facebook;
+pub mod inbox;
 mod linkedin;
 mod mastodon;
 pub mod oauth;
@@ -46,6 +47,7 @@ use crate::domain::platform::{AccountKind, Descriptor};
 use crate::store::{StoreError, Tx};
 
 pub use config::{PlatformConfig, PlatformsConfig};
+pub use inbox::InboxConnector;
 pub use oauth::OAuthConnector;
 pub use registry::{Clients, ConnectorRegistry};
 
@@ -349,6 +351,11 @@ pub trait Connector: Send + Sync {
 
     /// Returns how its accounts are connected in a browser; `None`: they are connected by credentials.
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        None
+    }
+
+    /// Returns how its messages are read and answered; `None`: its accounts have no inbox, and are not looked at.
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         None
     }
 

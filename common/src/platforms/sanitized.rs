@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Datelike, SubsecRound as _, TimeDelta, Utc};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
+use super::inbox::{InboxConnector, InboxPage, MAX_PAGE, OutgoingReply, ReplyThread};
 use super::oauth::{
     Attempt, AuthServer, Choice, Choices, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
 };
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::domain::account::Renewal;
 use crate::domain::application::{Application, MAX_CREDENTIAL};
+use crate::domain::conversation::{FetchedMessage, MAX_BODY, Participant, Subject};
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{ConnectTarget, Descriptor};
 use crate::domain::untrusted::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
@@ -28,6 +30,10 @@ use crate::store::{StoreError, Tx};
 const MAX_SECRETS: usize = 64 * 1024;
 /// The maximum size of the reference to an uploaded picture, in bytes of JSON.
 const MAX_UPLOAD: usize = 16 * 1024;
+/// The maximum size of a stream's cursor, in bytes of JSON.
+const MAX_CURSOR: usize = 16 * 1024;
+/// The maximum size of what is kept to answer a thread, in bytes of JSON.
+const MAX_CONTEXT: usize = 4 * 1024;
 /// The last year that both databases can store and sort.
 const LAST_YEAR: i32 = 9_999;
 
@@ -54,6 +60,10 @@ impl Connector for SanitizingConnector {
         connected: &Connected,
     ) -> Result<Result<(), ConnectError>, StoreError> {
         self.0.reserve(tx, workspace_id, connected).await.map(|claimed| claimed.map_err(ConnectError::checked))
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        self.0.inbox().map(|_| self as &dyn InboxConnector)
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
@@ -197,6 +207,100 @@ impl OAuthConnector for SanitizingConnector {
             Ok(connected) => connected.checked(),
             Err(error) => Err(error.checked()),
         }
+    }
+}
+
+/// Returns the connector's own part; [`SanitizingConnector::inbox`] has checked that there is one.
+fn inner_inbox(this: &SanitizingConnector) -> Result<&dyn InboxConnector, CallError> {
+    let missing = || CallError::Permanent(Failure::of(Category::Internal, "This platform has no inbox."));
+    this.0.inbox().ok_or_else(missing)
+}
+
+#[async_trait]
+impl InboxConnector for SanitizingConnector {
+    fn streams(&self) -> &'static [&'static str] {
+        self.0.inbox().map_or(&[], InboxConnector::streams)
+    }
+
+    fn interval(&self) -> TimeDelta {
+        self.0.inbox().map_or(TimeDelta::hours(1), InboxConnector::interval)
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        let page = inner_inbox(self)?.fetch(account, stream, cursor).await.map_err(CallError::checked)?;
+        let cursor = page.cursor.to_string();
+        // Neither can be cut: messages would be missed.
+        if page.messages.len() > MAX_PAGE || cursor.len() > MAX_CURSOR || cursor.contains("\\u0000") {
+            let message = "The platform answered with more messages, or a longer cursor, than can be stored.";
+            return Err(CallError::Permanent(Failure::of(Category::PlatformError, message)));
+        }
+        let messages = page.messages.into_iter().filter_map(FetchedMessage::sanitized).collect();
+        Ok(InboxPage { messages, ..page })
+    }
+
+    fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {
+        match self.0.inbox() {
+            Some(inbox) => inbox.refusal(thread, now),
+            None => Some("This platform has no inbox.".to_owned()),
+        }
+    }
+
+    fn check_text(&self, thread: &ReplyThread, text: &str) -> Result<(), String> {
+        self.0.inbox().map_or(Ok(()), |inbox| inbox.check_text(thread, text))
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        self.0.inbox().map(|inbox| inbox.marker(seed)).unwrap_or_default()
+    }
+
+    fn can_reconcile(&self) -> bool {
+        self.0.inbox().is_some_and(InboxConnector::can_reconcile)
+    }
+
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        inner_inbox(self)?.reply(account, reply).await.map(Published::sanitized).map_err(CallError::checked)
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        Ok(match inner_inbox(self)?.reconcile(account, reply).await.map_err(CallError::checked)? {
+            Reconciled::Found(published) => Reconciled::Found(published.sanitized()),
+            Reconciled::Absent => Reconciled::Absent,
+            Reconciled::Unsupported => Reconciled::Unsupported,
+        })
+    }
+}
+
+impl FetchedMessage {
+    /// An id that cannot be stored unchanged could name another message; a message without a time has no place.
+    fn sanitized(self) -> Option<Self> {
+        let is_id = |id: &str| !id.is_empty() && untrusted::line(id, MAX_ID) == id;
+        if !is_id(&self.external_id) || !is_id(&self.thread_id) {
+            return None;
+        }
+        let sent_at = storable_time(Some(self.sent_at))?.trunc_subsecs(6);
+        let participant = self.participant.map(|p| Participant {
+            external_id: untrusted::line(&p.external_id, MAX_ID),
+            name: p.name.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+            username: p.username.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+            avatar_url: p.avatar_url.as_deref().and_then(untrusted::http_url),
+        });
+        let subject = self.subject.filter(|subject| is_id(&subject.external_id));
+        let context = Value::Object(self.reply_context).to_string();
+        let context = Some(context).filter(|json| json.len() <= MAX_CONTEXT && !json.contains("\\u0000"));
+        Some(Self {
+            sent_at,
+            participant,
+            subject: subject.map(|s| Subject { url: s.url.as_deref().and_then(untrusted::http_url), ..s }),
+            author_name: self.author_name.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+            body: untrusted::text(&self.body, MAX_BODY),
+            reply_context: context.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default(),
+            ..self
+        })
     }
 }
 

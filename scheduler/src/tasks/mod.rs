@@ -3,6 +3,7 @@
 pub mod clean_up;
 pub mod dispatch;
 pub mod feeds;
+pub mod inbox;
 pub mod measure;
 pub mod rescue;
 pub mod reservations;

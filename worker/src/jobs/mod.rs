@@ -19,6 +19,7 @@ use crier_common::webhooks::sender::Sender;
 
 use crate::engine::Run;
 
+mod account_session;
 mod deliver_webhook;
 pub mod fetch_feed;
 mod import_media;
@@ -26,6 +27,8 @@ mod noop;
 mod publish_target;
 mod refresh_token;
 mod send_mail;
+mod send_reply;
+mod sync_inbox;
 
 pub use import_media::IMPORT_TIMEOUT;
 
@@ -135,6 +138,8 @@ pub fn handler(kind: JobKind, deps: &Deps) -> Arc<dyn Job> {
         JobKind::FetchFeed => Arc::new(fetch_feed::FetchFeed::new(deps)),
         JobKind::ImportMedia => Arc::new(import_media::ImportMedia::new(deps)),
         JobKind::RefreshToken => Arc::new(refresh_token::RefreshToken::new(deps)),
+        JobKind::SyncInbox => Arc::new(sync_inbox::SyncInbox::new(deps)),
+        JobKind::SendReply => Arc::new(send_reply::SendReply::new(deps)),
         JobKind::Noop => Arc::new(noop::Noop),
     }
 }
