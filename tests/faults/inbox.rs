@@ -1,5 +1,6 @@
-//! A worker that is killed at each point of a reply or of a look at an inbox. Invariants: a reply is on the platform once,
-//! or is asked about before it is sent again, or a user learns that it may exist; a message is stored once, with one event.
+//! A worker that is killed at each point of a reply or of a look at an inbox. Invariants: a reply is on the platform
+//! once, or is asked about before it is sent again, or a user learns that it may exist; a message is stored once,
+//! with one event.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Any interleaving of new, late and edited messages, crashes, failures and looks ends with each message once: stored once
-//! per brand, counted once, with one event.
+//! Any interleaving of new, late and edited messages, crashes, failures and looks ends with each message once: stored
+//! once per brand, counted once, with one event.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ use crate::support::store::TestStore;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// So many messages in this thread of the first or second stream, each visible so many seconds after it was written.
+    /// So many messages in this thread of the first or second stream, each visible so many seconds after it was
+    /// written.
     Write(usize, u8, bool, i64),
     /// The text of the first message of all is changed.
     Edit,

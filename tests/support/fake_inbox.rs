@@ -1,5 +1,5 @@
-//! The inbox of the scripted platform: two streams, listed by time in pages, in which a message may become visible late;
-//! and replies, which it records and does not deduplicate, so that tests can detect duplicates.
+//! The inbox of the scripted platform: two streams, listed by time in pages, in which a message may become visible
+//! late; and replies, which it records and does not deduplicate, so that tests can detect duplicates.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

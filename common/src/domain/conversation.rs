@@ -1,8 +1,8 @@
 //! The inbox: conversations with people on a platform, and their messages.
 //!
-//! A `dm` conversation is one person on one account; a `comment` or `mention` conversation is one thread. An account that
-//! is in several brands has a conversation in each of them, with a copy of the messages: status, assignee, tags and what
-//! is unread are the brand's own.
+//! A `dm` conversation is one person on one account; a `comment` or `mention` conversation is one thread. An account
+//! that is in several brands has a conversation in each of them, with a copy of the messages: status, assignee, tags
+//! and what is unread are the brand's own.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -35,7 +35,8 @@ crate::text_enum! {
 }
 
 crate::text_enum! {
-    /// `received` is of what was read from the platform, also of what the account said elsewhere; the others are of replies.
+    /// `received` is of what was read from the platform, also of what the account said elsewhere; the others are of
+    /// replies.
     pub enum MessageStatus { Received = "received", Pending = "pending", Sent = "sent", Failed = "failed" }
 }
 

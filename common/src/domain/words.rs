@@ -1,9 +1,9 @@
 //! The words of a text, for the search in the inbox: the same for what is indexed and for what is looked for, on both
 //! engines.
 //!
-//! A word is a run of letters and digits without case and accents. In scripts without spaces (Chinese, Japanese, Thai, …)
-//! the words are the pairs of neighbouring characters, so that any part of a text is found; the last character stands
-//! alone. A search finds a word by its beginning ([`Wanted`]).
+//! A word is a run of letters and digits without case and accents. In scripts without spaces (Chinese, Japanese,
+//! Thai, …) the words are the pairs of neighbouring characters, so that any part of a text is found; the last
+//! character stands alone. A search finds a word by its beginning ([`Wanted`]).
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// A single letter stands for itself: as a beginning it would match almost everything. A single character of a script
-    /// without spaces is the beginning of a pair.
+    /// A single letter stands for itself: as a beginning it would match almost everything. A single character of a
+    /// script without spaces is the beginning of a pair.
     fn of(word: &str) -> Self {
         let mut chars = word.chars();
         let is_letter = matches!((chars.next(), chars.next()), (Some(c), None) if !is_unspaced(c));
@@ -100,8 +100,8 @@ fn pieces(run: &str) -> Vec<String> {
     (0..chars.len()).map(|at| chars[at..chars.len().min(at + 2)].iter().collect()).collect()
 }
 
-/// Accents of Latin, Greek and Cyrillic letters, and the vowel points of Hebrew and Arabic, which people omit. The vowel
-/// signs of other scripts are letters.
+/// Accents of Latin, Greek and Cyrillic letters, and the vowel points of Hebrew and Arabic, which people omit. The
+/// vowel signs of other scripts are letters.
 const fn is_accent(c: char) -> bool {
     matches!(c,
         '\u{0300}'..='\u{036F}'

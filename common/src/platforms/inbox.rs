@@ -1,9 +1,9 @@
 //! Reading the messages of an account, and answering them: [`InboxConnector`].
 //!
 //! **To add a platform's inbox:** `platforms/<name>/inbox.rs` with an `InboxConnector`; return it from
-//! [`Connector::inbox`]; name what is read in the catalogue (`inbox`) and what can be answered (`replies`); a migration
-//! that inserts a row of `inbox_syncs` for the accounts that are connected already; tests against a server that behaves as
-//! the platform's documentation specifies, with pages, overlaps, errors and limits.
+//! [`Connector::inbox`]; name what is read in the catalogue (`inbox`) and what can be answered (`replies`); a
+//! migration that inserts a row of `inbox_syncs` for the accounts that are connected already; tests against a server
+//! that behaves as the platform's documentation specifies, with pages, overlaps, errors and limits.
 //!
 //! A stream is what the platform lists in one order with one cursor: comments, direct messages. One that fails does not
 //! hold up the others. Streams overlap what was read before where the platform may show a message late: a message is
@@ -26,8 +26,8 @@ pub const MAX_PAGE: usize = 1_000;
 #[derive(Clone, Debug, Default)]
 pub struct InboxPage {
     pub messages: Vec<FetchedMessage>,
-    /// Where the next page begins: stored with the messages, and passed to the next [`InboxConnector::fetch`], in this run
-    /// or in a later one.
+    /// Where the next page begins: stored with the messages, and passed to the next [`InboxConnector::fetch`], in
+    /// this run or in a later one.
     pub cursor: Value,
     /// There is more to be read now.
     pub has_more: bool,

@@ -1,4 +1,5 @@
-//! What `crier bench inbox` needs of a database: a brand with very many conversations. The service itself does not call it.
+//! What `crier bench inbox` needs of a database: a brand with very many conversations. The service itself does not
+//! call it.
 
 use std::ops::Range;
 
@@ -41,16 +42,18 @@ pub async fn fill(tx: &mut Tx, filling: &Filling<'_>, range: Range<i64>) -> Resu
             value ->> 0, value ->> 5, value ->> 6, '{}'
         FROM json_each($3)",
     );
-    // Rows of a thread, by its number: messages, words, tags.
+    // Rows of a thread, by its number. On SQLite, a cross join keeps the order: a look-up for each row.
     const MESSAGES: (&str, &str) = (
         "
         INSERT INTO messages (
             conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at,
             external_id, author_name, body
         )
-        SELECT c.id, $1, $2, 'inbound', 'received', (value ->> 1)::timestamptz, 0, $4, $4, value ->> 2, 'Vera', value ->> 3
+        SELECT c.id, $1, $2, 'inbound', 'received', (value ->> 1)::timestamptz, 0, $4, $4,
+            value ->> 2, 'Vera', value ->> 3
         FROM json_array_elements($3::json)
-        JOIN conversations c ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 4 AND c.thread_id = value ->> 0",
+        JOIN conversations c
+            ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 4 AND c.thread_id = value ->> 0",
         "
         INSERT INTO messages (
             conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at,
@@ -58,20 +61,23 @@ pub async fn fill(tx: &mut Tx, filling: &Filling<'_>, range: Range<i64>) -> Resu
         )
         SELECT c.id, $1, $2, 'inbound', 'received', value ->> 1, 0, $4, $4, value ->> 2, 'Vera', value ->> 3
         FROM json_each($3)
-        JOIN conversations c ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 4 AND c.thread_id = value ->> 0",
+        CROSS JOIN conversations c
+            ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 4 AND c.thread_id = value ->> 0",
     );
     const WORDS: (&str, &str) = (
         "
         INSERT INTO conversation_words (brand_id, word, conversation_id)
         SELECT $1, value ->> 1, c.id
         FROM json_array_elements($3::json)
-        JOIN conversations c ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 2 AND c.thread_id = value ->> 0
+        JOIN conversations c
+            ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 2 AND c.thread_id = value ->> 0
         WHERE $4 IS NOT NULL",
         "
         INSERT INTO conversation_words (brand_id, word, conversation_id)
         SELECT $1, value ->> 1, c.id
         FROM json_each($3)
-        JOIN conversations c ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 2 AND c.thread_id = value ->> 0
+        CROSS JOIN conversations c
+            ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 2 AND c.thread_id = value ->> 0
         WHERE $4 IS NOT NULL",
     );
     const TAGS: &str = "

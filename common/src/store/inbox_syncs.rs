@@ -1,7 +1,7 @@
 //! How far the messages of each account were read, and when it is looked at next.
 //!
-//! The due time is in the row, as with feeds: any number of schedulers may run. Always lock the row before the account's
-//! conversations.
+//! The due time is in the row, as with feeds: any number of schedulers may run. Always lock the row before the
+//! account's conversations.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,8 @@ pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Opt
     jobs::run_now(tx, &job).await
 }
 
-/// Enqueues a job for each active account that is due, the longest due first, at most `limit`; returns how many were due.
+/// Enqueues a job for each active account that is due, the longest due first, at most `limit`; returns how many were
+/// due.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
     let sql = tx.for_engine(
         "

@@ -198,8 +198,9 @@ pub async fn comments(conn: &mut Conn, posts: &[i64], each: i64) -> Result<Vec<C
     Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(posts)).bind(each).fetch_all(c))?)
 }
 
-/// Answers a comment under a key; the same key again returns the first answer's id. `None`: the workspace does not have the
-/// handle, its token is expired, or the handle has no such comment. An answer is written even if the post takes no more comments.
+/// Answers a comment under a key; the same key again returns the first answer's id. `None`: the workspace does not have
+/// the handle, its token is expired, or the handle has no such comment. An answer is written even if the post takes no
+/// more comments.
 pub async fn answer(
     tx: &mut Tx,
     workspace_id: i64,

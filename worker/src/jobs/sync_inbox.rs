@@ -1,11 +1,12 @@
 //! `sync_inbox`: reads the new messages of one account, a page of one stream after the other.
 //!
-//! A page is stored with the cursor after it, in one transaction that checks the lease: after a crash at any point, the
-//! next run begins at the last page that was stored, and a page that is read again changes nothing, since each message is
-//! stored once.
+//! A page is stored with the cursor after it, in one transaction that checks the lease: after a crash at any point,
+//! the next run begins at the last page that was stored, and a page that is read again changes nothing, since each
+//! message is stored once.
 //!
-//! A failed look is not a failed job: the account's row in `inbox_syncs` has the error and the time of the next one. A
-//! stream that fails does not hold up the others; a platform that asks for a pause gets it from all jobs of the account.
+//! A failed look is not a failed job: the account's row in `inbox_syncs` has the error and the time of the next one.
+//! A stream that fails does not hold up the others; a platform that asks for a pause gets it from all jobs of the
+//! account.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The comments on the sandbox's page, and the answers to them. Each comment of a visitor is a thread.
 //!
-//! A comment may become visible a moment after a later one, as transactions commit in any order. So each pass over the
-//! pages begins some time before the newest known comment; but not after the start of the pass before, whose first pages
-//! may be much older than its last one.
+//! A comment may become visible a moment after a later one, as transactions commit in any order. So each pass over
+//! the pages begins some time before the newest known comment; but not after the start of the pass before, whose
+//! first pages may be much older than its last one.
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};

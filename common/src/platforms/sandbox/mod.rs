@@ -108,7 +108,8 @@ impl Sandbox {
         tx.commit().await
     }
 
-    /// Does what a keyword in the text asks for. The token is checked only with a keyword: what writes checks it itself.
+    /// Does what a keyword in the text asks for. The token is checked only with a keyword: what writes checks it
+    /// itself.
     async fn obey(&self, account: &ConnectorAccount, text: &str, attempt: u32) -> Result<(), CallError> {
         let (directive, now) = (Directive::of(text), self.store.now());
         let is_free = matches!(directive, Directive::Nothing);

@@ -1,9 +1,9 @@
 //! Lists and searches of conversations, the newest message first.
 //!
 //! One index has all columns that a filter needs, in the order of the list: a page is a walk along it from the newest
-//! entry, a total a walk along all entries of the brand. Words and tags are sets of conversations. A small set is read
-//! whole and its conversations are looked up; with only large sets, the walk checks each entry against them. So the time
-//! depends neither on how frequent a word is nor on where its conversations are in the list.
+//! entry, a total a walk along all entries of the brand. Words and tags are sets of conversations. A small set is
+//! read whole and its conversations are looked up; with only large sets, the walk checks each entry against them. So
+//! the time depends neither on how frequent a word is nor on where its conversations are in the list.
 
 use super::super::db::run;
 use super::super::jobs::{id_list, list_sql};
@@ -31,32 +31,127 @@ pub struct ConversationFilter {
 }
 
 impl ConversationFilter {
-    fn has_sets(&self) -> bool {
-        self.tag.is_some() || !self.words.is_empty()
+    fn has_no_column(&self) -> bool {
+        let Self { status, kind, platform, account_id, assignee_id, unread, tag: _, words: _ } = self;
+        status.is_none()
+            && kind.is_none()
+            && platform.is_none()
+            && account_id.is_none()
+            && assignee_id.is_none()
+            && unread.is_none()
     }
 }
 
-/// The simple filters: binds `$2` to `$7`, each NULL for all.
-const FILTERS: &str = "
-    c.brand_id = $1
-    AND c.status = coalesce($2, c.status)
-    AND c.type = coalesce($3, c.type)
-    AND c.platform = coalesce($4, c.platform)
-    AND c.account_id = coalesce($5, c.account_id)
-    AND coalesce(c.assignee_id, 0) = coalesce($6, c.assignee_id, 0)
-    AND (c.unread_count > 0) = coalesce($7, c.unread_count > 0)";
+/// A bind of a statement that is put together here.
+enum Bind<'a> {
+    Text(&'a str),
+    Number(i64),
+}
 
-/// Binds the simple filters, then page and sets.
+/// Binds these in order. The statements are not kept prepared: Postgres would go over to a plan for any word, and
+/// whether a word is frequent decides which plan is good.
 macro_rules! bound {
-    ($query:expr, $brand:expr, $filter:expr, $page:expr, $sets:expr) => {{
-        let mut query = $query.bind($brand).bind($filter.status).bind($filter.kind).bind($filter.platform);
-        query = query.bind($filter.account_id).bind($filter.assignee_id).bind($filter.unread);
-        query = query.bind($page.per_page).bind($page.offset());
-        for text in $sets {
-            query = query.bind(text);
+    ($query:expr, $binds:expr) => {{
+        let mut query = $query;
+        for bind in $binds {
+            query = match bind {
+                Bind::Text(text) => query.bind(*text),
+                Bind::Number(number) => query.bind(*number),
+            };
         }
         query
     }};
+}
+
+/// A part of a statement under construction: its text, and the binds so far.
+struct Query<'a> {
+    is_postgres: bool,
+    binds: Vec<Bind<'a>>,
+}
+
+impl<'a> Query<'a> {
+    /// Begins a statement; `$1` is the brand.
+    fn of(brand_id: i64, is_postgres: bool) -> Self {
+        Self { is_postgres, binds: vec![Bind::Number(brand_id)] }
+    }
+
+    /// Adds a bind, and returns its place.
+    fn bind(&mut self, bind: Bind<'a>) -> String {
+        self.binds.push(bind);
+        format!("${}", self.binds.len())
+    }
+
+    /// The conditions of the filters that are set, each of which the list's index answers.
+    fn filters(&mut self, filter: &ConversationFilter) -> String {
+        let words = [
+            ("status", filter.status.map(ConversationStatus::as_str)),
+            ("type", filter.kind.map(ConversationType::as_str)),
+            ("platform", filter.platform.map(Platform::as_str)),
+        ];
+        let mut sql = "c.brand_id = $1".to_owned();
+        for (column, word) in words {
+            if let Some(word) = word {
+                sql += &format!(" AND c.{column} = {}", self.bind(Bind::Text(word)));
+            }
+        }
+        for (column, id) in [("account_id", filter.account_id), ("assignee_id", filter.assignee_id)] {
+            if let Some(id) = id {
+                sql += &format!(" AND c.{column} = {}", self.bind(Bind::Number(id)));
+            }
+        }
+        match filter.unread {
+            Some(true) => sql += " AND c.unread_count > 0",
+            Some(false) => sql += " AND c.unread_count = 0",
+            None => {}
+        }
+        sql
+    }
+
+    /// The ids of a set.
+    fn set(&mut self, set: &Set<'a>) -> String {
+        match *set {
+            Set::Tag(tag) => {
+                let tag = self.bind(Bind::Text(tag));
+                format!("SELECT conversation_id FROM conversation_tags WHERE brand_id = $1 AND tag = {tag}")
+            }
+            Set::Word(Wanted { from, to }) => {
+                let (from, to) = (self.bind(Bind::Text(from)), self.bind(Bind::Text(to)));
+                format!(
+                    "SELECT conversation_id
+                    FROM conversation_words
+                    WHERE brand_id = $1 AND word >= {from} AND word < {to}"
+                )
+            }
+        }
+    }
+
+    /// The tables and the conditions of the conversations that fit the filters and are in all sets. `small`: the
+    /// index of a set that is read whole.
+    fn found(&mut self, filter: &ConversationFilter, sets: &[Set<'a>], small: Option<usize>) -> String {
+        let mut from = "conversations c".to_owned();
+        let mut conditions = self.filters(filter);
+        for (index, set) in sets.iter().enumerate() {
+            let ids = self.set(set);
+            if small == Some(index) {
+                from = format!(
+                    "(SELECT DISTINCT conversation_id AS id FROM ({ids}) AS entries) AS few CROSS JOIN conversations c"
+                );
+                conditions += " AND c.id = few.id";
+            } else if self.is_postgres {
+                conditions += &format!(" AND c.id IN ({ids})");
+            } else {
+                // With `+`, the set does not drive the query.
+                conditions += &format!(" AND +c.id IN ({ids})");
+            }
+        }
+        format!("FROM {from} WHERE {conditions}")
+    }
+}
+
+/// A set of conversations.
+enum Set<'a> {
+    Tag(&'a str),
+    Word(&'a Wanted),
 }
 
 pub async fn list(
@@ -65,131 +160,66 @@ pub async fn list(
     filter: &ConversationFilter,
     page: PageRequest,
 ) -> Result<Page<Conversation>> {
-    let found = if filter.has_sets() {
-        search(conn, brand_id, filter, page).await?
-    } else {
-        walk(conn, brand_id, filter, page).await?
-    };
+    let mut sets: Vec<Set<'_>> = filter.tag.iter().map(|tag| Set::Tag(tag)).collect();
+    sets.extend(filter.words.iter().map(Set::Word));
+    let small = small_set(conn, brand_id, &sets).await?;
+    let ids = ids(conn, brand_id, filter, (&sets, small), page).await?;
+    let total = total(conn, brand_id, filter, (&sets, small)).await?;
     let sql = list_sql!(conn, "SELECT * FROM conversations WHERE id", "AND brand_id = $2");
     let sql = sql.replacen('*', COLUMNS, 1);
-    let ids = id_list(&found.rows);
+    let list = id_list(&ids);
     let mut rows: Vec<Conversation> =
-        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&ids).bind(brand_id).fetch_all(c))?;
-    rows.sort_by_key(|row| found.rows.iter().position(|id| *id == row.id));
-    Ok(Page { rows, total: found.total })
-}
-
-/// Without sets: the page and the total are two walks along the index.
-async fn walk(conn: &mut Conn, brand: i64, filter: &ConversationFilter, page: PageRequest) -> Result<Page<i64>> {
-    let ids = format!(
-        "
-        SELECT c.id
-        FROM conversations c
-        WHERE {FILTERS}
-        ORDER BY c.last_message_at DESC, c.id DESC
-        LIMIT $8
-        OFFSET $9"
-    );
-    // `$8` and `$9` only have the same binds.
-    let total = format!(
-        "
-        SELECT count(*)
-        FROM conversations c
-        WHERE {FILTERS}
-            AND coalesce($8, 0) + coalesce($9, 0) >= 0"
-    );
-    let none: [&str; 0] = [];
-    let rows = run!(conn, c => bound!(sqlx::query_scalar(sqlx::AssertSqlSafe(ids)), brand, filter, page, none)
-        .fetch_all(c))?;
-    let total = run!(conn, c => bound!(sqlx::query_scalar(sqlx::AssertSqlSafe(total)), brand, filter, page, none)
-        .fetch_one(c))?;
+        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&list).bind(brand_id).fetch_all(c))?;
+    rows.sort_by_key(|row| ids.iter().position(|id| *id == row.id));
     Ok(Page { rows, total })
 }
 
-/// The ids of a set: `$n` and for words `$n+1` are its binds.
-fn set_sql(is_tag: bool, bind: usize) -> String {
-    if is_tag {
-        return format!("SELECT conversation_id FROM conversation_tags WHERE brand_id = $1 AND tag = ${bind}");
-    }
-    let to = bind + 1;
-    format!("SELECT conversation_id FROM conversation_words WHERE brand_id = $1 AND word >= ${bind} AND word < ${to}")
-}
-
-async fn search(conn: &mut Conn, brand: i64, filter: &ConversationFilter, page: PageRequest) -> Result<Page<i64>> {
-    let mut sets: Vec<Vec<&str>> = filter.tag.iter().map(|tag| vec![tag.as_str()]).collect();
-    sets.extend(filter.words.iter().map(|word| vec![word.from.as_str(), word.to.as_str()]));
-    // The first small one is read whole.
-    let mut small = None;
+/// Returns the index of the first set that is small.
+async fn small_set(conn: &mut Conn, brand_id: i64, sets: &[Set<'_>]) -> Result<Option<usize>> {
     for (index, set) in sets.iter().enumerate() {
-        let sql = format!("SELECT count(*) FROM ({} LIMIT {}) AS entries", set_sql(set.len() == 1, 2), SMALL + 1);
-        let mut query_binds = set.iter();
-        let (first, second) = (query_binds.next().copied().unwrap_or_default(), query_binds.next().copied());
-        let sql = sqlx::AssertSqlSafe(sql);
-        let entries: i64 = run!(conn, c => {
-            let mut query = sqlx::query_scalar(sql).bind(brand).bind(first);
-            if let Some(second) = second {
-                query = query.bind(second);
-            }
-            query.fetch_one(c)
-        })?;
+        let mut query = Query::of(brand_id, conn.is_postgres());
+        let ids = query.set(set);
+        let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM ({ids} LIMIT {}) AS entries", SMALL + 1));
+        let entries: i64 =
+            run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_one(c))?;
         if entries <= SMALL {
-            small = Some(index);
-            break;
+            return Ok(Some(index));
         }
     }
-    let sql = search_sql(&sets, small, conn.is_postgres());
-    let binds: Vec<&str> = sets.concat();
-    let paged = format!(
-        "
-        {sql}
-        SELECT id, (SELECT count(*) FROM found) AS total
-        FROM found
-        ORDER BY last_message_at DESC, id DESC
-        LIMIT $8
-        OFFSET $9"
-    );
-    let rows: Vec<(i64, i64)> = run!(conn, c => bound!(sqlx::query_as(sqlx::AssertSqlSafe(paged)), brand, filter, page, &binds)
-        .fetch_all(c))?;
-    if let Some((_, total)) = rows.first() {
-        return Ok(Page { total: *total, rows: rows.into_iter().map(|(id, _)| id).collect() });
-    }
-    // Past the end.
-    let total = format!("{sql} SELECT count(*) FROM found WHERE coalesce($8, 0) + coalesce($9, 0) >= 0");
-    let total = run!(conn, c => bound!(sqlx::query_scalar(sqlx::AssertSqlSafe(total)), brand, filter, page, &binds)
-        .fetch_one(c))?;
-    Ok(Page { rows: Vec::new(), total })
+    Ok(None)
 }
 
-/// The conversations in all sets, as `found`; the binds of the sets begin at `$10`.
-fn search_sql(sets: &[Vec<&str>], small: Option<usize>, is_postgres: bool) -> String {
-    let (mut bind, mut first, mut others) = (10, String::new(), String::new());
-    for (index, set) in sets.iter().enumerate() {
-        let sql = set_sql(set.len() == 1, bind);
-        bind += set.len();
-        if small == Some(index) {
-            first = sql;
-        } else {
-            // On SQLite `+` keeps the set from driving the query; on Postgres the array does.
-            others += &if is_postgres {
-                format!("\nAND c.id + 0 IN ({sql} OFFSET 0)")
-            } else {
-                format!("\nAND +c.id IN ({sql})")
-            };
+/// Returns the ids of a page: a walk along the index from the newest entry, or a sort of a small set.
+async fn ids(
+    conn: &mut Conn,
+    brand_id: i64,
+    filter: &ConversationFilter,
+    (sets, small): (&[Set<'_>], Option<usize>),
+    page: PageRequest,
+) -> Result<Vec<i64>> {
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let found = query.found(filter, sets, small);
+    let (limit, offset) = (query.bind(Bind::Number(page.per_page)), query.bind(Bind::Number(page.offset())));
+    let sql = sqlx::AssertSqlSafe(format!(
+        "SELECT c.id {found} ORDER BY c.last_message_at DESC, c.id DESC LIMIT {limit} OFFSET {offset}"
+    ));
+    Ok(run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_all(c))?)
+}
+
+async fn total(
+    conn: &mut Conn,
+    brand_id: i64,
+    filter: &ConversationFilter,
+    (sets, small): (&[Set<'_>], Option<usize>),
+) -> Result<i64> {
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let sql = match sets {
+        // Every conversation of a set exists: there is nothing to look up.
+        [set] if filter.has_no_column() => {
+            format!("SELECT count(DISTINCT conversation_id) FROM ({}) AS entries", query.set(set))
         }
-    }
-    let from = match small {
-        Some(_) => {
-            format!("(SELECT DISTINCT conversation_id FROM ({first}) AS entries) AS few CROSS JOIN conversations c")
-        }
-        None => "conversations c".to_owned(),
+        _ => format!("SELECT count(*) {}", query.found(filter, sets, small)),
     };
-    let joined = if small.is_some() { "c.id = few.conversation_id AND" } else { "" };
-    format!(
-        "
-        WITH found AS MATERIALIZED (
-            SELECT c.id, c.last_message_at
-            FROM {from}
-            WHERE {joined} {FILTERS} {others}
-        )"
-    )
+    let sql = sqlx::AssertSqlSafe(sql);
+    Ok(run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_one(c))?)
 }

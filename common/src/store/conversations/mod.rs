@@ -1,4 +1,5 @@
-//! Conversations of the inbox. A conversation belongs to a brand; always lock its row before changing it or its messages.
+//! Conversations of the inbox. A conversation belongs to a brand; always lock its row before changing it or its
+//! messages.
 //!
 //! - here: find, lock, change one;
 //! - [`list`]: lists and searches;

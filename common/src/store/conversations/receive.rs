@@ -1,8 +1,8 @@
 //! Stores what was read from a platform, in each brand that has the account.
 //!
-//! A message is stored once per brand, by the platform's id; one that is there already is only changed if its text was.
-//! The caller has locked the account's row in `inbox_syncs`, so no other sync of the account runs, and the conversations
-//! are locked one after the other in the order of their brands and threads.
+//! A message is stored once per brand, by the platform's id; one that is there already is only changed if its text
+//! was. The caller has locked the account's row in `inbox_syncs`, so no other sync of the account runs, and the
+//! conversations are locked one after the other in the order of their brands and threads.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -144,7 +144,8 @@ pub struct ReplyEnd {
     pub call_open: bool,
 }
 
-/// Stores the state in which a run left a reply. A sync may have read the reply from the platform before: that copy goes.
+/// Stores the state in which a run left a reply. A sync may have read the reply from the platform before: that copy
+/// goes.
 pub async fn end(tx: &mut Tx, conversation: &Conversation, message_id: i64, ended: &ReplyEnd) -> Result<()> {
     const SQL: &str = "
         UPDATE messages

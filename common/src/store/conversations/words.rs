@@ -1,5 +1,5 @@
-//! The words by which a conversation is found: a row for each different word of its participant and messages. A row that
-//! is there stays as it is, so a long conversation costs little more than a short one.
+//! The words by which a conversation is found: a row for each different word of its participant and messages. A row
+//! that is there stays as it is, so a long conversation costs little more than a short one.
 
 use std::collections::BTreeSet;
 

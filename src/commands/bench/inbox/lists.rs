@@ -25,7 +25,9 @@ const CHUNK: usize = 500;
 const VOCABULARY: u64 = 20_000;
 
 /// What is asked for: its name, a search, a filter, and how deep the page is: 0 for the first, 1 for the last.
-pub const CASES: &[(&str, &str, fn() -> ConversationFilter, f64)] = &[
+type Case = (&'static str, &'static str, fn() -> ConversationFilter, f64);
+
+pub const CASES: &[Case] = &[
     ("all", "", ConversationFilter::default, 0.0),
     ("all, the last page", "", ConversationFilter::default, 1.0),
     ("open", "", || ConversationFilter { status: Some(ConversationStatus::Open), ..Default::default() }, 0.0),

@@ -174,8 +174,8 @@ impl ReplyEnding {
         Some(over.map_or(next, |over| over.max(next)))
     }
 
-    /// Marks the account as expired if its access was rejected; pauses its lane if it is rate limited; reads the account
-    /// soon after a reply was sent. Returns the outcome in view of the account's current state.
+    /// Marks the account as expired if its access was rejected; pauses its lane if it is rate limited; reads the
+    /// account soon after a reply was sent. Returns the outcome in view of the account's current state.
     async fn touch_account(&self, tx: &mut Tx, trace: Option<&str>) -> Result<ReplyOutcome> {
         let account_id = self.conversation.account_id;
         match (&self.outcome, self.account) {
@@ -227,8 +227,8 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
 impl RunResult for ReplyEnding {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let trace = job.trace.as_deref();
-        // Account, sync, conversation: the order of every transaction that locks more than one of them. Results that share
-        // a transaction come in the order of their accounts, and the sync's row is locked for each of them.
+        // Account, sync, conversation: the order of every transaction that locks more than one of them. Results that
+        // share a transaction come in the order of their accounts, and the sync's row is locked for each of them.
         let mut outcome = self.touch_account(tx, trace).await?;
         inbox_syncs::lock(tx, self.conversation.account_id).await?;
         let Some(conversation) = conversations::lock_of_message(tx, self.message.id).await? else {

@@ -8,8 +8,8 @@
 //! 3. *Call.*
 //! 4. *End*, in the transaction that settles the job: the message, the account, the lane, the event.
 //!
-//! Only the call itself can have an unknown outcome: a run that is aborted before it (at shutdown) is released and uses up
-//! no attempt. Each step checks the lease.
+//! Only the call itself can have an unknown outcome: a run that is aborted before it (at shutdown) is released and
+//! uses up no attempt. Each step checks the lease.
 
 use std::sync::Arc;
 
