@@ -40,6 +40,14 @@ async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str]) -> i64 {
     account
 }
 
+/// Stores a comment on an account; returns its conversation.
+pub async fn received(t: &Tenant<'_>, account: i64) -> i64 {
+    let found = accounts::find(&mut t.app.conn().await, t.brand, account).await.unwrap().unwrap();
+    let comment = message(COMMENTS, "c1", "t1", "mine", t.app.now());
+    t.app.write(async |tx| receive::receive(tx, &found, &[comment]).await).await;
+    t.app.number(format!("SELECT id FROM conversations WHERE brand_id = {}", t.brand)).await
+}
+
 async fn ids(t: &Tenant<'_>, query: &str) -> Vec<i64> {
     let found = t.get(&t.path(&format!("/conversations{query}"))).await.data(200);
     found.as_array().unwrap().iter().map(|one| one["id"].as_i64().unwrap()).collect()
