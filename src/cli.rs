@@ -15,8 +15,8 @@ mod bench;
 mod connect;
 
 pub use bench::{
-    BenchCommand, BenchCost, BenchJobs, BenchMedia, BenchOptions, BenchPages, BenchWebhooks, CostMeasurement,
-    Measurement, MediaMeasurement, PagesMeasurement, WebhookMeasurement,
+    BenchCommand, BenchCost, BenchInbox, BenchJobs, BenchMedia, BenchOptions, BenchPages, BenchWebhooks,
+    CostMeasurement, InboxMeasurement, Measurement, MediaMeasurement, PagesMeasurement, WebhookMeasurement,
 };
 pub use connect::{AccountCommand, AppCommand, ConnectAccount, SetApp};
 

@@ -21,6 +21,7 @@ const TINY_WEBHOOKS: &[&str] = &[
 const TINY_MEDIA: &[&str] =
     &["media", "--megapixels", "1", "--pictures", "4", "--at-once", "3", "--large", "1", "--json"];
 const TINY_PAGES: &[&str] = &["pages", "--requests", "200", "--pages", "5", "--json"];
+const TINY_INBOX: &[&str] = &["inbox", "--conversations", "200", "--messages", "600", "--repeat", "2", "--json"];
 /// All tests share a Postgres, and cannot tell the databases of one `crier bench` from those of another.
 static SERVER: Mutex<()> = Mutex::const_new(());
 
@@ -237,6 +238,44 @@ async fn embedded_pages_report_every_figure_and_clean_up() {
 #[tokio::test]
 async fn split_pages_report_every_figure_and_clean_up() {
     split(TINY_PAGES, &of_pages(), &["pages", "--only", "page", "--requests", "10000000"]).await;
+}
+
+fn of_inbox() -> Names {
+    let mut all = Vec::new();
+    let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);
+    of("machine", MACHINE);
+    for case in [
+        "all",
+        "all, the last page",
+        "open",
+        "unread direct messages",
+        "assigned to a member, none",
+        "with a tag",
+        "a word in every conversation",
+        "a word in every conversation, the last page",
+        "a word in every conversation, unread",
+        "a word in one of 10,000 conversations",
+        "a beginning of two letters",
+        "a beginning of three letters",
+        "a frequent and a rare word",
+        "two frequent words",
+        "part of a Japanese sentence",
+        "a word that is not there",
+    ] {
+        let figures = ["p50", "p95"].map(|which| format!("{case}, {which}"));
+        of("lists", &figures.each_ref().map(String::as_str));
+    }
+    all
+}
+
+#[tokio::test]
+async fn embedded_inbox_reports_every_figure_and_cleans_up() {
+    embedded(TINY_INBOX, &of_inbox()).await;
+}
+
+#[tokio::test]
+async fn split_inbox_reports_every_figure_and_cleans_up() {
+    split(TINY_INBOX, &of_inbox(), &["inbox", "--conversations", "100000"]).await;
 }
 
 async fn databases(server: &mut PgConnection) -> Vec<String> {

@@ -25,6 +25,8 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_job_duration_seconds", &["kind"], &[WORKER]),
     ("crier_worker_slots", &["state"], &[WORKER]),
     ("crier_publish_total", &["outcome", "platform"], &[WORKER]),
+    ("crier_replies_total", &["outcome", "platform"], &[WORKER]),
+    ("crier_inbox_sync_age_seconds", &["platform"], &[SCHEDULER]),
     ("crier_webhook_attempts_total", &["outcome"], &[WORKER]),
     ("crier_webhook_attempt_duration_seconds", &[], &[WORKER]),
     ("crier_webhook_end_to_end_seconds", &[], &[WORKER]),

@@ -49,6 +49,7 @@ crier_common::text_enum! {
         InvalidWebhookUrl = "invalid_webhook_url",
         InvalidSourceUrl = "invalid_source_url",
         PlatformNotConfigured = "platform_not_configured",
+        PlatformCapabilityUnavailable = "platform_capability_unavailable",
         RateLimited = "rate_limited",
         InternalError = "internal_error",
         PlatformUnavailable = "platform_unavailable",
@@ -99,7 +100,8 @@ impl ErrorCode {
             | Self::InteractiveSetupRequired
             | Self::InvalidWebhookUrl
             | Self::InvalidSourceUrl
-            | Self::PlatformNotConfigured => StatusCode::UNPROCESSABLE_ENTITY,
+            | Self::PlatformNotConfigured
+            | Self::PlatformCapabilityUnavailable => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
             Self::PlatformUnavailable | Self::AiProviderUnavailable => StatusCode::BAD_GATEWAY,

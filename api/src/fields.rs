@@ -312,6 +312,22 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// Reads at most `most` texts, trimmed, with a length in characters; duplicates are dropped.
+    pub fn texts(&self, name: &str, most: usize, length: RangeInclusive<usize>) -> PatchField<Vec<String>> {
+        self.list(name, most, "texts").map(|list| {
+            let mut texts = Vec::with_capacity(list.len());
+            for (i, value) in self.each(list) {
+                let trimmed = value.as_str().map_or_else(|| value.clone(), |text| Value::from(text.trim()));
+                match text(&trimmed, &length) {
+                    Ok(text) if texts.contains(&text) => {}
+                    Ok(text) => texts.push(text),
+                    Err(message) => self.problem(&format!("{name}.{i}"), message),
+                }
+            }
+            texts
+        })
+    }
+
     /// Reads at least one enum value; duplicates are dropped.
     pub fn enum_values<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> PatchField<Vec<T>> {
         let list = match self.list(name, MAX_WORDS, "at least one name") {

@@ -24,6 +24,7 @@ pub mod process;
 pub mod publishing;
 pub mod queue;
 pub mod random;
+pub mod replies;
 pub mod secrets;
 pub mod store;
 pub mod telemetry;

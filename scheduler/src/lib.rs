@@ -24,7 +24,7 @@ mod room;
 pub mod tasks;
 mod ticks;
 
-use tasks::{analytics, clean_up, dispatch, feeds, measure, rescue, reservations, sweep, tokens};
+use tasks::{analytics, clean_up, dispatch, feeds, inbox, measure, rescue, reservations, sweep, tokens};
 use ticks::{Ticks, run_at_ticks};
 
 /// The dependencies of the tasks. Cheap to clone.
@@ -73,6 +73,7 @@ pub const TASKS: &[Task] = &[
     Task::new("feeds", "6/10 * * * * *", |s| Box::pin(feeds::run(s))),
     Task::new("tokens", "9/10 * * * * *", |s| Box::pin(tokens::run(s))),
     Task::new("analytics", "8/10 * * * * *", |s| Box::pin(analytics::run(s))),
+    Task::new("inbox", "2/10 * * * * *", |s| Box::pin(inbox::run(s))),
     Task::new("reservations", "4/5 * * * * *", |s| Box::pin(reservations::run(s))),
     Task::new("clean_up", "41 * * * * *", |s| Box::pin(clean_up::run(s))),
     Task::new("sweep", "17/30 * * * * *", |s| Box::pin(sweep::run(s))),

@@ -31,6 +31,12 @@ pub enum BenchCommand {
         after_help = "Where: as for `crier bench jobs`. Clients and API are on this machine and share its processors.\n\nExamples:\n  crier bench pages\n  crier bench pages --only page,unchanged --requests 1000000\n  crier bench pages --only first --pages 5000 --json"
     )]
     Pages(BenchPages),
+    /// Measure lists and searches of the inbox in one brand with very many conversations; some minutes, most of them to
+    /// write these, on a database of its own that is deleted at the end.
+    #[command(
+        after_help = "Where: as for `crier bench jobs`.\n\nExamples:\n  crier bench inbox\n  crier bench inbox --conversations 10000 --messages 100000"
+    )]
+    Inbox(BenchInbox),
     /// Count what requests and jobs ask of the database: statements, transactions and what is written. The counts are the
     /// same on every machine. A few seconds, on a database of its own that is deleted at the end.
     #[command(
@@ -151,6 +157,26 @@ pub struct BenchMedia {
 crier_common::text_enum! {
     /// What `crier bench media` measures, in the order in which it does.
     pub enum MediaMeasurement { Memory = "memory", Uploads = "uploads", Thumbnails = "thumbnails" }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchInbox {
+    /// How many conversations the brand has.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub conversations: u32,
+    /// How many messages they have together.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub messages: u32,
+    /// How often each list is read.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: u32,
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+crier_common::text_enum! {
+    /// What `crier bench inbox` measures.
+    pub enum InboxMeasurement { Lists = "lists" }
 }
 
 #[derive(Args, Debug, Clone)]

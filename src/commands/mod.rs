@@ -56,6 +56,7 @@ pub fn run(config: Config, command: Command) -> ExitCode {
             BenchCommand::Webhooks(args) => bench::run(config, args),
             BenchCommand::Media(args) => bench::run(config, args),
             BenchCommand::Pages(args) => bench::run(config, args),
+            BenchCommand::Inbox(args) => bench::run(config, args),
             BenchCommand::Cost(args) => bench::run(config, args),
         });
     }

@@ -13,6 +13,7 @@ mod caps;
 mod checks;
 mod content_plan_limits;
 mod content_plans;
+mod conversations;
 mod feeds;
 mod fixed_caps;
 mod idempotency;

@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::{checks, feeds};
+use super::{checks, conversations, feeds};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::picture;
 
@@ -27,6 +27,7 @@ struct TenantRecords {
     bio: i64,
     plan: i64,
     item: i64,
+    conversation: i64,
 }
 
 impl TenantRecords {
@@ -49,8 +50,9 @@ impl TenantRecords {
         let plan = json!({ "name": "mine", "items": [{ "title": "mine" }] });
         let plan = t.post(&t.path("/content-plans"), plan).await.data(201);
         let item = plan["items"][0]["id"].as_i64().unwrap();
+        let conversation = conversations::received(t, account).await;
         let (post, plan) = (post["id"].as_i64().unwrap(), plan["id"].as_i64().unwrap());
-        Self { account, post, webhook, delivery, feed, article, media, job, bio, plan, item }
+        Self { account, post, webhook, delivery, feed, article, media, job, bio, plan, item, conversation }
     }
 
     fn id(&self, name: &str) -> i64 {
@@ -66,6 +68,7 @@ impl TenantRecords {
             "linkInBio" => self.bio,
             "plan" => self.plan,
             "item" => self.item,
+            "conversation" => self.conversation,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -108,7 +111,7 @@ async fn lists_contain_only_own_records(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     TenantRecords::of(&victim).await;
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
-    let lists = ["/posts", "/social-accounts", "/feeds", "/media", "/link-in-bio", "/content-plans"];
+    let lists = ["/posts", "/social-accounts", "/feeds", "/media", "/link-in-bio", "/content-plans", "/conversations"];
     for path in lists.map(|list| intruder.path(list)).into_iter().chain(["/webhooks".to_owned()]) {
         assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");
     }
@@ -126,6 +129,7 @@ async fn records_are_not_found_under_another_own_brand(app: TestApp) {
         format!("/feeds/{}/articles", things.feed),
         format!("/content-plans/{}", things.plan),
         format!("/link-in-bio/{}", things.bio),
+        format!("/conversations/{}", things.conversation),
     ] {
         owner.get(&format!("/brands/{second}{path}")).await.expect_error(404, "not_found");
     }

@@ -14,6 +14,7 @@ mod disk;
 mod first_start;
 mod freeze;
 mod import;
+mod inbox;
 mod kill;
 mod killer;
 mod kinds;

@@ -10,6 +10,7 @@ mod ai_credits;
 mod attempts;
 mod bio_pages;
 mod content_plans;
+mod conversations;
 mod deliveries;
 mod errors;
 mod events;

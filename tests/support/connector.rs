@@ -8,8 +8,8 @@ use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{AccountKind, Descriptor, Platform};
 use crier_common::platforms::sandbox::Sandbox;
 use crier_common::platforms::{
-    CallError, ConnectError, Connected, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled, Refreshed,
-    Secrets, catalogue,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, OutgoingPost, Published,
+    Reconciled, Refreshed, Secrets, catalogue,
 };
 use crier_common::store::{StoreError, Tx};
 use secrecy::ExposeSecret;
@@ -112,6 +112,10 @@ impl Connector for FakeConnector {
             "down" => Err(CallError::Transient(failure("The platform is down."))),
             _ => Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None }),
         }
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        self.real.get().and_then(Connector::inbox)
     }
 
     fn can_reconcile(&self) -> bool {

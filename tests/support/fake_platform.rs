@@ -14,12 +14,14 @@ use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::platforms::analytics::PublishedPost;
 use crier_common::platforms::{
-    AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker,
-    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
+    AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+
+use super::fake_inbox::FakeInbox;
 
 /// The behavior of one publish call.
 pub enum PublishStep {
@@ -74,7 +76,7 @@ impl Gate {
     }
 
     /// Reaches the gate and never returns.
-    async fn hang<T>(&self) -> T {
+    pub async fn hang<T>(&self) -> T {
         self.entered.add_permits(1);
         std::future::pending().await
     }
@@ -131,6 +133,7 @@ pub struct FakePlatform {
     tells_figures: AtomicBool,
     post_figures: Mutex<Vec<Option<Figures>>>,
     figure_errors: Mutex<VecDeque<CallError>>,
+    pub inbox: FakeInbox,
 }
 
 impl FakePlatform {
@@ -138,6 +141,7 @@ impl FakePlatform {
     pub fn new(platform: Platform, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             platform,
+            inbox: FakeInbox::new(clock.clone()),
             clock,
             can_reconcile: AtomicBool::new(true),
             script: Mutex::default(),
@@ -338,6 +342,10 @@ impl Connector for FakePlatform {
         Ok(Refreshed { secrets: Some(secrets(&new)), token_expires_at: None, refresh_expires_at: None })
     }
 
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(&self.inbox)
+    }
+
     fn marker(&self, seed: MarkerSeed) -> Marker {
         let left = |panics: usize| panics.checked_sub(1);
         let panics = self.panics_at_marker.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
@@ -457,7 +465,7 @@ impl AnalyticsConnector for FakePlatform {
     }
 }
 
-fn auth() -> Failure {
+pub fn auth() -> Failure {
     Failure::of(Category::AuthExpired, "The fake refuses the token.")
 }
 

@@ -7,6 +7,7 @@ mod ai;
 mod analytics;
 mod brands;
 mod content_plans;
+mod conversations;
 mod feeds;
 mod link_in_bio;
 pub mod media;
@@ -23,6 +24,7 @@ pub fn all() -> Vec<Endpoint> {
         feeds::endpoints(),
         content_plans::endpoints(),
         link_in_bio::endpoints(),
+        conversations::endpoints(),
         webhooks::endpoints(),
         analytics::endpoints(),
         ai::endpoints(),

@@ -12,6 +12,7 @@ pub mod bio_page;
 pub mod brand;
 pub mod circuit;
 pub mod content_plan;
+pub mod conversation;
 pub mod event;
 pub mod failure;
 pub mod feed;
@@ -23,6 +24,7 @@ pub mod platform;
 pub mod post;
 pub mod untrusted;
 pub mod webhook;
+pub mod words;
 
 /// A word that is not a value of the enum.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]

@@ -146,6 +146,8 @@ pub struct Capabilities {
     pub text: TextRules,
     pub media: MediaRules,
     pub required_options: &'static [&'static str],
+    /// What is read into the inbox; empty: nothing, and the accounts are not looked at.
+    pub inbox: &'static [ConversationType],
     pub replies: &'static [ConversationType],
     pub analytics: bool,
 }

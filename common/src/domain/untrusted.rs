@@ -41,6 +41,17 @@ pub fn line(text: &str, max: usize) -> String {
     out
 }
 
+/// Returns text of at most `max` characters, without control characters other than line breaks and tabs.
+pub fn text(text: &str, max: usize) -> String {
+    let kept = text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control());
+    let mut out: String = kept.take(max + 1).collect();
+    if let Some((at, _)) = out.char_indices().nth(max) {
+        out.truncate(at);
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
 /// Like [`line`]; `None` if the result is empty.
 pub fn some_line(text: &str, max: usize) -> Option<String> {
     Some(line(text, max)).filter(|line| !line.is_empty())
@@ -75,6 +86,13 @@ mod tests {
         }
         assert_eq!(line(&"x".repeat(4_000_000), MAX_NAME).len(), MAX_NAME);
         assert_eq!((some_line("\0", 9), some_line("a", 9)), (None, Some("a".to_owned())));
+    }
+
+    #[test]
+    fn texts_keep_their_lines() {
+        assert_eq!(text("a\r\n\tb\0c\u{1b} \n", 20), "a\n\tbc");
+        assert_eq!((text("0123", 4), text("01234", 4)), ("0123".to_owned(), "0123".to_owned()));
+        assert_eq!(text(&"ü".repeat(4_000_000), 10).len(), 20);
     }
 
     #[test]

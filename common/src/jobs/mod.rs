@@ -27,6 +27,8 @@ mod noop;
 mod publish_target;
 mod refresh_token;
 mod send_mail;
+mod send_reply;
+mod sync_inbox;
 
 /// What a kind does with the subject of a job outside of a run. The defaults are for a kind without a subject.
 trait JobDefinition {

@@ -19,6 +19,7 @@ pub mod catalogue;
 pub mod config;
 mod facebook;
 mod google_business;
+pub mod inbox;
 mod instagram;
 mod linkedin;
 mod mastodon;
@@ -57,6 +58,7 @@ use crate::store::{StoreError, Tx};
 
 pub use analytics::AnalyticsConnector;
 pub use config::{PlatformConfig, PlatformsConfig};
+pub use inbox::InboxConnector;
 pub use oauth::OAuthConnector;
 pub use registry::{Clients, ConnectorRegistry};
 
@@ -380,6 +382,11 @@ pub trait Connector: Send + Sync {
 
     /// Returns how its accounts are connected in a browser; `None`: they are connected by credentials.
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        None
+    }
+
+    /// Returns how its messages are read and answered; `None`: its accounts have no inbox, and are not looked at.
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         None
     }
 

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Datelike, TimeDelta, Utc};
+use chrono::{DateTime, Datelike, SubsecRound as _, TimeDelta, Utc};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::analytics::{AnalyticsConnector, PublishedPost};
+use super::inbox::{InboxConnector, InboxPage, MAX_PAGE, OutgoingReply, ReplyThread};
 use super::oauth::{
     Attempt, AuthServer, Choice, Choices, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
 };
@@ -21,6 +22,7 @@ use super::{
 use crate::domain::account::Renewal;
 use crate::domain::analytics::{AccountFigures, Figures};
 use crate::domain::application::{Application, MAX_CREDENTIAL};
+use crate::domain::conversation::{FetchedMessage, MAX_BODY, Participant, Subject};
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{ConnectTarget, Descriptor};
 use crate::domain::untrusted::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
@@ -32,6 +34,10 @@ const MAX_SECRETS: usize = 64 * 1024;
 const MAX_REFERENCE: usize = 16 * 1024;
 /// The maximum pause before a platform is asked again.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);
+/// The maximum size of a stream's cursor, in bytes of JSON.
+const MAX_CURSOR: usize = 16 * 1024;
+/// The maximum size of what is kept to answer a thread, in bytes of JSON.
+const MAX_CONTEXT: usize = 4 * 1024;
 /// The last year that both databases can store and sort.
 const LAST_YEAR: i32 = 9_999;
 
@@ -58,6 +64,10 @@ impl Connector for SanitizingConnector {
         connected: &Connected,
     ) -> Result<Result<(), ConnectError>, StoreError> {
         self.0.reserve(tx, workspace_id, connected).await.map(|claimed| claimed.map_err(ConnectError::checked))
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        self.0.inbox().map(|_| self as &dyn InboxConnector)
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
@@ -117,13 +127,7 @@ impl Connector for SanitizingConnector {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        Ok(match self.0.reconcile(account, post).await.map_err(CallError::checked)? {
-            Reconciled::Found(published) => Reconciled::Found(published.sanitized()),
-            Reconciled::Absent => Reconciled::Absent,
-            Reconciled::Pending(pause) => Reconciled::Pending(bounded(pause)),
-            Reconciled::Refused(error) => Reconciled::Refused(error.checked()),
-            Reconciled::Unsupported => Reconciled::Unsupported,
-        })
+        self.0.reconcile(account, post).await.map(Reconciled::sanitized).map_err(CallError::checked)
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
@@ -250,6 +254,96 @@ fn figures_of(this: &SanitizingConnector) -> Result<&dyn AnalyticsConnector, Cal
     this.0.analytics().ok_or_else(none)
 }
 
+/// Returns the connector's own part; [`SanitizingConnector::inbox`] has checked that there is one.
+fn inner_inbox(this: &SanitizingConnector) -> Result<&dyn InboxConnector, CallError> {
+    let missing = || CallError::Permanent(Failure::of(Category::Internal, "This platform has no inbox."));
+    this.0.inbox().ok_or_else(missing)
+}
+
+#[async_trait]
+impl InboxConnector for SanitizingConnector {
+    fn streams(&self) -> &'static [&'static str] {
+        self.0.inbox().map_or(&[], InboxConnector::streams)
+    }
+
+    fn interval(&self) -> TimeDelta {
+        self.0.inbox().map_or(TimeDelta::hours(1), InboxConnector::interval)
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        let page = inner_inbox(self)?.fetch(account, stream, cursor).await.map_err(CallError::checked)?;
+        let cursor = page.cursor.to_string();
+        // Neither can be cut: messages would be missed.
+        if page.messages.len() > MAX_PAGE || cursor.len() > MAX_CURSOR || cursor.contains("\\u0000") {
+            let message = "The platform answered with more messages, or a longer cursor, than can be stored.";
+            return Err(CallError::Permanent(Failure::of(Category::PlatformError, message)));
+        }
+        let messages = page.messages.into_iter().filter_map(FetchedMessage::sanitized).collect();
+        Ok(InboxPage { messages, ..page })
+    }
+
+    fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {
+        match self.0.inbox() {
+            Some(inbox) => inbox.refusal(thread, now),
+            None => Some("This platform has no inbox.".to_owned()),
+        }
+    }
+
+    fn check_text(&self, thread: &ReplyThread, text: &str) -> Result<(), String> {
+        self.0.inbox().map_or(Ok(()), |inbox| inbox.check_text(thread, text))
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        self.0.inbox().map(|inbox| inbox.marker(seed)).unwrap_or_default()
+    }
+
+    fn can_reconcile(&self) -> bool {
+        self.0.inbox().is_some_and(InboxConnector::can_reconcile)
+    }
+
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        inner_inbox(self)?.reply(account, reply).await.map(Published::sanitized).map_err(CallError::checked)
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        inner_inbox(self)?.reconcile(account, reply).await.map(Reconciled::sanitized).map_err(CallError::checked)
+    }
+}
+
+impl FetchedMessage {
+    /// An id that cannot be stored unchanged could name another message; a message without a time has no place.
+    fn sanitized(self) -> Option<Self> {
+        let is_id = |id: &str| !id.is_empty() && untrusted::line(id, MAX_ID) == id;
+        if !is_id(&self.external_id) || !is_id(&self.thread_id) {
+            return None;
+        }
+        let sent_at = storable_time(Some(self.sent_at))?.trunc_subsecs(6);
+        let participant = self.participant.map(|p| Participant {
+            external_id: untrusted::line(&p.external_id, MAX_ID),
+            name: p.name.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+            username: p.username.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+            avatar_url: p.avatar_url.as_deref().and_then(untrusted::http_url),
+        });
+        let subject = self.subject.filter(|subject| is_id(&subject.external_id));
+        let context = Value::Object(self.reply_context).to_string();
+        let context = Some(context).filter(|json| json.len() <= MAX_CONTEXT && !json.contains("\\u0000"));
+        Some(Self {
+            sent_at,
+            participant,
+            subject: subject.map(|s| Subject { url: s.url.as_deref().and_then(untrusted::http_url), ..s }),
+            author_name: self.author_name.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+            body: untrusted::text(&self.body, MAX_BODY),
+            reply_context: context.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default(),
+            ..self
+        })
+    }
+}
+
 impl Secrets {
     fn is_storable(&self) -> bool {
         self.0.expose_secret().len() <= MAX_SECRETS
@@ -270,6 +364,18 @@ impl Published {
     pub fn minimal(&self) -> Self {
         let is_plain = self.external_id.len() <= MAX_ID && self.external_id.bytes().all(|byte| byte.is_ascii_graphic());
         Self::new(if is_plain { self.external_id.as_str() } else { "" }, None)
+    }
+}
+
+impl Reconciled {
+    fn sanitized(self) -> Self {
+        match self {
+            Self::Found(published) => Self::Found(published.sanitized()),
+            Self::Pending(pause) => Self::Pending(bounded(pause)),
+            Self::Refused(error) => Self::Refused(error.checked()),
+            Self::Absent => Self::Absent,
+            Self::Unsupported => Self::Unsupported,
+        }
     }
 }
 

@@ -119,5 +119,7 @@ pub async fn set_member(tx: &mut Tx, brand_id: i64, user_id: i64, role: Role) ->
 
 /// Removes a member; `false`: the user was not a member.
 pub async fn remove_member(tx: &mut Tx, brand_id: i64, user_id: i64) -> Result<bool> {
+    const UNASSIGN: &str = "UPDATE conversations SET assignee_id = NULL WHERE brand_id = $1 AND assignee_id = $2";
+    execute!(tx, UNASSIGN, brand_id, user_id)?;
     Ok(execute!(tx, "DELETE FROM brand_members WHERE brand_id = $1 AND user_id = $2", brand_id, user_id)? > 0)
 }

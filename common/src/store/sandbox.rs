@@ -124,7 +124,7 @@ pub async fn timeline(
     Ok(Some(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(from).bind(limit).fetch_all(c))?))
 }
 
-/// A visitor's comment.
+/// A visitor's comment, or the account's answer to one.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct SandboxComment {
     pub id: i64,
@@ -132,6 +132,10 @@ pub struct SandboxComment {
     pub name: String,
     pub body: String,
     pub created_at: DateTime<Utc>,
+    /// Written by the account.
+    pub is_own: bool,
+    /// The comment that it answers.
+    pub parent_id: Option<i64>,
 }
 
 /// The result of adding a comment.
@@ -162,13 +166,13 @@ pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: 
         return Ok(Commented::NoSuchPost);
     }
     const SQL: &str = "
-        INSERT INTO sandbox_comments (post_id, name, body, created_at)
-        SELECT $1, $2, $3, $4
+        INSERT INTO sandbox_comments (post_id, name, body, created_at, handle)
+        SELECT $1, $2, $3, $4, $6
         WHERE (SELECT count(*) FROM sandbox_comments WHERE post_id = $1) < $5
         RETURNING id";
     let now = tx.now;
     let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(post_id).bind(name).bind(body).bind(now)
-        .bind(MAX_COMMENTS).fetch_optional(c))?;
+        .bind(MAX_COMMENTS).bind(handle).fetch_optional(c))?;
     Ok(id.map_or(Commented::Full, Commented::Added))
 }
 
@@ -185,9 +189,9 @@ pub async fn comments(conn: &mut Conn, posts: &[i64], each: i64) -> Result<Vec<C
     let sql = list_sql!(
         conn,
         "
-        SELECT id, post_id, name, body, created_at, total
+        SELECT id, post_id, name, body, created_at, is_own, parent_id, total
         FROM (
-            SELECT id, post_id, name, body, created_at,
+            SELECT id, post_id, name, body, created_at, is_own, parent_id,
                 count(*) OVER (PARTITION BY post_id) AS total,
                 row_number() OVER (PARTITION BY post_id ORDER BY id DESC) AS place
             FROM sandbox_comments
@@ -198,4 +202,52 @@ pub async fn comments(conn: &mut Conn, posts: &[i64], each: i64) -> Result<Vec<C
         ORDER BY id"
     );
     Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(posts)).bind(each).fetch_all(c))?)
+}
+
+/// Answers a comment under a key; the same key again returns the first answer's id. `None`: the workspace does not have
+/// the handle, its token is expired, or the handle has no such comment. An answer is written even if the post takes no
+/// more comments.
+pub async fn answer(
+    tx: &mut Tx,
+    workspace_id: i64,
+    handle: &str,
+    comment_id: i64,
+    key: &str,
+    body: &str,
+) -> Result<Option<i64>> {
+    const SQL: &str = "
+        INSERT INTO sandbox_comments (post_id, name, body, created_at, handle, is_own, parent_id, key)
+        SELECT c.post_id, h.handle, $4, $5, h.handle, TRUE, c.id, $6
+        FROM sandbox_handles h
+        JOIN sandbox_comments c ON c.id = $3 AND c.handle = h.handle
+        WHERE h.workspace_id = $1 AND h.handle = $2 AND NOT h.expired
+        ON CONFLICT (key) WHERE key IS NOT NULL
+        DO UPDATE SET key = excluded.key
+        RETURNING id";
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(handle).bind(comment_id).bind(body).bind(now)
+        .bind(key).fetch_optional(c))?)
+}
+
+/// Returns the id of the answer that was written under a key.
+pub async fn find_answer(conn: &mut Conn, key: &str) -> Result<Option<i64>> {
+    const SQL: &str = "SELECT id FROM sandbox_comments WHERE key = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(key).fetch_optional(c))?)
+}
+
+/// Returns the comments of a handle after this one, by time and id, with the answers.
+pub async fn comments_after(
+    conn: &mut Conn,
+    handle: &str,
+    after: (DateTime<Utc>, i64),
+    limit: i64,
+) -> Result<Vec<SandboxComment>> {
+    const SQL: &str = "
+        SELECT id, post_id, name, body, created_at, is_own, parent_id
+        FROM sandbox_comments
+        WHERE handle = $1 AND (created_at, id) > ($2, $3)
+        ORDER BY created_at, id
+        LIMIT $4";
+    let (at, id) = after;
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(at).bind(id).bind(limit).fetch_all(c))?)
 }

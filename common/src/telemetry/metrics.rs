@@ -64,6 +64,12 @@ const METRICS: &[(&str, MetricKind, &str)] = &[
     ("crier_job_duration_seconds", Histogram(JOB_DURATION), "How long a run of a job took."),
     ("crier_worker_slots", Gauge, "Places for running jobs in this worker."),
     ("crier_publish_total", Counter, "Attempts to publish a post on an account, by how they ended."),
+    ("crier_replies_total", Counter, "Attempts to send a reply of the inbox, by how they ended."),
+    (
+        "crier_inbox_sync_age_seconds",
+        Gauge,
+        "How long ago the messages of an active account were last read completely, by platform: the longest; 0 if there is none.",
+    ),
     ("crier_webhook_attempts_total", Counter, "Attempts to deliver a webhook, by how they ended."),
     ("crier_webhook_attempt_duration_seconds", Histogram(ATTEMPT), "How long one attempt to deliver a webhook took."),
     ("crier_webhook_end_to_end_seconds", Histogram(END_TO_END), "From an event to its delivery being accepted."),
@@ -146,6 +152,11 @@ impl StatusClass {
             _ => Self::Error,
         }
     }
+}
+
+crate::text_enum! {
+    /// How an attempt to send a reply ended.
+    pub enum ReplyResult { Sent = "sent", Retried = "retried", Failed = "failed", Unknown = "unknown" }
 }
 
 crate::text_enum! {
@@ -261,6 +272,9 @@ fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms: &[&'stati
             for outcome in AttemptOutcome::ALL {
                 counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(0);
             }
+            for result in ReplyResult::ALL {
+                counter!("crier_replies_total", "platform" => platform, "outcome" => result.as_str()).increment(0);
+            }
             for class in StatusClass::ALL {
                 counter!("crier_platform_requests_total", "platform" => platform, "status_class" => class.as_str())
                     .increment(0);
@@ -302,6 +316,7 @@ fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms: &[&'stati
                 accounts(platform, *status, 0);
             }
             account_token_expires(platform, None);
+            inbox_sync_age(platform, TimeDelta::zero());
         }
         for state in FileState::ALL {
             media_files(*state, 0);
@@ -378,6 +393,16 @@ pub fn worker_slots(busy: usize, free: usize) {
 
 pub fn published(platform: &'static str, outcome: AttemptOutcome) {
     counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(1);
+}
+
+/// Records one attempt to send a reply.
+pub fn reply(platform: &'static str, result: ReplyResult) {
+    counter!("crier_replies_total", "platform" => platform, "outcome" => result.as_str()).increment(1);
+}
+
+/// `age`: since the account that was not read for the longest time was read.
+pub fn inbox_sync_age(platform: &'static str, age: TimeDelta) {
+    gauge!("crier_inbox_sync_age_seconds", "platform" => platform).set(age.num_milliseconds().max(0) as f64 / 1e3);
 }
 
 /// Records one attempt to deliver a webhook.

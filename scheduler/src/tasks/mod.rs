@@ -4,6 +4,7 @@ pub mod analytics;
 pub mod clean_up;
 pub mod dispatch;
 pub mod feeds;
+pub mod inbox;
 pub mod measure;
 pub mod rescue;
 pub mod reservations;

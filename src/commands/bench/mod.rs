@@ -28,6 +28,7 @@ mod cost;
 mod cpu;
 mod crew;
 mod figure;
+mod inbox;
 mod jobs;
 mod media;
 mod memory;

@@ -12,13 +12,13 @@ use crier_common::domain::account::{AccountError, AccountStatus};
 use crier_common::domain::analytics::{AccountFigures, Figures, Tz, day_start, next_collection, zone};
 use crier_common::domain::job::{Claimed, Lane, Outcome};
 use crier_common::domain::plan::Plans;
-use crier_common::platforms::CallError;
 use crier_common::platforms::analytics::{AnalyticsConnector, PublishedPost};
+use crier_common::platforms::{CallError, ConnectorRegistry};
 use crier_common::store::analytics::{self, Collected, DueTarget};
 use crier_common::store::jobs::lanes;
-use crier_common::store::{Result, Store, Tx};
+use crier_common::store::{Result, Store, Tx, accounts};
 
-use super::access::{AccountAccess, AccountOpener};
+use super::account_session::{AccountSession, RefreshError};
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
@@ -34,7 +34,7 @@ const MIN_PAUSE: TimeDelta = TimeDelta::minutes(1);
 
 pub struct CollectAnalytics {
     store: Store,
-    accounts: AccountOpener,
+    platforms: Arc<ConnectorRegistry>,
     plans: Arc<Plans>,
     /// The deadline of one call.
     timeout: TimeDelta,
@@ -44,14 +44,14 @@ impl CollectAnalytics {
     pub fn new(deps: &Deps) -> Self {
         Self {
             store: deps.store.clone(),
-            accounts: AccountOpener::new(deps),
+            platforms: deps.platforms.clone(),
             plans: deps.plans.clone(),
             timeout: deps.platform_timeout,
         }
     }
 
     /// Collects what is due, as far as the platform answers.
-    async fn collect(&self, run: &Run, access: &mut AccountAccess, end: &mut CollectEnd) -> Result<()> {
+    async fn collect(&self, run: &Run, access: &mut AccountSession, end: &mut CollectEnd) -> Result<()> {
         let mut conn = self.store.read().await?;
         let due = analytics::due_targets(&mut conn, access.account.id, end.now, MAX_POSTS).await?;
         let last = analytics::last_of_account(&mut conn, access.account.id).await?;
@@ -91,7 +91,7 @@ impl CollectAnalytics {
         Ok(())
     }
 
-    async fn ask_account(&self, run: &Run, access: &mut AccountAccess) -> Result<Answer<AccountFigures>> {
+    async fn ask_account(&self, run: &Run, access: &mut AccountSession) -> Result<Answer<AccountFigures>> {
         loop {
             let asked = self.within_deadline(run, async { figures(access)?.account_figures(&access.call).await }).await;
             if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
@@ -103,7 +103,7 @@ impl CollectAnalytics {
     async fn ask_posts(
         &self,
         run: &Run,
-        access: &mut AccountAccess,
+        access: &mut AccountSession,
         posts: &[PublishedPost],
     ) -> Result<Answer<Vec<Option<Figures>>>> {
         loop {
@@ -125,17 +125,21 @@ impl CollectAnalytics {
     async fn renew_if_expired<T>(
         &self,
         run: &Run,
-        access: &mut AccountAccess,
+        access: &mut AccountSession,
         asked: Answer<T>,
     ) -> Result<Option<Answer<T>>> {
         let Err(CallError::AuthExpired(failure)) = asked else { return Ok(Some(asked)) };
-        Ok(self.accounts.renew(run, access, failure).await?.err().map(Err))
+        match access.refresh(run, failure).await {
+            Ok(()) => Ok(None),
+            Err(RefreshError::Call(error)) => Ok(Some(Err(error))),
+            Err(RefreshError::Database(error)) => Err(error),
+        }
     }
 }
 
 type Answer<T> = std::result::Result<T, CallError>;
 
-fn figures(access: &AccountAccess) -> Answer<&dyn AnalyticsConnector> {
+fn figures(access: &AccountSession) -> Answer<&dyn AnalyticsConnector> {
     access.connector.analytics().ok_or_else(|| CallError::network("The platform tells no figures."))
 }
 
@@ -146,12 +150,17 @@ fn published_post(due: &DueTarget) -> PublishedPost {
 #[async_trait]
 impl Job for CollectAnalytics {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        let Some(mut access) = self.accounts.open(run.job.subject_id).await? else {
+        let mut conn = self.store.read().await?;
+        let found = accounts::with_secrets(&mut conn, self.store.cipher(), run.job.subject_id).await?;
+        let Some((account, secrets)) = found else {
             return Ok(Box::new(Outcome::Cancelled("the account is gone".to_owned())));
         };
-        let mut conn = self.store.read().await?;
-        let name = analytics::zone_of_account(&mut conn, access.account.id).await?;
+        let Some(connector) = self.platforms.get(account.platform) else {
+            return Ok(Box::new(Outcome::Cancelled("the platform is not configured".to_owned())));
+        };
+        let name = analytics::zone_of_account(&mut conn, account.id).await?;
         drop(conn);
+        let mut access = AccountSession::new(&self.store, account, &secrets, connector, self.timeout * 2)?;
         let mut end = CollectEnd {
             account_id: access.account.id,
             version: access.account.credentials_version,

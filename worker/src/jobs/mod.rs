@@ -19,7 +19,7 @@ use crier_common::webhooks::sender::Sender;
 
 use crate::engine::Run;
 
-pub mod access;
+mod account_session;
 mod collect_analytics;
 mod deliver_webhook;
 pub mod fetch_feed;
@@ -28,6 +28,8 @@ mod noop;
 mod publish_target;
 mod refresh_token;
 mod send_mail;
+mod send_reply;
+mod sync_inbox;
 
 pub use import_media::IMPORT_TIMEOUT;
 
@@ -137,6 +139,8 @@ pub fn handler(kind: JobKind, deps: &Deps) -> Arc<dyn Job> {
         JobKind::FetchFeed => Arc::new(fetch_feed::FetchFeed::new(deps)),
         JobKind::ImportMedia => Arc::new(import_media::ImportMedia::new(deps)),
         JobKind::RefreshToken => Arc::new(refresh_token::RefreshToken::new(deps)),
+        JobKind::SyncInbox => Arc::new(sync_inbox::SyncInbox::new(deps)),
+        JobKind::SendReply => Arc::new(send_reply::SendReply::new(deps)),
         JobKind::CollectAnalytics => Arc::new(collect_analytics::CollectAnalytics::new(deps)),
         JobKind::Noop => Arc::new(noop::Noop),
     }

@@ -45,6 +45,8 @@ record! {
         pub media: MediaRules,
         /// What a post needs beyond text, in `overrides[].options`.
         pub required_options: Vec<&'static str>,
+        /// What is read into the inbox.
+        pub inbox: Vec<ConversationType>,
         pub replies: Vec<ConversationType>,
         pub analytics: bool,
     }
@@ -93,6 +95,7 @@ impl PlatformDescriptor {
                     max_bytes: media.max_bytes,
                 },
                 required_options: d.capabilities.required_options.to_vec(),
+                inbox: d.capabilities.inbox.to_vec(),
                 replies: d.capabilities.replies.to_vec(),
                 analytics: d.capabilities.analytics,
             },

@@ -5,7 +5,7 @@ use crier_common::domain::event::EventName;
 use crier_common::domain::platform::Platform;
 use crier_common::platforms::{ConnectError, Connected, ConnectorRegistry, Secrets};
 use crier_common::store::accounts::NewAccount;
-use crier_common::store::{Conn, StoreError, Tx, accounts, brands, events};
+use crier_common::store::{Conn, StoreError, Tx, accounts, brands, events, inbox_syncs};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
@@ -83,6 +83,9 @@ pub async fn save_account(
     };
     let account = accounts::save(tx, workspace, &new).await?;
     accounts::attach(tx, brand, account.id).await?;
+    if !platforms.descriptor(platform).capabilities.inbox.is_empty() {
+        inbox_syncs::start(tx, account.id).await?;
+    }
     let data = json!({ "brand_id": brand, "social_account_id": account.id, "platform": platform });
     events::emit(tx, brand, EventName::AccountConnected, &data, place.trace).await?;
     Ok(account)

@@ -4,6 +4,8 @@
 //! A post is really published, to a page of ours. Keywords in its text select the outcome, so that clients can test
 //! their own handling.
 
+mod inbox;
+
 use std::time::Duration;
 
 mod analytics;
@@ -14,8 +16,8 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
 use super::{
-    AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
+    AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, InboxConnector, Marker,
+    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
@@ -106,6 +108,38 @@ impl Sandbox {
         let mut tx = self.store.begin().await?;
         sandbox::expire(&mut tx, handle).await?;
         tx.commit().await
+    }
+
+    /// Does what a keyword in the text asks for. The token is checked only with a keyword: what writes checks it
+    /// itself.
+    async fn obey(&self, account: &ConnectorAccount, text: &str, attempt: u32) -> Result<(), CallError> {
+        let (directive, now) = (Directive::of(text), self.store.now());
+        let is_free = matches!(directive, Directive::Nothing);
+        if !is_free && self.is_expired(account).await.map_err(|e| unavailable(&e))? {
+            return Err(refused());
+        }
+        match directive {
+            Directive::Expire => {
+                self.expire(&account.external_id).await.map_err(|e| unavailable(&e))?;
+                return Err(refused());
+            }
+            Directive::Fail => {
+                let message = "The sandbox refused the post, as [fail] in its text asks.";
+                return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
+            }
+            Directive::Limit if attempt == 1 => {
+                let failure =
+                    Failure::of(Category::RateLimited, "The sandbox asks for a pause of 5 seconds ([limit]).");
+                return Err(CallError::RateLimited { until: Some(now + LIMIT), failure });
+            }
+            Directive::Flaky if attempt <= FLAKY_FAILURES => {
+                let failure = Failure::of(Category::PlatformError, "The sandbox failed for the moment ([flaky]).");
+                return Err(CallError::RateLimited { until: Some(now + FLAKY), failure });
+            }
+            Directive::Slow => tokio::time::sleep(self.slow).await,
+            Directive::Limit | Directive::Flaky | Directive::Nothing => {}
+        }
+        Ok(())
     }
 
     /// Returns the pictures by their paths: the page shows no pictures of other hosts.
@@ -207,6 +241,10 @@ impl Connector for Sandbox {
         marker
     }
 
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
     fn can_reconcile(&self) -> bool {
         true
     }
@@ -216,36 +254,9 @@ impl Connector for Sandbox {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        let handle = &account.external_id;
-        let (directive, now) = (Directive::of(&post.text), self.store.now());
-        // What publishes checks the token itself.
-        let publishes = matches!(directive, Directive::Nothing);
-        if !publishes && self.is_expired(account).await.map_err(|e| unavailable(&e))? {
-            return Err(refused());
-        }
-        match directive {
-            Directive::Expire => {
-                self.expire(handle).await.map_err(|e| unavailable(&e))?;
-                return Err(refused());
-            }
-            Directive::Fail => {
-                let message = "The sandbox refused the post, as [fail] in its text asks.";
-                return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
-            }
-            Directive::Limit if post.attempt == 1 => {
-                let failure =
-                    Failure::of(Category::RateLimited, "The sandbox asks for a pause of 5 seconds ([limit]).");
-                return Err(CallError::RateLimited { until: Some(now + LIMIT), failure });
-            }
-            Directive::Flaky if post.attempt <= FLAKY_FAILURES => {
-                let failure = Failure::of(Category::PlatformError, "The sandbox failed for the moment ([flaky]).");
-                return Err(CallError::RateLimited { until: Some(now + FLAKY), failure });
-            }
-            Directive::Slow => tokio::time::sleep(self.slow).await,
-            Directive::Limit | Directive::Flaky | Directive::Nothing => {}
-        }
+        self.obey(account, &post.text, post.attempt).await?;
         let id = self.put(account, post).await.map_err(|e| unavailable(&e))?;
-        Ok(self.published(handle, id.ok_or_else(refused)?))
+        Ok(self.published(&account.external_id, id.ok_or_else(refused)?))
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {

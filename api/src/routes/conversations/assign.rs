@@ -1,0 +1,55 @@
+//! `PUT /brands/{brand}/conversations/{conversation}/assign`
+
+use std::sync::Arc;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::conversation::Conversation;
+use crier_common::store::{Tx, conversations};
+use serde_json::json;
+
+use super::{ConversationDetail, FEATURES, TAG, lock, show};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
+use crate::fields::{Fields, ParsedBody, PatchField};
+use crate::openapi::schema::request;
+use crate::response::ApiResponse;
+
+request! {
+    /// Who looks after a conversation.
+    pub struct Assignment {
+        /// A member of the brand; null for no one.
+        pub user_id: PatchField<i64>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/brands/{brand}/conversations/{conversation}/assign", "assignConversation", Scope::InboxWrite)
+        .tag(TAG)
+        .summary("Assign a conversation to a member of the brand")
+        .description("The status stays as it is.")
+        .features(FEATURES)
+        .body::<Assignment>(json!({ "user_id": 4 }))
+        .response::<ConversationDetail>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed])
+        .checks_then_writes(|cx| cx.parse(read), assign)
+        .with_rerender("conversation", show::show)
+}
+
+fn read(f: &Fields<'_>) -> Option<Assignment> {
+    let user_id = f.id("user_id");
+    if user_id == PatchField::Absent && !f.problems.has(&f.path("user_id")) {
+        f.problem("user_id", "This field is required; null unassigns.");
+    }
+    Some(Assignment { user_id })
+}
+
+async fn assign(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<Assignment>>>) -> Result<ApiResponse> {
+    let conversation = lock(cx, tx).await?;
+    let user_id = parsed.valid()?.user_id.clone().value();
+    if !conversations::assign(tx, &conversation, user_id).await? {
+        return Err(ApiError::field("user_id", "Must be a member of the brand."));
+    }
+    let changed = Conversation { assignee_id: user_id, updated_at: tx.now, ..conversation };
+    ApiResponse::ok(ConversationDetail::load(cx, tx, changed).await?)
+}

@@ -1,0 +1,90 @@
+//! `GET /brands/{brand}/conversations`
+
+use std::str::FromStr;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::conversation::{ConversationStatus, MAX_TAG};
+use crier_common::domain::platform::{ConversationType, Platform};
+use crier_common::domain::words;
+use crier_common::store::conversations::list::{ConversationFilter, list};
+use crier_common::store::{Conn, Page};
+
+use super::{Conversation, FEATURES, TAG};
+use crate::context::{Context, Query};
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
+use crate::pagination;
+use crate::response::ApiResponse;
+
+/// The longest search, in characters.
+const MAX_SEARCH: usize = 200;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/conversations", "listConversations", Scope::InboxRead)
+        .tag(TAG)
+        .summary("List a brand's conversations, the newest message first")
+        .description(
+            "`search` finds conversations that have all of its words in the participant's name or in their messages. A word \
+             is found by its beginning, without regard to case and accents; in scripts without spaces any part is found. The \
+             first eight words count.",
+        )
+        .features(FEATURES)
+        .pages()
+        .query::<ConversationStatus>("status", "Only conversations of this status.")
+        .query::<ConversationType>("type", "Only conversations of this type.")
+        .query::<Platform>("platform", "Only conversations on this platform.")
+        .query::<String>("search", "Only conversations with these words; at most 200 characters.")
+        .extension_query::<i64>("assignee_id", "Only conversations that are assigned to this user.")
+        .extension_query::<String>("tag", "Only conversations with this tag.")
+        .extension_query::<i64>("account_id", "Only conversations of this account.")
+        .extension_query::<bool>("unread", "Only conversations with unread messages (true), or without (false).")
+        .response::<Conversation>(200, ResponseShape::Pages)
+        .error_codes(&[ErrorCode::ValidationFailed])
+        .reads(conversations)
+}
+
+/// Parses a parameter; adds a problem if it does not have this form.
+fn param<T: FromStr>(query: &Query, name: &str, form: &str, problems: &mut FieldProblems) -> Option<T> {
+    let parsed = query.get(name)?.parse().ok();
+    if parsed.is_none() {
+        problems.insert(name.to_owned(), vec![format!("Must be {form}.")]);
+    }
+    parsed
+}
+
+fn text(query: &Query, name: &str, most: usize, problems: &mut FieldProblems) -> Option<String> {
+    let text = query.get(name)?;
+    if text.contains('\0') || text.chars().count() > most {
+        problems.insert(name.to_owned(), vec![format!("Must have at most {most} characters, and no NUL.")]);
+        return None;
+    }
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+async fn conversations(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    let (query, mut problems) = (&cx.query, FieldProblems::new());
+    let page = pagination::requested_page(query, &mut problems);
+    let mut filter = ConversationFilter {
+        status: pagination::enum_param(query, "status", &mut problems),
+        kind: pagination::enum_param(query, "type", &mut problems),
+        platform: pagination::enum_param(query, "platform", &mut problems),
+        account_id: param(query, "account_id", "an id", &mut problems),
+        assignee_id: param(query, "assignee_id", "an id", &mut problems),
+        unread: param(query, "unread", "true or false", &mut problems),
+        tag: text(query, "tag", MAX_TAG, &mut problems),
+        words: Vec::new(),
+    };
+    let search = text(query, "search", MAX_SEARCH, &mut problems);
+    if !problems.is_empty() {
+        return Err(ApiError::validation(problems));
+    }
+    if let Some(search) = search {
+        filter.words = words::wanted(&search);
+        if filter.words.is_empty() {
+            return pagination::answer(cx, page, Page { rows: Vec::<Conversation>::new(), total: 0 });
+        }
+    }
+    let found = list(conn, cx.brand()?.id, &filter, page).await?;
+    let rows = Conversation::load(cx, conn, found.rows).await?;
+    pagination::answer(cx, page, Page { rows, total: found.total })
+}

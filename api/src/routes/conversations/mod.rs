@@ -1,0 +1,251 @@
+//! The inbox: conversations with people on the platforms, and the replies to them.
+
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::conversation::{self, ConversationStatus, MessageDirection, MessageStatus};
+use crier_common::domain::plan::Feature;
+use crier_common::domain::platform::{ConversationType, Platform};
+use crier_common::platforms::catalogue::descriptor;
+use crier_common::platforms::inbox::ReplyThread;
+use crier_common::store::conversations::{self, replies};
+use crier_common::store::{Conn, Tx};
+
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Result};
+use crate::openapi::schema::record;
+use crate::response::{ScheduledTimestamp, Timestamp};
+use crate::routes::posts::TargetError;
+
+mod assign;
+mod list;
+mod read;
+mod reply;
+mod show;
+mod status;
+mod sync;
+mod tags;
+
+pub const TAG: &str = "Inbox";
+pub const FEATURES: &[Feature] = &[Feature::Inbox];
+
+/// How many messages a detail has, and their bytes together: the newest.
+const MAX_MESSAGES: i64 = 500;
+const MAX_MESSAGES_SIZE: i64 = 2 << 20;
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        list::endpoint(),
+        show::endpoint(),
+        reply::endpoint(),
+        status::endpoint(),
+        assign::endpoint(),
+        tags::endpoint(),
+        read::endpoint(),
+        sync::endpoint(),
+    ]
+}
+
+record! {
+    /// The other side of a conversation, as the platform names it.
+    pub struct Participant {
+        pub name: Option<String>,
+        pub username: Option<String>,
+        pub avatar_url: Option<String> { "format": "uri" },
+        pub external_id: Option<String>,
+    }
+
+    /// What a conversation is about.
+    pub struct ConversationSubject {
+        pub external_id: String,
+        pub url: Option<String> { "format": "uri" },
+        /// The brand's own post, if it was published by this service.
+        pub post_id: Option<i64>,
+    }
+
+    /// A conversation: of type `dm` one person on one account, of type `comment` or `mention` one thread.
+    pub struct Conversation {
+        pub id: i64,
+        pub r#type: ConversationType,
+        pub platform: Platform,
+        pub account_id: i64,
+        pub status: ConversationStatus,
+        pub participant: Participant,
+        pub subject: Option<ConversationSubject>,
+        pub assignee_id: Option<i64>,
+        pub tags: Vec<String>,
+        pub unread_count: i32,
+        pub can_reply: bool,
+        /// Why it cannot be replied to, in a sentence.
+        pub reply_refusal: Option<String> { "x-extension": true },
+        pub snoozed_until: Option<ScheduledTimestamp>,
+        pub last_message_at: Timestamp,
+        pub last_message_preview: String,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
+    }
+
+    /// Who wrote a message: a name at the platform, or a user of this service.
+    pub struct MessageAuthor {
+        pub name: Option<String>,
+        pub user_id: Option<i64>,
+    }
+
+    /// A message of a conversation.
+    pub struct Message {
+        pub id: i64,
+        pub direction: MessageDirection,
+        pub body: String,
+        pub author: MessageAuthor,
+        /// `received`: it was read from the platform, also if the account wrote it there. The others are of replies.
+        pub status: MessageStatus,
+        pub external_id: Option<String>,
+        /// Of a reply: why it failed, or why it is tried again.
+        pub error: Option<TargetError>,
+        pub sent_at: Timestamp,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
+    }
+
+    /// A conversation with its messages.
+    pub struct ConversationDetail {
+        pub id: i64,
+        pub r#type: ConversationType,
+        pub platform: Platform,
+        pub account_id: i64,
+        pub status: ConversationStatus,
+        pub participant: Participant,
+        pub subject: Option<ConversationSubject>,
+        pub assignee_id: Option<i64>,
+        pub tags: Vec<String>,
+        pub unread_count: i32,
+        pub can_reply: bool,
+        /// Why it cannot be replied to, in a sentence.
+        pub reply_refusal: Option<String> { "x-extension": true },
+        pub snoozed_until: Option<ScheduledTimestamp>,
+        pub last_message_at: Timestamp,
+        pub last_message_preview: String,
+        /// Oldest first; the newest 500, with at most 2 MiB of text.
+        pub messages: Vec<Message>,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
+    }
+}
+
+impl From<conversation::Message> for Message {
+    fn from(m: conversation::Message) -> Self {
+        Self {
+            id: m.id,
+            direction: m.direction,
+            body: m.body,
+            author: MessageAuthor { name: m.author_name, user_id: m.author_user_id },
+            status: m.status,
+            external_id: m.external_id,
+            error: m.error.map(Into::into),
+            sent_at: m.sent_at.into(),
+            created_at: m.created_at.into(),
+            updated_at: m.updated_at.into(),
+        }
+    }
+}
+
+impl Conversation {
+    fn new(c: conversation::Conversation, tags: Vec<String>, reply_refusal: Option<String>) -> Self {
+        Self {
+            id: c.id,
+            r#type: c.kind,
+            platform: c.platform,
+            account_id: c.account_id,
+            status: c.status,
+            participant: Participant {
+                name: c.participant_name,
+                username: c.participant_username,
+                avatar_url: c.participant_avatar_url,
+                external_id: c.participant_external_id,
+            },
+            subject: c.subject_external_id.map(|external_id| ConversationSubject {
+                external_id,
+                url: c.subject_url,
+                post_id: c.post_id,
+            }),
+            assignee_id: c.assignee_id,
+            tags,
+            unread_count: c.unread_count,
+            can_reply: reply_refusal.is_none(),
+            reply_refusal,
+            snoozed_until: c.snoozed_until.map(ScheduledTimestamp),
+            last_message_at: c.last_message_at.into(),
+            last_message_preview: c.last_message_preview,
+            created_at: c.created_at.into(),
+            updated_at: c.updated_at.into(),
+        }
+    }
+
+    /// Renders conversations with what is stored elsewhere.
+    async fn load(cx: &Context, conn: &mut Conn, rows: Vec<conversation::Conversation>) -> Result<Vec<Self>> {
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let accounts: Vec<i64> = rows.iter().map(|row| row.account_id).collect();
+        let tags = conversations::tags(conn, &ids).await?;
+        let accounts = conversations::accounts(conn, cx.brand()?.id, &accounts).await?;
+        let shown = rows.into_iter().map(|row| {
+            let own = tags.iter().filter(|(id, _)| *id == row.id).map(|(_, tag)| tag.clone()).collect();
+            let account = accounts.iter().find(|(id, _)| *id == row.account_id).map(|(_, status)| *status);
+            let refusal = refusal(cx, &row, account);
+            Self::new(row, own, refusal)
+        });
+        Ok(shown.collect())
+    }
+}
+
+impl ConversationDetail {
+    async fn load(cx: &Context, conn: &mut Conn, row: conversation::Conversation) -> Result<Self> {
+        let messages = replies::messages(conn, row.id, MAX_MESSAGES, MAX_MESSAGES_SIZE).await?;
+        let loaded = Conversation::load(cx, conn, vec![row]).await?.pop();
+        let c = loaded.ok_or_else(|| ApiError::bug("a conversation was not rendered"))?;
+        Ok(Self {
+            id: c.id,
+            r#type: c.r#type,
+            platform: c.platform,
+            account_id: c.account_id,
+            status: c.status,
+            participant: c.participant,
+            subject: c.subject,
+            assignee_id: c.assignee_id,
+            tags: c.tags,
+            unread_count: c.unread_count,
+            can_reply: c.can_reply,
+            reply_refusal: c.reply_refusal,
+            snoozed_until: c.snoozed_until,
+            last_message_at: c.last_message_at,
+            last_message_preview: c.last_message_preview,
+            messages: messages.into_iter().map(Message::from).collect(),
+            created_at: c.created_at,
+            updated_at: c.updated_at,
+        })
+    }
+}
+
+fn missing() -> ApiError {
+    ApiError::not_found("conversation")
+}
+
+/// Locks the conversation in the path.
+async fn lock(cx: &Context, tx: &mut Tx) -> Result<conversation::Conversation> {
+    conversations::lock(tx, cx.brand()?.id, cx.id("conversation")?).await?.ok_or_else(missing)
+}
+
+/// Returns why a conversation cannot be replied to; `account` is the status of its account, if the brand has it.
+fn refusal(cx: &Context, c: &conversation::Conversation, account: Option<AccountStatus>) -> Option<String> {
+    let name = descriptor(c.platform).name;
+    match account {
+        None => return Some("The account is no longer connected to this brand. Connect it again.".to_owned()),
+        Some(AccountStatus::Expired) => {
+            return Some("The account's access has expired. Refresh or reconnect it.".to_owned());
+        }
+        Some(AccountStatus::Active) => {}
+    }
+    let connector = cx.app.platforms.get(c.platform);
+    match connector.as_ref().and_then(|connector| connector.inbox()) {
+        Some(inbox) => inbox.refusal(&ReplyThread::from(c), cx.now),
+        None => Some(format!("{name} cannot be replied to from here.")),
+    }
+}

@@ -1,0 +1,30 @@
+//! `POST /brands/{brand}/conversations/{conversation}/read`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::conversation::Conversation;
+use crier_common::store::{Tx, conversations};
+
+use super::{ConversationDetail, FEATURES, TAG, lock, show};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::Result;
+use crate::response::ApiResponse;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/conversations/{conversation}/read", "readConversation", Scope::InboxWrite)
+        .tag(TAG)
+        .summary("Mark the messages of a conversation as read")
+        .extension()
+        .features(FEATURES)
+        .response::<ConversationDetail>(200, ResponseShape::One)
+        .writes(read)
+        .with_rerender("conversation", show::show)
+}
+
+async fn read(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+    let conversation = lock(cx, tx).await?;
+    conversations::mark_read(tx, conversation.id).await?;
+    let updated_at = if conversation.unread_count > 0 { tx.now } else { conversation.updated_at };
+    let changed = Conversation { unread_count: 0, updated_at, ..conversation };
+    ApiResponse::ok(ConversationDetail::load(cx, tx, changed).await?)
+}

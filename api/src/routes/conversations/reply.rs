@@ -1,0 +1,79 @@
+//! `POST /brands/{brand}/conversations/{conversation}/reply`
+
+use std::sync::Arc;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::job::{JobKind, Lane, NewJob};
+use crier_common::platforms::inbox::ReplyThread;
+use crier_common::store::conversations::{self, replies};
+use crier_common::store::{Tx, jobs};
+use serde_json::json;
+
+use super::{FEATURES, Message, TAG, lock, refusal};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
+use crate::fields::{Fields, ParsedBody};
+use crate::openapi::schema::request;
+use crate::response::ApiResponse;
+
+/// The longest reply, in characters; most platforms take less. A response with one is small enough to be stored.
+const MAX_REPLY: usize = 10_000;
+
+request! {
+    /// A reply.
+    pub struct NewReply {
+        pub body: String { "minLength": 1, "maxLength": 10000 },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/conversations/{conversation}/reply", "replyToConversation", Scope::InboxWrite)
+        .tag(TAG)
+        .summary("Reply to a conversation")
+        .description(
+            "The reply is sent after the answer, at most once, and tried again like a post. Ask for the conversation to see \
+             what became of it, or listen for `message.sent` and `message.failed`. Where the platform does not take the reply \
+             (its type, its time window, its length) the answer is 422 `platform_capability_unavailable`, with the reason.",
+        )
+        .features(FEATURES)
+        .body::<NewReply>(json!({ "body": "Thank you! We open at seven." }))
+        .response::<Message>(202, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::PlatformCapabilityUnavailable])
+        .checks_then_writes(|cx| cx.parse(read), reply)
+}
+
+fn read(f: &Fields<'_>) -> Option<NewReply> {
+    let body = f.required("body", f.text("body", 1..=MAX_REPLY));
+    if body.as_deref().is_some_and(|body| body.trim().is_empty()) {
+        f.problem("body", "Must not be empty.");
+        return None;
+    }
+    Some(NewReply { body: body? })
+}
+
+fn unavailable(reason: String) -> ApiError {
+    ApiError::new(ErrorCode::PlatformCapabilityUnavailable, reason)
+}
+
+async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewReply>>>) -> Result<ApiResponse> {
+    let conversation = lock(cx, tx).await?;
+    let body = &parsed.valid()?.body;
+    let accounts = conversations::accounts(tx, conversation.brand_id, &[conversation.account_id]).await?;
+    if let Some(reason) = refusal(cx, &conversation, accounts.first().map(|(_, status)| *status)) {
+        return Err(unavailable(reason));
+    }
+    if let Some(connector) = cx.app.platforms.get(conversation.platform)
+        && let Some(inbox) = connector.inbox()
+    {
+        inbox.check_text(&ReplyThread::from(&conversation), body).map_err(unavailable)?;
+    }
+    let id = replies::insert(tx, &conversation, cx.caller.user_id, &cx.caller.user_name, body).await?;
+    let send = NewJob::new(JobKind::SendReply, id, tx.now)
+        .lane(Lane::Account(conversation.account_id))
+        .workspace(cx.caller.workspace_id);
+    jobs::enqueue(tx, &send.trace(cx.trace().map(str::to_owned))).await?;
+    let message = replies::find(tx, id).await?.ok_or_else(|| ApiError::bug("a reply just made is gone"))?;
+    let path = format!("/brands/{}/conversations/{}", conversation.brand_id, conversation.id);
+    ApiResponse::accepted(&path, Message::from(message))
+}

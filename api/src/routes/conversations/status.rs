@@ -1,0 +1,67 @@
+//! `PUT /brands/{brand}/conversations/{conversation}/status`
+
+use std::sync::Arc;
+
+use chrono::{DateTime, SubsecRound as _, Utc};
+use crier_common::domain::access::Scope;
+use crier_common::domain::conversation::{Conversation, ConversationStatus};
+use crier_common::store::{Tx, conversations};
+use serde_json::json;
+
+use super::{ConversationDetail, FEATURES, TAG, lock, show};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
+use crate::fields::{Fields, ParsedBody};
+use crate::openapi::schema::request;
+use crate::response::ApiResponse;
+
+request! {
+    /// The new status of a conversation.
+    pub struct ConversationStatusChange {
+        pub status: ConversationStatus,
+        /// Required for `snoozed`, and in the future; without an offset in the brand's time zone.
+        pub snoozed_until: Option<DateTime<Utc>>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/brands/{brand}/conversations/{conversation}/status", "setConversationStatus", Scope::InboxWrite)
+        .tag(TAG)
+        .summary("Set the status of a conversation")
+        .description(
+            "A snoozed conversation is opened within a minute of `snoozed_until`. A new message of the other side opens a \
+             snoozed or resolved one; `spam` stays.",
+        )
+        .features(FEATURES)
+        .body::<ConversationStatusChange>(json!({ "status": "snoozed", "snoozed_until": "2027-03-01T07:00:00Z" }))
+        .response::<ConversationDetail>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed])
+        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone(), cx.now)), set)
+        .with_rerender("conversation", show::show)
+}
+
+fn read(f: &Fields<'_>, zone: &str, now: DateTime<Utc>) -> Option<ConversationStatusChange> {
+    let status = f.required("status", f.enum_value("status"));
+    let until = f.time("snoozed_until", zone);
+    let snoozed_until = match status {
+        Some(ConversationStatus::Snoozed) => f.required("snoozed_until", until),
+        _ => None,
+    };
+    if snoozed_until.is_some_and(|until| until <= now) {
+        f.problem("snoozed_until", "Must be in the future.");
+    }
+    Some(ConversationStatusChange { status: status?, snoozed_until: snoozed_until.map(|at| at.trunc_subsecs(6)) })
+}
+
+async fn set(
+    cx: &Context,
+    tx: &mut Tx,
+    parsed: Arc<ParsedBody<Option<ConversationStatusChange>>>,
+) -> Result<ApiResponse> {
+    let conversation = lock(cx, tx).await?;
+    let ConversationStatusChange { status, snoozed_until } = *parsed.valid()?;
+    conversations::set_status(tx, conversation.id, status, snoozed_until).await?;
+    let changed = Conversation { status, snoozed_until, updated_at: tx.now, ..conversation };
+    ApiResponse::ok(ConversationDetail::load(cx, tx, changed).await?)
+}

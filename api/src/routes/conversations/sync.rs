@@ -1,0 +1,61 @@
+//! `POST /brands/{brand}/social-accounts/{account}/sync`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::account::AccountStatus;
+use crier_common::platforms::catalogue::descriptor;
+use crier_common::store::{Tx, accounts, inbox_syncs};
+
+use super::{FEATURES, TAG};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
+use crate::openapi::schema::record;
+use crate::response::{ApiResponse, Timestamp};
+use crate::routes::posts::TargetError;
+
+record! {
+    /// How far an account's messages were read.
+    pub struct InboxSync {
+        pub account_id: i64,
+        /// When all of them were last read.
+        pub synced_at: Option<Timestamp>,
+        /// Why the last look failed, at least in part.
+        pub last_error: Option<TargetError>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/social-accounts/{account}/sync", "syncSocialAccount", Scope::InboxWrite)
+        .tag(TAG)
+        .summary("Read an account's new messages at once")
+        .description(
+            "Accounts are looked at regularly anyway, most of them every minute. The answer tells of earlier looks.",
+        )
+        .extension()
+        .features(FEATURES)
+        .response::<InboxSync>(202, ResponseShape::One)
+        .error_codes(&[ErrorCode::ReconnectRequired, ErrorCode::PlatformCapabilityUnavailable])
+        .writes(sync)
+}
+
+async fn sync(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+    let (brand, id) = (cx.brand()?.id, cx.id("account")?);
+    let account = accounts::find(tx, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
+    let connector = cx.app.platforms.get(account.platform);
+    if connector.is_none_or(|connector| connector.inbox().is_none()) {
+        let message = format!("{} has no messages that could be read.", descriptor(account.platform).name);
+        return Err(ApiError::new(ErrorCode::PlatformCapabilityUnavailable, message));
+    }
+    if account.status == AccountStatus::Expired {
+        let message = "The account's access has expired. Refresh or reconnect it first.";
+        return Err(ApiError::new(ErrorCode::ReconnectRequired, message));
+    }
+    inbox_syncs::request(tx, id, account.workspace_id, cx.trace()).await?;
+    let sync = inbox_syncs::find(tx, id).await?;
+    let found = InboxSync {
+        account_id: id,
+        synced_at: sync.as_ref().and_then(|sync| sync.synced_at).map(Timestamp),
+        last_error: sync.and_then(|sync| sync.last_error).map(Into::into),
+    };
+    ApiResponse::accepted(&format!("/brands/{brand}/conversations?account_id={id}"), found)
+}

@@ -1,0 +1,47 @@
+//! `PUT /brands/{brand}/conversations/{conversation}/tags`
+
+use std::sync::Arc;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::conversation::{Conversation, MAX_TAG, MAX_TAGS};
+use crier_common::store::{Tx, conversations};
+use serde_json::json;
+
+use super::{ConversationDetail, FEATURES, TAG, lock, show};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ErrorCode, Result};
+use crate::fields::{Fields, ParsedBody};
+use crate::openapi::schema::request;
+use crate::response::ApiResponse;
+
+request! {
+    /// All tags of a conversation.
+    pub struct ConversationTags {
+        /// At most 20, each of at most 40 characters; an empty list removes all.
+        pub tags: Vec<String> { "maxItems": 20 },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/brands/{brand}/conversations/{conversation}/tags", "tagConversation", Scope::InboxWrite)
+        .tag(TAG)
+        .summary("Set the tags of a conversation")
+        .features(FEATURES)
+        .body::<ConversationTags>(json!({ "tags": ["refund", "vip"] }))
+        .response::<ConversationDetail>(200, ResponseShape::One)
+        .error_codes(&[ErrorCode::ValidationFailed])
+        .checks_then_writes(|cx| cx.parse(read), set)
+        .with_rerender("conversation", show::show)
+}
+
+fn read(f: &Fields<'_>) -> Option<ConversationTags> {
+    Some(ConversationTags { tags: f.required("tags", f.texts("tags", MAX_TAGS, 1..=MAX_TAG))? })
+}
+
+async fn set(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ConversationTags>>>) -> Result<ApiResponse> {
+    let conversation = lock(cx, tx).await?;
+    conversations::set_tags(tx, &conversation, &parsed.valid()?.tags).await?;
+    let changed = Conversation { updated_at: tx.now, ..conversation };
+    ApiResponse::ok(ConversationDetail::load(cx, tx, changed).await?)
+}

@@ -1,0 +1,363 @@
+//! `sync_inbox`: pages, cursors, streams, failures, and what a new message causes.
+
+use chrono::TimeDelta;
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::conversation::{Conversation, ConversationStatus, FetchedMessage, MessageDirection};
+use crier_common::domain::event::EventName;
+use crier_common::domain::job::{JobKind, JobState};
+use crier_common::domain::platform::Platform;
+use crier_common::store::conversations::list::{ConversationFilter, list};
+use crier_common::store::conversations::{self, replies};
+use crier_common::store::{PageRequest, accounts, inbox_syncs};
+use crier_scheduler::tasks;
+
+use crate::support::fake_inbox::{COMMENTS, DMS, message};
+use crate::support::fake_platform::{Gate, permanent, rate_limited, reauth, transient};
+use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::store::new_account;
+
+worker_on_both!(
+    pages_are_stored_with_the_cursor_after_them,
+    a_run_reads_five_pages_and_the_next_run_goes_on,
+    a_new_message_is_unread_and_emits_an_event,
+    history_is_read_and_emits_nothing,
+    a_late_message_is_not_missed_and_an_overlap_not_doubled,
+    own_messages_are_outbound,
+    an_edit_is_followed,
+    each_brand_has_its_own_conversation,
+    a_new_message_opens_what_rests,
+    a_failing_stream_does_not_hold_up_the_other,
+    a_rate_limit_pauses_the_account,
+    an_expired_token_is_renewed_once,
+    refused_credentials_expire_the_account,
+    a_request_during_a_run_is_answered_by_another_run,
+    due_accounts_are_looked_at_every_minute,
+    a_platform_without_inbox_is_not_looked_at,
+    a_snooze_ends_by_itself,
+);
+
+/// Has the account looked at, and listens for messages.
+pub async fn start(w: &TestWorker) {
+    w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
+    w.listen_for("http://127.0.0.1:1/", &[EventName::MessageReceived]).await;
+}
+
+/// Looks at due accounts and runs the jobs.
+pub async fn sync(w: &TestWorker) {
+    tasks::inbox::run(&w.scheduler).await.unwrap();
+    // Not the deliveries, whose endpoint does not answer.
+    w.sql("UPDATE jobs SET state = 'cancelled' WHERE kind = 'deliver_webhook'").await;
+    w.run_jobs().await;
+    w.sql("UPDATE jobs SET state = 'cancelled' WHERE kind = 'deliver_webhook' AND state <> 'done'").await;
+}
+
+/// Looks again, a little more than a minute later.
+async fn sync_later(w: &TestWorker) {
+    w.advance(70);
+    sync(w).await;
+}
+
+/// All conversations of a brand, the newest first.
+pub async fn all(w: &TestWorker, brand: i64) -> Vec<Conversation> {
+    let page = PageRequest { page: 1, per_page: 100 };
+    list(&mut w.conn().await, brand, &ConversationFilter::default(), page).await.unwrap().rows
+}
+
+/// The bodies of a conversation's messages, the oldest first.
+pub async fn bodies(w: &TestWorker, conversation: i64) -> Vec<String> {
+    let found = replies::messages(&mut w.conn().await, conversation, 100, 1 << 20).await.unwrap();
+    found.into_iter().map(|message| message.body).collect()
+}
+
+async fn only(w: &TestWorker) -> Conversation {
+    let mut found = all(w, w.world.brand).await;
+    assert_eq!(found.len(), 1);
+    found.remove(0)
+}
+
+async fn messages(w: &TestWorker) -> i64 {
+    w.number("SELECT count(*) FROM messages").await
+}
+
+async fn sync_row(w: &TestWorker) -> inbox_syncs::InboxSync {
+    inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap()
+}
+
+async fn pages_are_stored_with_the_cursor_after_them(w: TestWorker) {
+    start(&w).await;
+    for n in 0..7 {
+        w.fake.inbox.write(COMMENTS, &format!("c{n}"), "t1", &format!("comment {n}"));
+        w.advance(1);
+    }
+    sync(&w).await;
+    let found = only(&w).await;
+    assert_eq!((found.unread_count, found.last_message_preview.as_str()), (7, "comment 6"));
+    assert_eq!(bodies(&w, found.id).await.len(), 7);
+    assert_eq!(found.reply_context["to"], "c6");
+    assert_eq!(w.fake.inbox.fetches(), [COMMENTS, COMMENTS, COMMENTS, DMS]);
+    let row = sync_row(&w).await;
+    assert_eq!((row.cursors[COMMENTS]["id"].as_str(), row.synced_at), (Some(""), Some(w.now())));
+    sync_later(&w).await;
+    assert_eq!(messages(&w).await, 7);
+    assert_eq!(only(&w).await.updated_at, found.updated_at, "an overlap writes nothing");
+}
+
+async fn a_run_reads_five_pages_and_the_next_run_goes_on(w: TestWorker) {
+    start(&w).await;
+    for n in 0..40 {
+        w.fake.inbox.write(COMMENTS, &format!("c{n:02}"), "t1", "again");
+        w.advance(1);
+    }
+    tasks::inbox::run(&w.scheduler).await.unwrap();
+    let id = w.number("SELECT max(id) FROM jobs WHERE kind = 'sync_inbox'").await;
+    w.s.notifier.take();
+    w.engine.run(id).await;
+    assert_eq!(messages(&w).await, 15);
+    let job = w.show(id).await;
+    assert_eq!((job.state, job.attempt), (JobState::Scheduled, 0), "it goes on without using up an attempt");
+    assert_eq!(sync_row(&w).await.synced_at, None);
+    sync(&w).await;
+    assert_eq!(messages(&w).await, 40);
+    assert!(sync_row(&w).await.synced_at.is_some());
+}
+
+async fn a_new_message_is_unread_and_emits_an_event(w: TestWorker) {
+    start(&w).await;
+    w.fake.inbox.write(DMS, "d1", "vera", "When do you open?");
+    sync(&w).await;
+    let found = only(&w).await;
+    assert_eq!((found.unread_count, found.kind.as_str(), found.status.as_str()), (1, "dm", "open"));
+    assert_eq!((found.participant_name.as_deref(), found.last_inbound_at), (Some("Vera Vogel"), Some(w.now())));
+    assert_eq!(w.events().await, ["message.received"]);
+    let payload: String = w.value("SELECT payload FROM events").await;
+    let payload: serde_json::Value = serde_json::from_str(&payload).unwrap();
+    let data = serde_json::json!({
+        "message_id": w.number("SELECT id FROM messages").await, "conversation_id": found.id,
+        "brand_id": w.world.brand, "platform": "sandbox", "type": "dm",
+    });
+    assert_eq!(payload["data"], data);
+}
+
+async fn history_is_read_and_emits_nothing(w: TestWorker) {
+    start(&w).await;
+    let before = w.now() - TimeDelta::days(30);
+    w.fake.inbox.add(COMMENTS, message(COMMENTS, "c1", "t1", "Long ago", before), before);
+    sync(&w).await;
+    let found = only(&w).await;
+    assert_eq!((found.unread_count, found.last_message_at), (0, before));
+    assert_eq!(w.events().await, Vec::<String>::new());
+}
+
+async fn a_late_message_is_not_missed_and_an_overlap_not_doubled(w: TestWorker) {
+    start(&w).await;
+    let written = w.now();
+    w.advance(30);
+    w.fake.inbox.write(COMMENTS, "c2", "t1", "second");
+    w.fake.inbox.add(COMMENTS, message(COMMENTS, "c1", "t1", "first, approved later", written), w.later(20));
+    sync(&w).await;
+    assert_eq!(messages(&w).await, 1);
+    sync_later(&w).await;
+    sync_later(&w).await;
+    let found = only(&w).await;
+    assert_eq!(bodies(&w, found.id).await, ["first, approved later", "second"]);
+    assert_eq!((found.unread_count, found.last_message_preview.as_str()), (2, "second"));
+    assert_eq!(w.events().await, ["message.received"; 2]);
+}
+
+async fn own_messages_are_outbound(w: TestWorker) {
+    start(&w).await;
+    w.fake.inbox.write(COMMENTS, "c1", "t1", "Open?");
+    let now = w.now();
+    let own = FetchedMessage {
+        direction: MessageDirection::Outbound,
+        participant: None,
+        ..message(COMMENTS, "c2", "t1", "Yes, says the app", now)
+    };
+    w.fake.inbox.add(COMMENTS, own, now);
+    sync(&w).await;
+    let found = only(&w).await;
+    let directions = "SELECT string_agg(direction, ' ') FROM (SELECT direction FROM messages ORDER BY external_id) m";
+    assert_eq!(w.value::<String>(directions).await, "inbound outbound");
+    assert_eq!((found.unread_count, found.participant_name.as_deref()), (1, Some("Vera Vogel")));
+    assert_eq!(w.events().await, ["message.received"]);
+}
+
+async fn an_edit_is_followed(w: TestWorker) {
+    start(&w).await;
+    w.fake.inbox.write(COMMENTS, "c1", "t1", "Opne?");
+    let at = w.now();
+    sync(&w).await;
+    w.fake.inbox.add(COMMENTS, message(COMMENTS, "c1", "t1", "Open?", at), at);
+    sync_later(&w).await;
+    let found = only(&w).await;
+    assert_eq!((bodies(&w, found.id).await, found.unread_count), (vec!["Open?".to_owned()], 1));
+    assert_eq!((found.last_message_preview.as_str(), w.events().await.len()), ("Open?", 1));
+}
+
+async fn each_brand_has_its_own_conversation(w: TestWorker) {
+    start(&w).await;
+    let other = w.brand(w.world.workspace, w.world.user).await;
+    w.write(async |tx| accounts::attach(tx, other, w.account.id).await).await;
+    w.fake.inbox.write(COMMENTS, "c1", "t1", "Open?");
+    sync(&w).await;
+    let (first, second) = (only(&w).await, all(&w, other).await.remove(0));
+    assert_ne!(first.id, second.id);
+    w.write(async |tx| conversations::set_status(tx, first.id, ConversationStatus::Resolved, None).await).await;
+    w.write(async |tx| conversations::mark_read(tx, first.id).await).await;
+    let second = conversations::find(&mut w.conn().await, other, second.id).await.unwrap().unwrap();
+    assert_eq!((second.status, second.unread_count), (ConversationStatus::Open, 1));
+    assert!(conversations::find(&mut w.conn().await, other, first.id).await.unwrap().is_none());
+    assert_eq!(w.events().await.len(), 2, "one for each brand");
+}
+
+async fn a_new_message_opens_what_rests(w: TestWorker) {
+    start(&w).await;
+    w.fake.inbox.write(COMMENTS, "c0", "t1", "first");
+    sync(&w).await;
+    let id = only(&w).await.id;
+    let until = w.now() + TimeDelta::days(1);
+    for (n, (status, until, after)) in [
+        (ConversationStatus::Resolved, None, ConversationStatus::Open),
+        (ConversationStatus::Snoozed, Some(until), ConversationStatus::Open),
+        (ConversationStatus::Spam, None, ConversationStatus::Spam),
+        (ConversationStatus::Assigned, None, ConversationStatus::Assigned),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        w.write(async |tx| conversations::set_status(tx, id, status, until).await).await;
+        w.advance(70);
+        w.fake.inbox.write(COMMENTS, &format!("c{}", n + 1), "t1", "another");
+        sync(&w).await;
+        let found = only(&w).await;
+        assert_eq!((found.status, found.snoozed_until), (after, None), "{status}");
+    }
+    assert_eq!(only(&w).await.unread_count, 5);
+}
+
+async fn a_failing_stream_does_not_hold_up_the_other(w: TestWorker) {
+    start(&w).await;
+    w.fake.inbox.fail_fetch(COMMENTS, permanent());
+    w.fake.inbox.write(COMMENTS, "c1", "t1", "comment");
+    w.fake.inbox.write(DMS, "d1", "vera", "message");
+    sync(&w).await;
+    assert_eq!(only(&w).await.kind.as_str(), "dm");
+    let row = sync_row(&w).await;
+    assert_eq!(
+        (row.failures, row.synced_at, row.last_error.unwrap().message.as_str()),
+        (1, None, "The fake refuses this.")
+    );
+    sync_later(&w).await;
+    w.fake.inbox.fail_fetch(DMS, transient());
+    sync_later(&w).await;
+    assert_eq!(all(&w, w.world.brand).await.len(), 2);
+    assert_eq!(sync_row(&w).await.failures, 1);
+}
+
+async fn a_rate_limit_pauses_the_account(w: TestWorker) {
+    start(&w).await;
+    w.fake.inbox.fail_fetch(COMMENTS, rate_limited(w.later(300)));
+    w.fake.inbox.write(DMS, "d1", "vera", "message");
+    sync(&w).await;
+    assert_eq!(w.fake.inbox.fetches(), [COMMENTS], "the other stream is not asked");
+    let lane = format!("account:{}", w.account.id);
+    assert_eq!(w.number(format!("SELECT count(*) FROM paused_lanes WHERE lane = '{lane}'")).await, 1);
+    assert!(sync_row(&w).await.next_sync_at.unwrap() >= w.later(300));
+    sync_later(&w).await;
+    assert_eq!(messages(&w).await, 0);
+    w.advance(300);
+    sync(&w).await;
+    assert_eq!(messages(&w).await, 1);
+}
+
+async fn an_expired_token_is_renewed_once(w: TestWorker) {
+    start(&w).await;
+    w.fake.inbox.wants_token("fresh");
+    w.fake.inbox.write(COMMENTS, "c1", "t1", "comment");
+    sync(&w).await;
+    assert_eq!((w.fake.count("refresh"), messages(&w).await), (1, 1));
+    // The renewed token is refused too: not renewed twice in a run.
+    w.fake.inbox.wants_token("another");
+    sync_later(&w).await;
+    assert_eq!((w.fake.count("refresh"), w.account_status().await), (2, AccountStatus::Expired));
+}
+
+async fn refused_credentials_expire_the_account(w: TestWorker) {
+    start(&w).await;
+    w.fake.inbox.fail_fetch(COMMENTS, reauth());
+    sync(&w).await;
+    assert_eq!(w.account_status().await, AccountStatus::Expired);
+    let before = w.fake.inbox.fetches().len();
+    sync_later(&w).await;
+    assert_eq!(w.fake.inbox.fetches().len(), before, "an expired account is not asked");
+    // Connected again, it is looked at again.
+    w.s.account(w.world, "demo", "token-1").await;
+    w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
+    w.fake.inbox.write(COMMENTS, "c1", "t1", "comment");
+    sync(&w).await;
+    assert_eq!(messages(&w).await, 1);
+}
+
+async fn a_request_during_a_run_is_answered_by_another_run(w: TestWorker) {
+    start(&w).await;
+    let gate = Gate::new();
+    w.fake.inbox.hold_fetch(gate.clone());
+    tasks::inbox::run(&w.scheduler).await.unwrap();
+    let id = w.notified_job();
+    let engine = w.engine.clone();
+    let running = tokio::spawn(async move { engine.run(id).await });
+    gate.wait_until_entered().await;
+    w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, None).await).await;
+    gate.let_through();
+    running.await.unwrap();
+    assert_eq!(w.show(id).await.state, JobState::Scheduled);
+    w.run_jobs().await;
+    assert_eq!(w.show(id).await.state, JobState::Done);
+    assert_eq!(w.fake.inbox.fetches(), [COMMENTS, DMS, COMMENTS, DMS]);
+}
+
+async fn due_accounts_are_looked_at_every_minute(w: TestWorker) {
+    start(&w).await;
+    let second = w.another_account("second").await.id;
+    w.write(async |tx| inbox_syncs::start(tx, second).await).await;
+    for minute in 1..=5 {
+        sync(&w).await;
+        assert_eq!(w.fake.inbox.fetches().len(), 4 * minute);
+        // Spread by a tenth to both sides.
+        w.advance(50);
+        sync(&w).await;
+        assert_eq!(w.fake.inbox.fetches().len(), 4 * minute, "not before its time");
+        w.advance(17);
+    }
+    let jobs = "SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'";
+    assert_eq!(w.number(jobs).await, 10, "one job for each account and look");
+}
+
+async fn a_platform_without_inbox_is_not_looked_at(w: TestWorker) {
+    let new = crier_common::store::accounts::NewAccount { platform: Platform::Pinterest, ..new_account("p", "t") };
+    let account = w.write(async |tx| accounts::save(tx, w.world.workspace, &new).await).await;
+    w.write(async |tx| inbox_syncs::start(tx, account.id).await).await;
+    sync(&w).await;
+    let row = inbox_syncs::find(&mut w.conn().await, account.id).await.unwrap().unwrap();
+    assert_eq!((row.next_sync_at, row.last_error.is_none()), (None, true));
+    w.advance(10_000);
+    sync(&w).await;
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'").await, 1);
+    assert_eq!(w.handler(JobKind::SyncInbox).max_results_per_transaction(), 8);
+}
+
+async fn a_snooze_ends_by_itself(w: TestWorker) {
+    start(&w).await;
+    w.fake.inbox.write(COMMENTS, "c1", "t1", "comment");
+    sync(&w).await;
+    let id = only(&w).await.id;
+    let until = Some(w.later(3_600));
+    w.write(async |tx| conversations::set_status(tx, id, ConversationStatus::Snoozed, until).await).await;
+    w.advance(3_599);
+    tasks::inbox::run(&w.scheduler).await.unwrap();
+    assert_eq!(only(&w).await.status, ConversationStatus::Snoozed);
+    w.advance(1);
+    tasks::inbox::run(&w.scheduler).await.unwrap();
+    let found = only(&w).await;
+    assert_eq!((found.status, found.snoozed_until, found.unread_count), (ConversationStatus::Open, None, 1));
+}

@@ -1,0 +1,143 @@
+//! Any interleaving of new, late and edited messages, crashes, failures and looks ends with each message once: stored
+//! once per brand, counted once, with one event.
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+use crier_common::domain::job::JobKind;
+use crier_common::store::{accounts, inbox_syncs};
+use crier_scheduler::tasks;
+use crier_worker::engine::Run;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::inbox::{all, start, sync};
+use crate::support::fake_inbox::{COMMENTS, DMS, OVERLAP, message};
+use crate::support::fake_platform::{permanent, rate_limited, transient};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker};
+use crate::support::store::TestStore;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// So many messages in this thread of the first or second stream, each visible so many seconds after it was
+    /// written.
+    Write(usize, u8, bool, i64),
+    /// The text of the first message of all is changed.
+    Edit,
+    Look,
+    /// A look whose worker dies after so many steps of its run.
+    Dies(u16),
+    Fails(bool),
+    Limited,
+    Waits(i64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (1_usize..9, 0_u8..3, any::<bool>(), 0_i64..50).prop_map(|(n, t, dm, late)| Step::Write(n, t, dm, late)),
+        1 => Just(Step::Edit),
+        3 => Just(Step::Look),
+        4 => (0_u16..60).prop_map(Step::Dies),
+        1 => any::<bool>().prop_map(Step::Fails),
+        1 => Just(Step::Limited),
+        3 => (1_i64..90).prop_map(Step::Waits),
+    ]
+}
+
+fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let config = Config { cases, max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
+    let tell = |steps: Vec<Step>| {
+        runtime.block_on(async { run_scenario(TestWorker::over(open().await).await, &steps).await });
+        Ok(())
+    };
+    TestRunner::new(config).run(&prop::collection::vec(step(), 1..20), tell).unwrap();
+}
+
+#[test]
+fn each_message_is_stored_once_on_sqlite() {
+    explore(25, TestStore::sqlite);
+}
+
+#[test]
+fn each_message_is_stored_once_on_postgres() {
+    explore(10, TestStore::postgres);
+}
+
+/// Makes the account due, and returns its job if it can be claimed.
+async fn claim(w: &TestWorker) -> Option<crier_common::domain::job::Claimed> {
+    w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, None).await).await;
+    let ids = w.s.notifier.take();
+    let mut claimed = w.claim(&ids, "doomed").await;
+    claimed.retain(|job| job.kind == JobKind::SyncInbox);
+    claimed.pop()
+}
+
+async fn run_scenario(w: TestWorker, steps: &[Step]) {
+    start(&w).await;
+    let other = w.brand(w.world.workspace, w.world.user).await;
+    w.write(async |tx| accounts::attach(tx, other, w.account.id).await).await;
+    let mut written = BTreeMap::new();
+    for step in steps {
+        match *step {
+            Step::Write(count, thread, dm, late) => {
+                let stream = if dm { DMS } else { COMMENTS };
+                for _ in 0..count {
+                    let (id, now) = (format!("m{:03}", written.len()), w.now());
+                    let text = format!("text of {id}");
+                    w.fake.inbox.add(stream, message(stream, &id, &format!("t{thread}"), &text, now), w.later(late));
+                    written.insert(id, (stream, thread, now));
+                    w.clock.advance(TimeDelta::milliseconds(100));
+                }
+            }
+            Step::Edit => {
+                if let Some((id, (stream, thread, at))) = written.iter().next() {
+                    // An edit is seen while the message is in the overlap.
+                    if w.now() - *at < OVERLAP / 2 {
+                        let text = format!("changed at {}", w.now());
+                        let edited = message(stream, id, &format!("t{thread}"), &text, *at);
+                        w.fake.inbox.add(stream, edited, *at);
+                    }
+                }
+            }
+            Step::Look => sync(&w).await,
+            Step::Dies(polls) => {
+                if let Some(job) = claim(&w).await {
+                    let (handler, run) = (w.handler(JobKind::SyncInbox), Run::new(job));
+                    let mut running = Box::pin(handler.run(&run));
+                    for _ in 0..polls {
+                        if futures::poll!(&mut running).is_ready() {
+                            break;
+                        }
+                        tokio::time::sleep(std::time::Duration::from_micros(200)).await;
+                    }
+                    drop(running);
+                    w.advance(LEASE_EXPIRY_SECONDS);
+                }
+            }
+            Step::Fails(dm) => {
+                w.fake.inbox.fail_fetch(if dm { DMS } else { COMMENTS }, if dm { transient() } else { permanent() });
+            }
+            Step::Limited => w.fake.inbox.fail_fetch(COMMENTS, rate_limited(w.later(40))),
+            Step::Waits(seconds) => w.advance(seconds),
+        }
+    }
+    // Long enough for pauses, leases and late messages; failures that are left are used up.
+    let mut rounds = 3;
+    while rounds > 0 {
+        rounds -= usize::from(!w.fake.inbox.has_failures());
+        w.advance(120);
+        w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
+        tasks::inbox::run(&w.scheduler).await.unwrap();
+        sync(&w).await;
+    }
+    for brand in [w.world.brand, other] {
+        let stored = format!("SELECT count(*) FROM messages WHERE brand_id = {brand}");
+        assert_eq!(w.number(stored).await, written.len() as i64);
+        let unread: i32 = all(&w, brand).await.iter().map(|found| found.unread_count).sum();
+        assert_eq!(unread as usize, written.len());
+        let distinct = format!("SELECT count(DISTINCT external_id) FROM messages WHERE brand_id = {brand}");
+        assert_eq!(w.number(distinct).await, written.len() as i64);
+    }
+    assert_eq!(w.events().await.len(), written.len() * 2);
+}

@@ -1,0 +1,246 @@
+//! `send_reply`: a reply is sent at most once, and what became of it is in the conversation.
+
+use chrono::TimeDelta;
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::conversation::{Message, MessageStatus};
+use crier_common::domain::event::EventName;
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::{JobKind, JobState, Lane, NewJob};
+use crier_common::jobs as definitions;
+use crier_common::store::conversations::replies;
+use crier_common::store::{accounts, conversations, inbox_syncs, jobs};
+
+use super::inbox::{all, bodies, start, sync};
+use crate::support::fake_inbox::{COMMENTS, ReplyStep};
+use crate::support::fake_platform::{auth_expired, permanent, rate_limited, reauth, transient, unknown};
+use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
+
+worker_on_both!(
+    a_reply_is_sent_once_and_the_account_is_read_at_once,
+    a_sync_before_the_result_makes_no_copy,
+    a_refused_reply_fails,
+    a_passing_failure_is_tried_again,
+    attempts_end,
+    a_broken_call_is_looked_up,
+    without_look_up_a_broken_call_ends_unknown,
+    an_expired_token_is_renewed_once,
+    refused_credentials_fail_the_reply,
+    a_rate_limit_pauses_the_account,
+    a_disconnected_account_fails_the_reply,
+    an_operator_cancels_and_retries,
+);
+
+/// Makes a conversation with one comment, and listens for the ends of replies.
+pub async fn conversation(w: &TestWorker) -> i64 {
+    start(w).await;
+    w.fake.inbox.write(COMMENTS, "c1", "t1", "When do you open?");
+    sync(w).await;
+    w.sql("DELETE FROM webhooks").await;
+    w.sql("DELETE FROM events").await;
+    w.listen_for("http://127.0.0.1:1/", &[EventName::MessageSent, EventName::MessageFailed]).await;
+    all(w, w.world.brand).await[0].id
+}
+
+/// Replies as the API does; returns the message's id.
+pub async fn reply(w: &TestWorker, conversation: i64, text: &str) -> i64 {
+    w.write(async |tx| {
+        let found = conversations::lock(tx, w.world.brand, conversation).await?.expect("the conversation is there");
+        let id = replies::insert(tx, &found, w.world.user, "Ann", text).await?;
+        let job = NewJob::new(JobKind::SendReply, id, tx.now)
+            .lane(Lane::Account(found.account_id))
+            .trace(Some("request-1".to_owned()));
+        jobs::enqueue(tx, &job).await?;
+        Ok(id)
+    })
+    .await
+}
+
+pub async fn message(w: &TestWorker, id: i64) -> Message {
+    replies::find(&mut w.conn().await, id).await.unwrap().unwrap()
+}
+
+pub async fn job_of(w: &TestWorker, message: i64) -> i64 {
+    w.number(format!("SELECT max(id) FROM jobs WHERE kind = 'send_reply' AND subject_id = {message}")).await
+}
+
+/// Runs the reply's job once, if it is due.
+pub async fn run_reply(w: &TestWorker, message: i64) {
+    w.scheduler.tick().await.unwrap();
+    let id = job_of(w, message).await;
+    w.engine.run(id).await;
+}
+
+async fn failure(w: &TestWorker, id: i64) -> (MessageStatus, Option<Category>) {
+    let found = message(w, id).await;
+    (found.status, found.error.map(|error| error.category))
+}
+
+async fn a_reply_is_sent_once_and_the_account_is_read_at_once(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    assert_eq!(message(&w, id).await.status, MessageStatus::Pending);
+    let before = w.fake.inbox.fetches().len();
+    run_reply(&w, id).await;
+    let sent = message(&w, id).await;
+    assert_eq!((sent.status, sent.external_id.as_deref(), sent.attempts), (MessageStatus::Sent, Some("reply-1"), 1));
+    assert_eq!((sent.author_name.as_deref(), sent.author_user_id), (Some("Ann"), Some(w.world.user)));
+    assert_eq!((sent.call_started_at, sent.error.is_none()), (None, true));
+    assert_eq!(w.events().await, ["message.sent"]);
+    sync(&w).await;
+    assert_eq!(w.fake.inbox.fetches().len(), before + 2, "the account is read at once");
+    assert_eq!(bodies(&w, conversation).await, ["When do you open?", "At seven."]);
+    assert_eq!((w.fake.inbox.sent().len(), all(&w, w.world.brand).await[0].unread_count), (1, 1));
+    assert_eq!(w.fake.inbox.sent()[0].thread, "t1");
+}
+
+/// A sync reads the reply from the platform before its own run could store that it was sent.
+async fn a_sync_before_the_result_makes_no_copy(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.fake.inbox.script_replies([ReplyStep::AcceptAnd(unknown())]);
+    run_reply(&w, id).await;
+    assert_eq!(failure(&w, id).await, (MessageStatus::Pending, Some(Category::OutcomeUnknown)));
+    w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, None).await).await;
+    sync(&w).await;
+    assert_eq!(bodies(&w, conversation).await.len(), 3, "it appears as the account's own");
+    w.advance(MAX_CALL_SECONDS);
+    run_reply(&w, id).await;
+    assert_eq!(message(&w, id).await.status, MessageStatus::Sent);
+    sync(&w).await;
+    assert_eq!(bodies(&w, conversation).await, ["When do you open?", "At seven."]);
+    assert_eq!(w.fake.inbox.sent().len(), 1);
+}
+
+async fn a_refused_reply_fails(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.fake.inbox.script_replies([ReplyStep::Refuse(permanent())]);
+    run_reply(&w, id).await;
+    assert_eq!(failure(&w, id).await, (MessageStatus::Failed, Some(Category::PlatformRejected)));
+    assert_eq!(
+        (w.events().await, w.state(job_of(&w, id).await).await),
+        (vec!["message.failed".to_owned()], JobState::Done)
+    );
+}
+
+async fn a_passing_failure_is_tried_again(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.fake.inbox.script_replies([ReplyStep::Refuse(transient())]);
+    run_reply(&w, id).await;
+    let waiting = message(&w, id).await;
+    let next = waiting.next_attempt_at.unwrap() - w.now();
+    assert!(next >= TimeDelta::seconds(8) && next <= TimeDelta::seconds(12), "{next}");
+    assert_eq!((waiting.status, waiting.call_started_at), (MessageStatus::Pending, None));
+    w.advance(12);
+    run_reply(&w, id).await;
+    let sent = message(&w, id).await;
+    assert_eq!((sent.status, sent.attempts, sent.error), (MessageStatus::Sent, 2, None));
+    assert_eq!(w.fake.inbox.calls(), (2, 0), "a refused call needs no look-up");
+}
+
+async fn attempts_end(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.fake.inbox.script_replies((0..8).map(|_| ReplyStep::Refuse(transient())));
+    for _ in 0..8 {
+        run_reply(&w, id).await;
+        w.advance(3 * 3_600);
+    }
+    assert_eq!(failure(&w, id).await, (MessageStatus::Failed, Some(Category::PlatformError)));
+    assert_eq!((w.fake.inbox.calls(), w.events().await), ((8, 0), vec!["message.failed".to_owned()]));
+}
+
+async fn a_broken_call_is_looked_up(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    for (step, calls) in [(ReplyStep::AcceptAnd(unknown()), 1), (ReplyStep::Refuse(unknown()), 3)] {
+        let id = reply(&w, conversation, "At seven.").await;
+        w.fake.inbox.script_replies([step]);
+        run_reply(&w, id).await;
+        assert_eq!(message(&w, id).await.status, MessageStatus::Pending);
+        w.advance(MAX_CALL_SECONDS);
+        run_reply(&w, id).await;
+        assert_eq!(message(&w, id).await.status, MessageStatus::Sent);
+        assert_eq!(w.fake.inbox.calls().0, calls);
+    }
+    assert_eq!(w.fake.inbox.sent().len(), 2, "each once");
+}
+
+async fn without_look_up_a_broken_call_ends_unknown(w: TestWorker) {
+    w.fake.inbox.disable_reconcile();
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.fake.inbox.script_replies([ReplyStep::AcceptAnd(unknown())]);
+    run_reply(&w, id).await;
+    assert_eq!(failure(&w, id).await, (MessageStatus::Failed, Some(Category::OutcomeUnknown)));
+    w.advance(100_000);
+    w.scheduler.tick().await.unwrap();
+    assert_eq!((w.fake.inbox.calls(), w.events().await), ((1, 0), vec!["message.failed".to_owned()]));
+}
+
+async fn an_expired_token_is_renewed_once(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.fake.inbox.wants_token("fresh");
+    run_reply(&w, id).await;
+    assert_eq!((message(&w, id).await.status, w.fake.count("refresh")), (MessageStatus::Sent, 1));
+    assert_eq!(w.fake.inbox.sent().len(), 1);
+}
+
+async fn refused_credentials_fail_the_reply(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.fake.inbox.script_replies([ReplyStep::Refuse(reauth())]);
+    run_reply(&w, id).await;
+    assert_eq!(failure(&w, id).await, (MessageStatus::Failed, Some(Category::AuthExpired)));
+    assert_eq!(w.account_status().await, AccountStatus::Expired);
+    // The next one fails without a call.
+    let id = reply(&w, conversation, "At eight.").await;
+    run_reply(&w, id).await;
+    assert_eq!(message(&w, id).await.error.unwrap().code, "account_expired");
+    assert_eq!(w.fake.inbox.calls(), (1, 0));
+    assert!(auth_expired().failure().category == Category::AuthExpired);
+}
+
+async fn a_rate_limit_pauses_the_account(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.fake.inbox.script_replies([ReplyStep::Refuse(rate_limited(w.later(90)))]);
+    run_reply(&w, id).await;
+    assert_eq!(message(&w, id).await.next_attempt_at, Some(w.later(90)));
+    let second = reply(&w, conversation, "At eight.").await;
+    run_reply(&w, second).await;
+    assert_eq!((w.fake.inbox.calls().0, message(&w, second).await.attempts), (1, 0), "it waits for the lane");
+    w.advance(90);
+    w.run_jobs().await;
+    assert_eq!(w.fake.inbox.sent().len(), 2);
+}
+
+async fn a_disconnected_account_fails_the_reply(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.write(async |tx| accounts::disconnect(tx, w.world.brand, w.account.id).await).await;
+    run_reply(&w, id).await;
+    assert_eq!(message(&w, id).await.error.unwrap().code, "account_disconnected");
+    assert_eq!((w.fake.inbox.calls(), w.events().await), ((0, 0), vec!["message.failed".to_owned()]));
+    assert_eq!(w.number("SELECT count(*) FROM inbox_syncs").await, 0);
+    assert_eq!(bodies(&w, conversation).await.len(), 2, "the conversation stays");
+}
+
+async fn an_operator_cancels_and_retries(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.write(async |tx| definitions::on_cancelled(tx, JobKind::SendReply, id).await).await;
+    assert_eq!(message(&w, id).await.error.unwrap().code, "cancelled");
+    assert_eq!(w.events().await, ["message.failed"]);
+    assert!(w.write(async |tx| definitions::on_retry(tx, JobKind::SendReply, id).await).await);
+    run_reply(&w, id).await;
+    assert_eq!(message(&w, id).await.status, MessageStatus::Sent);
+    assert!(!w.write(async |tx| definitions::on_retry(tx, JobKind::SendReply, id).await).await);
+    let words = definitions::describe(&mut w.conn().await, JobKind::SendReply, id).await.unwrap().unwrap().words;
+    assert!(words.contains("sent") && !words.contains("seven"), "{words}");
+    let words = definitions::describe(&mut w.conn().await, JobKind::SyncInbox, w.account.id).await.unwrap().unwrap();
+    assert!(words.words.contains("sandbox account"), "{}", words.words);
+    w.write(async |tx| definitions::on_dead(tx, JobKind::SendReply, id, None).await).await;
+    assert_eq!(message(&w, id).await.status, MessageStatus::Sent, "what was sent stays");
+}

@@ -1,0 +1,249 @@
+//! Conversations: lists, searches, and what happens concurrently.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::access::Role;
+use crier_common::domain::account::SocialAccount;
+use crier_common::domain::conversation::{Conversation, ConversationStatus, FetchedMessage};
+use crier_common::domain::platform::{ConversationType, Platform};
+use crier_common::domain::words;
+use crier_common::store::conversations::list::{ConversationFilter, list};
+use crier_common::store::conversations::{self, receive, replies};
+use crier_common::store::{PageRequest, brands, inbox_syncs};
+
+use crate::support::fake_inbox::{COMMENTS, DMS, message};
+use crate::support::store::{TestStore, World, on_both, run_concurrently};
+
+on_both![
+    lists_filter_and_paginate_newest_first,
+    searches_find_words_of_people_and_messages,
+    a_frequent_word_and_a_tag_are_found_in_order,
+    unread_counts_are_exact_under_concurrency,
+    a_message_read_twice_at_once_is_stored_once,
+    a_detail_is_bounded,
+    members_who_leave_are_unassigned,
+];
+
+struct Inbox {
+    s: TestStore,
+    world: World,
+    account: SocialAccount,
+}
+
+impl Inbox {
+    async fn new(s: TestStore) -> Self {
+        let world = s.create_world().await;
+        let account = s.account(world, "demo", "t").await;
+        s.write(async |tx| inbox_syncs::start(tx, account.id).await).await;
+        Self { s, world, account }
+    }
+
+    async fn receive(&self, messages: &[FetchedMessage]) {
+        self.s.write(async |tx| receive::receive(tx, &self.account, messages).await).await;
+    }
+
+    /// Stores a comment of its own thread.
+    async fn comment(&self, n: usize, body: &str, at: DateTime<Utc>) {
+        self.receive(&[message(COMMENTS, &format!("c{n}"), &format!("t{n:04}"), body, at)]).await;
+    }
+
+    async fn page(&self, filter: &ConversationFilter, page: i64, per_page: i64) -> (Vec<Conversation>, i64) {
+        let page = PageRequest { page, per_page };
+        let found = list(&mut self.s.conn().await, self.world.brand, filter, page).await.unwrap();
+        (found.rows, found.total)
+    }
+
+    async fn threads(&self, filter: &ConversationFilter) -> Vec<String> {
+        let (rows, total) = self.page(filter, 1, 100).await;
+        assert_eq!(rows.len() as i64, total);
+        rows.into_iter().map(|row| row.thread_id).collect()
+    }
+
+    async fn search(&self, text: &str) -> Vec<String> {
+        self.threads(&ConversationFilter { words: words::wanted(text), ..ConversationFilter::default() }).await
+    }
+
+    async fn id(&self, thread: &str) -> i64 {
+        self.s.number(format!("SELECT id FROM conversations WHERE thread_id = '{thread}'")).await
+    }
+}
+
+async fn lists_filter_and_paginate_newest_first(s: TestStore) {
+    let i = Inbox::new(s).await;
+    let now = i.s.now();
+    for n in 0..5 {
+        i.comment(n, "hello", now + TimeDelta::seconds(n as i64)).await;
+    }
+    i.receive(&[message(DMS, "d1", "vera", "hello", now + TimeDelta::seconds(9))]).await;
+    let (first, total) = i.page(&ConversationFilter::default(), 1, 4).await;
+    assert_eq!((first.len(), total, first[0].thread_id.as_str(), first[1].thread_id.as_str()), (4, 6, "vera", "t0004"));
+    let (second, total) = i.page(&ConversationFilter::default(), 2, 4).await;
+    assert_eq!((second.len(), total, second[1].thread_id.as_str()), (2, 6, "t0000"));
+    assert_eq!(i.page(&ConversationFilter::default(), 9, 4).await.1, 6);
+    let (a, b) = (i.id("t0001").await, i.id("t0002").await);
+    i.s.write(async |tx| {
+        conversations::set_status(tx, a, ConversationStatus::Resolved, None).await?;
+        conversations::mark_read(tx, b).await?;
+        let found = conversations::lock(tx, i.world.brand, b).await?.expect("it is there");
+        assert!(conversations::assign(tx, &found, Some(i.world.user)).await?);
+        assert!(!conversations::assign(tx, &found, Some(999)).await?);
+        conversations::set_tags(tx, &found, &["vip".to_owned(), "refund".to_owned()]).await?;
+        conversations::set_tags(tx, &found, &["vip".to_owned(), "late".to_owned()]).await
+    })
+    .await;
+    let all = ConversationFilter::default;
+    for (filter, wanted) in [
+        (ConversationFilter { status: Some(ConversationStatus::Resolved), ..all() }, vec!["t0001"]),
+        (ConversationFilter { kind: Some(ConversationType::Dm), ..all() }, vec!["vera"]),
+        (ConversationFilter { platform: Some(Platform::Sandbox), unread: Some(false), ..all() }, vec!["t0002"]),
+        (ConversationFilter { platform: Some(Platform::Bluesky), ..all() }, vec![]),
+        (
+            ConversationFilter { account_id: Some(i.account.id), assignee_id: Some(i.world.user), ..all() },
+            vec!["t0002"],
+        ),
+        (ConversationFilter { account_id: Some(i.account.id + 1), ..all() }, vec![]),
+        (ConversationFilter { unread: Some(true), kind: Some(ConversationType::Dm), ..all() }, vec!["vera"]),
+        (ConversationFilter { tag: Some("vip".to_owned()), ..all() }, vec!["t0002"]),
+        (ConversationFilter { tag: Some("refund".to_owned()), ..all() }, vec![]),
+    ] {
+        assert_eq!(i.threads(&filter).await, wanted, "{filter:?}");
+    }
+    assert_eq!(conversations::tags(&mut i.s.conn().await, &[a, b]).await.unwrap().len(), 2);
+    // Another brand sees nothing of it.
+    let other = i.s.brand(i.world.workspace, i.world.user).await;
+    let page = PageRequest { page: 1, per_page: 10 };
+    assert_eq!(list(&mut i.s.conn().await, other, &all(), page).await.unwrap().total, 0);
+}
+
+async fn searches_find_words_of_people_and_messages(s: TestStore) {
+    let i = Inbox::new(s).await;
+    let now = i.s.now();
+    i.comment(0, "Where is my refund?", now).await;
+    i.comment(1, "東京都の注文はいつ届きますか", now + TimeDelta::seconds(1)).await;
+    i.comment(2, "Crème brûlée, bitte", now + TimeDelta::seconds(2)).await;
+    assert_eq!(i.search("refund").await, ["t0000"]);
+    assert_eq!(i.search("REF whe").await, ["t0000"]);
+    assert_eq!(i.search("京都").await, ["t0001"]);
+    assert_eq!(i.search("creme").await, ["t0002"]);
+    assert_eq!(i.search("vogel").await.len(), 3, "the participant's name");
+    assert_eq!(i.search("vog refund").await, ["t0000"]);
+    assert_eq!(i.search("und").await, Vec::<String>::new());
+    // Words of other messages of the same conversation, and of replies.
+    i.receive(&[message(COMMENTS, "c9", "t0000", "Order twelve", now + TimeDelta::seconds(5))]).await;
+    let id = i.id("t0000").await;
+    i.s.write(async |tx| {
+        let found = conversations::lock(tx, i.world.brand, id).await?.expect("it is there");
+        replies::insert(tx, &found, i.world.user, "Ann", "We apologise").await
+    })
+    .await;
+    assert_eq!(i.search("refund twelve apolog").await, ["t0000"]);
+    // Another brand's words are not searched.
+    let other = i.s.brand(i.world.workspace, i.world.user).await;
+    let filter = ConversationFilter { words: words::wanted("refund"), ..ConversationFilter::default() };
+    let page = PageRequest { page: 1, per_page: 10 };
+    assert_eq!(list(&mut i.s.conn().await, other, &filter, page).await.unwrap().total, 0);
+}
+
+/// A set of more entries than are read whole.
+async fn a_frequent_word_and_a_tag_are_found_in_order(s: TestStore) {
+    let i = Inbox::new(s).await;
+    let now = i.s.now();
+    let batch: Vec<_> = (0..2_100_usize)
+        .map(|n| {
+            let body = if n % 700 == 0 { "common rare" } else { "common" };
+            message(COMMENTS, &format!("c{n}"), &format!("t{n:04}"), body, now + TimeDelta::seconds(n as i64))
+        })
+        .collect();
+    for part in batch.chunks(700) {
+        i.receive(part).await;
+    }
+    let of = |text: &str| ConversationFilter { words: words::wanted(text), ..ConversationFilter::default() };
+    let (rows, total) = i.page(&of("common"), 1, 3).await;
+    let threads: Vec<_> = rows.iter().map(|row| row.thread_id.as_str()).collect();
+    assert_eq!((threads, total), (vec!["t2099", "t2098", "t2097"], 2_100));
+    let (rows, total) = i.page(&of("common"), 700, 3).await;
+    assert_eq!((rows[2].thread_id.as_str(), total), ("t0000", 2_100));
+    assert_eq!(i.page(&of("common"), 701, 3).await.1, 2_100, "past the end");
+    assert_eq!(i.threads(&of("common rare")).await, ["t1400", "t0700", "t0000"]);
+    assert_eq!(i.threads(&of("rar common vera")).await, ["t1400", "t0700", "t0000"]);
+    assert_eq!(i.page(&of("common rare"), 3, 2).await.1, 3, "past the end");
+    let tagged = i.id("t0700").await;
+    i.s.write(async |tx| {
+        let found = conversations::lock(tx, i.world.brand, tagged).await?.expect("it is there");
+        conversations::set_tags(tx, &found, &["vip".to_owned()]).await
+    })
+    .await;
+    let filter = ConversationFilter { tag: Some("vip".to_owned()), ..of("common") };
+    assert_eq!(i.threads(&filter).await, ["t0700"]);
+    let resolved = ConversationFilter { status: Some(ConversationStatus::Resolved), ..of("common") };
+    assert_eq!(i.page(&resolved, 1, 3).await.1, 0);
+}
+
+async fn unread_counts_are_exact_under_concurrency(s: TestStore) {
+    let i = Inbox::new(s).await;
+    i.comment(0, "first", i.s.now()).await;
+    let id = i.id("t0000").await;
+    i.s.write(async |tx| conversations::mark_read(tx, id).await).await;
+    let at = i.s.now() + TimeDelta::seconds(1);
+    // Different accounts' syncs never share a conversation, so the same account is written to without its lock here.
+    run_concurrently(20, |n| {
+        let (store, account) = (i.s.store.clone(), i.account.clone());
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let new = message(COMMENTS, &format!("x{n}"), "t0000", "more", at);
+            receive::receive(&mut tx, &account, &[new]).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    })
+    .await;
+    let found = conversations::find(&mut i.s.conn().await, i.world.brand, id).await.unwrap().unwrap();
+    assert_eq!(found.unread_count, 20);
+    assert_eq!(i.s.number("SELECT count(*) FROM messages").await, 21);
+}
+
+async fn a_message_read_twice_at_once_is_stored_once(s: TestStore) {
+    let i = Inbox::new(s).await;
+    let at = i.s.now();
+    let received = run_concurrently(8, |_| {
+        let (store, account) = (i.s.store.clone(), i.account.clone());
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let new = message(COMMENTS, "c1", "t1", "once", at);
+            let received = receive::receive(&mut tx, &account, &[new]).await.unwrap();
+            tx.commit().await.unwrap();
+            received.len()
+        }
+    })
+    .await;
+    assert_eq!(received.iter().sum::<usize>(), 1);
+    assert_eq!(i.s.number("SELECT sum(unread_count) FROM conversations").await, 1);
+}
+
+async fn a_detail_is_bounded(s: TestStore) {
+    let i = Inbox::new(s).await;
+    let now = i.s.now();
+    let long = "ü".repeat(500);
+    let batch: Vec<_> =
+        (0..30_i64).map(|n| message(COMMENTS, &format!("c{n}"), "t1", &long, now + TimeDelta::seconds(n))).collect();
+    i.receive(&batch).await;
+    let id = i.id("t1").await;
+    let found = async |limit, size| replies::messages(&mut i.s.conn().await, id, limit, size).await.unwrap();
+    assert_eq!((found(10, 1 << 20).await.len(), found(100, 10_000).await.len()), (10, 10));
+    let shown = found(100, 10_000).await;
+    assert_eq!((shown[0].external_id.as_deref(), shown[9].external_id.as_deref()), (Some("c20"), Some("c29")));
+}
+
+async fn members_who_leave_are_unassigned(s: TestStore) {
+    let i = Inbox::new(s).await;
+    i.comment(0, "hello", i.s.now()).await;
+    let id = i.id("t0000").await;
+    let bob = i.s.user(i.world.workspace, "bob@example.com").await;
+    i.s.member(i.world.brand, bob, Role::Editor).await;
+    i.s.write(async |tx| {
+        let found = conversations::lock(tx, i.world.brand, id).await?.expect("it is there");
+        assert!(conversations::assign(tx, &found, Some(bob)).await?);
+        brands::remove_member(tx, i.world.brand, bob).await
+    })
+    .await;
+    let found = conversations::find(&mut i.s.conn().await, i.world.brand, id).await.unwrap().unwrap();
+    assert_eq!(found.assignee_id, None);
+}

@@ -1,0 +1,301 @@
+//! The inbox of the scripted platform: two streams, listed by time in pages, in which a message may become visible
+//! late; and replies, which it records and does not deduplicate, so that tests can detect duplicates.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::clock::Clock;
+use crier_common::domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
+use crier_common::domain::platform::ConversationType;
+use crier_common::platforms::inbox::{InboxPage, OutgoingReply, ReplyThread};
+use crier_common::platforms::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled};
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
+
+use super::fake_platform::{Gate, auth_expired};
+
+pub const COMMENTS: &str = "comments";
+pub const DMS: &str = "dms";
+/// How many messages a page has.
+const PAGE: usize = 3;
+/// How late a message may become visible.
+pub const OVERLAP: TimeDelta = TimeDelta::seconds(60);
+
+/// The behavior of one reply call.
+pub enum ReplyStep {
+    Refuse(CallError),
+    /// Accepts the reply and returns this error, like a broken connection.
+    AcceptAnd(CallError),
+    /// Waits at the gate, then accepts.
+    Wait(Arc<Gate>),
+    /// Accepts, hangs at the gate and never responds.
+    AcceptAndHang(Arc<Gate>),
+    /// Never responds.
+    Hang(Arc<Gate>),
+}
+
+/// A reply that the platform has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentReply {
+    pub id: String,
+    pub marker: String,
+    pub thread: String,
+    pub text: String,
+}
+
+/// A message, and when it becomes visible.
+type Listed = (DateTime<Utc>, FetchedMessage);
+
+pub struct FakeInbox {
+    clock: Clock,
+    streams: Mutex<BTreeMap<&'static str, Vec<Listed>>>,
+    failures: Mutex<VecDeque<(&'static str, CallError)>>,
+    fetches: Mutex<Vec<String>>,
+    /// Blocks the next fetch before it responds.
+    held: Mutex<Option<Arc<Gate>>>,
+    /// The only valid token, if the platform checks tokens.
+    token: Mutex<Option<String>>,
+    script: Mutex<VecDeque<ReplyStep>>,
+    sent: Mutex<Vec<SentReply>>,
+    replies: AtomicUsize,
+    reconciles: AtomicUsize,
+    cannot_reconcile: AtomicBool,
+    taken: Semaphore,
+}
+
+impl FakeInbox {
+    pub fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            streams: Mutex::default(),
+            failures: Mutex::default(),
+            fetches: Mutex::default(),
+            held: Mutex::default(),
+            token: Mutex::default(),
+            script: Mutex::default(),
+            sent: Mutex::default(),
+            replies: AtomicUsize::new(0),
+            reconciles: AtomicUsize::new(0),
+            cannot_reconcile: AtomicBool::new(false),
+            taken: Semaphore::new(0),
+        }
+    }
+
+    /// Adds a message that is visible from `visible_at` on; one with the same id is replaced.
+    pub fn add(&self, stream: &'static str, message: FetchedMessage, visible_at: DateTime<Utc>) {
+        let mut streams = self.streams.lock().expect("no panic");
+        let listed = streams.entry(stream).or_default();
+        listed.retain(|(_, old)| old.external_id != message.external_id);
+        listed.push((visible_at, message));
+        listed.sort_by_key(|(_, message)| (message.sent_at, message.external_id.clone()));
+    }
+
+    /// Adds an inbound message that was written now and is visible now.
+    pub fn write(&self, stream: &'static str, id: &str, thread: &str, body: &str) {
+        let now = self.clock.now();
+        self.add(stream, message(stream, id, thread, body, now), now);
+    }
+
+    /// Fails the next fetch of a stream.
+    pub fn fail_fetch(&self, stream: &'static str, error: CallError) {
+        self.failures.lock().expect("no panic").push_back((stream, error));
+    }
+
+    /// Whether a fetch is still to fail.
+    pub fn has_failures(&self) -> bool {
+        !self.failures.lock().expect("no panic").is_empty()
+    }
+
+    /// Blocks the next fetch before it responds.
+    pub fn hold_fetch(&self, gate: Arc<Gate>) {
+        *self.held.lock().expect("no panic") = Some(gate);
+    }
+
+    /// Returns the streams that were fetched, in order.
+    pub fn fetches(&self) -> Vec<String> {
+        self.fetches.lock().expect("no panic").clone()
+    }
+
+    /// Accepts only this token from now on.
+    pub fn wants_token(&self, token: &str) {
+        *self.token.lock().expect("no panic") = Some(token.to_owned());
+    }
+
+    /// Scripts the next replies; later ones are accepted.
+    pub fn script_replies(&self, steps: impl IntoIterator<Item = ReplyStep>) {
+        self.script.lock().expect("no panic").extend(steps);
+    }
+
+    pub fn disable_reconcile(&self) {
+        self.cannot_reconcile.store(true, Ordering::SeqCst);
+    }
+
+    pub fn sent(&self) -> Vec<SentReply> {
+        self.sent.lock().expect("no panic").clone()
+    }
+
+    /// Returns how many reply calls and how many reconcile calls were made.
+    pub fn calls(&self) -> (usize, usize) {
+        (self.replies.load(Ordering::SeqCst), self.reconciles.load(Ordering::SeqCst))
+    }
+
+    /// Waits until a reply was accepted.
+    pub async fn wait_until_sent(&self) {
+        self.taken.acquire().await.expect("never closed").forget();
+    }
+
+    fn check_token(&self, account: &ConnectorAccount) -> Result<(), CallError> {
+        let wanted = self.token.lock().expect("no panic").clone();
+        let token = account.secrets.get("token").map(|token| token.expose_secret().to_owned());
+        if wanted.is_some() && wanted != token { Err(auth_expired()) } else { Ok(()) }
+    }
+
+    /// Records the reply, and shows it in the stream of its thread as the account's own message.
+    fn accept(&self, reply: &OutgoingReply) -> Published {
+        let (id, now) = (format!("reply-{}", self.sent().len() + 1), self.clock.now());
+        let stream = if reply.thread.kind == ConversationType::Dm { DMS } else { COMMENTS };
+        let own = FetchedMessage {
+            direction: MessageDirection::Outbound,
+            participant: None,
+            author_name: Some("Demo".to_owned()),
+            ..message(stream, &id, &reply.thread.thread_id, &reply.text, now)
+        };
+        self.add(stream, own, now);
+        self.sent.lock().expect("no panic").push(SentReply {
+            id: id.clone(),
+            marker: key(reply),
+            thread: reply.thread.thread_id.clone(),
+            text: reply.text.clone(),
+        });
+        self.taken.add_permits(1);
+        Published::new(id, None)
+    }
+}
+
+fn key(reply: &OutgoingReply) -> String {
+    reply.marker.get("key").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Returns an inbound message of Vera's.
+pub fn message(stream: &str, id: &str, thread: &str, body: &str, at: DateTime<Utc>) -> FetchedMessage {
+    let kind = if stream == DMS { ConversationType::Dm } else { ConversationType::Comment };
+    FetchedMessage {
+        external_id: id.to_owned(),
+        kind,
+        thread_id: thread.to_owned(),
+        direction: MessageDirection::Inbound,
+        participant: Some(Participant {
+            external_id: "vera".to_owned(),
+            name: Some("Vera Vogel".to_owned()),
+            username: Some("vera".to_owned()),
+            avatar_url: None,
+        }),
+        subject: (stream == COMMENTS).then(|| Subject { external_id: "post-1".to_owned(), url: None }),
+        author_name: Some("Vera Vogel".to_owned()),
+        body: body.to_owned(),
+        sent_at: at,
+        reply_context: Map::from_iter([("to".to_owned(), json!(id))]),
+    }
+}
+
+#[async_trait]
+impl InboxConnector for FakeInbox {
+    fn streams(&self) -> &'static [&'static str] {
+        &[COMMENTS, DMS]
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        self.fetches.lock().expect("no panic").push(stream.to_owned());
+        let held = self.held.lock().expect("no panic").take();
+        if let Some(gate) = held {
+            gate.enter().await;
+        }
+        self.check_token(account)?;
+        {
+            let mut failures = self.failures.lock().expect("no panic");
+            if let Some(at) = failures.iter().position(|(failing, _)| *failing == stream) {
+                return Err(failures.remove(at).expect("it is there").1);
+            }
+        }
+        // After this time and id; the newest message that was seen.
+        let read = |name: &str| cursor.and_then(|c| c[name].as_i64()).unwrap_or(0);
+        let (at, newest) = (read("at"), read("newest"));
+        let id = cursor.and_then(|c| c["id"].as_str()).unwrap_or_default();
+        let began = cursor.and_then(|c| c["began"].as_i64()).unwrap_or(self.clock.now().timestamp_micros());
+        let (now, size) = (self.clock.now(), PAGE);
+        let streams = self.streams.lock().expect("no panic");
+        let all = streams.get(stream).into_iter().flatten().filter(|(visible, _)| *visible <= now);
+        let after = all.filter(|(_, m)| (m.sent_at.timestamp_micros(), m.external_id.as_str()) > (at, id));
+        let found: Vec<FetchedMessage> = after.take(size).map(|(_, message)| message.clone()).collect();
+        let newest = found.iter().map(|m| m.sent_at.timestamp_micros()).fold(newest, i64::max);
+        let (cursor, has_more) = match found.last() {
+            Some(last) if found.len() == size => (
+                json!({
+                    "at": last.sent_at.timestamp_micros(), "id": last.external_id, "newest": newest, "began": began,
+                }),
+                true,
+            ),
+            _ => {
+                // What was not visible when the pass began may be older than what the pass saw last.
+                let at = newest.min(began) - OVERLAP.num_microseconds().unwrap_or(0);
+                (json!({ "at": at, "id": "", "newest": newest }), false)
+            }
+        };
+        Ok(InboxPage { messages: found, cursor, has_more })
+    }
+
+    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+        None
+    }
+
+    fn check_text(&self, _thread: &ReplyThread, _text: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        Marker::from_iter([("key".to_owned(), json!(format!("{}-{:016x}", seed.target_id, seed.random)))])
+    }
+
+    fn can_reconcile(&self) -> bool {
+        !self.cannot_reconcile.load(Ordering::SeqCst)
+    }
+
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        self.replies.fetch_add(1, Ordering::SeqCst);
+        self.check_token(account)?;
+        let step = self.script.lock().expect("no panic").pop_front();
+        match step {
+            None => Ok(self.accept(reply)),
+            Some(ReplyStep::Refuse(error)) => Err(error),
+            Some(ReplyStep::AcceptAnd(error)) => {
+                self.accept(reply);
+                Err(error)
+            }
+            Some(ReplyStep::Wait(gate)) => {
+                gate.enter().await;
+                Ok(self.accept(reply))
+            }
+            Some(ReplyStep::AcceptAndHang(gate)) => {
+                self.accept(reply);
+                gate.hang().await
+            }
+            Some(ReplyStep::Hang(gate)) => gate.hang().await,
+        }
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        self.reconciles.fetch_add(1, Ordering::SeqCst);
+        self.check_token(account)?;
+        let found = self.sent().into_iter().find(|sent| sent.marker == key(reply));
+        Ok(found.map_or(Reconciled::Absent, |sent| Reconciled::Found(Published::new(sent.id, None))))
+    }
+}

@@ -1,0 +1,165 @@
+//! An account for the calls of one run: its connector and its credentials, renewed at most once.
+//!
+//! Many platforms revoke a refresh token when it is used, so a refresh holds the lease in the account's row, as that of
+//! `publish_target`; later runs find new tokens there. A user may connect the account again meanwhile: the user's
+//! credentials stay, and the run goes on with them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::TimeDelta;
+use crier_common::domain::account::{AccountStatus, SocialAccount};
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::platforms::{CallError, Connector, ConnectorAccount, Refreshed, Secrets};
+use crier_common::store::{Store, StoreError, accounts};
+use secrecy::SecretString;
+
+use crate::engine::Run;
+
+/// How often a run checks whether another run's refresh has ended.
+const REFRESH_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How long storing new tokens is retried while the database is unavailable: the old ones may be revoked by now.
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
+const STORE_PAUSE: Duration = Duration::from_millis(200);
+
+pub(super) struct AccountSession {
+    store: Store,
+    pub account: SocialAccount,
+    pub connector: Arc<dyn Connector>,
+    pub call: ConnectorAccount,
+    /// The maximum duration of a refresh.
+    timeout: TimeDelta,
+    /// Whether the tokens were renewed in this run.
+    refreshed: bool,
+}
+
+/// Why the tokens were not renewed.
+pub(super) enum RefreshError {
+    Call(CallError),
+    Database(StoreError),
+}
+
+impl From<StoreError> for RefreshError {
+    fn from(error: StoreError) -> Self {
+        Self::Database(error)
+    }
+}
+
+/// Who may renew the tokens.
+enum Lease {
+    Acquired,
+    /// Another run, or the API.
+    HeldByOther,
+    /// New credentials are stored already.
+    AlreadyRefreshed,
+}
+
+impl AccountSession {
+    pub fn new(
+        store: &Store,
+        account: SocialAccount,
+        secrets: &SecretString,
+        connector: Arc<dyn Connector>,
+        timeout: TimeDelta,
+    ) -> Result<Self, StoreError> {
+        let call = ConnectorAccount::stored(&account, secrets)?;
+        Ok(Self { store: store.clone(), account, connector, call, timeout, refreshed: false })
+    }
+
+    /// Gets new tokens and stores them before they are used; `refused` is the platform's error for the old ones.
+    pub async fn refresh(&mut self, run: &Run, refused: Failure) -> Result<(), RefreshError> {
+        if std::mem::replace(&mut self.refreshed, true) {
+            return Err(RefreshError::Call(CallError::Reauth(refused)));
+        }
+        loop {
+            match self.acquire_lease(&refused).await? {
+                Lease::Acquired => break,
+                Lease::HeldByOther => tokio::time::sleep(REFRESH_POLL_INTERVAL).await,
+                Lease::AlreadyRefreshed => return Ok(()),
+            }
+        }
+        let deadline = self.timeout.to_std().unwrap_or_default();
+        let answer = run.call_and_wait(tokio::time::timeout(deadline, self.connector.refresh(&self.call))).await;
+        let refreshed = answer.unwrap_or_else(|_| {
+            Err(CallError::network("The platform did not answer in time to a request for new tokens."))
+        });
+        match refreshed {
+            Ok(Refreshed { secrets: None, .. }) => Ok(self.release_lease().await?),
+            Ok(refreshed) => {
+                match (self.store_tokens(&refreshed).await?, refreshed.secrets) {
+                    (Some(account), Some(secrets)) => (self.account, self.call.secrets) = (account, secrets),
+                    // The account was connected again meanwhile, or deleted: takes its new credentials, or stops.
+                    _ => _ = self.acquire_lease(&refused).await?,
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.release_lease().await?;
+                Err(RefreshError::Call(unknown_to_transient(error)))
+            }
+        }
+    }
+
+    async fn acquire_lease(&mut self, refused: &Failure) -> Result<Lease, RefreshError> {
+        let mut tx = self.store.begin().await?;
+        let ours = accounts::begin_refresh(&mut tx, self.account.id, self.timeout).await?.is_some();
+        let Some((account, secrets)) = accounts::with_secrets(&mut tx, self.store.cipher(), self.account.id).await?
+        else {
+            return Err(RefreshError::Call(CallError::Permanent(disconnected())));
+        };
+        if account.status == AccountStatus::Expired {
+            return Err(RefreshError::Call(CallError::Reauth(refused.clone())));
+        }
+        if account.credentials_version != self.account.credentials_version {
+            // The lease is rolled back with the transaction.
+            (self.call.secrets, self.account) = (Secrets::from_stored(&secrets)?, account);
+            return Ok(Lease::AlreadyRefreshed);
+        }
+        tx.commit().await?;
+        Ok(if ours { Lease::Acquired } else { Lease::HeldByOther })
+    }
+
+    async fn release_lease(&self) -> Result<(), StoreError> {
+        let mut tx = self.store.begin().await?;
+        accounts::end_refresh(&mut tx, self.account.id, self.account.credentials_version).await?;
+        tx.commit().await
+    }
+
+    /// Stores new tokens, and returns the account as it is then; `None` if it has other credentials by now, or was
+    /// deleted.
+    async fn store_tokens(&self, refreshed: &Refreshed) -> Result<Option<SocialAccount>, StoreError> {
+        let text = refreshed.secrets.as_ref().map(|secrets| SecretString::from(secrets.expose_json()));
+        let deadline = Instant::now() + STORE_TIMEOUT;
+        loop {
+            let stored: Result<_, StoreError> = async {
+                let mut tx = self.store.begin().await?;
+                let renewed = accounts::renew(&mut tx, &self.account, text.as_ref(), refreshed.times()).await?;
+                tx.commit().await?;
+                Ok(renewed)
+            }
+            .await;
+            match stored {
+                Err(error) if error.is_transient() && Instant::now() < deadline => {
+                    tokio::time::sleep(STORE_PAUSE).await;
+                }
+                ended => return ended,
+            }
+        }
+    }
+}
+
+/// Returns the error of a request that sends nothing: an unknown outcome is a temporary failure.
+pub(super) fn unknown_to_transient(error: CallError) -> CallError {
+    match error {
+        CallError::Unknown(failure) => CallError::Transient(Failure { category: Category::Network, ..failure }),
+        other => other,
+    }
+}
+
+pub(super) fn disconnected() -> Failure {
+    Failure::with_code(
+        Category::Account,
+        "account_disconnected",
+        "The account is no longer connected to this brand. Connect it again.",
+    )
+}

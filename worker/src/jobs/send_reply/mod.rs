@@ -1,0 +1,298 @@
+//! `send_reply`: sends one reply of the inbox, at most once. The steps are those of `publish_target`:
+//!
+//! 1. *Prepare*, one transaction under the conversation's lock: checks that the account can be used, then stores the
+//!    marker and the start time of the call before it is made.
+//! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the
+//!    platform first: if the reply is there, it is sent; if it is not, and the earlier call's deadline is over, calls
+//!    again; if the platform cannot tell, the reply ends as `outcome_unknown` and a user decides.
+//! 3. *Call.*
+//! 4. *End*, in the transaction that settles the job: the message, the account, the lane, the event.
+//!
+//! Only the call itself can have an unknown outcome: a run that is aborted before it (at shutdown) is released and
+//! uses up no attempt. Each step checks the lease.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::conversation::{Conversation, Message, MessageStatus};
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::Outcome;
+use crier_common::platforms::inbox::{OutgoingReply, ReplyThread};
+use crier_common::platforms::{CallError, ConnectorRegistry, MarkerSeed, Published, Reconciled};
+use crier_common::store::conversations::{self, replies};
+use crier_common::store::jobs::engine as rows;
+use crier_common::store::{Result, Store, StoreError, Tx, accounts};
+
+use self::ending::{ReplyEnding, ReplyOutcome};
+use super::account_session::{AccountSession, RefreshError, disconnected};
+use super::{Deps, Job, RunResult};
+use crate::engine::Run;
+
+mod ending;
+
+/// A reply may be several requests, each with the platform's timeout; all of them must end within this many timeouts.
+const REPLY_CALLS: i32 = 2;
+
+pub struct SendReply {
+    store: Store,
+    platforms: Arc<ConnectorRegistry>,
+    /// The maximum duration of a whole reply: one that is not there after that never will be.
+    timeout: TimeDelta,
+}
+
+/// Everything that the call needs.
+struct Prepared {
+    conversation: Conversation,
+    /// `call_started_at` is the start of the current call, or of one that an earlier run left open.
+    message: Message,
+    session: AccountSession,
+    reply: OutgoingReply,
+    /// Whether the outcome of an earlier call is unknown.
+    has_open_call: bool,
+}
+
+/// Why a run makes no (further) call.
+enum Stop {
+    /// Another worker has the job by now.
+    LeaseLost,
+    /// There is nothing to be sent.
+    Skipped(&'static str),
+    /// The outcome is known.
+    Ended(Box<ReplyEnding>),
+    Database(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Database(error)
+    }
+}
+
+type Step<T> = std::result::Result<T, Stop>;
+
+impl SendReply {
+    pub fn new(deps: &Deps) -> Self {
+        Self {
+            store: deps.store.clone(),
+            platforms: deps.platforms.clone(),
+            timeout: deps.platform_timeout * REPLY_CALLS,
+        }
+    }
+
+    async fn send(&self, run: &Run) -> Step<Box<ReplyEnding>> {
+        let mut p = self.prepare(run).await?;
+        if p.has_open_call {
+            self.reconcile(run, &mut p).await?;
+            self.store_call_marker(run, &mut p).await?;
+        }
+        let sent = self.call_until_answered(run, &mut p).await?;
+        Ok(self.end(&p, ReplyOutcome::Sent(sent)))
+    }
+
+    /// Decides whether to call the platform, and stores what must be stored first.
+    async fn prepare(&self, run: &Run) -> Step<Prepared> {
+        let id = run.job.subject_id;
+        let mut tx = self.store.begin().await?;
+        let Some(conversation) = conversations::lock_of_message(&mut tx, id).await? else {
+            return Err(Stop::Skipped("the conversation is gone"));
+        };
+        if !rows::still_held(&mut tx, &run.job).await? {
+            return Err(Stop::LeaseLost);
+        }
+        let found = replies::find(&mut tx, id).await?.filter(|message| message.status == MessageStatus::Pending);
+        let Some(mut message) = found else { return Err(Stop::Skipped("the reply has ended")) };
+        let has_open_call = message.call_started_at.is_some();
+        message.attempts += 1;
+        let session = match self.session(&mut tx, &conversation).await? {
+            Ok(session) => session,
+            Err(outcome) => {
+                // The attempt of a run that ends without a call.
+                replies::start(&mut tx, id, None).await?;
+                tx.commit().await?;
+                run.set_counted();
+                let outcome = if has_open_call { outcome.with_open_call() } else { outcome };
+                return Err(Stop::Ended(Box::new(ReplyEnding::without_call(&conversation, message, outcome))));
+            }
+        };
+        let seed = MarkerSeed { target_id: id, at: tx.now, random: crier_common::random::u64() };
+        let marker = message.marker.clone();
+        let marker = marker.or_else(|| session.connector.inbox().map(|inbox| inbox.marker(seed))).unwrap_or_default();
+        let reply = OutgoingReply {
+            message_id: id,
+            text: message.body.clone(),
+            thread: ReplyThread::from(&conversation),
+            marker,
+            attempt: u32::try_from(message.attempts).unwrap_or(1),
+        };
+        replies::start(&mut tx, id, Some(&reply.marker).filter(|_| !has_open_call)).await?;
+        if !has_open_call {
+            message.call_started_at = Some(tx.now);
+            run.set_marked();
+        }
+        tx.commit().await?;
+        run.set_counted();
+        Ok(Prepared { conversation, message, session, reply, has_open_call })
+    }
+
+    /// Returns the access to the conversation's account, or why it cannot be called.
+    async fn session(
+        &self,
+        tx: &mut Tx,
+        conversation: &Conversation,
+    ) -> Result<std::result::Result<AccountSession, ReplyOutcome>> {
+        let pair = (conversation.brand_id, conversation.account_id);
+        let mut found = accounts::of_brands_with_secrets(tx, self.store.cipher(), &[pair]).await?;
+        let Some((account, secrets)) = found.remove(&pair) else {
+            return Ok(Err(ReplyOutcome::Failed(disconnected())));
+        };
+        if account.status == AccountStatus::Expired {
+            let message = "The account's access has expired. Refresh or reconnect it, then reply again.";
+            let failure = Failure::with_code(Category::AuthExpired, "account_expired", message);
+            return Ok(Err(ReplyOutcome::Failed(failure)));
+        }
+        match self.platforms.get(account.platform).filter(|connector| connector.inbox().is_some()) {
+            Some(connector) => AccountSession::new(&self.store, account, &secrets, connector, self.timeout).map(Ok),
+            None => {
+                let failure = Failure::of(Category::Internal, "This worker cannot reply on the platform.");
+                Ok(Err(ReplyOutcome::Retry { at: None, failure, open: false }))
+            }
+        }
+    }
+
+    /// Asks the platform for the outcome of the earlier call. Stops unless the reply is not there and never will be.
+    async fn reconcile(&self, run: &Run, p: &mut Prepared) -> Step<()> {
+        let connector = p.session.connector.clone();
+        let Some(inbox) = connector.inbox().filter(|inbox| inbox.can_reconcile()) else {
+            return Err(self.stop(p, ReplyOutcome::reconcile_unsupported()));
+        };
+        let mut asked = run.wait_without_slot(inbox.reconcile(&p.session.call, &p.reply)).await;
+        if let Err(CallError::AuthExpired(failure)) = asked {
+            self.refresh(run, p, failure).await?;
+            asked = inbox.reconcile(&p.session.call, &p.reply).await;
+        }
+        match asked {
+            Ok(Reconciled::Found(sent)) => return Err(self.stop(p, ReplyOutcome::Sent(sent))),
+            Ok(Reconciled::Unsupported) => return Err(self.stop(p, ReplyOutcome::reconcile_unsupported())),
+            Ok(Reconciled::Absent) => {}
+            Ok(Reconciled::Pending(pause)) => {
+                let failure = Failure::of(Category::PlatformError, "The platform is working on this reply.");
+                let at = Some(self.store.now() + pause);
+                return Err(self.stop(p, ReplyOutcome::Retry { at, failure, open: true }));
+            }
+            Ok(Reconciled::Refused(error)) => {
+                p.has_open_call = false;
+                return Err(self.fail(p, error));
+            }
+            // The query failed: the earlier call is as open as before.
+            Err(error) => return Err(self.fail(p, error)),
+        }
+        let over = p.message.call_started_at.map(|began| began + self.timeout);
+        if let Some(over) = over.filter(|over| self.store.now() < *over) {
+            let failure =
+                Failure::of(Category::Network, "Waiting until the earlier call to the platform must be over.");
+            return Err(self.stop(p, ReplyOutcome::Retry { at: Some(over), failure, open: true }));
+        }
+        p.has_open_call = false;
+        Ok(())
+    }
+
+    /// Stores the marker of a call that starts now. Stops if the lease was lost.
+    async fn store_call_marker(&self, run: &Run, p: &mut Prepared) -> Step<()> {
+        let mut tx = self.store.begin().await?;
+        if !rows::still_held(&mut tx, &run.job).await? {
+            return Err(Stop::LeaseLost);
+        }
+        replies::mark_call(&mut tx, p.message.id, &p.reply.marker).await?;
+        p.message.call_started_at = Some(tx.now);
+        run.set_marked();
+        Ok(tx.commit().await?)
+    }
+
+    /// Calls, and once more after an expired access token was renewed.
+    async fn call_until_answered(&self, run: &Run, p: &mut Prepared) -> Step<Published> {
+        loop {
+            match self.call(run, p).await {
+                Ok(sent) => return Ok(sent),
+                Err(CallError::AuthExpired(failure)) => self.refresh(run, p, failure).await?,
+                Err(error) => return Err(self.fail(p, error)),
+            }
+            // The deadline of the next call counts from its own start.
+            self.store_call_marker(run, p).await?;
+        }
+    }
+
+    /// Calls once, within one deadline from the stored start time: after it, another run may trust the answer "not
+    /// there", so a process that was frozen before the call must not call any more.
+    async fn call(&self, run: &Run, p: &Prepared) -> std::result::Result<Published, CallError> {
+        let now = self.store.now();
+        let over = p.message.call_started_at.unwrap_or(now) + self.timeout;
+        let left = (over - now).to_std().unwrap_or_default();
+        if left.is_zero() {
+            return Err(CallError::network("Crier was held up for too long before it could call the platform."));
+        }
+        let Some(inbox) = p.session.connector.inbox() else {
+            return Err(CallError::network("This worker cannot reply on the platform."));
+        };
+        run.set_in_doubt(true);
+        let called = tokio::time::timeout(left, inbox.reply(&p.session.call, &p.reply));
+        let result = run.call_and_wait(called).await.unwrap_or_else(|_| {
+            Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not answer in time.")))
+        });
+        run.set_in_doubt(matches!(result, Ok(_) | Err(CallError::Unknown(_))));
+        result
+    }
+
+    async fn refresh(&self, run: &Run, p: &mut Prepared, refused: Failure) -> Step<()> {
+        match p.session.refresh(run, refused).await {
+            Ok(()) => Ok(()),
+            Err(RefreshError::Database(error)) => Err(Stop::Database(error)),
+            Err(RefreshError::Call(error)) => Err(self.fail(p, error)),
+        }
+    }
+
+    fn end(&self, p: &Prepared, outcome: ReplyOutcome) -> Box<ReplyEnding> {
+        Box::new(ReplyEnding::of(p, outcome, self.timeout))
+    }
+
+    fn stop(&self, p: &Prepared, outcome: ReplyOutcome) -> Stop {
+        Stop::Ended(self.end(p, outcome))
+    }
+
+    /// Stops a run because of a platform's error.
+    fn fail(&self, p: &Prepared, error: CallError) -> Stop {
+        let can_reconcile = p.session.connector.inbox().is_some_and(|inbox| inbox.can_reconcile());
+        self.stop(p, ReplyOutcome::of(error, p.has_open_call, can_reconcile))
+    }
+}
+
+#[async_trait]
+impl Job for SendReply {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+        Ok(match self.send(run).await {
+            Ok(end) | Err(Stop::Ended(end)) => end,
+            Err(Stop::Skipped(why)) => Box::new(Outcome::Cancelled(why.to_owned())),
+            // The result is discarded, so this reason is never stored.
+            Err(Stop::LeaseLost) => Box::new(Outcome::Cancelled("the lease was lost".to_owned())),
+            Err(Stop::Database(error)) => return Err(error),
+        })
+    }
+
+    async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+        self.undo_failed(tx, run).await?;
+        if run.is_counted() { replies::refund_attempt(tx, run.job.subject_id).await } else { Ok(()) }
+    }
+
+    async fn undo_failed(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+        let id = run.job.subject_id;
+        if !run.has_unused_marker() || conversations::lock_of_message(tx, id).await?.is_none() {
+            return Ok(());
+        }
+        replies::clear_call(tx, id).await
+    }
+
+    fn backoff(&self, attempt: i32) -> TimeDelta {
+        ending::pause(attempt, crier_common::random::unit())
+    }
+}

@@ -1,0 +1,271 @@
+//! `sync_inbox`: reads the new messages of one account, a page of one stream after the other.
+//!
+//! A page is stored with the cursor after it, in one transaction that checks the lease: after a crash at any point,
+//! the next run begins at the last page that was stored, and a page that is read again changes nothing, since each
+//! message is stored once.
+//!
+//! A failed look is not a failed job: the account's row in `inbox_syncs` has the error and the time of the next one.
+//! A stream that fails does not hold up the others; a platform that asks for a pause gets it from all jobs of the
+//! account.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
+use crier_common::domain::account::{AccountError, AccountStatus};
+use crier_common::domain::conversation::FetchedMessage;
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::{Claimed, Lane, Outcome};
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::inbox::InboxPage;
+use crier_common::platforms::{CallError, ConnectorRegistry};
+use crier_common::store::conversations::receive;
+use crier_common::store::inbox_syncs::{self, Cursors};
+use crier_common::store::jobs::{engine as rows, lanes};
+use crier_common::store::{Result, Store, StoreError, Tx, accounts, jobs};
+use crier_common::telemetry::metrics;
+use crier_common::{accounts as connected, backoff, replies};
+
+use super::account_session::{AccountSession, RefreshError};
+use super::{Deps, Job, RunResult};
+use crate::engine::Run;
+
+/// How many pages of a stream a run reads; the rest comes in the next run, after those of other accounts.
+const MAX_PAGES: usize = 5;
+/// The pause if a platform asks for one and names no time.
+const LIMIT_PAUSE: TimeDelta = TimeDelta::minutes(5);
+/// After failures in a row an account is looked at less often, at most so many times.
+const MAX_SLOWDOWN: i32 = 30;
+
+pub struct SyncInbox {
+    store: Store,
+    platforms: Arc<ConnectorRegistry>,
+    /// The maximum duration of one fetch, which may be several requests.
+    timeout: TimeDelta,
+}
+
+/// Why a run reads no further.
+enum Stop {
+    /// Another worker has the job by now, or the account is gone.
+    Over(&'static str),
+    Call(CallError),
+    Database(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<RefreshError> for Stop {
+    fn from(error: RefreshError) -> Self {
+        match error {
+            RefreshError::Call(error) => Self::Call(error),
+            RefreshError::Database(error) => Self::Database(error),
+        }
+    }
+}
+
+type Step<T> = std::result::Result<T, Stop>;
+
+impl SyncInbox {
+    pub fn new(deps: &Deps) -> Self {
+        Self { store: deps.store.clone(), platforms: deps.platforms.clone(), timeout: deps.platform_timeout * 2 }
+    }
+
+    /// Reads all streams into `end`; an error is one that ends the run without a result.
+    async fn read(&self, run: &Run, session: &mut AccountSession, cursors: &Cursors, end: &mut SyncEnd) -> Step<()> {
+        let connector = session.connector.clone();
+        let Some(inbox) = connector.inbox() else { return Ok(()) };
+        end.interval = Some(inbox.interval());
+        for stream in inbox.streams() {
+            match self.read_stream(run, session, stream, cursors.get(*stream).cloned()).await {
+                Ok(has_more) => end.has_more |= has_more,
+                Err(Stop::Call(error @ CallError::RateLimited { .. })) => {
+                    end.error = Some(error);
+                    break;
+                }
+                Err(Stop::Call(error @ (CallError::Reauth(_) | CallError::AuthExpired(_)))) => {
+                    end.version = session.account.credentials_version;
+                    end.error = Some(error);
+                    break;
+                }
+                Err(Stop::Call(error)) => end.error = Some(error),
+                Err(stop) => return Err(stop),
+            }
+        }
+        end.version = session.account.credentials_version;
+        Ok(())
+    }
+
+    /// Reads and stores pages of a stream; returns whether there are more.
+    async fn read_stream(
+        &self,
+        run: &Run,
+        session: &mut AccountSession,
+        stream: &str,
+        mut cursor: Option<serde_json::Value>,
+    ) -> Step<bool> {
+        for _ in 0..MAX_PAGES {
+            let page = self.fetch(run, session, stream, cursor.as_ref()).await?;
+            let has_more = page.has_more;
+            if !page.messages.is_empty() || cursor.as_ref() != Some(&page.cursor) {
+                cursor = Some(page.cursor.clone());
+                self.store_page(run, session, stream, page).await?;
+            }
+            if !has_more {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Fetches a page; once more after an expired access token was renewed.
+    async fn fetch(
+        &self,
+        run: &Run,
+        session: &mut AccountSession,
+        stream: &str,
+        cursor: Option<&serde_json::Value>,
+    ) -> Step<InboxPage> {
+        loop {
+            let connector = session.connector.clone();
+            let Some(inbox) = connector.inbox() else { return Ok(InboxPage::default()) };
+            let timeout = self.timeout.to_std().unwrap_or_default();
+            let fetched = tokio::time::timeout(timeout, inbox.fetch(&session.call, stream, cursor));
+            let fetched = run.wait_without_slot(fetched).await;
+            match fetched.unwrap_or_else(|_| Err(CallError::network("The platform did not answer in time."))) {
+                Ok(page) => return Ok(page),
+                Err(CallError::AuthExpired(failure)) => session.refresh(run, failure).await?,
+                Err(error) => return Err(Stop::Call(error)),
+            }
+        }
+    }
+
+    /// Stores a page with the cursor after it, and the events of what is new.
+    async fn store_page(&self, run: &Run, session: &AccountSession, stream: &str, page: InboxPage) -> Step<()> {
+        let account = &session.account;
+        let mut tx = self.store.begin().await?;
+        let Some(sync) = inbox_syncs::lock(&mut tx, account.id).await? else {
+            return Err(Stop::Over("the account is gone"));
+        };
+        if !rows::still_held(&mut tx, &run.job).await? {
+            return Err(Stop::Over("the lease was lost"));
+        }
+        let now = tx.now;
+        // A platform's clock may be ahead.
+        let clamp = |message: FetchedMessage| FetchedMessage { sent_at: message.sent_at.min(now), ..message };
+        let messages: Vec<_> = page.messages.into_iter().map(clamp).collect();
+        for message in receive::receive(&mut tx, account, &messages).await? {
+            replies::received(&mut tx, account.platform, &message, run.job.trace.as_deref()).await?;
+        }
+        let mut cursors = sync.cursors;
+        cursors.insert(stream.to_owned(), page.cursor);
+        inbox_syncs::set_cursors(&mut tx, account.id, &cursors).await?;
+        Ok(tx.commit().await?)
+    }
+}
+
+#[async_trait]
+impl Job for SyncInbox {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+        let id = run.job.subject_id;
+        let mut conn = self.store.read().await?;
+        let sync = inbox_syncs::find(&mut conn, id).await?;
+        let account = accounts::with_secrets(&mut conn, self.store.cipher(), id).await?;
+        drop(conn);
+        let (Some(sync), Some((account, secrets))) = (sync, account) else {
+            return Ok(Box::new(Outcome::Cancelled("the account is gone".to_owned())));
+        };
+        if account.status == AccountStatus::Expired {
+            return Ok(Box::new(Outcome::Cancelled("the account has expired".to_owned())));
+        }
+        let mut end = SyncEnd {
+            account_id: id,
+            platform: account.platform,
+            version: account.credentials_version,
+            requests: sync.requests,
+            interval: None,
+            has_more: false,
+            error: None,
+            jitter: crier_common::random::unit(),
+        };
+        let Some(connector) = self.platforms.get(account.platform) else { return Ok(Box::new(end)) };
+        let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout)?;
+        match self.read(run, &mut session, &sync.cursors, &mut end).await {
+            Ok(()) => Ok(Box::new(end)),
+            Err(Stop::Over(why)) => Ok(Box::new(Outcome::Cancelled(why.to_owned()))),
+            Err(Stop::Call(error)) => Ok(Box::new(SyncEnd { error: Some(error), ..end })),
+            Err(Stop::Database(error)) => Err(error),
+        }
+    }
+}
+
+/// The result of a look; the messages are stored already.
+struct SyncEnd {
+    account_id: i64,
+    platform: Platform,
+    /// The version of the credentials that the last call used.
+    version: i64,
+    /// How often a look had been asked for when this one began.
+    requests: i64,
+    /// `None`: the platform has no inbox.
+    interval: Option<TimeDelta>,
+    has_more: bool,
+    error: Option<CallError>,
+    /// In `[0, 1)`.
+    jitter: f64,
+}
+
+#[async_trait]
+impl RunResult for SyncEnd {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        // The account's row before that of the sync, as when an account is connected.
+        if let Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) = &self.error {
+            let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
+            connected::expire(tx, self.account_id, self.version, &error, job.trace.as_deref()).await?;
+        }
+        let Some(sync) = inbox_syncs::lock(tx, self.account_id).await? else {
+            return Ok(Outcome::Cancelled("the account is gone".to_owned()));
+        };
+        let (now, failure) = (tx.now, self.error.as_ref().map(CallError::failure));
+        let mut next = self.next(sync.failures, now);
+        if let Some(CallError::RateLimited { until, .. }) = &self.error {
+            let until = until.unwrap_or(now + LIMIT_PAUSE);
+            next = next.map(|next| next.max(until));
+            lanes::pause_lane(tx, &Lane::Account(self.account_id).to_string(), until).await?;
+        } else if self.interval.is_some() && (self.has_more || sync.requests != self.requests) {
+            jobs::refund_attempt(tx, job).await?;
+            return Ok(Outcome::RetryAt(now, "there is more to be read".to_owned()));
+        }
+        inbox_syncs::end(tx, self.account_id, failure, next).await?;
+        Ok(Outcome::Done)
+    }
+
+    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
+        let failure = Failure::of(Category::PlatformError, "What the platform said of this could not be stored.");
+        Some(Arc::new(Self { error: self.error.as_ref().map(|_| CallError::Transient(failure)), ..*self }))
+    }
+
+    fn order(&self) -> i64 {
+        self.account_id
+    }
+
+    fn observe(&self, _outcome: &Outcome) {
+        let Some(error) = &self.error else { return };
+        if matches!(error, CallError::RateLimited { .. }) {
+            metrics::platform_rate_limited(self.platform.as_str());
+        }
+        tracing::info!(account = self.account_id, platform = %self.platform, %error, "an inbox was not read completely");
+    }
+}
+
+impl SyncEnd {
+    /// Returns when the account is looked at next, after this many failures in a row before this look.
+    fn next(&self, failures: i32, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let failures = if self.error.is_some() { failures.saturating_add(1).clamp(1, MAX_SLOWDOWN) } else { 1 };
+        let pause = self.interval? * failures;
+        Some((now + backoff::jitter(pause, 0.1, self.jitter)).trunc_subsecs(6))
+    }
+}
