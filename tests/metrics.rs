@@ -26,6 +26,7 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_worker_slots", &["state"], &[WORKER]),
     ("crier_publish_total", &["outcome", "platform"], &[WORKER]),
     ("crier_replies_total", &["outcome", "platform"], &[WORKER]),
+    ("crier_analytics_age_seconds", &["platform"], &[SCHEDULER]),
     ("crier_inbox_sync_age_seconds", &["platform"], &[SCHEDULER]),
     ("crier_webhook_attempts_total", &["outcome"], &[WORKER]),
     ("crier_webhook_attempt_duration_seconds", &[], &[WORKER]),

@@ -150,3 +150,13 @@ impl Connector for Sandbox {
         Ok(Reconciled::Unsupported)
     }
 }
+
+#[test]
+fn descriptors_say_who_tells_figures() {
+    let registry = registry(PlatformsConfig::default());
+    for descriptor in registry.all() {
+        if let Some(connector) = registry.get(descriptor.platform) {
+            assert_eq!(connector.analytics().is_some(), descriptor.capabilities.analytics, "{}", descriptor.platform);
+        }
+    }
+}

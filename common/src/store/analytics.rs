@@ -30,7 +30,6 @@ pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
         FROM post_targets t
         JOIN posts p ON p.id = t.post_id
         WHERE t.published_at >= $1
-            AND t.status = 'published'
             AND NOT EXISTS (SELECT 1 FROM target_analytics a WHERE a.target_id = t.id)
         ORDER BY t.published_at
         LIMIT $2
@@ -43,7 +42,6 @@ pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
         FROM post_targets t
         JOIN posts p ON p.id = t.post_id
         WHERE t.published_at >= $1
-            AND t.status = 'published'
             AND NOT EXISTS (SELECT 1 FROM target_analytics a WHERE a.target_id = t.id)
         ORDER BY t.published_at
         LIMIT $2
@@ -107,6 +105,17 @@ pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Res
         jobs::enqueue(tx, &job).await?;
     }
     Ok(due.len())
+}
+
+/// Returns the earliest time at which an active account's figures are due, by platform.
+pub async fn longest_due(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
+    const SQL: &str = "
+        SELECT platform, min(figures_at)
+        FROM social_accounts
+        WHERE status = 'active'
+            AND figures_at IS NOT NULL
+        GROUP BY platform";
+    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
 
 /// A published post whose figures are due.
@@ -232,20 +241,6 @@ pub async fn set_next(
     let next = next.map_or(latest, |next| next.min(latest)).max(earliest);
     execute!(tx, "UPDATE social_accounts SET figures_at = $2 WHERE id = $1", account_id, next)?;
     Ok(next)
-}
-
-/// Deletes snapshots that are older than any plan keeps them, at most `limit`; returns how many.
-pub async fn delete_old(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
-    const SQL: &str = "
-        DELETE FROM target_analytics
-        WHERE target_id IN (
-            SELECT target_id
-            FROM target_analytics
-            WHERE published_at < $1
-            ORDER BY target_id
-            LIMIT $2
-        )";
-    Ok(execute!(tx, SQL, before, limit)?)
 }
 
 /// A day's posts and their newest figures.

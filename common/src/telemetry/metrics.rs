@@ -70,6 +70,11 @@ const METRICS: &[(&str, MetricKind, &str)] = &[
         Gauge,
         "How long ago the messages of an active account were last read completely, by platform: the longest; 0 if there is none.",
     ),
+    (
+        "crier_analytics_age_seconds",
+        Gauge,
+        "By how much figures of an active account, or of its posts, are late, by platform: the longest; 0 if none are.",
+    ),
     ("crier_webhook_attempts_total", Counter, "Attempts to deliver a webhook, by how they ended."),
     ("crier_webhook_attempt_duration_seconds", Histogram(ATTEMPT), "How long one attempt to deliver a webhook took."),
     ("crier_webhook_end_to_end_seconds", Histogram(END_TO_END), "From an event to its delivery being accepted."),
@@ -317,6 +322,7 @@ fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms: &[&'stati
             }
             account_token_expires(platform, None);
             inbox_sync_age(platform, TimeDelta::zero());
+            analytics_age(platform, TimeDelta::zero());
         }
         for state in FileState::ALL {
             media_files(*state, 0);
@@ -403,6 +409,11 @@ pub fn reply(platform: &'static str, result: ReplyResult) {
 /// `age`: since the account that was not read for the longest time was read.
 pub fn inbox_sync_age(platform: &'static str, age: TimeDelta) {
     gauge!("crier_inbox_sync_age_seconds", "platform" => platform).set(age.num_milliseconds().max(0) as f64 / 1e3);
+}
+
+/// `age`: by how much the figures that are due for the longest time are late.
+pub fn analytics_age(platform: &'static str, age: TimeDelta) {
+    gauge!("crier_analytics_age_seconds", "platform" => platform).set(age.num_milliseconds().max(0) as f64 / 1e3);
 }
 
 /// Records one attempt to deliver a webhook.

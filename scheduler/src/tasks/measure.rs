@@ -11,7 +11,7 @@ use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::media::FileState;
 use crier_common::domain::platform::Platform;
 use crier_common::store::jobs::operate::{self, StateCount};
-use crier_common::store::{Conn, Result, account_tokens, files, inbox_syncs, webhooks};
+use crier_common::store::{Conn, Result, account_tokens, analytics, files, inbox_syncs, webhooks};
 use crier_common::telemetry::metrics::{self, CountedState, EndpointState};
 
 use crate::Scheduler;
@@ -54,7 +54,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
 }
 
 async fn measure_accounts(s: &Scheduler, conn: &mut Conn) -> Result<()> {
-    let synced = inbox_syncs::oldest(conn).await?;
+    let (synced, due) = (inbox_syncs::oldest(conn).await?, analytics::longest_due(conn).await?);
     let (counts, ends) = (account_tokens::counts(conn).await?, account_tokens::soonest_ends(conn).await?);
     for platform in Platform::ALL {
         for status in AccountStatus::ALL {
@@ -65,6 +65,8 @@ async fn measure_accounts(s: &Scheduler, conn: &mut Conn) -> Result<()> {
         metrics::account_token_expires(platform.as_str(), end.map(|(_, end)| *end - s.store.now()));
         let synced = synced.iter().find(|(p, _)| p == platform);
         metrics::inbox_sync_age(platform.as_str(), synced.map_or_else(Default::default, |(_, at)| s.store.now() - *at));
+        let due = due.iter().find(|(p, _)| p == platform);
+        metrics::analytics_age(platform.as_str(), due.map_or_else(Default::default, |(_, at)| s.store.now() - *at));
     }
     Ok(())
 }

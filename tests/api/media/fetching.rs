@@ -1,6 +1,7 @@
 //! Pictures for the platforms that download them: a sealed address, converted to what the platform takes, for a day.
 
 use chrono::TimeDelta;
+use crier_common::domain::media::Asset;
 use crier_common::domain::platform::Platform;
 use crier_common::store::media;
 
@@ -9,12 +10,20 @@ use crate::support::picture;
 
 on_both_apps!(a_platform_downloads_what_it_takes, an_address_cannot_be_made_or_used_for_ever,);
 
-/// Uploads a PNG and returns the address at which a platform downloads it, at this app.
-async fn address(app: &TestApp, platform: Platform) -> String {
+/// Uploads a PNG and returns it.
+async fn asset(app: &TestApp) -> Asset {
     let t = app.tenant("unlimited").await;
     let id = t.upload("a.png", &picture::png(60, 50), &[]).await.data(201)["id"].as_i64().unwrap();
-    let asset = media::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap();
-    app.library(&app.url).fetch_url(app.cipher(), &asset, platform, app.store.now()).unwrap()
+    media::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap()
+}
+
+/// Returns the address at which a platform downloads a picture, at this app.
+fn address_of(app: &TestApp, asset: &Asset, platform: Platform) -> String {
+    app.library(&app.url).fetch_url(app.cipher(), asset, platform, app.store.now()).unwrap()
+}
+
+async fn address(app: &TestApp, platform: Platform) -> String {
+    address_of(app, &asset(app).await, platform)
 }
 
 async fn a_platform_downloads_what_it_takes(app: TestApp) {
@@ -46,7 +55,8 @@ async fn an_address_cannot_be_made_or_used_for_ever(app: TestApp) {
     app.clock.advance(TimeDelta::seconds(1));
     assert_eq!(app.visit("GET", &url).send().await.status, 410);
     // Its file is gone.
-    let url = address(&app, Platform::Instagram).await;
-    std::fs::remove_dir_all(app.files().join("media")).unwrap();
+    let asset = asset(&app).await;
+    let url = address_of(&app, &asset, Platform::Instagram);
+    app.library(&app.url).storage().delete(&asset.key).await.unwrap();
     assert_eq!(app.visit("GET", &url).send().await.status, 404);
 }
