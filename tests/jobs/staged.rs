@@ -5,7 +5,7 @@ use chrono::TimeDelta;
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_common::platforms::{CallError, Marker, Reconciled};
+use crier_common::platforms::{AcceptedPost, CallError, Marker, Reconciled};
 use crier_common::store::accounts::{self, NewAccount};
 use secrecy::SecretString;
 use serde_json::json;
@@ -138,7 +138,7 @@ async fn a_lost_answer_of_any_call_publishes_once(s: TestStore) {
 fn accepted(name: &str) -> CallError {
     let failure = Failure::of(Category::PlatformError, "It is published later.");
     let marker = Marker::from_iter([("key".to_owned(), json!(name))]);
-    CallError::Accepted { marker, pause: TimeDelta::seconds(3), failure }
+    CallError::Accepted { post: Box::new(AcceptedPost { marker, pause: TimeDelta::seconds(3) }), failure }
 }
 
 fn pending() -> Result<Reconciled, CallError> {

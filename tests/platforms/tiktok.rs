@@ -125,11 +125,11 @@ fn outgoing(connector: &dyn Connector) -> OutgoingPost {
 
 /// Publishes, and returns the post with the marker that finds it again.
 async fn accepted(connector: &dyn Connector, account: &ConnectorAccount, post: &OutgoingPost) -> OutgoingPost {
-    let CallError::Accepted { marker, pause, .. } = connector.publish(account, post).await.unwrap_err() else {
+    let CallError::Accepted { post: accepted, .. } = connector.publish(account, post).await.unwrap_err() else {
         panic!("it is published later")
     };
-    assert_eq!(pause, TimeDelta::seconds(3));
-    OutgoingPost { marker, ..post.clone() }
+    assert_eq!(accepted.pause, TimeDelta::seconds(3));
+    OutgoingPost { marker: accepted.marker, ..post.clone() }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
 
-use super::{CallError, ConnectError, Image, Marker, catalogue};
+use super::{AcceptedPost, CallError, ConnectError, Image, Marker, catalogue};
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::Platform;
@@ -157,7 +157,8 @@ impl PlatformClient {
     /// Returns the error for a post that the platform accepted and publishes later.
     pub fn accepted(&self, marker: Marker, pause: TimeDelta) -> CallError {
         let message = format!("{} has accepted this post and is working on it.", self.name());
-        CallError::Accepted { marker, pause, failure: Failure::of(Category::PlatformError, message) }
+        let post = Box::new(AcceptedPost { marker, pause });
+        CallError::Accepted { post, failure: Failure::of(Category::PlatformError, message) }
     }
 
     /// Classifies a call whose effect on the platform is unknown.

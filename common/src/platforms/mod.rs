@@ -321,9 +321,18 @@ pub enum CallError {
     /// The request was sent and no usable response arrived: it may have been accepted.
     #[error("{}", .0.message)]
     Unknown(Failure),
-    /// The platform accepted the post and publishes it later: the marker, to be stored, finds it again, after a pause.
+    /// The platform accepted the post and publishes it later.
     #[error("{}", .failure.message)]
-    Accepted { marker: Marker, pause: TimeDelta, failure: Failure },
+    Accepted { post: Box<AcceptedPost>, failure: Failure },
+}
+
+/// A post that a platform accepted and publishes later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedPost {
+    /// To be stored: it finds the post again.
+    pub marker: Marker,
+    /// The platform is asked after this pause.
+    pub pause: TimeDelta,
 }
 
 impl CallError {

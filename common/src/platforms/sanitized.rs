@@ -416,8 +416,9 @@ impl CallError {
             Self::Transient(failure) => Self::Transient(failure.checked()),
             Self::UploadsMissing(failure) => Self::UploadsMissing(failure.checked()),
             Self::Unknown(failure) => Self::Unknown(failure.checked()),
-            Self::Accepted { marker, pause, failure } if is_storable_marker(&marker) => {
-                Self::Accepted { marker, pause: bounded(pause), failure: failure.checked() }
+            Self::Accepted { mut post, failure } if is_storable_marker(&post.marker) => {
+                post.pause = bounded(post.pause);
+                Self::Accepted { post, failure: failure.checked() }
             }
             Self::Accepted { failure, .. } => Self::Unknown(failure.checked()),
         }

@@ -77,9 +77,9 @@ impl PublishTarget {
                     uploaded_again = true;
                     self.upload_images_again(run, p).await?;
                 }
-                Err(CallError::Accepted { marker, pause, .. }) => {
-                    p.outgoing.marker = marker;
-                    self.wait_for_platform(run, p, pause).await?;
+                Err(CallError::Accepted { post, .. }) => {
+                    p.outgoing.marker = post.marker;
+                    self.wait_for_platform(run, p, post.pause).await?;
                 }
                 Err(error) => return Err(self.fail(p, error)),
             }
