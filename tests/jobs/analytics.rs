@@ -55,10 +55,10 @@ async fn a_post_is_looked_at_on_its_schedule(w: TestWorker) {
     let mut hours = 0;
     for (n, at) in [(1, 1), (2, 6), (3, 24)] {
         w.fake.set_post_figures([Some(likes(n))]);
-        w.clock.advance(TimeDelta::hours(at - hours) - TimeDelta::seconds(1));
+        w.clock.advance(TimeDelta::hours(at - hours) - TimeDelta::minutes(1));
         look(&w).await;
         assert_eq!(snapshots(&w, post).await.len() as i64, n - 1, "not before {at} hours");
-        w.clock.advance(TimeDelta::seconds(1));
+        w.clock.advance(TimeDelta::minutes(1));
         hours = at;
         look(&w).await;
         let seen = snapshots(&w, post).await;

@@ -23,6 +23,7 @@ const NEXT_CHECK: TimeDelta = TimeDelta::hours(2);
 /// Makes a row for each newly published target, at most `limit`; returns how many.
 pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
     const LOCK: &str = "UPDATE analytics_progress SET seen_until = seen_until WHERE id = 1 RETURNING seen_until";
+    // SQLite: times are text, and whole seconds have no fraction, so that they sort.
     let add = tx.for_engine(
         "
         INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at)
@@ -38,7 +39,7 @@ pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
         "
         INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at)
         SELECT t.id, p.id, p.brand_id, t.account_id, t.published_at,
-            strftime('%Y-%m-%dT%H:%M:%f+00:00', t.published_at, '+' || $3 || ' seconds')
+            replace(strftime('%Y-%m-%dT%H:%M:%f+00:00', t.published_at, '+' || $3 || ' seconds'), '.000', '')
         FROM post_targets t
         JOIN posts p ON p.id = t.post_id
         WHERE t.published_at >= $1
