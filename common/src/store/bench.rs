@@ -102,12 +102,7 @@ pub async fn tidy(db: &Db) -> Result<()> {
 /// Returns the number of jobs that are due and have not ended.
 pub async fn pending_jobs(db: &Db) -> Result<i64> {
     // Not with `run!`: not counted as a cost of what is measured.
-    // The figures of new accounts are due at once, and no worker of a benchmark collects them.
-    const SQL: &str = "
-        SELECT count(*)
-        FROM jobs
-        WHERE state IN ('ready', 'running')
-            AND kind <> 'collect_analytics'";
+    const SQL: &str = "SELECT count(*) FROM jobs WHERE state IN ('ready', 'running')";
     Ok(match db {
         Db::Pg(pool) => sqlx::query_scalar(SQL).fetch_one(pool).await?,
         Db::Sqlite { readers, .. } => sqlx::query_scalar(SQL).fetch_one(readers).await?,
