@@ -134,10 +134,12 @@ pub async fn enqueue(store: &Store, subject: i64) -> std::result::Result<(), Sto
     tx.commit().await
 }
 
-/// Waits until all jobs are settled; call it after all have started. Fails if a job is dead.
-pub async fn wait_until_settled(store: &Store) -> Result {
+/// Waits until all jobs of the kind are settled; call it after all have started. Fails if one is dead. The scheduler may
+/// enqueue jobs of other kinds, such as the collection of an account's figures, which no worker here runs.
+pub async fn wait_until_settled(store: &Store, kind: JobKind) -> Result {
     loop {
-        let overview = operate::overview(&mut store.read().await?).await?;
+        let mut overview = operate::overview(&mut store.read().await?).await?;
+        overview.retain(|one| one.kind == kind);
         let of = |dead: bool| -> i64 {
             overview.iter().filter(|one| (one.state == JobState::Dead) == dead).map(|one| one.jobs).sum()
         };

@@ -41,7 +41,7 @@ pub async fn measure_memory(
     operate::resume_kind(&mut tx, kind).await?;
     tx.commit().await?;
     done().await?;
-    crew::wait_until_settled(place.api()).await?;
+    crew::wait_until_settled(place.api(), kind).await?;
     figures.extend(Figure::size(NAME, "while they run, peak", resident::peak()));
     crew.stop().await;
     Ok(figures)

@@ -29,7 +29,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let before = resident::now();
     resident::reset_peak();
     starts.wait(count).await?;
-    crew::wait_until_settled(place.api()).await?;
+    crew::wait_until_settled(place.api(), JobKind::Noop).await?;
     let (after, peak) = (resident::now(), resident::peak());
     crew.stop().await;
     let mut figures = Figure::spread(NAME, &format!("{count} jobs for one moment"), starts.delays_after(due));

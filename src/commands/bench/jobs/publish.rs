@@ -36,7 +36,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let crew = starts::crew(bench, &place, JobKind::PublishTarget, bench.slots(), &starts)?;
     starts.wait(count).await?;
     let started = began.elapsed();
-    crew::wait_until_settled(place.api()).await?;
+    crew::wait_until_settled(place.api(), JobKind::PublishTarget).await?;
     let ended = began.elapsed();
     let peak = resident::peak();
     crew.stop().await;

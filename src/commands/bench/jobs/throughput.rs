@@ -81,7 +81,7 @@ async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), Comma
         let began = Instant::now();
         let crew = starts::crew(bench, &place, JobKind::Noop, slots, &starts)?;
         starts.wait(count).await?;
-        crew::wait_until_settled(place.api()).await?;
+        crew::wait_until_settled(place.api(), JobKind::Noop).await?;
         let took = began.elapsed();
         crew.stop().await;
         if took >= MIN_DURATION || count == CAPACITY || bench.args.jobs.is_some() {
@@ -120,7 +120,7 @@ async fn enqueue_and_process(bench: &Bench, at_once: usize) -> Result<(usize, Du
     let began = Instant::now();
     let count = enqueue(&place, at_once, most).await?;
     starts.wait(count).await?;
-    crew::wait_until_settled(place.api()).await?;
+    crew::wait_until_settled(place.api(), JobKind::Noop).await?;
     let took = began.elapsed();
     crew.stop().await;
     Ok((count, took))

@@ -34,7 +34,7 @@ async fn of(bench: &Bench, endpoints: u32) -> Result<Figure, super::CommandError
     let began = Instant::now();
     let crew = bench.crew(&place)?;
     let took = receiver.arrivals.wait(count).await? - began;
-    crew::wait_until_settled(place.api()).await?;
+    crew::wait_until_settled(place.api(), JobKind::DeliverWebhook).await?;
     crew.stop().await;
     receiver.arrivals.check()?;
     Ok(Figure::rate(NAME, point, "deliveries/s", count, took))

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crier_common::domain::job::JobKind;
 use http::Method;
 use secrecy::SecretString;
 use serde_json::json;
@@ -70,7 +71,7 @@ impl Service {
     /// Waits until all jobs are settled.
     pub async fn wait_until_settled(&self) -> Result {
         match &self.crier {
-            Some(crier) => crew::wait_until_settled(crier.place.api()).await,
+            Some(crier) => crew::wait_until_settled(crier.place.api(), JobKind::DeliverWebhook).await,
             None => Ok(()),
         }
     }
