@@ -21,6 +21,7 @@ mod kinds;
 mod notifier;
 mod operator;
 mod panics;
+mod platforms;
 mod poison;
 mod postgres;
 mod redis;

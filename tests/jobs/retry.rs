@@ -1,9 +1,10 @@
 //! `publish_target` with transient failures and rate limits.
 
 use chrono::TimeDelta;
-use crier_common::domain::failure::Category;
+use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{JobState, Lane};
 use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_common::platforms::CallError;
 use crier_common::store::jobs::lanes;
 
 use crate::support::fake_platform::{PublishStep, rate_limited, transient};
@@ -15,8 +16,11 @@ worker_on_both!(
     a_rate_limit_time_is_respected,
     a_rate_limit_pauses_only_its_account,
     a_rate_limit_on_the_last_attempt_pauses_the_account,
+    a_fault_of_the_set_up_uses_no_attempt,
+    a_fault_of_the_set_up_ends_after_a_week,
 );
 
+const HOUR: i64 = 3_600;
 const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
 
 async fn eight_attempts_are_made_with_documented_delays(w: TestWorker) {
@@ -119,4 +123,42 @@ async fn a_rate_limit_on_the_last_attempt_pauses_the_account(w: TestWorker) {
     assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::RateLimited));
     let lane = Lane::Account(w.account.id).to_string();
     assert!(lanes::lane_is_paused(&mut w.conn().await, &lane, w.later(299)).await.unwrap());
+}
+
+/// A fault in the operator's set-up.
+fn misconfigured(w: &TestWorker) -> PublishStep {
+    let failure = Failure::misconfigured("The version of the API has ended. Set another one.");
+    PublishStep::Refuse(CallError::RateLimited { until: Some(w.later(6 * HOUR)), failure })
+}
+
+async fn a_fault_of_the_set_up_uses_no_attempt(w: TestWorker) {
+    let (post, target) = w.publish_one().await;
+    for _ in 0..20 {
+        w.fake.script_publishes([misconfigured(&w)]);
+        w.run_jobs().await;
+        let (waiting, job) = (w.target(target).await, w.job_of(target).await);
+        assert_eq!((waiting.status, waiting.attempts, job.attempt), (TargetStatus::Publishing, 0, 0));
+        assert_eq!(waiting.error.unwrap().code, "misconfigured");
+        w.advance(6 * HOUR);
+    }
+    assert_eq!(w.attempts(post).await.len(), 0);
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.attempts, ended.error), (TargetStatus::Published, 1, None));
+}
+
+async fn a_fault_of_the_set_up_ends_after_a_week(w: TestWorker) {
+    let (post, target) = w.publish_one().await;
+    for _ in 0..7 * 4 {
+        w.fake.script_publishes([misconfigured(&w)]);
+        w.run_jobs().await;
+        assert_eq!(w.target(target).await.attempts, 0);
+        w.advance(6 * HOUR);
+    }
+    w.fake.script_publishes((0..8).map(|_| misconfigured(&w)));
+    w.run_until_idle().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.attempts), (TargetStatus::Failed, 8));
+    assert_eq!(ended.error.unwrap().code, "misconfigured");
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
 }

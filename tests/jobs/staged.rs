@@ -109,7 +109,7 @@ async fn a_kill_at_any_call_publishes_once(s: TestStore) {
         server.hang_at(call);
         let killed = w.killable_worker().await;
         killed.start(w.notified_job_of_target(target).await);
-        server.wait_until_hung().await;
+        server.hangs.wait_for(1).await;
         killed.kill().await;
         w.run_until_idle().await;
         assert_eq!(w.post_status(post).await, PostStatus::Published, "killed at call {call}");

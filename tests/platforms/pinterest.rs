@@ -76,7 +76,7 @@ fn ann() -> ConnectorAccount {
 }
 
 async fn start() -> (Pinterest, MockServer, Arc<dyn Connector>, ConnectorAccount) {
-    let rules = TokenRules { expires_in: Some(2_592_000), refreshes: true };
+    let rules = TokenRules { expires_in: Some(2_592_000), refreshes: true, ..TokenRules::default() };
     let fake = Pinterest { oauth: Arc::new(OAuthServer::new(rules)), pins: Arc::default(), scripted: Arc::default() };
     fake.oauth.add_client("id", "secret");
     fake.oauth.add_token("access-0");

@@ -141,7 +141,7 @@ fn ann() -> ConnectorAccount {
 }
 
 async fn start() -> (Reddit, MockServer, Arc<dyn Connector>, ConnectorAccount) {
-    let rules = TokenRules { expires_in: Some(86_400), refreshes: true };
+    let rules = TokenRules { expires_in: Some(86_400), refreshes: true, ..TokenRules::default() };
     let fake = Reddit {
         oauth: Arc::new(OAuthServer::new(rules)),
         posts: Arc::default(),

@@ -1,95 +1,16 @@
-//! TikTok, against a server that accepts posts and publishes them later, as its documents say.
+//! TikTok, against a server that behaves as its documents say.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
 use crier_common::domain::platform::Platform;
 use crier_common::platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
-use serde_json::{Value, json};
-use wiremock::matchers::any;
-use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+use serde_json::json;
+use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{account, connect_in_browser, connector, image, now, post, shown, unused_address};
-use crate::support::oauth::{OAuthServer, TokenRules, bearer, form};
-
-#[derive(Clone)]
-struct Tiktok {
-    oauth: Arc<OAuthServer>,
-    posts: Arc<Mutex<Vec<Value>>>,
-    /// Answers to the next publishes.
-    scripted: Arc<Mutex<Vec<ResponseTemplate>>>,
-    /// The next statuses; then `PUBLISH_COMPLETE`.
-    statuses: Arc<Mutex<VecDeque<Value>>>,
-    revoked: Arc<Mutex<Vec<String>>>,
-}
-
-fn answer(data: Value) -> ResponseTemplate {
-    let error = json!({ "code": "ok", "message": "", "log_id": "x" });
-    ResponseTemplate::new(200).set_body_json(json!({ "data": data, "error": error }))
-}
-
-fn refusal(status: u16, code: &str) -> ResponseTemplate {
-    let error = json!({ "code": code, "message": "It is refused.", "log_id": "x" });
-    ResponseTemplate::new(status).set_body_json(json!({ "data": {}, "error": error }))
-}
-
-impl Tiktok {
-    /// The token endpoint: the application's id is `client_key`, and a refusal has the status 200.
-    fn token(&self, request: &Request) -> ResponseTemplate {
-        let mut fields = form(request);
-        fields.insert("client_id".to_owned(), fields["client_key"].clone());
-        let body = match self.oauth.grant(request, &fields) {
-            Ok(mut tokens) => {
-                tokens["open_id"] = json!("723f24d7");
-                tokens["refresh_expires_in"] = json!(15_552_000);
-                tokens
-            }
-            Err((_, code)) => json!({ "error": code, "error_description": "It is refused.", "log_id": "x" }),
-        };
-        ResponseTemplate::new(200).set_body_json(body)
-    }
-}
-
-impl Respond for Tiktok {
-    fn respond(&self, request: &Request) -> ResponseTemplate {
-        match request.url.path() {
-            "/v2/oauth/token/" => return self.token(request),
-            "/v2/oauth/revoke/" => {
-                self.revoked.lock().unwrap().push(form(request)["token"].clone());
-                return ResponseTemplate::new(200);
-            }
-            _ => {}
-        }
-        if !self.oauth.knows(&bearer(request)) {
-            return refusal(401, "access_token_invalid");
-        }
-        match (request.method.as_str(), request.url.path()) {
-            ("GET", "/v2/user/info/") => answer(json!({
-                "user": { "open_id": "723f24d7", "display_name": "The Bakery", "username": "bakery" },
-            })),
-            ("POST", "/v2/post/publish/creator_info/query/") => answer(json!({
-                "privacy_level_options": ["PUBLIC_TO_EVERYONE", "SELF_ONLY"], "comment_disabled": false,
-            })),
-            ("POST", "/v2/post/publish/content/init/") => {
-                if let Some(scripted) = self.scripted.lock().unwrap().pop() {
-                    return scripted;
-                }
-                let mut posts = self.posts.lock().unwrap();
-                posts.push(request.body_json().unwrap());
-                answer(json!({ "publish_id": format!("p_pub_url~v2.{}", posts.len()) }))
-            }
-            ("POST", "/v2/post/publish/status/fetch/") => {
-                let body: Value = request.body_json().unwrap();
-                assert!(body["publish_id"].as_str().unwrap().starts_with("p_pub_url~"));
-                let done = json!({ "status": "PUBLISH_COMPLETE", "publicaly_available_post_id": [73_001_u64] });
-                answer(self.statuses.lock().unwrap().pop_front().unwrap_or(done))
-            }
-            other => panic!("no such call: {other:?}"),
-        }
-    }
-}
+use crate::support::tiktok::{Tiktok, refusal};
 
 fn bakery() -> ConnectorAccount {
     let secrets = json!({
@@ -99,19 +20,9 @@ fn bakery() -> ConnectorAccount {
 }
 
 async fn start() -> (Tiktok, MockServer, Arc<dyn Connector>, ConnectorAccount) {
-    let rules = TokenRules { expires_in: Some(7_200), refreshes: true };
-    let fake = Tiktok {
-        oauth: Arc::new(OAuthServer::new(rules)),
-        posts: Arc::default(),
-        scripted: Arc::default(),
-        statuses: Arc::default(),
-        revoked: Arc::default(),
-    };
-    fake.oauth.add_client("id", "secret");
+    let (fake, server) = Tiktok::start().await;
     fake.oauth.add_token("access-0");
     fake.oauth.add_refresh_token("refresh-0");
-    let server = MockServer::start().await;
-    Mock::given(any()).respond_with(fake.clone()).mount(&server).await;
     let connector = connector(Platform::Tiktok, &server.uri());
     (fake, server, connector, bakery())
 }

@@ -99,7 +99,7 @@ fn ann() -> ConnectorAccount {
 }
 
 async fn start() -> (X, MockServer, Arc<dyn Connector>, ConnectorAccount) {
-    let rules = TokenRules { expires_in: Some(7_200), refreshes: true };
+    let rules = TokenRules { expires_in: Some(7_200), refreshes: true, ..TokenRules::default() };
     let fake = X {
         oauth: Arc::new(OAuthServer::new(rules)),
         tweets: Arc::default(),

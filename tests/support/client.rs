@@ -85,6 +85,21 @@ impl Client {
         (status == 200).then_some(answer)
     }
 
+    /// Opens a page like a browser that has a cookie.
+    pub async fn visit(&self, path: &str, cookie: &str) -> HttpResponse {
+        let request = self.http.request(reqwest::Method::GET, &format!("{}{path}", self.url)).header("Cookie", cookie);
+        self.http.send(request).await.expect("a page")
+    }
+
+    /// Submits a form like a browser.
+    pub async fn submit(&self, path: &str, form: &[(&str, &str)], cookie: &str) -> HttpResponse {
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let request = self.http.request(reqwest::Method::POST, &format!("{}{path}", self.url));
+        let request =
+            request.header("Content-Type", "application/x-www-form-urlencoded").header("Cookie", cookie).body(body);
+        self.http.send(request).await.expect("a page")
+    }
+
     pub async fn brand(&self) -> i64 {
         id(&self.write("/brands", json!({ "name": "Faults" })).await)
     }

@@ -5,21 +5,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::facebook::error;
+use super::hang::Hangs;
 use super::oauth::{OAuthServer, TokenRules, bearer};
 
 /// The account's id.
 pub const ACCOUNT: &str = "17841";
-
-/// What an answer that never comes takes.
-const NEVER: Duration = Duration::from_secs(3_600);
 
 /// The words in which the two platforms differ.
 #[derive(Clone, Copy)]
@@ -87,7 +83,7 @@ pub struct ContainerServer {
     pub oauth: Arc<OAuthServer>,
     words: Words,
     state: Arc<Mutex<State>>,
-    hung: Arc<Semaphore>,
+    pub hangs: Arc<Hangs>,
 }
 
 /// Returns the fields of a form in parts.
@@ -104,12 +100,12 @@ fn parts(request: &Request) -> BTreeMap<String, String> {
 impl ContainerServer {
     /// Starts a platform whose clock stands at `now` (`2026-03-01T12:00:05+0000`).
     pub async fn start(words: Words, now: &str) -> (Self, MockServer) {
-        let rules = TokenRules { expires_in: Some(3_600), refreshes: false };
+        let rules = TokenRules { expires_in: Some(3_600), refreshes: false, ..TokenRules::default() };
         let this = Self {
             oauth: Arc::new(OAuthServer::new(rules)),
             words,
             state: Arc::new(Mutex::new(State { now: now.to_owned(), ..State::default() })),
-            hung: Arc::new(Semaphore::new(0)),
+            hangs: Arc::default(),
         };
         this.oauth.add_token("token");
         let server = MockServer::start().await;
@@ -135,10 +131,6 @@ impl ContainerServer {
     pub fn hang_at(&self, n: usize) {
         let mut state = self.state.lock().unwrap();
         state.hangs_at = Some(state.requests.len() + n);
-    }
-
-    pub async fn wait_until_hung(&self) {
-        self.hung.acquire().await.unwrap().forget();
     }
 
     pub fn containers(&self) -> Vec<(String, Container)> {
@@ -297,10 +289,10 @@ impl Respond for ContainerServer {
         state.requests.push(format!("{} {edge}", request.method));
         let scripted = state.scripted.get_mut(&edge).and_then(VecDeque::pop_front);
         let answer = scripted.unwrap_or_else(|| self.call(&mut state, request, &path));
+        let call = format!("{} {edge}", request.method);
         if state.hangs_at == Some(number) {
-            self.hung.add_permits(1);
-            return answer.set_delay(NEVER);
+            self.hangs.at(&[&call]);
         }
-        answer
+        self.hangs.answer(&call, answer)
     }
 }

@@ -50,7 +50,7 @@ impl Facebook {
     /// Starts an API with these pages; its clock stands at `now` (`2026-03-01T12:00:05+0000`).
     pub async fn start(now: &str, pages: &[(&str, &str)]) -> (Self, MockServer) {
         let pages = pages.iter().map(|(id, name)| ((*id).to_owned(), (*name).to_owned())).collect();
-        let rules = TokenRules { expires_in: Some(3_600), refreshes: false };
+        let rules = TokenRules { expires_in: Some(3_600), refreshes: false, ..TokenRules::default() };
         let this = Self {
             oauth: Arc::new(OAuthServer::new(rules)),
             state: Arc::new(Mutex::new(State { pages, now: now.to_owned(), ..State::default() })),

@@ -50,7 +50,7 @@ pub fn no_quota() -> ResponseTemplate {
 impl Google {
     pub async fn start(accounts: &[(u64, &[u64])]) -> (Self, MockServer) {
         let accounts = accounts.iter().map(|(account, locations)| (*account, locations.to_vec())).collect();
-        let rules = TokenRules { expires_in: Some(3_599), refreshes: true };
+        let rules = TokenRules { expires_in: Some(3_599), refreshes: true, ..TokenRules::default() };
         let this = Self {
             oauth: Arc::new(OAuthServer::new(rules)),
             state: Arc::new(Mutex::new(State { accounts, state: "PROCESSING".to_owned(), ..State::default() })),

@@ -32,7 +32,7 @@ pub struct Linkedin {
 
 impl Linkedin {
     pub async fn start(roles: &[(u64, &'static str)]) -> (Self, MockServer) {
-        let rules = TokenRules { expires_in: Some(5_184_000), refreshes: false };
+        let rules = TokenRules { expires_in: Some(5_184_000), refreshes: false, ..TokenRules::default() };
         let fake = Self {
             oauth: Arc::new(OAuthServer::new(rules)),
             posts: Arc::default(),

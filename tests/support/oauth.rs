@@ -29,6 +29,8 @@ pub struct TokenRules {
     pub expires_in: Option<u64>,
     /// A refresh token is given, and replaced at each use.
     pub refreshes: bool,
+    /// A used refresh token stays valid until the one that replaced it is used.
+    pub keeps_previous: bool,
 }
 
 #[derive(Default)]
@@ -37,6 +39,9 @@ struct State {
     codes: BTreeMap<String, Consent>,
     tokens: BTreeMap<String, String>,
     refresh_tokens: BTreeMap<String, String>,
+    /// The refresh token that each one replaced.
+    replaced: BTreeMap<String, String>,
+    refreshes: usize,
     /// Granted in place of what was asked for.
     granted: Option<String>,
     /// Refresh tokens are given no more, as by platforms that give one with the first consent only.
@@ -126,6 +131,16 @@ impl OAuthServer {
         self.state.lock().unwrap().refresh_tokens.contains_key(token)
     }
 
+    /// Ends all access tokens, as when their time is over.
+    pub fn expire_tokens(&self) {
+        self.state.lock().unwrap().tokens.clear();
+    }
+
+    /// Returns how often a refresh token was sent.
+    pub fn refreshes(&self) -> usize {
+        self.state.lock().unwrap().refreshes
+    }
+
     pub fn revoke(&self, token: &str) {
         self.state.lock().unwrap().tokens.remove(token);
     }
@@ -151,10 +166,7 @@ impl OAuthServer {
                 Some(consent) if consent.client_id == id && is_same_person(&consent, form) => consent.scope,
                 _ => return Err((400, "invalid_grant")),
             },
-            "refresh_token" => match state.refresh_tokens.remove(&form["refresh_token"]) {
-                Some(scope) => scope,
-                None => return Err((400, "invalid_grant")),
-            },
+            "refresh_token" => self.use_refresh_token(&mut state, &form["refresh_token"])?,
             _ => return Err((400, "unsupported_grant_type")),
         };
         state.count += 1;
@@ -166,10 +178,26 @@ impl OAuthServer {
         }
         if self.rules.refreshes && !state.no_refresh_tokens {
             let refresh = format!("refresh-{}", state.count);
+            if let Some(used) = form.get("refresh_token") {
+                state.replaced.insert(refresh.clone(), used.clone());
+            }
             state.refresh_tokens.insert(refresh.clone(), scope);
             body["refresh_token"] = Value::from(refresh);
         }
         Ok(body)
+    }
+
+    /// Returns the scope of a refresh token that is used now.
+    fn use_refresh_token(&self, state: &mut State, token: &str) -> Result<String, (u16, &'static str)> {
+        state.refreshes += 1;
+        if let Some(previous) = state.replaced.remove(token) {
+            state.refresh_tokens.remove(&previous);
+        }
+        let scope = match self.rules.keeps_previous {
+            true => state.refresh_tokens.get(token).cloned(),
+            false => state.refresh_tokens.remove(token),
+        };
+        scope.ok_or((400, "invalid_grant"))
     }
 }
 

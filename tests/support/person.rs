@@ -55,10 +55,8 @@ impl<'a> Person<'a> {
         let page = self.submit(url, &[]).await;
         page.assert_status(200);
         let html = text(&page);
-        let (_, rest) = html.split_once("<a class=\"button\" href=\"").expect("a link");
-        let href = rest.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
         assert!(html.contains("<meta http-equiv=\"refresh\" content=\"0; url="), "{html}");
-        Url::parse(&href).expect("an address")
+        button(&html)
     }
 
     /// Follows a redirect to another step.
@@ -68,6 +66,13 @@ impl<'a> Person<'a> {
         assert!(to.starts_with("/connect/"), "{to}");
         self.open(&to).await
     }
+}
+
+/// Returns where the page's button leads.
+pub fn button(html: &str) -> Url {
+    let (_, rest) = html.split_once("<a class=\"button\" href=\"").expect("a link");
+    let href = rest.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
+    Url::parse(&href).expect("an address")
 }
 
 /// The page's text.

@@ -13,6 +13,7 @@ use url::Url;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
+use super::hang::Hangs;
 use super::oauth::{OAuthServer, TokenRules, form};
 
 pub const SHOP: &str = "rye.myshopify.com";
@@ -31,6 +32,7 @@ struct State {
 #[derive(Clone)]
 pub struct Shopify {
     pub oauth: Arc<OAuthServer>,
+    pub hangs: Arc<Hangs>,
     state: Arc<Mutex<State>>,
 }
 
@@ -57,9 +59,10 @@ pub fn blog_id(number: usize) -> String {
 impl Shopify {
     pub async fn start(blogs: &[&str]) -> (Self, MockServer) {
         let blogs = (1..).zip(blogs).map(|(number, title)| (blog_id(number), (*title).to_owned())).collect();
-        let rules = TokenRules { expires_in: Some(3_600), refreshes: true };
+        let rules = TokenRules { expires_in: Some(3_600), refreshes: true, keeps_previous: true };
         let this = Self {
             oauth: Arc::new(OAuthServer::new(rules)),
+            hangs: Arc::default(),
             state: Arc::new(Mutex::new(State { blogs, ..State::default() })),
         };
         this.oauth.add_client("id", SECRET);
@@ -110,7 +113,7 @@ impl Shopify {
             }
             _ => {}
         }
-        self.oauth.token(request)
+        self.hangs.answer(&form["grant_type"], self.oauth.token(request))
     }
 
     fn create(&self, article: &Value) -> ResponseTemplate {

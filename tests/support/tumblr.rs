@@ -42,7 +42,7 @@ impl Tumblr {
     pub async fn start(blogs: &[(&str, &str)]) -> (Self, MockServer) {
         let uuid = |name: &str| format!("t:{name}");
         let blogs = blogs.iter().map(|(name, title)| (uuid(name), (*name).to_owned(), (*title).to_owned())).collect();
-        let rules = TokenRules { expires_in: Some(TOKEN_LIFE), refreshes: true };
+        let rules = TokenRules { expires_in: Some(TOKEN_LIFE), refreshes: true, ..TokenRules::default() };
         let this = Self {
             oauth: Arc::new(OAuthServer::new(rules)),
             state: Arc::new(Mutex::new(State { blogs, ..State::default() })),

@@ -29,6 +29,9 @@ impl Category {
     }
 }
 
+/// The code of a call that fails, whatever it sends, until the operator changes something.
+const MISCONFIGURED: &str = "misconfigured";
+
 /// A failure in words for clients. Never contains a secret, a header or a raw body of the platform; text from the
 /// platform is reduced to one line of limited length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +55,16 @@ impl Failure {
     /// Creates a failure with its own code.
     pub fn with_code(category: Category, code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), ..Self::of(category, message) }
+    }
+
+    /// Creates a failure that lasts until the operator changes something; `message` says what.
+    pub fn misconfigured(message: impl Into<String>) -> Self {
+        Self::with_code(Category::RateLimited, MISCONFIGURED, message)
+    }
+
+    /// Returns whether the operator has to change something first.
+    pub fn waits_for_operator(&self) -> bool {
+        self.code == MISCONFIGURED
     }
 
     /// Adds the platform's own code.

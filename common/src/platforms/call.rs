@@ -35,10 +35,7 @@ pub(super) const BLOCKED: &str = "blocked_address";
 /// The maximum pause accepted from a platform; if its limit is reset later, the next call gets the time again.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(24);
 
-/// The failure code of a call that fails until the operator changes something.
-pub(super) const MISCONFIGURED: &str = "misconfigured";
-
-/// How long nothing is sent on an account after such a failure.
+/// How long nothing is sent on an account after a call that fails until the operator changes something.
 const MISCONFIGURED_PAUSE: TimeDelta = TimeDelta::hours(6);
 
 /// The HTTP client of one platform.
@@ -144,7 +141,7 @@ impl PlatformClient {
     /// account's posts, and tells the operator. `message` says what to change.
     pub(super) fn misconfigured(&self, message: &str, code: &str) -> CallError {
         tracing::error!(platform = self.platform.as_str(), code, "{message}");
-        let failure = Failure::with_code(Category::RateLimited, MISCONFIGURED, message).from_platform(code);
+        let failure = Failure::misconfigured(message).from_platform(code);
         CallError::RateLimited { until: Some(self.clock.now() + MISCONFIGURED_PAUSE), failure }
     }
 
@@ -216,7 +213,7 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
         (CallError::AuthExpired(f) | CallError::Reauth(f) | CallError::Permanent(f), _) => {
             ConnectError::Refused(f.message)
         }
-        (CallError::RateLimited { failure, .. }, _) if failure.code == MISCONFIGURED => {
+        (CallError::RateLimited { failure, .. }, _) if failure.waits_for_operator() => {
             ConnectError::Refused(failure.message)
         }
         (CallError::RateLimited { failure, .. } | CallError::Accepted { failure, .. }, _)

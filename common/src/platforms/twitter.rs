@@ -44,8 +44,6 @@ const COMPARED: &str = "10";
 const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 /// The longest alt text.
 const MAX_ALT: usize = 1_000;
-/// How long nothing is sent after the application's credits were used up.
-const NO_CREDITS_PAUSE: TimeDelta = TimeDelta::hours(6);
 
 pub(super) struct Twitter {
     client: PlatformClient,
@@ -100,10 +98,10 @@ impl Twitter {
         let text = body.text().to_lowercase();
         let is_out_of_credits = body.kind.contains("usage-capped") || answer.status == StatusCode::PAYMENT_REQUIRED;
         match answer.status {
-            _ if is_out_of_credits => CallError::RateLimited {
-                until: Some(self.client.now() + NO_CREDITS_PAUSE),
-                failure: failure(Category::RateLimited, "takes no more: the application's credits are used up"),
-            },
+            _ if is_out_of_credits => self.client.misconfigured(
+                "X takes no more: the credits of the X application are used up. Buy more in X's developer console.",
+                &code,
+            ),
             _ if text.contains("suspended") && answer.status == StatusCode::FORBIDDEN => {
                 CallError::Reauth(failure(Category::AuthExpired, "has suspended this account"))
             }

@@ -1,14 +1,17 @@
 //! An account for the calls of one run: its connector and its credentials, renewed at most once.
 //!
-//! Many platforms revoke a refresh token when it is used, so a refresh holds the lease in the account's row, as that of
-//! `publish_target`; later runs find new tokens there. A user may connect the account again meanwhile: the user's
-//! credentials stay, and the run goes on with them.
+//! Many platforms revoke a refresh token when it is used; a second use, by another run that found the access token
+//! expired at the same moment, would be rejected and the account marked as expired. So a refresh holds a lease in the
+//! account's row, and later runs find new tokens there.
+//!
+//! A user may connect the account again meanwhile. The user's credentials stay: the result of a refresh of the old ones
+//! is discarded, and the run continues with the new ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use crier_common::domain::account::{AccountStatus, SocialAccount};
+use crier_common::domain::account::{AccountStatus, SocialAccount, TokenTimes};
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::platforms::{CallError, Connector, ConnectorAccount, Refreshed, Secrets};
 use crier_common::store::{Store, StoreError, accounts};
@@ -84,12 +87,15 @@ impl AccountSession {
             Err(CallError::network("The platform did not answer in time to a request for new tokens."))
         });
         match refreshed {
+            // The credentials do not expire, and are valid: the call is retried once with them.
             Ok(Refreshed { secrets: None, .. }) => Ok(self.release_lease().await?),
             Ok(refreshed) => {
-                match (self.store_tokens(&refreshed).await?, refreshed.secrets) {
-                    (Some(account), Some(secrets)) => (self.account, self.call.secrets) = (account, secrets),
+                let times = refreshed.times();
+                if let Some(secrets) = refreshed.secrets
+                    && !self.store_secrets(secrets, times).await?
+                {
                     // The account was connected again meanwhile, or deleted: takes its new credentials, or stops.
-                    _ => _ = self.acquire_lease(&refused).await?,
+                    self.acquire_lease(&refused).await?;
                 }
                 Ok(())
             }
@@ -125,15 +131,15 @@ impl AccountSession {
         tx.commit().await
     }
 
-    /// Stores new tokens, and returns the account as it is then; `None` if it has other credentials by now, or was
-    /// deleted.
-    async fn store_tokens(&self, refreshed: &Refreshed) -> Result<Option<SocialAccount>, StoreError> {
-        let text = refreshed.secrets.as_ref().map(|secrets| SecretString::from(secrets.expose_json()));
+    /// Stores new secrets, and continues with them. Returns false, and changes nothing, if the account has other
+    /// credentials by now, or was deleted.
+    pub async fn store_secrets(&mut self, secrets: Secrets, times: TokenTimes) -> Result<bool, StoreError> {
+        let text = SecretString::from(secrets.expose_json());
         let deadline = Instant::now() + STORE_TIMEOUT;
-        loop {
+        let renewed = loop {
             let stored: Result<_, StoreError> = async {
                 let mut tx = self.store.begin().await?;
-                let renewed = accounts::renew(&mut tx, &self.account, text.as_ref(), refreshed.times()).await?;
+                let renewed = accounts::renew(&mut tx, &self.account, Some(&text), times).await?;
                 tx.commit().await?;
                 Ok(renewed)
             }
@@ -142,9 +148,14 @@ impl AccountSession {
                 Err(error) if error.is_transient() && Instant::now() < deadline => {
                     tokio::time::sleep(STORE_PAUSE).await;
                 }
-                ended => return ended,
+                ended => break ended?,
             }
+        };
+        let is_stored = renewed.is_some();
+        if let Some(account) = renewed {
+            (self.account, self.call.secrets) = (account, secrets);
         }
+        Ok(is_stored)
     }
 }
 

@@ -14,13 +14,13 @@ impl PublishTarget {
     /// still wanted.
     pub(super) async fn reconcile(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         let stop = |p: &Prepared, outcome| Err(Stop::Ended(self.end(p, outcome)));
-        if !p.connector.can_reconcile() {
+        if !p.session.connector.can_reconcile() {
             return stop(p, PublishOutcome::reconcile_unsupported());
         }
-        let mut asked = run.wait_without_slot(p.connector.reconcile(&p.call, &p.outgoing)).await;
+        let mut asked = run.wait_without_slot(p.session.connector.reconcile(&p.session.call, &p.outgoing)).await;
         if let Err(CallError::AuthExpired(failure)) = asked {
             self.refresh(run, p, failure).await?;
-            asked = p.connector.reconcile(&p.call, &p.outgoing).await;
+            asked = p.session.connector.reconcile(&p.session.call, &p.outgoing).await;
         }
         match asked {
             Ok(Reconciled::Found(published)) => return stop(p, PublishOutcome::Published(published)),
@@ -99,9 +99,9 @@ impl PublishTarget {
             return Err(CallError::network("Crier was held up for too long before it could call the platform."));
         }
         run.set_in_doubt(true);
-        let called = tokio::time::timeout(left, p.connector.publish(&p.call, &p.outgoing));
+        let called = tokio::time::timeout(left, p.session.connector.publish(&p.session.call, &p.outgoing));
         let called = async {
-            if p.connector.waits_externally(&p.outgoing) {
+            if p.session.connector.waits_externally(&p.outgoing) {
                 run.call_and_wait(called).await
             } else {
                 run.call(called).await
@@ -117,13 +117,10 @@ impl PublishTarget {
     /// Stores the account's data that the platform returned with the post. The post is published, even if this fails;
     /// the next call returns the same data again.
     async fn store_renewed_secrets(&self, p: &mut Prepared, published: &Published) {
-        let Some(secrets) = &published.secrets else { return };
-        match self.store_secrets(&p.account, secrets, p.account.token_expires_at.into()).await {
-            Ok(Some(renewed)) => p.account = renewed,
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(account = p.account.id, %error, "the platform's account data could not be stored");
-            }
+        let Some(secrets) = published.secrets.clone() else { return };
+        let (account, times) = (p.session.account.id, p.session.account.token_expires_at.into());
+        if let Err(error) = p.session.store_secrets(secrets, times).await {
+            tracing::warn!(account, %error, "the platform's account data could not be stored");
         }
     }
 }

@@ -8,11 +8,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::account::AccountError;
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Claimed, Lane, Outcome};
-use crier_common::domain::post::{AttemptOutcome, Target, TargetStatus};
+use crier_common::domain::post::{AttemptOutcome, Post, Target, TargetStatus};
 use crier_common::platforms::{CallError, Published};
 use crier_common::publishing;
 use crier_common::store::jobs::lanes;
-use crier_common::store::{Result, Tx, accounts, posts, targets};
+use crier_common::store::{Result, Tx, accounts, jobs, posts, targets};
 use crier_common::telemetry::metrics;
 
 use super::super::{RunResult, backoff_from_table};
@@ -28,6 +28,9 @@ const PAUSES: [Duration; 7] = [
     Duration::from_hours(1),
     Duration::from_hours(2),
 ];
+
+/// How long a post waits, without using up attempts, for an operator to mend what makes every call fail.
+const MAX_OPERATOR_WAIT: TimeDelta = TimeDelta::days(7);
 
 /// The outcome of a run. `open`: the outcome of a call is unknown, so the next run (a retry, or one that a user
 /// requests) reconciles first.
@@ -118,6 +121,14 @@ impl PublishOutcome {
         Self::Unknown { failure: Failure { platform_code, ..Failure::of(Category::OutcomeUnknown, message) }, open }
     }
 
+    /// Returns until when the run waits, if the operator has to change something first.
+    fn operator_wait(&self) -> Option<DateTime<Utc>> {
+        match self {
+            Self::Retry { at, failure, .. } if failure.waits_for_operator() => *at,
+            _ => None,
+        }
+    }
+
     /// Returns the outcome when no attempt is left.
     fn exhausted(&self) -> Self {
         match self {
@@ -195,7 +206,7 @@ pub struct PublishEnd {
 
 impl PublishEnd {
     pub(super) fn of(p: &Prepared, outcome: PublishOutcome, timeout: TimeDelta) -> Self {
-        let credentials_version = Some(p.account.credentials_version);
+        let credentials_version = Some(p.session.account.credentials_version);
         Self { credentials_version, timeout, ..Self::without_call(p.target.clone(), outcome, p.started_at) }
     }
 
@@ -234,6 +245,10 @@ impl RunResult for PublishEnd {
         let mut outcome = self.touch_account(tx, job.trace.as_deref()).await?;
         if post.1 {
             outcome = outcome.for_deleted_post();
+        }
+        // The post was last changed when its publishing began.
+        if let Some(until) = outcome.operator_wait().filter(|_| now - post.0.updated_at < MAX_OPERATOR_WAIT) {
+            return self.wait_for_operator(tx, post, job, &outcome, until).await;
         }
         let (how, next) = match &outcome {
             PublishOutcome::Retry { at, open, .. } => match self.next(job, *at, *open, now) {
@@ -282,6 +297,24 @@ impl RunResult for PublishEnd {
 }
 
 impl PublishEnd {
+    /// Waits until `until`, like after a retry, but the run does not count as an attempt.
+    async fn wait_for_operator(
+        &self,
+        tx: &mut Tx,
+        post: (Post, bool),
+        job: &Claimed,
+        outcome: &PublishOutcome,
+        until: DateTime<Utc>,
+    ) -> Result<Outcome> {
+        let error = outcome.outcome_and_error().1;
+        let message = error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
+        let ended = self.ended(outcome, error, Some(until), tx.now);
+        publishing::end_target(tx, post, &self.target, &ended, None, job.trace.as_deref()).await?;
+        targets::refund_attempt(tx, self.target.id).await?;
+        jobs::refund_attempt(tx, job).await?;
+        Ok(Outcome::RetryAt(until, message))
+    }
+
     fn ended(
         &self,
         how: &PublishOutcome,

@@ -22,20 +22,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::account::SocialAccount;
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::Outcome;
 use crier_common::domain::media::Asset;
 use crier_common::domain::post::Target;
 use crier_common::media::Library;
 use crier_common::media::budget::MemoryPermit;
-use crier_common::platforms::{CallError, Connector, ConnectorAccount, ConnectorRegistry, OutgoingPost};
+use crier_common::platforms::{CallError, ConnectorRegistry, OutgoingPost};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Store, StoreError, Tx, posts, targets};
 
 use self::ending::{PublishEnd, PublishOutcome};
 use self::pacing::PostponedRun;
 use self::prepare::{Preparation, SkippedRun};
+use super::account_session::{AccountSession, RefreshError};
 use super::{Deps, Job, RunResult};
 use crate::engine::{Batcher, Run};
 
@@ -44,7 +44,6 @@ mod ending;
 mod pacing;
 mod pictures;
 mod prepare;
-mod refresh;
 mod stage;
 
 /// A publish may be several requests (pictures, lookups), each with the platform's timeout; all of them must end within
@@ -67,9 +66,7 @@ struct Prepared {
     /// come first.
     target: Target,
     started_at: DateTime<Utc>,
-    account: SocialAccount,
-    connector: Arc<dyn Connector>,
-    call: ConnectorAccount,
+    session: AccountSession,
     outgoing: OutgoingPost,
     /// Its pictures in the library.
     assets: Vec<Asset>,
@@ -79,8 +76,6 @@ struct Prepared {
     has_open_call: bool,
     /// Why it must not be published (any more): the result of the run unless the earlier call succeeded.
     skip_reason: Option<Failure>,
-    /// Whether the tokens were refreshed in this run.
-    refreshed: bool,
 }
 
 /// Why a run makes no (further) call: the error of every step. [`PublishTarget::run`] maps it to the result to write.
@@ -113,8 +108,8 @@ impl PublishTarget {
             platforms: deps.platforms.clone(),
             library: deps.library.clone(),
             prepares: preparation.start_batches(),
-            preparation,
             publish_timeout: deps.platform_timeout * PUBLISH_CALLS,
+            preparation,
         }
     }
 
@@ -141,9 +136,17 @@ impl PublishTarget {
     fn fail(&self, p: &Prepared, error: CallError) -> Stop {
         let outcome = match p.has_open_call {
             true => PublishOutcome::from_reconcile_error(error),
-            false => PublishOutcome::of(error, p.connector.can_reconcile()),
+            false => PublishOutcome::of(error, p.session.connector.can_reconcile()),
         };
         Stop::Ended(self.end(p, outcome))
+    }
+
+    /// Renews the account's tokens; `refused` is the platform's error for the old ones.
+    async fn refresh(&self, run: &Run, p: &mut Prepared, refused: Failure) -> Step<()> {
+        p.session.refresh(run, refused).await.map_err(|error| match error {
+            RefreshError::Database(error) => Stop::Database(error),
+            RefreshError::Call(error) => self.fail(p, error),
+        })
     }
 
     /// Begins a transaction; stops if the lease was lost.
@@ -185,14 +188,6 @@ impl Job for PublishTarget {
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
         ending::pause(attempt, crier_common::random::unit())
-    }
-}
-
-/// Returns the error of a request that publishes nothing: an unknown outcome is a temporary failure.
-fn unknown_to_transient(error: CallError) -> CallError {
-    match error {
-        CallError::Unknown(failure) => CallError::Transient(Failure { category: Category::Network, ..failure }),
-        other => other,
     }
 }
 

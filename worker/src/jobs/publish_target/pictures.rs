@@ -15,7 +15,8 @@ use crier_common::platforms::{CallError, Image, ImageTransfer, UploadedImage};
 use crier_common::store::post_media;
 use serde_json::{Map, Value};
 
-use super::{Prepared, PublishTarget, Step, unknown_to_transient};
+use super::super::account_session::unknown_to_transient;
+use super::{Prepared, PublishTarget, Step};
 use crate::engine::Run;
 
 /// Returns the pictures in the order of `ids`; fails if one was deleted.
@@ -63,7 +64,7 @@ pub(super) fn image(asset: &Asset, url: String, uploads: &Map<String, Value>) ->
 impl PublishTarget {
     /// Provides the pictures in the way that the platform requires.
     pub(super) async fn prepare_images(&self, run: &Run, p: &mut Prepared) -> Step<()> {
-        match p.connector.image_transfer() {
+        match p.session.connector.image_transfer() {
             ImageTransfer::Uploaded => self.upload_all(run, p).await,
             ImageTransfer::Inline => self.load_all(p).await,
             ImageTransfer::Fetched => Ok(()),
@@ -106,7 +107,7 @@ impl PublishTarget {
     async fn upload_once(&self, run: &Run, p: &Prepared, image: &Image) -> Result<Value, CallError> {
         // An upload may be several requests, each with the platform's timeout, like a publish.
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
-        let upload = p.connector.upload(&p.call, &p.outgoing, image);
+        let upload = p.session.connector.upload(&p.session.call, &p.outgoing, image);
         match run.wait_without_slot(tokio::time::timeout(deadline, upload)).await {
             Ok(result) => result,
             Err(_) => Err(CallError::network("The platform did not take a picture in time.")),
@@ -168,7 +169,7 @@ impl PublishTarget {
 }
 
 fn rules_of(p: &Prepared) -> &'static MediaRules {
-    &p.connector.descriptor().capabilities.media
+    &p.session.connector.descriptor().capabilities.media
 }
 
 fn with_bytes(image: &Image, fitted: FittedPicture) -> Image {

@@ -12,9 +12,7 @@ use crier_common::domain::media::Asset;
 use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Post, PostStatus, Target};
 use crier_common::media::Library;
-use crier_common::platforms::{
-    Connector, ConnectorAccount, ConnectorRegistry, Image, MarkerSeed, OutgoingPost, catalogue,
-};
+use crier_common::platforms::{Connector, ConnectorRegistry, Image, MarkerSeed, OutgoingPost, catalogue};
 use crier_common::store::jobs::holds;
 use crier_common::store::targets::HeldTarget;
 use crier_common::store::{self, Store, StoreError, Tx, accounts, media, post_media, posts, targets};
@@ -23,8 +21,9 @@ use serde_json::{Map, Value};
 
 use super::ending::{PublishEnd, PublishOutcome};
 use super::pacing::check_daily_cap;
-use super::{Prepared, PublishTarget, Step, Stop, disconnected, expired, pictures};
+use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, disconnected, expired, pictures};
 use crate::engine::{Batcher, Run};
+use crate::jobs::account_session::AccountSession;
 use crate::jobs::{Deps, RunResult};
 
 /// How many runs share a transaction at most: on SQLite all other writers wait for it.
@@ -54,6 +53,7 @@ pub(super) struct Preparation {
     platforms: Arc<ConnectorRegistry>,
     library: Library,
     latest_publish: TimeDelta,
+    publish_timeout: TimeDelta,
 }
 
 /// A run whose call may begin.
@@ -70,6 +70,7 @@ impl Preparation {
             platforms: deps.platforms.clone(),
             library: deps.library.clone(),
             latest_publish: deps.latest_publish,
+            publish_timeout: deps.platform_timeout * PUBLISH_CALLS,
         }
     }
 
@@ -202,12 +203,13 @@ impl Preparation {
             }
         };
         // Everything that may fail comes before the call is marked as started.
-        let call = ConnectorAccount::stored(&account, &secrets)?;
+        let session = AccountSession::new(&self.store, account, &secrets, connector, self.publish_timeout)?;
+        let connector = &session.connector;
         let uploads = if assets.is_empty() { Map::new() } else { post_media::uploads(tx, target.id).await? };
         let outgoing = OutgoingPost {
             target_id: target.id,
             text: target.content.clone().unwrap_or_else(|| post.content.clone()),
-            images: self.images(&assets, account.platform, &uploads)?,
+            images: self.images(&assets, session.account.platform, &uploads)?,
             options: target.options.clone(),
             marker: target.marker.clone().unwrap_or_else(|| {
                 connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
@@ -222,15 +224,12 @@ impl Preparation {
         let prepared = Prepared {
             target,
             started_at: self.store.now(),
-            account,
-            connector,
-            call,
+            session,
             outgoing,
             assets,
             share: None,
             has_open_call,
             skip_reason,
-            refreshed: false,
         };
         Ok(Ready { prepared, is_marked })
     }

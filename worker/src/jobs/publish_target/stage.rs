@@ -9,9 +9,10 @@ use crier_common::domain::failure::{Category, Failure};
 use crier_common::platforms::{CallError, Staged};
 use crier_common::store::targets;
 
+use super::super::account_session::unknown_to_transient;
 use super::ending::PublishOutcome;
 use super::pacing::PostponedRun;
-use super::{Prepared, PublishTarget, Step, Stop, unknown_to_transient};
+use super::{Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;
 
 /// The maximum number of steps in one run: the pictures of the largest post, and the post.
@@ -23,7 +24,7 @@ impl PublishTarget {
     /// Makes what the platform needs before the call. Stops if an earlier call published the post after all, and while
     /// the platform is at work.
     pub(super) async fn stage(&self, run: &Run, p: &mut Prepared) -> Step<()> {
-        if !p.connector.has_stages() {
+        if !p.session.connector.has_stages() {
             return Ok(());
         }
         for _ in 0..MAX_STEPS {
@@ -52,7 +53,7 @@ impl PublishTarget {
 
     async fn stage_once(&self, run: &Run, p: &Prepared) -> Result<Staged, CallError> {
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
-        let staged = tokio::time::timeout(deadline, p.connector.stage(&p.call, &p.outgoing));
+        let staged = tokio::time::timeout(deadline, p.session.connector.stage(&p.session.call, &p.outgoing));
         match run.wait_without_slot(staged).await {
             Ok(result) => result,
             Err(_) => Err(CallError::network("The platform did not answer in time.")),
@@ -61,7 +62,7 @@ impl PublishTarget {
 
     /// Puts the run off while the platform works on the post. Always stops.
     pub(super) async fn wait_for_platform(&self, run: &Run, p: &Prepared, pause: TimeDelta) -> Step<()> {
-        let name = p.connector.descriptor().name;
+        let name = p.session.connector.descriptor().name;
         let mut tx = self.begin_held(run).await?;
         let began = p.target.call_started_at;
         if began.is_some_and(|began| tx.now - began > MAX_WAIT) {

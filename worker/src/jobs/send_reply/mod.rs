@@ -245,11 +245,10 @@ impl SendReply {
     }
 
     async fn refresh(&self, run: &Run, p: &mut Prepared, refused: Failure) -> Step<()> {
-        match p.session.refresh(run, refused).await {
-            Ok(()) => Ok(()),
-            Err(RefreshError::Database(error)) => Err(Stop::Database(error)),
-            Err(RefreshError::Call(error)) => Err(self.fail(p, error)),
-        }
+        p.session.refresh(run, refused).await.map_err(|error| match error {
+            RefreshError::Database(error) => Stop::Database(error),
+            RefreshError::Call(error) => self.fail(p, error),
+        })
     }
 
     fn end(&self, p: &Prepared, outcome: ReplyOutcome) -> Box<ReplyEnding> {
