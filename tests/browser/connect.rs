@@ -4,10 +4,14 @@
 use crier_common::domain::platform::Platform;
 use crier_common::platforms::{PlatformConfig, PlatformsConfig};
 use serde_json::json;
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::{Browser, DESKTOP, PHONE};
-use crate::support::app::TestApp;
+use crate::support::app::{Tenant, TestApp};
+use crate::support::person::{Person, text};
 use crate::support::store::TestStore;
+use crate::support::tumblr::Tumblr;
 
 #[tokio::test]
 async fn connect_pages_look_right() {
@@ -37,5 +41,65 @@ async fn connect_pages_look_right() {
     for (name, url) in [("expired", &urls[0].1), ("unknown", &unknown)] {
         browser.picture(url, &format!("connect-{name}"), PHONE).await;
         assert!(browser.dom(url).await.contains("<h1>"), "{name}");
+    }
+}
+
+async fn with_tumblr(blogs: &[(&str, &str)]) -> (TestApp, Tumblr, MockServer) {
+    let (tumblr, server) = Tumblr::start(blogs).await;
+    tumblr.oauth.add_client("app", "secret");
+    let mut config = PlatformsConfig::default();
+    let settings = PlatformConfig {
+        client_id: Some("app".to_owned()),
+        client_secret: Some("secret".into()),
+        base_url: Some(server.uri()),
+        auth_url: Some(server.uri()),
+        ..PlatformConfig::default()
+    };
+    config.platforms.insert(Platform::Tumblr, settings);
+    (TestApp::start_with_platforms(TestStore::sqlite().await, config).await, tumblr, server)
+}
+
+async fn authorize(t: &Tenant<'_>) -> String {
+    let body = json!({ "platform": "tumblr", "target": "default" });
+    let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+    grant["authorization_url"].as_str().unwrap().to_owned()
+}
+
+/// A Tumblr without a blog, a full brand, and a Tumblr that does not answer. These pages need a platform and a cookie:
+/// the browser is given what a person got.
+#[tokio::test]
+async fn wrong_turns_at_a_platform_look_right() {
+    let Some(browser) = Browser::find() else { return };
+    let (empty, tumblr, _server) = with_tumblr(&[]).await;
+    let (url, mut person) = (authorize(&empty.tenant("free").await).await, Person::new(&empty));
+    let back = tumblr.oauth.agree(&person.leave(&url).await);
+    let nothing = person.open(back.as_str()).await;
+
+    let (app, tumblr, server) = with_tumblr(&[("ann", "Ann's bread")]).await;
+    let t = app.tenant("free").await;
+    let (url, mut person) = (authorize(&t).await, Person::new(&app));
+    let back = tumblr.oauth.agree(&person.leave(&url).await);
+    for handle in ["one", "two", "three"] {
+        t.account(handle).await;
+    }
+    let full = person.open(back.as_str()).await;
+    let back = tumblr.oauth.agree(&person.leave(&url).await);
+    server.reset().await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(503)).mount(&server).await;
+    let away = person.open(back.as_str()).await;
+
+    for (name, title, page) in [
+        ("nothing", "There is nothing to connect", nothing),
+        ("full", "There is no room for another account", full),
+        ("away", "Tumblr does not answer", away),
+    ] {
+        let html = text(&page).replace("href=\"/connect.css\"", &format!("href=\"{}/connect.css\"", app.url));
+        assert!(html.contains(&format!("<h1>{title}</h1>")), "{html}");
+        let file = tempfile::Builder::new().suffix(".html").tempfile().unwrap();
+        std::fs::write(file.path(), html).unwrap();
+        let url = format!("file://{}", file.path().display());
+        for size in [PHONE, DESKTOP] {
+            browser.picture(&url, &format!("connect-{name}"), size).await;
+        }
     }
 }
