@@ -7,7 +7,7 @@ use crier_common::domain::failure::Category;
 use crier_common::domain::platform::{ConnectTarget, Platform};
 use crier_common::platforms::oauth::ConnectRequest;
 use crier_common::platforms::{
-    CallError, ConnectError, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled,
+    CallError, ConnectError, Connector, ConnectorAccount, Marker, OutgoingPost, Published, Reconciled,
 };
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
@@ -138,6 +138,36 @@ async fn a_post_that_google_rejects_at_once_has_failed() {
     fake.set_state("REJECTED");
     let rejected = connector.publish(&account, &post(connector.as_ref(), "Call 555-0100")).await.unwrap_err();
     assert!(matches!(&rejected, CallError::Permanent(f) if f.category == Category::InvalidContent), "{rejected:?}");
+}
+
+#[tokio::test]
+async fn a_post_is_asked_for_until_google_has_looked_at_it() {
+    let (fake, _server, connector, account) = start().await;
+    fake.set_state("PROCESSING");
+    let outgoing = post(connector.as_ref(), "Fresh bread");
+    let CallError::Accepted { post: accepted, .. } = connector.publish(&account, &outgoing).await.unwrap_err() else {
+        panic!("it is published later")
+    };
+    let accepted = OutgoingPost { marker: accepted.marker, ..outgoing.clone() };
+    let minute = TimeDelta::minutes(1);
+    // By its name, and after a lost answer by its text.
+    for known in [&accepted, &outgoing] {
+        fake.judge("PROCESSING");
+        assert_eq!(connector.reconcile(&account, known).await.unwrap(), Reconciled::Pending(minute));
+        fake.judge("REJECTED");
+        let refused = connector.reconcile(&account, known).await.unwrap();
+        assert!(
+            matches!(&refused, Reconciled::Refused(CallError::Permanent(f)) if f.category == Category::InvalidContent),
+            "{refused:?}"
+        );
+        fake.judge("LIVE");
+        let found = connector.reconcile(&account, known).await.unwrap();
+        assert!(matches!(&found, Reconciled::Found(live) if live.url.is_some()), "{found:?}");
+    }
+    // One that a person deleted meanwhile is not taken for one that was never made.
+    let gone = Marker::from_iter([("name".to_owned(), json!("accounts/1/locations/11/localPosts/7"))]);
+    let gone = OutgoingPost { marker: gone, ..outgoing };
+    assert!(matches!(connector.reconcile(&account, &gone).await, Err(CallError::Permanent(_))));
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ impl Google {
         let rules = TokenRules { expires_in: Some(3_599), refreshes: true, ..TokenRules::default() };
         let this = Self {
             oauth: Arc::new(OAuthServer::new(rules)),
-            state: Arc::new(Mutex::new(State { accounts, state: "PROCESSING".to_owned(), ..State::default() })),
+            state: Arc::new(Mutex::new(State { accounts, state: "LIVE".to_owned(), ..State::default() })),
         };
         this.oauth.add_client("id", "secret");
         let server = MockServer::start().await;
@@ -69,6 +69,13 @@ impl Google {
     /// New posts begin in this state.
     pub fn set_state(&self, state: &str) {
         self.state.lock().unwrap().state = state.to_owned();
+    }
+
+    /// Google has looked at all posts.
+    pub fn judge(&self, state: &str) {
+        for post in &mut self.state.lock().unwrap().posts {
+            post["state"] = json!(state);
+        }
     }
 
     pub fn posts(&self) -> Vec<Value> {
@@ -160,6 +167,12 @@ impl Respond for Google {
                 let prefix = format!("{}/", path.trim_start_matches("/v4/"));
                 let own = state.posts.iter().rev().filter(|post| post["name"].as_str().unwrap().starts_with(&prefix));
                 ok(json!({ "localPosts": own.collect::<Vec<_>>() }))
+            }
+            ("GET", ["v4", "accounts", _, "locations", _, "localPosts", _]) => {
+                match state.posts.iter().find(|post| path.trim_start_matches("/v4/") == post["name"]) {
+                    Some(post) => ok(post.clone()),
+                    None => error(404, "NOT_FOUND", json!([])),
+                }
             }
             other => panic!("no such call: {other:?}"),
         }

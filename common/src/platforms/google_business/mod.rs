@@ -1,7 +1,7 @@
 //! Google Business Profile: a local post on a location. `connect.rs` has the way through the browser.
 //!
-//! Google fetches the picture itself. After a call with unknown outcome the location's newest posts are searched for
-//! the same text since the first attempt. A new post is often `PROCESSING`; Google may still reject it later.
+//! Google fetches the picture itself. A new post is often `PROCESSING`: it is asked for until Google shows or rejects it.
+//! After a call with unknown outcome the location's newest posts are searched for the same text since the first attempt.
 //!
 //! A disconnect does not take the permission back at Google: that would cut off the person's other locations.
 //!
@@ -34,6 +34,10 @@ const SEARCHED: &str = "50";
 /// By how much Google's clock may be behind ours.
 const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 const LANGUAGE: &str = "en";
+/// How long to wait before a post that Google works on is asked for.
+const PAUSE: TimeDelta = TimeDelta::minutes(1);
+/// The marker's field for the name of such a post.
+const NAME: &str = "name";
 
 /// Each API has a host of its own; a configured base URL replaces all of them.
 struct Hosts {
@@ -93,9 +97,19 @@ impl LocalPost {
         is_recent && words(&self.summary) == words(&post.text)
     }
 
-    fn published(self) -> Published {
-        Published::new(self.name, self.search_url)
+    /// Returns what became of the post.
+    fn outcome(self) -> Reconciled {
+        match self.state.as_str() {
+            "PROCESSING" => Reconciled::Pending(PAUSE),
+            "REJECTED" => Reconciled::Refused(rejected()),
+            _ => Reconciled::Found(Published::new(self.name, self.search_url)),
+        }
     }
+}
+
+fn rejected() -> CallError {
+    let message = "Google has rejected this post: its text or picture breaks the rules for posts.";
+    CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("REJECTED"))
 }
 
 fn invalid(message: impl Into<String>) -> CallError {
@@ -173,11 +187,16 @@ impl Connector for GoogleBusiness {
         let path = Self::posts_path(account)?;
         let request = self.request(Method::POST, &self.hosts.posts, &path, token.expose_secret());
         let made: LocalPost = self.call(Effect::Publishes, request.json(&local_post(post)?)).await?;
-        if made.state == "REJECTED" {
-            let message = "Google has rejected this post: its text or picture breaks the rules for posts.";
-            return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("REJECTED")));
+        let name = made.name.clone();
+        match made.outcome() {
+            Reconciled::Found(published) => Ok(published),
+            Reconciled::Refused(error) => Err(error),
+            _ => {
+                let mut marker = post.marker.clone();
+                marker.insert(NAME.to_owned(), Value::from(name));
+                Err(self.client.accepted(marker, PAUSE))
+            }
         }
-        Ok(made.published())
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
@@ -187,12 +206,18 @@ impl Connector for GoogleBusiness {
             #[serde(default)]
             local_posts: Vec<LocalPost>,
         }
-        let began = marker_time(&post.marker)?;
         let token = account.secrets.require("access_token")?;
         let path = Self::posts_path(account)?;
-        let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret());
-        let newest: Newest = self.call(Effect::Repeatable, request.query(&[("pageSize", SEARCHED)])).await?;
+        let get = |path: &str| self.request(Method::GET, &self.hosts.posts, path, token.expose_secret());
+        if let Some(name) = post.marker.get(NAME).and_then(Value::as_str) {
+            let id = name.rsplit('/').next().unwrap_or_default();
+            let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
+            let known: LocalPost = self.call(Effect::Repeatable, get(&format!("{path}/{id}"))).await?;
+            return Ok(known.outcome());
+        }
+        let began = marker_time(&post.marker)?;
+        let newest: Newest = self.call(Effect::Repeatable, get(&path).query(&[("pageSize", SEARCHED)])).await?;
         let found = newest.local_posts.into_iter().find(|one| one.is_of(post, began));
-        Ok(found.map_or(Reconciled::Absent, |one| Reconciled::Found(one.published())))
+        Ok(found.map_or(Reconciled::Absent, LocalPost::outcome))
     }
 }

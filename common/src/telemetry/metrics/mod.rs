@@ -1,8 +1,7 @@
 //! All metrics of Crier: names, help texts, buckets, and one typed function per metric that records it. Labels are
 //! enums or words of this program, never ids or addresses, so that the number of series is bounded.
 //!
-//! **To add a metric:** a line in [`METRICS`] and a function here; if its labels are known, a line in [`start_at_zero`]
-//! (a counter that appears only with its first event has no rate for that event).
+//! **To add a metric:** a line in [`catalogue::METRICS`] and a function here; if its labels are known, a line in `zero.rs`.
 
 #![expect(clippy::disallowed_macros, reason = "the one place that names metrics")]
 
@@ -20,100 +19,13 @@ use crate::domain::media::FileState;
 use crate::domain::post::AttemptOutcome;
 use crate::webhooks::DeliveryOutcome;
 
+mod catalogue;
+mod zero;
+
+use catalogue::{Counter, Gauge, Histogram, METRICS};
+
 /// The content type of `/metrics`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-enum MetricKind {
-    Counter,
-    Gauge,
-    Histogram(&'static [f64]),
-}
-use MetricKind::{Counter, Gauge, Histogram};
-
-/// From a local notification to a backlog of an hour.
-const LATENESS: &[f64] =
-    &[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
-const JOB_DURATION: &[f64] =
-    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
-const ATTEMPT: &[f64] =
-    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 30.0];
-/// From the event to the accepted delivery, including retries over days.
-const END_TO_END: &[f64] = &[
-    0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 36_000.0,
-    172_800.0,
-];
-const HTTP: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0];
-
-/// The provider's timeout is 20 s.
-const AI: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0];
-
-const METRICS: &[(&str, MetricKind, &str)] = &[
-    ("crier_build_info", Gauge, "Always 1; the version of the program is a label."),
-    ("crier_jobs", Gauge, "Jobs in the record, by kind and state."),
-    (
-        "crier_jobs_oldest_ready_seconds",
-        Gauge,
-        "How long the oldest job that is ready has been waiting; 0 where none waits.",
-    ),
-    ("crier_jobs_paused", Gauge, "1 where an operator paused the kind."),
-    ("crier_jobs_enqueued_total", Counter, "Jobs written to the record."),
-    ("crier_jobs_finished_total", Counter, "Runs of jobs that ended, by how they ended."),
-    ("crier_jobs_rescued_total", Counter, "Jobs taken back from a run that did not end, by reason."),
-    ("crier_jobs_redispatched_total", Counter, "Jobs announced to the workers again because none claimed them."),
-    ("crier_job_lateness_seconds", Histogram(LATENESS), "From the time a job was due to its start."),
-    ("crier_job_duration_seconds", Histogram(JOB_DURATION), "How long a run of a job took."),
-    ("crier_worker_slots", Gauge, "Places for running jobs in this worker."),
-    ("crier_publish_total", Counter, "Attempts to publish a post on an account, by how they ended."),
-    ("crier_replies_total", Counter, "Attempts to send a reply of the inbox, by how they ended."),
-    (
-        "crier_inbox_sync_age_seconds",
-        Gauge,
-        "How long ago the messages of an active account were last read completely, by platform: the longest; 0 if there is none.",
-    ),
-    (
-        "crier_analytics_age_seconds",
-        Gauge,
-        "By how much figures of an active account, or of its posts, are late, by platform: the longest; 0 if none are.",
-    ),
-    ("crier_webhook_attempts_total", Counter, "Attempts to deliver a webhook, by how they ended."),
-    ("crier_webhook_attempt_duration_seconds", Histogram(ATTEMPT), "How long one attempt to deliver a webhook took."),
-    ("crier_webhook_end_to_end_seconds", Histogram(END_TO_END), "From an event to its delivery being accepted."),
-    ("crier_feed_fetches_total", Counter, "Fetches of feeds, by what came of them."),
-    ("crier_platform_requests_total", Counter, "Requests to a platform's API, by class of the answer's status."),
-    ("crier_platform_rate_limited_total", Counter, "Answers by which a platform asked for a pause."),
-    ("crier_media_taken_in_total", Counter, "Pictures that came by upload or import, by what became of them."),
-    ("crier_storage_calls_total", Counter, "Calls to the storage of files, by kind and outcome."),
-    ("crier_ai_requests_total", Counter, "Requests that asked the AI's provider, by operation and how they ended."),
-    ("crier_ai_request_duration_seconds", Histogram(AI), "How long the AI's provider took, second tries included."),
-    (
-        "crier_media_files",
-        Gauge,
-        "Files in the storage or on their way to it, or from it, by state; thumbnails not counted.",
-    ),
-    ("crier_media_bytes", Gauge, "Bytes of files as the plans count them: reserved and stored, without thumbnails."),
-    ("crier_webhook_endpoints", Gauge, "Webhook endpoints, by state."),
-    ("crier_accounts", Gauge, "Social accounts, by platform and status."),
-    (
-        "crier_account_token_expires_seconds",
-        Gauge,
-        "How long until the first token of an active account expires, by platform; +Inf if none does.",
-    ),
-    (
-        "crier_scheduler_last_tick_timestamp_seconds",
-        Gauge,
-        "When a task of the scheduler last ran, as seconds since 1970.",
-    ),
-    ("crier_bio_views_total", Counter, "Views of link-in-bio pages."),
-    ("crier_bio_clicks_total", Counter, "Clicks on links of link-in-bio pages."),
-    ("crier_http_connections", Gauge, "Connections of clients to the API."),
-    (
-        "crier_http_connections_evicted_total",
-        Counter,
-        "Idle connections that were closed for new ones, at the limit of connections.",
-    ),
-    ("crier_http_requests_total", Counter, "Requests that the API answered."),
-    ("crier_http_request_duration_seconds", Histogram(HTTP), "How long the API took to answer."),
-];
 
 crate::text_enum! {
     /// The states of a job that are counted in the record.
@@ -214,7 +126,7 @@ static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 pub fn init(role: ProcessRole, kinds: &[&'static str], platforms: &[&'static str]) {
     HANDLE.get_or_init(install);
     gauge!("crier_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-    start_at_zero(role, kinds, platforms);
+    zero::start_at_zero(role, kinds, platforms);
 }
 
 fn install() -> PrometheusHandle {
@@ -240,99 +152,6 @@ fn install() -> PrometheusHandle {
         }
     }
     handle
-}
-
-/// Creates every series whose labels are known in advance.
-fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms: &[&'static str]) {
-    for kind in kinds {
-        jobs_enqueued(kind, 0);
-    }
-    if matches!(role, ProcessRole::Crier | ProcessRole::Api) {
-        counter!("crier_bio_views_total").increment(0);
-        counter!("crier_bio_clicks_total").increment(0);
-        http_connections(0);
-        http_connections_evicted(0);
-    }
-    if matches!(role, ProcessRole::Crier | ProcessRole::Worker) {
-        for &kind in kinds {
-            for outcome in JobOutcome::ALL {
-                counter!("crier_jobs_finished_total", "kind" => kind, "outcome" => outcome.as_str()).increment(0);
-            }
-            let _ = histogram!("crier_job_lateness_seconds", "kind" => kind);
-            let _ = histogram!("crier_job_duration_seconds", "kind" => kind);
-        }
-        for reason in RescueReason::ALL {
-            jobs_rescued(*reason, 0);
-        }
-        jobs_redispatched(0);
-        for outcome in DeliveryOutcome::ALL {
-            counter!("crier_webhook_attempts_total", "outcome" => outcome.as_str()).increment(0);
-        }
-        for outcome in FetchOutcome::ALL {
-            counter!("crier_feed_fetches_total", "outcome" => outcome.as_str()).increment(0);
-        }
-        let _ = histogram!("crier_webhook_attempt_duration_seconds");
-        let _ = histogram!("crier_webhook_end_to_end_seconds");
-        for &platform in platforms {
-            for outcome in AttemptOutcome::ALL {
-                counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(0);
-            }
-            for result in ReplyResult::ALL {
-                counter!("crier_replies_total", "platform" => platform, "outcome" => result.as_str()).increment(0);
-            }
-            for class in StatusClass::ALL {
-                counter!("crier_platform_requests_total", "platform" => platform, "status_class" => class.as_str())
-                    .increment(0);
-            }
-            counter!("crier_platform_rate_limited_total", "platform" => platform).increment(0);
-        }
-        worker_slots(0, 0);
-    }
-    for outcome in IngestOutcome::ALL {
-        counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(0);
-    }
-    for call in StorageCall::ALL {
-        for outcome in ["done", "error"] {
-            counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(0);
-        }
-    }
-    if matches!(role, ProcessRole::Crier | ProcessRole::Api) {
-        for operation in Operation::ALL {
-            for outcome in AiOutcome::ALL {
-                let (operation, outcome) = (operation.as_str(), outcome.as_str());
-                counter!("crier_ai_requests_total", "operation" => operation, "outcome" => outcome).increment(0);
-            }
-            let _ = histogram!("crier_ai_request_duration_seconds", "operation" => operation.as_str());
-        }
-    }
-    if matches!(role, ProcessRole::Crier | ProcessRole::Scheduler) {
-        for &kind in kinds {
-            for state in CountedState::ALL {
-                jobs(kind, *state, 0);
-            }
-            jobs_oldest_ready(kind, Duration::ZERO);
-            jobs_paused(kind, false);
-        }
-        for state in EndpointState::ALL {
-            webhook_endpoints(*state, 0);
-        }
-        for &platform in platforms {
-            for status in AccountStatus::ALL {
-                accounts(platform, *status, 0);
-            }
-            account_token_expires(platform, None);
-            inbox_sync_age(platform, TimeDelta::zero());
-            analytics_age(platform, TimeDelta::zero());
-        }
-        for state in FileState::ALL {
-            media_files(*state, 0);
-        }
-        media_bytes(0);
-        for reason in RescueReason::ALL {
-            jobs_rescued(*reason, 0);
-        }
-        jobs_redispatched(0);
-    }
 }
 
 /// Returns the content of `/metrics`; empty before [`init`].

@@ -1,0 +1,112 @@
+//! Every series whose labels are known in advance exists from the start: a counter that appears only with its first
+//! event has no rate for that event.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use metrics::{counter, histogram};
+
+use super::*;
+
+/// Creates the series of a process.
+pub(super) fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms: &[&'static str]) {
+    for kind in kinds {
+        jobs_enqueued(kind, 0);
+    }
+    for outcome in IngestOutcome::ALL {
+        counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(0);
+    }
+    for call in StorageCall::ALL {
+        for outcome in ["done", "error"] {
+            counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(0);
+        }
+    }
+    if matches!(role, ProcessRole::Crier | ProcessRole::Api) {
+        start_api();
+    }
+    if matches!(role, ProcessRole::Crier | ProcessRole::Worker) {
+        start_worker(kinds, platforms);
+    }
+    if matches!(role, ProcessRole::Crier | ProcessRole::Scheduler) {
+        start_scheduler(kinds, platforms);
+    }
+}
+
+fn start_api() {
+    counter!("crier_bio_views_total").increment(0);
+    counter!("crier_bio_clicks_total").increment(0);
+    http_connections(0);
+    http_connections_evicted(0);
+    for operation in Operation::ALL {
+        for outcome in AiOutcome::ALL {
+            let (operation, outcome) = (operation.as_str(), outcome.as_str());
+            counter!("crier_ai_requests_total", "operation" => operation, "outcome" => outcome).increment(0);
+        }
+        let _ = histogram!("crier_ai_request_duration_seconds", "operation" => operation.as_str());
+    }
+}
+
+fn start_worker(kinds: &[&'static str], platforms: &[&'static str]) {
+    for &kind in kinds {
+        for outcome in JobOutcome::ALL {
+            counter!("crier_jobs_finished_total", "kind" => kind, "outcome" => outcome.as_str()).increment(0);
+        }
+        let _ = histogram!("crier_job_lateness_seconds", "kind" => kind);
+        let _ = histogram!("crier_job_duration_seconds", "kind" => kind);
+    }
+    for reason in RescueReason::ALL {
+        jobs_rescued(*reason, 0);
+    }
+    jobs_redispatched(0);
+    for outcome in DeliveryOutcome::ALL {
+        counter!("crier_webhook_attempts_total", "outcome" => outcome.as_str()).increment(0);
+    }
+    for outcome in FetchOutcome::ALL {
+        counter!("crier_feed_fetches_total", "outcome" => outcome.as_str()).increment(0);
+    }
+    let _ = histogram!("crier_webhook_attempt_duration_seconds");
+    let _ = histogram!("crier_webhook_end_to_end_seconds");
+    for &platform in platforms {
+        for outcome in AttemptOutcome::ALL {
+            counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(0);
+        }
+        for result in ReplyResult::ALL {
+            counter!("crier_replies_total", "platform" => platform, "outcome" => result.as_str()).increment(0);
+        }
+        for class in StatusClass::ALL {
+            counter!("crier_platform_requests_total", "platform" => platform, "status_class" => class.as_str())
+                .increment(0);
+        }
+        counter!("crier_platform_rate_limited_total", "platform" => platform).increment(0);
+    }
+    worker_slots(0, 0);
+}
+
+fn start_scheduler(kinds: &[&'static str], platforms: &[&'static str]) {
+    for &kind in kinds {
+        for state in CountedState::ALL {
+            jobs(kind, *state, 0);
+        }
+        jobs_oldest_ready(kind, Duration::ZERO);
+        jobs_paused(kind, false);
+    }
+    for state in EndpointState::ALL {
+        webhook_endpoints(*state, 0);
+    }
+    for &platform in platforms {
+        for status in AccountStatus::ALL {
+            accounts(platform, *status, 0);
+        }
+        account_token_expires(platform, None);
+        inbox_sync_age(platform, TimeDelta::zero());
+        analytics_age(platform, TimeDelta::zero());
+    }
+    for state in FileState::ALL {
+        media_files(*state, 0);
+    }
+    media_bytes(0);
+    for reason in RescueReason::ALL {
+        jobs_rescued(*reason, 0);
+    }
+    jobs_redispatched(0);
+}
