@@ -25,7 +25,16 @@ pub use connect::{AccountCommand, AppCommand, ConnectAccount, SetApp};
 #[command(
     name = "crier",
     version,
-    after_help = "Examples:\n  crier                                  start everything, on SQLite in ./crier-data\n  crier user add ann@example.com         a user with a workspace of her own\n  crier key create --user ann@example.com\n  crier jobs list --state dead --json\n  crier webhooks listen                  show what webhooks bring, on a local port\n  crier bench jobs                       how fast the jobs are on this machine\n  crier bench webhooks                   and how fast the webhooks"
+    after_help = concat!(
+        "Examples:\n",
+        "  crier                                  start everything, on SQLite in ./crier-data\n",
+        "  crier user add ann@example.com         a user with a workspace of her own\n",
+        "  crier key create --user ann@example.com\n",
+        "  crier jobs list --state dead --json\n",
+        "  crier webhooks listen                  show what webhooks bring, on a local port\n",
+        "  crier bench jobs                       how fast the jobs are on this machine\n",
+        "  crier bench webhooks                   and how fast the webhooks",
+    )
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -143,7 +152,11 @@ pub enum PlanCommand {
     List(Format),
     /// Put the workspace of a user on a plan.
     #[command(
-        after_help = "Examples:\n  crier plan set --user ann@example.com pro\n  crier plan set --user ann@example.com pro --timezone Europe/Berlin"
+        after_help = concat!(
+            "Examples:\n",
+            "  crier plan set --user ann@example.com pro\n",
+            "  crier plan set --user ann@example.com pro --timezone Europe/Berlin",
+        )
     )]
     Set {
         #[arg(long)]
@@ -170,7 +183,12 @@ pub enum PlanCommand {
 pub enum JobsCommand {
     /// List jobs, newest first.
     #[command(
-        after_help = "Examples:\n  crier jobs list --state dead\n  crier jobs list --kind deliver_webhook --lane endpoint:7 --older-than 15m\n  crier jobs list --kind publish_target --state dead --json"
+        after_help = concat!(
+            "Examples:\n",
+            "  crier jobs list --state dead\n",
+            "  crier jobs list --kind deliver_webhook --lane endpoint:7 --older-than 15m\n",
+            "  crier jobs list --kind publish_target --state dead --json",
+        )
     )]
     List {
         #[command(flatten)]
@@ -196,7 +214,12 @@ pub enum JobsCommand {
     Kinds(Format),
     /// Run dead or cancelled jobs again, with all their attempts; what they act on is told.
     #[command(
-        after_help = "Examples:\n  crier jobs retry 42 43\n  crier jobs retry --dead --kind publish_target\n  crier jobs retry --dead --kind deliver_webhook --lane endpoint:7 --older-than 2h"
+        after_help = concat!(
+            "Examples:\n",
+            "  crier jobs retry 42 43\n",
+            "  crier jobs retry --dead --kind publish_target\n",
+            "  crier jobs retry --dead --kind deliver_webhook --lane endpoint:7 --older-than 2h",
+        )
     )]
     Retry {
         /// Of the jobs.
@@ -211,7 +234,13 @@ pub enum JobsCommand {
     /// Cancel jobs that have not begun; what they act on is told.
     #[command(
         group(ArgGroup::new("cancelled").args(["ids", "kind", "lane", "older_than"]).required(true).multiple(true)),
-        after_help = "Examples:\n  crier jobs cancel 44 45\n  crier jobs cancel --kind deliver_webhook --state scheduled --lane endpoint:7\n\nWithout ids it takes a --kind, a --lane or an --older-than: all jobs of all kinds are never cancelled at once."
+        after_help = concat!(
+            "Examples:\n",
+            "  crier jobs cancel 44 45\n",
+            "  crier jobs cancel --kind deliver_webhook --state scheduled --lane endpoint:7\n\n",
+            "Without ids it takes a --kind, a --lane or an --older-than: all jobs of all kinds are never cancelled at \
+             once.",
+        )
     )]
     Cancel {
         /// Of the jobs.
@@ -235,7 +264,15 @@ pub enum JobsCommand {
 pub enum WebhooksCommand {
     /// Take deliveries on a local port and show each, until Ctrl-C. It needs no installation here.
     #[command(
-        after_help = "Crier delivers to public https addresses alone, unless it was started with CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8. docs/webhooks.md says what a receiver does.\n\nExamples:\n  crier webhooks listen\n  crier webhooks listen --secret whsec_…             check the signatures\n  crier webhooks listen --status 503                 see deliveries being tried again\n  crier webhooks listen --count 1 --json | jq -r .body"
+        after_help = concat!(
+            "Crier delivers to public https addresses alone, unless it was started with \
+             CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8. docs/webhooks.md says what a receiver does.\n\n",
+            "Examples:\n",
+            "  crier webhooks listen\n",
+            "  crier webhooks listen --secret whsec_…             check the signatures\n",
+            "  crier webhooks listen --status 503                 see deliveries being tried again\n",
+            "  crier webhooks listen --count 1 --json | jq -r .body",
+        )
     )]
     Listen(ListenWebhooks),
 }

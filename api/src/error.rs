@@ -174,7 +174,8 @@ impl ApiError {
     pub fn unauthorized() -> Self {
         Self::new(
             ErrorCode::Unauthorized,
-            "A valid API key is needed: send the header `Authorization: Bearer <API_KEY>`. This key is missing, malformed or deleted.",
+            "A valid API key is needed: send the header `Authorization: Bearer <API_KEY>`. This key is missing, \
+             malformed or deleted.",
         )
     }
 
@@ -224,7 +225,8 @@ impl ApiError {
 
     /// Returns the error for a repeated request whose record was deleted since.
     pub fn record_deleted() -> Self {
-        let message = "This request was carried out before, under the same Idempotency-Key; what it made or changed has been deleted since. Nothing was done again.";
+        let message = "This request was carried out before, under the same Idempotency-Key; what it made or changed \
+             has been deleted since. Nothing was done again.";
         Self { replayed: true, ..Self::new(ErrorCode::NotFound, message) }
     }
 

@@ -153,7 +153,8 @@ impl Mailer {
         if let Some((user, password)) = login {
             if !connection.is_encrypted() && !found.iter().all(|address| address.ip().is_loopback()) {
                 return Err(SendError::Deferred(format!(
-                    "{host} offers no STARTTLS, and the password is not sent in the clear; use smtps://, or leave user and password out of CRIER_SMTP_URL"
+                    "{host} offers no STARTTLS, and the password is not sent in the clear; use smtps://, or leave \
+                     user and password out of CRIER_SMTP_URL"
                 )));
             }
             let login = Credentials::new(user.clone(), password.expose_secret().to_owned());

@@ -45,7 +45,8 @@ pub fn close_or_warn(path: &Path, what: &str) {
             tracing::warn!("{what} {} was open to other users of this machine; it is closed now", path.display())
         }
         Err(error) => {
-            tracing::warn!(%error, "{what} {} may be open to other users of this machine, and its mode cannot be changed", path.display());
+            tracing::warn!(%error, "{what} {} may be open to other users of this machine, and its mode cannot be \
+                 changed", path.display());
         }
     }
 }

@@ -333,7 +333,8 @@ pub async fn check_plans(store: &Store, config: &Config) -> Result<(), StartErro
         return Ok(());
     }
     Err(StartError::Refused(format!(
-        "CRIER_PLANS_FILE: it lacks plans that workspaces are on: {}. Add them, or move those workspaces with `crier plan set`.",
+        "CRIER_PLANS_FILE: it lacks plans that workspaces are on: {}. Add them, or move those workspaces with `crier \
+         plan set`.",
         missing.join(", ")
     )))
 }

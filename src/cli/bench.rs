@@ -10,37 +10,75 @@ use super::Format;
 pub enum BenchCommand {
     /// Measure the job engine: some three minutes, on a database of its own that is deleted at the end.
     #[command(
-        after_help = "Where: on SQLite and the queue inside the process; where CRIER_DATABASE_URL is Postgres and CRIER_REDIS_URL is set, on a new database of that server (the user needs the right to create one) and under keys of its own.\n\nExamples:\n  crier bench jobs\n  crier bench jobs --only pickup,throughput --dir /var/lib/crier\n  crier bench jobs --only publish --posts 50000 --slots 128 --json\n  crier bench jobs --database-url postgres://crier:password@localhost/crier --redis-url redis://localhost"
+        after_help = concat!(
+            "Where: on SQLite and the queue inside the process; where CRIER_DATABASE_URL is Postgres and \
+             CRIER_REDIS_URL is set, on a new database of that server (the user needs the right to create one) and \
+             under keys of its own.\n\n",
+            "Examples:\n",
+            "  crier bench jobs\n",
+            "  crier bench jobs --only pickup,throughput --dir /var/lib/crier\n",
+            "  crier bench jobs --only publish --posts 50000 --slots 128 --json\n",
+            "  crier bench jobs --database-url postgres://crier:password@localhost/crier --redis-url redis://localhost",
+        )
     )]
     Jobs(BenchJobs),
     /// Measure webhooks, from the request to the endpoint: some ten minutes, on a database of its own that is deleted
     /// at the end.
     #[command(
-        after_help = "Where: as for `crier bench jobs`. Clients, API, worker, scheduler and endpoints are all on this machine and share its processors.\n\nExamples:\n  crier bench webhooks\n  crier bench webhooks --only throughput,backlog --messages 5000\n  crier bench webhooks --only isolation --seconds 90 --rounds 5 --json"
+        after_help = concat!(
+            "Where: as for `crier bench jobs`. Clients, API, worker, scheduler and endpoints are all on this machine \
+             and share its processors.\n\n",
+            "Examples:\n",
+            "  crier bench webhooks\n",
+            "  crier bench webhooks --only throughput,backlog --messages 5000\n",
+            "  crier bench webhooks --only isolation --seconds 90 --rounds 5 --json",
+        )
     )]
     Webhooks(BenchWebhooks),
     /// Measure the media library: uploads, thumbnails and memory; some two minutes, with a database and files of its
     /// own that are deleted at the end.
     #[command(
-        after_help = "Where: as for `crier bench jobs`; the files are in the directory for temporary files.\n\nExamples:\n  crier bench media\n  crier bench media --only uploads --megapixels 24\n  crier bench media --only memory --at-once 50 --media-memory-mib 128 --json"
+        after_help = concat!(
+            "Where: as for `crier bench jobs`; the files are in the directory for temporary files.\n\n",
+            "Examples:\n",
+            "  crier bench media\n",
+            "  crier bench media --only uploads --megapixels 24\n",
+            "  crier bench media --only memory --at-once 50 --media-memory-mib 128 --json",
+        )
     )]
     Media(BenchMedia),
     /// Measure link-in-bio pages as visitors see them; some minutes, on a database of its own that is deleted at the
     /// end.
     #[command(
-        after_help = "Where: as for `crier bench jobs`. Clients and API are on this machine and share its processors.\n\nExamples:\n  crier bench pages\n  crier bench pages --only page,unchanged --requests 1000000\n  crier bench pages --only first --pages 5000 --json"
+        after_help = concat!(
+            "Where: as for `crier bench jobs`. Clients and API are on this machine and share its processors.\n\n",
+            "Examples:\n",
+            "  crier bench pages\n",
+            "  crier bench pages --only page,unchanged --requests 1000000\n",
+            "  crier bench pages --only first --pages 5000 --json",
+        )
     )]
     Pages(BenchPages),
     /// Measure lists and searches of the inbox in one brand with very many conversations; some minutes, most of them to
     /// write these, on a database of its own that is deleted at the end.
     #[command(
-        after_help = "Where: as for `crier bench jobs`.\n\nExamples:\n  crier bench inbox\n  crier bench inbox --conversations 10000 --messages 100000"
+        after_help = concat!(
+            "Where: as for `crier bench jobs`.\n\n",
+            "Examples:\n",
+            "  crier bench inbox\n",
+            "  crier bench inbox --conversations 10000 --messages 100000",
+        )
     )]
     Inbox(BenchInbox),
     /// Count what requests and jobs ask of the database: statements, transactions and what is written. The counts are the
     /// same on every machine. A few seconds, on a database of its own that is deleted at the end.
     #[command(
-        after_help = "Where: as for `crier bench jobs`. Other writes on the same Postgres server are counted in its bytes.\n\nExamples:\n  crier bench cost\n  crier bench cost --only publish,publish-many --repeat 50 --json"
+        after_help = concat!(
+            "Where: as for `crier bench jobs`. Other writes on the same Postgres server are counted in its bytes.\n\n",
+            "Examples:\n",
+            "  crier bench cost\n",
+            "  crier bench cost --only publish,publish-many --repeat 50 --json",
+        )
     )]
     Cost(BenchCost),
 }

@@ -11,7 +11,12 @@ pub enum AccountCommand {
     List(Format),
     /// Print a URL at which a person connects an account; it works once, for 30 minutes, for anyone who opens it.
     #[command(
-        after_help = "Examples:\n  crier account connect mastodon --brand 1 --instance https://mastodon.social\n  crier account connect shopify --brand 1 --shop example.myshopify.com\n  crier account connect tumblr --brand 1"
+        after_help = concat!(
+            "Examples:\n",
+            "  crier account connect mastodon --brand 1 --instance https://mastodon.social\n",
+            "  crier account connect shopify --brand 1 --shop example.myshopify.com\n",
+            "  crier account connect tumblr --brand 1",
+        )
     )]
     Connect(ConnectAccount),
 }
@@ -33,7 +38,14 @@ pub struct ConnectAccount {
 pub enum AppCommand {
     /// Set an application that you registered at a platform; its secret is read from stdin.
     #[command(
-        after_help = "The nearest to a brand is used: the brand's own, else its workspace's, else the installation's, else that of the variables (CRIER_TUMBLR_CLIENT_ID, …). With the same client id and a new secret, the accounts that were connected with it take the new secret.\n\nExamples:\n  crier app set --platform tumblr --client-id abc <secret.txt\n  pass show tumblr | crier app set --platform tumblr --workspace 2 --client-id abc"
+        after_help = concat!(
+            "The nearest to a brand is used: the brand's own, else its workspace's, else the installation's, else \
+             that of the variables (CRIER_TUMBLR_CLIENT_ID, …). With the same client id and a new secret, the \
+             accounts that were connected with it take the new secret.\n\n",
+            "Examples:\n",
+            "  crier app set --platform tumblr --client-id abc <secret.txt\n",
+            "  pass show tumblr | crier app set --platform tumblr --workspace 2 --client-id abc",
+        )
     )]
     Set(SetApp),
     /// List applications (never their secrets).

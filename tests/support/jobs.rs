@@ -35,10 +35,10 @@ use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{Deps, IMPORT_TIMEOUT, Job, Registry};
 use futures::future::BoxFuture;
 use secrecy::SecretString;
-use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use super::fake_platform::{FakePlatform, TIMEOUT};
+use super::killable::KillableWorker;
 use super::store::{TestStore, World, new_post};
 
 /// Seconds after which a call must be over, whatever its outcome: two timeouts after it began.
@@ -442,7 +442,7 @@ impl TestWorker {
             let registry = outside.registry(&own, JobKind::ALL);
             Engine::new(own, registry, 64)
         });
-        KillableWorker { engine: made.await.expect("an engine"), store, runtime: Some(runtime) }
+        KillableWorker::new(made.await.expect("an engine"), store, runtime)
     }
 }
 
@@ -463,40 +463,6 @@ impl ExternalServices {
             import_timeout: self.import_timeout,
         };
         Registry::new(&deps, kinds)
-    }
-}
-
-/// A simulated process that can be killed: its tasks stop where they are, and its connections break.
-pub struct KillableWorker {
-    pub engine: Engine,
-    pub store: Store,
-    runtime: Option<Runtime>,
-}
-
-impl KillableWorker {
-    /// Starts a job without waiting for it.
-    pub fn start(&self, id: i64) {
-        let engine = self.engine.clone();
-        self.spawn(async move { engine.run(id).await });
-    }
-
-    /// Spawns other work on its runtime.
-    pub fn spawn<F: Future<Output: Send> + Send + 'static>(&self, work: F) {
-        self.runtime.as_ref().expect("the process is alive").spawn(work);
-    }
-
-    /// Stops it like `kill -9`.
-    pub async fn kill(mut self) {
-        let runtime = self.runtime.take().expect("the process is alive");
-        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(10))).await.expect("no panic");
-    }
-}
-
-impl Drop for KillableWorker {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
     }
 }
 

@@ -12,6 +12,7 @@ pub mod fake_platform;
 pub mod google;
 pub mod hang;
 pub mod jobs;
+pub mod killable;
 pub mod linkedin;
 pub mod mail_server;
 pub mod mastodon;

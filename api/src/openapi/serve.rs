@@ -16,7 +16,8 @@ use crate::response::PREFIX;
 use crate::routes;
 
 /// Swagger UI has an inline script and an inline style, and calls this host only.
-const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; \
+     img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// The route of `/api/public/v1/openapi.json`, relative to the prefix.
 pub fn document(app: Arc<App>) -> Router {

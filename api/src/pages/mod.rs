@@ -16,7 +16,8 @@ mod media;
 mod sandbox;
 
 /// Allows only our own styles and images, and forms to this host.
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri \
+     'none'; frame-ancestors 'none'";
 
 /// The routes of all pages, at the root of the host.
 pub fn router() -> Router {

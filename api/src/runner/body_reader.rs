@@ -60,7 +60,8 @@ impl BodyError {
     pub fn refusal(self) -> ApiError {
         let message = match self {
             Self::Slow(pace) => format!(
-                "The body came too slowly: less than {} KiB a second, and more than {} seconds behind. Send the request again.",
+                "The body came too slowly: less than {} KiB a second, and more than {} seconds behind. Send the \
+                 request again.",
                 pace.bytes_per_second >> 10,
                 pace.grace.as_secs()
             ),

@@ -260,7 +260,8 @@ fn unwritable(error: SpoolError) -> ApiError {
     match error {
         SpoolError::Full => ApiError::new(
             ErrorCode::ServiceUnavailable,
-            "Too many files are being received at the moment, or too many of this workspace. Try again in a few seconds.",
+            "Too many files are being received at the moment, or too many of this workspace. Try again in a few \
+             seconds.",
         )
         .retry_after(5),
         SpoolError::Io(_) => ApiError::storage(error.to_string()),

@@ -112,7 +112,8 @@ fn set_body(cx: &mut Context, parsed: Parsed) -> Option<ApiError> {
 
 fn parse_idempotency_key(headers: &HeaderMap) -> Result<String> {
     let required = || {
-        let message = "Every write needs the header Idempotency-Key: a new one for each request, the same one when it is sent again.";
+        let message = "Every write needs the header Idempotency-Key: a new one for each request, the same one when it \
+             is sent again.";
         ApiError::new(ErrorCode::IdempotencyKeyRequired, message)
     };
     let value = headers.get(HEADER).filter(|v| !v.is_empty()).ok_or_else(required)?;

@@ -47,7 +47,8 @@ impl TextModel<'_> {
         };
         tracing::debug!(model = self.model, %wrong, "the model is asked once more");
         messages.push(json!({ "role": "assistant", "content": first }));
-        messages.push(json!({ "role": "user", "content": format!("That cannot be used: {wrong} Answer again, with nothing but the whole JSON object.") }));
+        messages.push(json!({ "role": "user", "content": format!("That cannot be used: {wrong} Answer again, with \
+             nothing but the whole JSON object.") }));
         let Some(spare) = spare else {
             let second = self.send_chat(ask, &messages).await?;
             return match parse_and_validate(&second, &judge) {

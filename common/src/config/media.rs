@@ -13,13 +13,15 @@ const MAX_MEGAPIXELS: Key = Key::new(
 );
 const MEMORY_MIB: Key = Key::new(
     "MEDIA_MEMORY_MIB",
-    "How much memory pictures may take up together while they are worked on, in MiB; one that needs more is worked on alone.",
+    "How much memory pictures may take up together while they are worked on, in MiB; one that needs more is worked on \
+     alone.",
     Preset::Value("256"),
     "256",
 );
 const SPOOL_MIB: Key = Key::new(
     "MEDIA_SPOOL_MIB",
-    "How much room files may take up together while they are received, in MiB; a workspace gets half of it. At least twice CRIER_MEDIA_MAX_MIB, and raised to that where it is less.",
+    "How much room files may take up together while they are received, in MiB; a workspace gets half of it. At least \
+     twice CRIER_MEDIA_MAX_MIB, and raised to that where it is less.",
     Preset::Value("512"),
     "512",
 );

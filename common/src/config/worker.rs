@@ -17,7 +17,8 @@ const WORKER_KINDS: Key = Key::new(
 );
 const WORKER_CONCURRENCY: Key = Key::new(
     "WORKER_CONCURRENCY",
-    "How many jobs of each kind this worker runs at once; a kind may have a number of its own. Runs that wait for a platform, an endpoint or another server are not counted.",
+    "How many jobs of each kind this worker runs at once; a kind may have a number of its own. Runs that wait for a \
+     platform, an endpoint or another server are not counted.",
     Preset::Value("64"),
     "64,publish_target=16,deliver_webhook=256",
 );

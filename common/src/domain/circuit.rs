@@ -124,11 +124,15 @@ mod tests {
         );
     }
 
+    fn verdict() -> impl Strategy<Value = CircuitVerdict> {
+        prop::sample::select(vec![CircuitVerdict::Quick, CircuitVerdict::Slow, CircuitVerdict::Failed])
+    }
+
     proptest! {
         /// Law: `strikes` counts since the last quick success, `failing_since` is the first failure since the last
         /// success.
         #[test]
-        fn health_depends_on_the_latest_verdicts(verdicts in prop::collection::vec(prop::sample::select(vec![CircuitVerdict::Quick, CircuitVerdict::Slow, CircuitVerdict::Failed]), 0..40)) {
+        fn health_depends_on_the_latest_verdicts(verdicts in prop::collection::vec(verdict(), 0..40)) {
             let health = after(&verdicts);
             let strikes = verdicts.iter().rev().take_while(|v| **v != CircuitVerdict::Quick).count();
             let failures = verdicts.iter().rev().take_while(|v| **v == CircuitVerdict::Failed).count();

@@ -54,7 +54,10 @@ macro_rules! text_enum {
         }
 
         impl<'q, DB: $crate::sqlx::Database> $crate::sqlx::Encode<'q, DB> for $name where &'q str: $crate::sqlx::Encode<'q, DB> {
-            fn encode_by_ref(&self, buf: &mut <DB as $crate::sqlx::Database>::ArgumentBuffer) -> ::std::result::Result<$crate::sqlx::encode::IsNull, $crate::sqlx::error::BoxDynError> {
+            fn encode_by_ref(
+                &self,
+                buf: &mut <DB as $crate::sqlx::Database>::ArgumentBuffer,
+            ) -> ::std::result::Result<$crate::sqlx::encode::IsNull, $crate::sqlx::error::BoxDynError> {
                 <&'q str as $crate::sqlx::Encode<'q, DB>>::encode_by_ref(&self.as_str(), buf)
             }
         }

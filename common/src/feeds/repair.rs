@@ -460,7 +460,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn arbitrary_text_does_not_panic(text in "([<>&;!?/\\[\\]\"'#xa-c é-]|<!\\[CDATA\\[|]]>|<!--|-->|<!DOCTYPE|&#x|&amp;|<item>|<rss ){0,60}") {
+        fn arbitrary_text_does_not_panic(text in "([<>&;!?/\\[\\]\"'#xa-c \
+             é-]|<!\\[CDATA\\[|]]>|<!--|-->|<!DOCTYPE|&#x|&amp;|<item>|<rss ){0,60}") {
             let _ = repair(&text, &Deadline::none());
         }
     }

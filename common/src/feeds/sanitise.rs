@@ -338,7 +338,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn scripts_and_unsafe_attributes_are_removed(html in "(<|>|/|script|a href=|javascript:|'|\"|&lt;|img |onerror=x| |p|b|svg|<!--|-->|é){0,40}") {
+        fn scripts_and_unsafe_attributes_are_removed(html in "(<|>|/|script|a href=|javascript:|'|\"|&lt;|img \
+             |onerror=x| |p|b|svg|<!--|-->|é){0,40}") {
             let safe = short(&html);
             walk(&safe, safe.len(), |piece| {
                 if let HtmlToken::Open(name, attributes) = piece {

@@ -65,7 +65,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn arbitrary_headers_do_not_panic(value in "[ -~]{0,40}|[0-9]{0,40}|[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT") {
+        fn arbitrary_headers_do_not_panic(value in "[ -~]{0,40}|[0-9]{0,40}|[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} \
+             [0-9]{4} [0-9:]{8} GMT") {
             let _ = asked(429, value.as_bytes());
         }
     }

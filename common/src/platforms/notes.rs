@@ -24,7 +24,8 @@ pub fn of(platform: Platform, text: &str) -> Vec<String> {
         Platform::Instagram => {
             let hashtags = count_hashtags(text);
             let note = format!(
-                "Instagram counts {INSTAGRAM_HASHTAGS} hashtags at most; this text has {hashtags}, so fewer people may see it."
+                "Instagram counts {INSTAGRAM_HASHTAGS} hashtags at most; this text has {hashtags}, so fewer people \
+                 may see it."
             );
             if hashtags > INSTAGRAM_HASHTAGS { vec![note] } else { Vec::new() }
         }

@@ -121,7 +121,12 @@ mod tests {
         }
 
         #[test]
-        fn any_change_of_the_body_is_detected(body in prop::collection::vec(any::<u8>(), 1..64), at in 0_i64..1 << 40, place: prop::sample::Index, flip in 1_u8..) {
+        fn any_change_of_the_body_is_detected(
+            body in prop::collection::vec(any::<u8>(), 1..64),
+            at in 0_i64..1 << 40,
+            place: prop::sample::Index,
+            flip in 1_u8..,
+        ) {
             let header = sign(&secret(), at, &body);
             let mut changed = body.clone();
             changed[place.index(body.len())] ^= flip;

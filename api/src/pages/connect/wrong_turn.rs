@@ -107,7 +107,8 @@ impl WrongTurn {
             Self::Used => notice(
                 "This link was used",
                 "An account was connected with it. Each link connects one account, once.",
-                "If that was not you, tell the person who gave you the link; to connect another account, ask for a new one.",
+                "If that was not you, tell the person who gave you the link; to connect another account, ask for a \
+                 new one.",
             ),
             Self::Denied(platform) => notice(
                 "Nothing was connected",
@@ -150,7 +151,8 @@ impl WrongTurn {
             Self::NothingToChoose(platform, noun) => notice(
                 "There is nothing to connect",
                 &format!("{platform} shows no {noun} that you may publish on."),
-                "Check at the platform that you manage one and that you gave Crier access to it. Then open the link again.",
+                "Check at the platform that you manage one and that you gave Crier access to it. Then open the link \
+                 again.",
             ),
             Self::NotOffered => {
                 notice("This cannot be chosen", "It is not one of those that were offered.", OPEN_AGAIN)

@@ -45,7 +45,8 @@ fn not_configured() -> ApiError {
 
 fn insufficient(want: &CreditRequest) -> ApiError {
     let message = format!(
-        "This takes {} AI credits, and fewer are left of this month's {}. Wait for the next month or choose a larger plan.",
+        "This takes {} AI credits, and fewer are left of this month's {}. Wait for the next month or choose a larger \
+         plan.",
         want.credits,
         want.cap.unwrap_or_default()
     );

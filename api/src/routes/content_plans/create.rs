@@ -30,7 +30,8 @@ request! {
     }
 }
 
-const LIMITS: &str = "A brand has at most 100 plans, and all of them together at most 5,000 items. A plan has at most 1,000 items, whose titles and contents have at most 1 MiB together.";
+const LIMITS: &str = "A brand has at most 100 plans, and all of them together at most 5,000 items. A plan has at most \
+     1,000 items, whose titles and contents have at most 1 MiB together.";
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans", "createContentPlan", Scope::ContentWrite)

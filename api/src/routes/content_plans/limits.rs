@@ -20,7 +20,8 @@ pub fn check_size(problems: &Problems, field: &str, before: PlanSize, would_be: 
     }
     if would_be.text > MAX_TEXT && would_be.text > before.text {
         let message = format!(
-            "The titles and contents of a plan's items have at most {MAX_TEXT} bytes together; these would have {}. Begin another plan.",
+            "The titles and contents of a plan's items have at most {MAX_TEXT} bytes together; these would have {}. \
+             Begin another plan.",
             would_be.text
         );
         problems.add(field, message);

@@ -68,7 +68,9 @@ pub fn endpoint() -> Endpoint {
     .tag(TAG)
     .summary("Make a post of an item of a content plan")
     .description(
-        "`calendar` needs an item whose time is still to come. `draft` and `approval` keep the item's time, whatever it is. `approval` needs the plan feature `approvals`. An item that has a post has to wait until that is deleted.",
+        "`calendar` needs an item whose time is still to come. `draft` and `approval` keep the item's time, whatever \
+         it is. `approval` needs the plan feature `approvals`. An item that has a post has to wait until that is \
+         deleted.",
     )
     .features(FEATURES)
     .body::<PlanScheduling>(json!({ "account_ids": [88], "destination": "calendar" }))

@@ -30,7 +30,8 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Add a feed")
         .description(
-            "It is fetched right after, and every 15 minutes from then on. Until the first fetch it is `pending`. A brand has at most 100 feeds.",
+            "It is fetched right after, and every 15 minutes from then on. Until the first fetch it is `pending`. A \
+             brand has at most 100 feeds.",
         )
         .features(FEATURES)
         .body::<NewFeed>(json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" }))

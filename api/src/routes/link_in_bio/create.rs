@@ -42,7 +42,8 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/link-in-bio", "createLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
         .summary("Create a link-in-bio page")
-        .description("The slug is unique on the installation. A brand has at most 25 pages. The titles and URLs of a page's links have at most 256 KiB together.")
+        .description("The slug is unique on the installation. A brand has at most 25 pages. The titles and URLs of a \
+             page's links have at most 256 KiB together.")
         .features(FEATURES)
         .body::<NewLinkInBioPage>(json!({
             "title": "Acme Bakery", "theme": "ocean", "bio": "Bread since 1920",

@@ -14,7 +14,9 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Delete a picture")
         .description(
-            "Its room is free at once, and its address leads nowhere some minutes later, unless another picture of the brand has the same bytes. What was published stays as it is; a draft that shows it needs another one before it goes out.",
+            "Its room is free at once, and its address leads nowhere some minutes later, unless another picture of \
+             the brand has the same bytes. What was published stays as it is; a draft that shows it needs another \
+             one before it goes out.",
         )
         .extension()
         .no_content()
@@ -29,7 +31,8 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     if post_media::in_use(tx, media_id).await? {
         return Err(ApiError::new(
             ErrorCode::MediaInUse,
-            "A post that is pending approval, scheduled or being published shows this picture. Take it from the post, or delete the post, first.",
+            "A post that is pending approval, scheduled or being published shows this picture. Take it from the post, \
+             or delete the post, first.",
         ));
     }
     if bio_pages::is_avatar(tx, media_id).await? {

@@ -24,7 +24,8 @@ pub fn endpoint() -> Endpoint {
         .extension_query::<AssetType>("asset_type", "Only pictures for this.")
         .extension_query::<String>(
             "search",
-            "Only pictures with this text in the file's name or the alt text, whatever the case; at most 200 characters.",
+            "Only pictures with this text in the file's name or the alt text, whatever the case; at most 200 \
+             characters.",
         )
         .response::<MediaAsset>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])

@@ -19,9 +19,12 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Upload a picture")
         .description(
-            "The type comes from the bytes, never from the name. Metadata (EXIF, with the place where a picture was taken) is dropped, and the picture is turned upright.",
+            "The type comes from the bytes, never from the name. Metadata (EXIF, with the place where a picture was \
+             taken) is dropped, and the picture is turned upright.",
         )
-        .upload::<NewMedia>(json!({ "file": "(the bytes)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }))
+        .upload::<NewMedia>(
+            json!({ "file": "(the bytes)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }),
+        )
         .response::<MediaAsset>(201, ResponseShape::One)
         .error_codes(&[ErrorCode::StorageLimitExceeded])
         .uploads_then_writes(upload)

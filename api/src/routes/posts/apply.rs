@@ -114,13 +114,15 @@ struct Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Conflict {
     #[error(
-        "A {0} post cannot be rescheduled like this. The statuses that lead to each other are in the description of posts."
+        "A {0} post cannot be rescheduled like this. The statuses that lead to each other are in the description of \
+         posts."
     )]
     NoSuchTransition(PostStatus),
     #[error("The post is being worked on right now. Read its status, and try again when that has settled.")]
     Busy,
     #[error(
-        "What was published on account {0}, or is being published there, cannot change. Use `overrides` to change what goes to the others."
+        "What was published on account {0}, or is being published there, cannot change. Use `overrides` to change \
+         what goes to the others."
     )]
     Published(i64),
     #[error("The accounts of a post cannot change any more once its publishing has begun.")]

@@ -36,8 +36,8 @@ pub async fn validate(
     Ok(accounts)
 }
 
-/// Validates the resulting post and adds its problems to `problems`. Returns the accounts that it goes to, too. Locks the pictures, so that they are not deleted
-/// before the commit.
+/// Validates the resulting post and adds its problems to `problems`. Returns the accounts that it goes to, too. Locks the
+/// pictures, so that they are not deleted before the commit.
 pub async fn validate_into(
     cx: &Context,
     tx: &mut Tx,

@@ -19,7 +19,10 @@ pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/posts", "listPosts", Scope::PostsRead)
         .tag(TAG)
         .summary("List a brand's posts, newest first")
-        .description("A page has at most 8 MiB of content; only a `per_page` of more than 30 can go past that, and is refused then.")
+        .description(
+            "A page has at most 8 MiB of content; only a `per_page` of more than 30 can go past that, and is \
+             refused then.",
+        )
         .pages()
         .query::<PostStatus>("status", "Only posts of this status.")
         .response::<Post>(200, ResponseShape::Pages)
@@ -39,7 +42,8 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         let size = posts::content_size(conn, brand, status, page).await?;
         if size > MAX_CONTENT {
             let message = format!(
-                "These posts have {size} bytes of content together, and one answer has at most {MAX_CONTENT}. Ask for fewer at once."
+                "These posts have {size} bytes of content together, and one answer has at most {MAX_CONTENT}. Ask for \
+                 fewer at once."
             );
             return Err(ApiError::field("per_page", message));
         }

@@ -19,7 +19,8 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Change a post, reschedule it, publish it now, or take it back to draft")
         .description(
-            "What is absent stays. `now` on a failed or partially published post tries the failed targets again. What was published, or is being published, cannot change.",
+            "What is absent stays. `now` on a failed or partially published post tries the failed targets again. What \
+             was published, or is being published, cannot change.",
         )
         .body::<PostChange>(json!({ "content": "Fresh bread from 6 o'clock.", "schedule_type": "now" }))
         .response::<PostDetail>(200, ResponseShape::One)

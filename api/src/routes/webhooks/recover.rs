@@ -40,7 +40,8 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Repeat the deliveries that failed since a time")
         .description(
-            "Each as the retry of a delivery does: an attempt now, under the same delivery id, with one more attempt allowed. `Location` lists those that wait for it.",
+            "Each as the retry of a delivery does: an attempt now, under the same delivery id, with one more attempt \
+             allowed. `Location` lists those that wait for it.",
         )
         .extension()
         .features(FEATURES)

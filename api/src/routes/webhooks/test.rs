@@ -29,7 +29,8 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Send a sample of an event to a webhook endpoint")
         .description(
-            "The sample that the list of events shows, to this endpoint alone, whatever it asked for. It is a delivery like any other: signed, listed and tried again.",
+            "The sample that the list of events shows, to this endpoint alone, whatever it asked for. It is a \
+             delivery like any other: signed, listed and tried again.",
         )
         .extension()
         .features(FEATURES)

@@ -22,7 +22,8 @@ impl StorageError {
         match error {
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
                 Self(format!(
-                    "the bucket refuses us ({code}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and what that key may do: GetObject, PutObject, DeleteObject, ListBucket"
+                    "the bucket refuses us ({code}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and \
+                     what that key may do: GetObject, PutObject, DeleteObject, ListBucket"
                 ))
             }
             _ if code == NO_BUCKET => {

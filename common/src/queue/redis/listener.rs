@@ -70,7 +70,8 @@ impl Listener {
                     Err(error) => {
                         tracing::debug!(kind = %self.kind, %error, "a worker ended; starting another");
                         if storage::is_wrong_type(&error) {
-                            tracing::warn!(kind = %self.kind, "a key of the queue (Redis) has another type; the kind's keys are deleted");
+                            tracing::warn!(kind = %self.kind, "a key of the queue (Redis) has another type; the \
+                                 kind's keys are deleted");
                             storage::delete_all(&mut connection, &config).await;
                         }
                     }
@@ -81,7 +82,8 @@ impl Listener {
         }
         let returned = self.return_ids(&mut tasks, &mut connection, &config, &name);
         if !matches!(timeout(RESPONSE_TIMEOUT, returned).await, Ok(Ok(()))) {
-            tracing::debug!(kind = %self.kind, "ids could not be returned to the queue (Redis); the dispatcher notifies again");
+            tracing::debug!(kind = %self.kind, "ids could not be returned to the queue (Redis); the dispatcher \
+                 notifies again");
         }
     }
 

@@ -89,7 +89,8 @@ impl Pusher {
                 }
                 Err(error) if !warned => {
                     warned = true;
-                    tracing::warn!(%error, "the queue (CRIER_REDIS_URL) is not reachable yet; jobs wait in the database");
+                    tracing::warn!(%error, "the queue (CRIER_REDIS_URL) is not reachable yet; jobs wait in the \
+                         database");
                 }
                 Err(_) => {}
             }

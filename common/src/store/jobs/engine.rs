@@ -130,7 +130,8 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
             UPDATE jobs
             SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3
             WHERE id",
-        "RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, worker, run_at, trace"
+        "RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, worker, run_at, \
+         trace"
     );
     let (list, until) = (id_list(&take), tx.now + LEASE);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).fetch_all(c))?)

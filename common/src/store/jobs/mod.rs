@@ -233,7 +233,11 @@ pub async fn run_now(tx: &mut Tx, job: &NewJob) -> Result<()> {
             AND state IN ('scheduled', 'ready')
         RETURNING id";
     let now = tx.now;
-    let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(now).bind(&job.lane).bind(workspace_lane(job.kind, job.workspace_id)).fetch_optional(c))?;
+    let workspace = workspace_lane(job.kind, job.workspace_id);
+    let id: Option<i64> = run!(tx, c => {
+        let update = sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(now);
+        update.bind(&job.lane).bind(&workspace).fetch_optional(c)
+    })?;
     match id {
         Some(id) => tx.notify_later(JobNotification { kind: job.kind, id }),
         None => {

@@ -45,7 +45,8 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     (
         "crier_inbox_sync_age_seconds",
         Gauge,
-        "How long ago the messages of an active account were last read completely, by platform: the longest; 0 if there is none.",
+        "How long ago the messages of an active account were last read completely, by platform: the longest; 0 if \
+         there is none.",
     ),
     (
         "crier_analytics_age_seconds",

@@ -28,7 +28,8 @@ const MAX_CONCURRENT_PARSES: usize = 2;
 const MAX_VALIDATOR_LENGTH: usize = 512;
 
 const USER_AGENT: &str = concat!("Crier-Feeds/", env!("CARGO_PKG_VERSION"));
-const ACCEPT: &str = "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml;q=0.9, application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, text/html;q=0.7, */*;q=0.5";
+const ACCEPT: &str = "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml;q=0.9, \
+     application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, text/html;q=0.7, */*;q=0.5";
 
 /// Fetches feeds. Cheap to clone.
 #[derive(Clone, Debug)]

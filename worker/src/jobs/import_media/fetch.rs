@@ -97,7 +97,8 @@ fn from_ingest_error(error: IngestError, plan: &Plan) -> ImportError {
         IngestError::Refused(Refusal::TooLarge(why)) => permanent_error(Code::TooLarge, why),
         IngestError::Full => {
             let message = format!(
-                "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a larger plan, then import it again.",
+                "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a \
+                 larger plan, then import it again.",
                 plan.storage_mib.unwrap_or_default()
             );
             permanent_error(Code::StorageLimitExceeded, message)

@@ -92,7 +92,8 @@ impl PublishOutcome {
         Self::Unknown {
             failure: Failure::of(
                 Category::OutcomeUnknown,
-                "It is not known whether the platform published this, and it offers no way to find out. Look there, and publish it again only if it is missing.",
+                "It is not known whether the platform published this, and it offers no way to find out. Look there, \
+                 and publish it again only if it is missing.",
             ),
             open: false,
         }
@@ -114,7 +115,8 @@ impl PublishOutcome {
 
     fn unknown(failure: &Failure, open: bool) -> Self {
         let message = format!(
-            "{} It may have been published all the same: look at the platform, and publish it again only if it is missing.",
+            "{} It may have been published all the same: look at the platform, and publish it again only if it is \
+             missing.",
             failure.message
         );
         let platform_code = failure.platform_code.clone();
@@ -146,7 +148,8 @@ impl PublishOutcome {
                 failure: Failure::with_code(
                     Category::PlatformError,
                     "credentials_replaced",
-                    "The account was connected anew while this was being published with its earlier credentials; it is tried with the new ones.",
+                    "The account was connected anew while this was being published with its earlier credentials; it \
+                     is tried with the new ones.",
                 ),
                 open: *open,
             },

@@ -41,7 +41,8 @@ fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure
     Failure::of(
         Category::RateLimited,
         format!(
-            "Crier paces itself: {cap} posts within 24 hours is the most that it publishes on one {platform} account. This one goes on at {at}."
+            "Crier paces itself: {cap} posts within 24 hours is the most that it publishes on one {platform} account. \
+             This one goes on at {at}."
         ),
     )
 }

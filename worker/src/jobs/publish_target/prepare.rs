@@ -279,7 +279,8 @@ impl Preparation {
         }
         Ok(Some(Failure::of(
             Category::Missed,
-            "Its time passed while the service was not running, too long ago to publish it now. Publish it again if it still fits.",
+            "Its time passed while the service was not running, too long ago to publish it now. Publish it again if \
+             it still fits.",
         )))
     }
 

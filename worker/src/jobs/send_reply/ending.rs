@@ -75,7 +75,8 @@ impl ReplyOutcome {
 
     /// The platform cannot be asked about earlier calls.
     pub fn reconcile_unsupported() -> Self {
-        let message = "It is not known whether the platform took this reply, and it offers no way to find out. Look there, and reply again only if it is missing.";
+        let message = "It is not known whether the platform took this reply, and it offers no way to find out. Look \
+             there, and reply again only if it is missing.";
         Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: false }
     }
 
