@@ -250,7 +250,7 @@ fn a_daily_cap_falls_back_to_the_platform_default() {
         let config = PlatformsConfig { platforms, ..PlatformsConfig::default() };
         [Platform::Instagram, Platform::Tiktok, Platform::Telegram].map(|platform| config.daily_posts(platform))
     };
-    assert_eq!(caps(&[]), [Some(25), Some(15), None]);
+    assert_eq!(caps(&[]), [Some(50), Some(15), None]);
     let set =
         [("CRIER_INSTAGRAM_DAILY_POSTS", "0"), ("CRIER_TIKTOK_DAILY_POSTS", "40"), ("CRIER_TELEGRAM_DAILY_POSTS", "1")];
     assert_eq!(caps(&set), [None, Some(40), Some(1)]);
