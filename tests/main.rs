@@ -1,5 +1,6 @@
 //! The test binary for tests of more than one crate. `./scripts/test` runs it with what it needs.
 
+mod analytics_guide;
 mod api;
 mod architecture;
 mod bench;

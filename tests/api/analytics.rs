@@ -120,7 +120,8 @@ async fn accounts_have_a_point_for_each_day(app: TestApp) {
         })
         .await;
     }
-    let shown = t.get(&t.path("/analytics/accounts")).await.data(200);
+    let show = async || t.get(&t.path("/analytics/accounts")).await.data(200);
+    let shown = show().await;
     let one = &shown["series"][0];
     assert_eq!((&one["account_id"], &one["platform"]), (&json!(account), &json!("sandbox")));
     let points = one["points"].as_array().unwrap();
@@ -128,6 +129,12 @@ async fn accounts_have_a_point_for_each_day(app: TestApp) {
     let followers: Vec<&Value> = points[27..].iter().map(|point| &point["followers"]).collect();
     assert_eq!(followers, [&json!(5), &json!(null), &json!(8)]);
     assert_eq!(points[29]["date"], shown["end"]);
+    // Metrics that the platform refuses are named for a day.
+    assert_eq!(one["unavailable"], json!([]));
+    app.write(async |tx| analytics::record_set_aside(tx, account, &["views".to_owned(), "reach".to_owned()]).await).await;
+    assert_eq!(show().await["series"][0]["unavailable"], json!(["reach", "views"]));
+    app.clock.advance(TimeDelta::hours(24));
+    assert_eq!(show().await["series"][0]["unavailable"], json!([]));
 }
 
 async fn a_post_s_figures_are_listed_by_time(app: TestApp) {

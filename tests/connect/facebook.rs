@@ -25,6 +25,7 @@ async fn start(s: TestStore) -> (TestApp, Facebook, MockServer) {
         client_secret: Some("secret".into()),
         base_url: Some(server.uri()),
         auth_url: Some(server.uri()),
+        scopes: vec!["read_insights".to_owned()],
         ..PlatformConfig::default()
     };
     config.platforms.insert(Platform::Facebook, settings);
@@ -39,8 +40,10 @@ async fn a_page_is_chosen_and_connected(s: TestStore) {
     let (url, mut person) = (grant["authorization_url"].as_str().unwrap(), Person::new(&app));
     let first = person.open(url).await;
     assert!(text(&first).contains("until Meta has reviewed"), "{}", text(&first));
+    assert!(text(&first).contains("use the permission <code>read_insights</code>"), "{}", text(&first));
     let authorize = person.leave(url).await;
-    let scope = "pages_show_list,pages_manage_posts,pages_read_engagement,business_management";
+    // The further permission is asked for; this Facebook does not grant it.
+    let scope = "pages_show_list,pages_manage_posts,pages_read_engagement,business_management,read_insights";
     assert!(authorize.query_pairs().any(|(name, value)| name == "scope" && value == scope), "{authorize}");
     let arrived = person.open(facebook.agree(&authorize).as_str()).await;
     let page = text(&person.follow(&arrived).await);

@@ -20,6 +20,7 @@ worker_on_both!(
     a_refusal_expires_the_account,
     a_post_that_is_gone_is_looked_at_no_more,
     a_published_post_is_found_by_several_schedulers_once,
+    a_refused_metric_is_set_aside_for_a_day,
 );
 
 fn likes(n: i64) -> Figures {
@@ -173,4 +174,18 @@ async fn a_published_post_is_found_by_several_schedulers_once(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM target_analytics").await, 3);
     let enqueued = format!("SELECT count(*) FROM jobs WHERE kind = '{}'", JobKind::CollectAnalytics);
     assert_eq!(w.number(enqueued).await, 1);
+}
+
+async fn a_refused_metric_is_set_aside_for_a_day(w: TestWorker) {
+    published(&w).await;
+    w.fake.refuse_metric("views");
+    let aside = async || analytics::set_aside(&mut w.conn().await, w.account.id, w.now()).await.unwrap();
+    for (hours, refused) in [(1, 1), (5, 1), (18, 1), (48, 2)] {
+        w.clock.advance(TimeDelta::hours(hours));
+        look(&w).await;
+        assert_eq!(w.fake.count("refused_metric"), refused, "after {hours} hours");
+        assert_eq!(aside().await.into_iter().collect::<Vec<_>>(), ["views"]);
+    }
+    w.clock.advance(TimeDelta::hours(24));
+    assert!(aside().await.is_empty(), "its time is over");
 }

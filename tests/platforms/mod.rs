@@ -4,6 +4,7 @@
 mod bluesky;
 mod calls;
 mod facebook;
+mod figures;
 mod google_business;
 mod guarded;
 mod instagram;

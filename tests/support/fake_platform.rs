@@ -12,7 +12,7 @@ use crier_common::clock::Clock;
 use crier_common::domain::analytics::{AccountFigures, Figures};
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{Descriptor, Platform};
-use crier_common::platforms::analytics::PublishedPost;
+use crier_common::platforms::analytics::{PublishedPost, SetAside};
 use crier_common::platforms::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
     InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
@@ -131,6 +131,7 @@ pub struct FakePlatform {
     count: AtomicU64,
     taken: Semaphore,
     tells_figures: AtomicBool,
+    refused_metric: Mutex<Option<String>>,
     post_figures: Mutex<Vec<Option<Figures>>>,
     figure_errors: Mutex<VecDeque<CallError>>,
     pub inbox: FakeInbox,
@@ -162,6 +163,7 @@ impl FakePlatform {
             count: AtomicU64::new(0),
             taken: Semaphore::new(0),
             tells_figures: AtomicBool::new(false),
+            refused_metric: Mutex::default(),
             post_figures: Mutex::default(),
             figure_errors: Mutex::default(),
         })
@@ -211,6 +213,11 @@ impl FakePlatform {
     /// Tells figures from now on: an account has seven followers.
     pub fn tell_figures(&self) {
         self.tells_figures.store(true, Ordering::SeqCst);
+    }
+
+    /// Refuses a metric from now on, where it is asked for.
+    pub fn refuse_metric(&self, name: &str) {
+        *self.refused_metric.lock().expect("no panic") = Some(name.to_owned());
     }
 
     /// Sets the figures of posts, in the order in which they are asked for.
@@ -449,17 +456,28 @@ impl AnalyticsConnector for FakePlatform {
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
+        aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         self.called("post_figures", None);
         if let Some(error) = self.figure_errors.lock().expect("no panic").pop_front() {
             return Err(error);
+        }
+        if let Some(name) =
+            self.refused_metric.lock().expect("no panic").as_deref().filter(|name| !aside.contains(name))
+        {
+            self.called("refused_metric", None);
+            aside.add(name);
         }
         let set = self.post_figures.lock().expect("no panic").clone();
         let of = |index: usize| set.get(index).copied().unwrap_or(Some(Figures::default()));
         Ok((0..posts.len()).map(of).collect())
     }
 
-    async fn account_figures(&self, _account: &ConnectorAccount) -> Result<AccountFigures, CallError> {
+    async fn account_figures(
+        &self,
+        _account: &ConnectorAccount,
+        _aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
         self.called("account_figures", None);
         Ok(AccountFigures { followers: Some(7), ..AccountFigures::default() })
     }

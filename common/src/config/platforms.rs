@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use super::keys::{Key, Preset};
 use super::reader::Reader;
 use super::values;
+use crate::domain::analytics::Figure;
 use crate::domain::platform::Platform;
 use crate::platforms::PlatformConfig;
 
@@ -89,7 +90,22 @@ const DAILY_POSTS: PlatformKey = PlatformKey {
     example: "50",
     secret: false,
 };
-const PLATFORM_KEYS: &[PlatformKey] = &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS];
+const SCOPES: PlatformKey = PlatformKey {
+    name: "SCOPES",
+    meaning: "Permissions that the connect page asks for beyond those that a publish needs, for figures and the inbox. docs/platforms.md has the names.",
+    preset: Preset::Words("none"),
+    example: "read_insights",
+    secret: false,
+};
+const METRICS: PlatformKey = PlatformKey {
+    name: "METRICS",
+    meaning: "The platform's names of metrics, where it has renamed some: `figure=name`, several names with +, several figures with commas. docs/analytics.md has the names.",
+    preset: OF_THE_PLATFORM,
+    example: "impressions=views,shares=reposts+quotes",
+    secret: false,
+};
+const PLATFORM_KEYS: &[PlatformKey] =
+    &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS, SCOPES, METRICS];
 
 /// The keys of the platforms with a second application.
 const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET];
@@ -128,6 +144,8 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
         auth_url: reader.optional(&key(platform, &AUTH_URL), values::base_url),
         api_version: reader.optional(&key(platform, &API_VERSION), version),
         daily_posts: reader.optional(&key(platform, &DAILY_POSTS), cap),
+        scopes: reader.optional(&key(platform, &SCOPES), scopes).unwrap_or_default(),
+        metrics: reader.optional(&key(platform, &METRICS), metrics).unwrap_or_default(),
     };
     Platform::ALL.iter().map(|platform| (*platform, one(*platform))).collect()
 }
@@ -144,4 +162,42 @@ fn version(text: &str) -> Result<String, String> {
 
 fn cap(text: &str) -> Result<u32, String> {
     values::number(text, 0, 1_000_000).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// Reads a list of permissions, separated by commas or spaces.
+fn scopes(text: &str) -> Result<Vec<String>, String> {
+    let scopes: Vec<String> = text.split([',', ' ']).filter(|scope| !scope.is_empty()).map(str::to_owned).collect();
+    let is_scope =
+        |scope: &String| scope.len() <= 200 && scope.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:".contains(c));
+    match scopes.iter().find(|scope| !is_scope(scope)) {
+        Some(wrong) => Err(format!("has `{wrong}`, which is no name of a permission")),
+        None => Ok(scopes),
+    }
+}
+
+/// Reads `impressions=views,shares=reposts+quotes`; without a name the figure is not read.
+fn metrics(text: &str) -> Result<Vec<(Figure, Vec<String>)>, String> {
+    let is_name = |name: &str| {
+        let is_known = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+        name.len() <= 100 && name.chars().all(is_known)
+    };
+    let mut read: Vec<(Figure, Vec<String>)> = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (figure, names) = part.split_once('=').ok_or(format!("has `{part}`, which is not figure=name"))?;
+        let figure: Figure =
+            figure.trim().parse().map_err(|_| format!("has `{figure}`, which is none of {}", known_figures()))?;
+        let names: Vec<&str> = names.split('+').map(str::trim).filter(|name| !name.is_empty()).collect();
+        if let Some(name) = names.iter().find(|name| !is_name(name)) {
+            return Err(format!("has `{name}`, which is no name of a metric (letters, digits and _-./, at most 100)"));
+        }
+        if read.iter().any(|(other, _)| *other == figure) {
+            return Err(format!("has `{figure}` twice"));
+        }
+        read.push((figure, names.into_iter().map(str::to_owned).collect()));
+    }
+    Ok(read)
+}
+
+fn known_figures() -> String {
+    Figure::ALL.iter().map(|figure| figure.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -3,6 +3,7 @@
 use secrecy::ExposeSecret;
 
 use super::*;
+use crate::domain::analytics::Figure;
 use crate::domain::job::JobKind;
 use crate::domain::platform::{ConnectTarget, Platform};
 use crate::platforms::PlatformsConfig;
@@ -198,6 +199,21 @@ fn an_invalid_value_error_contains_an_example() {
             "`v25/../` is not a version (letters, digits, dots, at most 40); a right value is for example v25.0",
         ),
         (
+            "FACEBOOK_SCOPES",
+            "read_insights, a&b",
+            "`read_insights, a&b` has `a&b`, which is no name of a permission; a right value is for example read_insights",
+        ),
+        (
+            "THREADS_METRICS",
+            "likes=a,likes=b",
+            "`likes=a,likes=b` has `likes` twice; a right value is for example impressions=views,shares=reposts+quotes",
+        ),
+        (
+            "THREADS_METRICS",
+            "likes",
+            "`likes` has `likes`, which is not figure=name; a right value is for example impressions=views,shares=reposts+quotes",
+        ),
+        (
             "LOG",
             "verbose",
             "`verbose` has `verbose`, which is no level (off, error, warn, info, debug, trace) and no module=level; a right value is for example info,crier_worker=debug",
@@ -256,6 +272,18 @@ fn a_daily_cap_falls_back_to_the_platform_default() {
     assert_eq!(caps(&set), [None, Some(40), Some(1)]);
     let error = wrong(load(&[("CRIER_THREADS_DAILY_POSTS", "-1")], ProcessRole::Crier));
     assert!(error.starts_with("CRIER_THREADS_DAILY_POSTS: `-1` is not a number from 0 to"), "{error}");
+}
+
+#[test]
+fn metrics_and_permissions_are_lists() {
+    let env = [("CRIER_THREADS_METRICS", "shares = reposts + quotes, reach="), ("CRIER_THREADS_SCOPES", "a_b, c:d e")];
+    let config = load(&env, ProcessRole::Crier).unwrap();
+    let threads = &config.platforms[&Platform::Threads];
+    let shares = vec!["reposts".to_owned(), "quotes".to_owned()];
+    assert_eq!(threads.metrics, [(Figure::Shares, shares), (Figure::Reach, Vec::new())]);
+    assert_eq!(threads.scopes, ["a_b", "c:d", "e"]);
+    let error = wrong(load(&[("CRIER_THREADS_METRICS", "views=x")], ProcessRole::Crier));
+    assert!(error.contains("`views`, which is none of impressions, reach, likes"), "{error}");
 }
 
 #[test]

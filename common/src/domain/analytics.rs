@@ -5,6 +5,21 @@
 use chrono::{DateTime, NaiveDate, TimeDelta, TimeZone, Utc};
 pub use chrono_tz::Tz;
 
+crate::text_enum! {
+    /// A figure by its name in the API: the first six are those of a post, the others those of an account.
+    pub enum Figure {
+        Impressions = "impressions",
+        Reach = "reach",
+        Likes = "likes",
+        Comments = "comments",
+        Shares = "shares",
+        Clicks = "clicks",
+        Followers = "followers",
+        Following = "following",
+        Posts = "posts",
+    }
+}
+
 /// The figures of a post on one account, since it was published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct Figures {
@@ -20,6 +35,20 @@ impl Figures {
     /// Returns what people did with the post: likes, comments, shares and clicks, as far as they are known.
     pub fn engagements(&self) -> Option<i64> {
         [self.likes, self.comments, self.shares, self.clicks].into_iter().fold(None, sum)
+    }
+
+    /// Adds to a figure; one of an account is ignored.
+    pub fn add(&mut self, figure: Figure, value: i64) {
+        let place = match figure {
+            Figure::Impressions => &mut self.impressions,
+            Figure::Reach => &mut self.reach,
+            Figure::Likes => &mut self.likes,
+            Figure::Comments => &mut self.comments,
+            Figure::Shares => &mut self.shares,
+            Figure::Clicks => &mut self.clicks,
+            Figure::Followers | Figure::Following | Figure::Posts => return,
+        };
+        *place = sum(*place, Some(value));
     }
 
     /// Returns the sums of two; a figure that only one has counts as it is.
@@ -49,6 +78,19 @@ pub struct AccountFigures {
     pub followers: Option<i64>,
     pub following: Option<i64>,
     pub posts: Option<i64>,
+}
+
+impl AccountFigures {
+    /// Adds to a figure; one of a post is ignored.
+    pub fn add(&mut self, figure: Figure, value: i64) {
+        let place = match figure {
+            Figure::Followers => &mut self.followers,
+            Figure::Following => &mut self.following,
+            Figure::Posts => &mut self.posts,
+            _ => return,
+        };
+        *place = sum(*place, Some(value));
+    }
 }
 
 /// When a post's figures are looked at, after it was published; then weekly.

@@ -1,7 +1,10 @@
 //! Figures of posts and accounts, read from the platforms.
 //!
-//! **To add a platform:** implement [`AnalyticsConnector`] in `platforms/<name>/analytics.rs`, return it from
-//! `Connector::analytics`, set `analytics` in its descriptor, and describe what each figure is in `docs/analytics.md`.
+//! **To add a platform:** add its metrics to `metrics.rs`, implement [`AnalyticsConnector`] in
+//! `platforms/<name>/analytics.rs`, return it from `Connector::analytics`, set `analytics` in its descriptor, and make the
+//! table in `docs/analytics.md` anew (`CRIER_TEST_UPDATE=1 cargo test --test it analytics_guide`).
+
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -18,6 +21,32 @@ pub struct PublishedPost {
     pub published_at: DateTime<Utc>,
 }
 
+/// Metrics that the platform refused for an account: not asked for until their time is over.
+#[derive(Clone, Debug, Default)]
+pub struct SetAside {
+    names: BTreeSet<String>,
+    added: BTreeSet<String>,
+}
+
+impl SetAside {
+    pub fn new(names: BTreeSet<String>) -> Self {
+        Self { names, added: BTreeSet::new() }
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.names.contains(name) || self.added.contains(name)
+    }
+
+    pub fn add(&mut self, name: &str) {
+        self.added.insert(name.to_owned());
+    }
+
+    /// Returns the names that were added.
+    pub fn added(&self) -> impl Iterator<Item = &str> {
+        self.added.iter().map(String::as_str)
+    }
+}
+
 /// A platform that tells figures.
 #[async_trait]
 pub trait AnalyticsConnector: Send + Sync {
@@ -31,12 +60,17 @@ pub trait AnalyticsConnector: Send + Sync {
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
+        _aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         Ok(posts.iter().map(|_| Some(Figures::default())).collect())
     }
 
     /// Returns the account's figures.
-    async fn account_figures(&self, account: &ConnectorAccount) -> Result<AccountFigures, CallError>;
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError>;
 }
 
 /// Returns a count at a path (`/likeCount`) of a platform's answer; `None` if there is none, or it is no plain number.

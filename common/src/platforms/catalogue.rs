@@ -236,7 +236,7 @@ const FACEBOOK: Descriptor = by_page(
         required_options: &[],
         inbox: &[],
         replies: &[Dm, Comment],
-        analytics: false,
+        analytics: true,
     },
 );
 
@@ -252,7 +252,7 @@ const INSTAGRAM: Descriptor = by_page(
         required_options: &[],
         inbox: &[],
         replies: &[Comment],
-        analytics: false,
+        analytics: true,
     },
 );
 
@@ -267,7 +267,7 @@ const THREADS: Descriptor = by_page(
         required_options: &[],
         inbox: &[],
         replies: &[Comment],
-        analytics: false,
+        analytics: true,
     },
 );
 
@@ -358,7 +358,7 @@ const REDDIT: Descriptor = by_page(
         required_options: &["subreddit", "title"],
         inbox: &[],
         replies: &[],
-        analytics: false,
+        analytics: true,
     },
 );
 
@@ -373,6 +373,6 @@ const TUMBLR: Descriptor = by_page(
         required_options: &[],
         inbox: &[],
         replies: &[],
-        analytics: false,
+        analytics: true,
     },
 );

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::catalogue::daily_posts;
+use crate::domain::analytics::Figure;
 use crate::domain::application::Application;
 use crate::domain::platform::{ConnectTarget, Platform};
 
@@ -29,6 +30,10 @@ pub struct PlatformConfig {
     pub api_version: Option<String>,
     /// The daily limit of posts per account; 0 means unlimited.
     pub daily_posts: Option<u32>,
+    /// Permissions that people are asked for beyond those that a publish needs.
+    pub scopes: Vec<String>,
+    /// The names of metrics, in place of those of `metrics.rs`.
+    pub metrics: Vec<(Figure, Vec<String>)>,
 }
 
 /// All platforms' settings.
@@ -79,6 +84,8 @@ impl PlatformsConfig {
             auth_url: None,
             api_version: None,
             daily_posts: None,
+            scopes: Vec::new(),
+            metrics: Vec::new(),
         };
         self.platforms.get(&platform).unwrap_or(&NOTHING)
     }

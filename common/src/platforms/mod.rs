@@ -24,6 +24,7 @@ mod instagram;
 mod linkedin;
 mod mastodon;
 mod meta;
+pub mod metrics;
 pub mod notes;
 pub mod oauth;
 pub mod options;

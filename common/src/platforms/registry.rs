@@ -55,7 +55,7 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Bluesky::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Wordpress::new(clients, clock)));
         registry.register(Arc::new(Woocommerce::new(clients, clock)));
-        registry.register(Arc::new(Mastodon::new(clients, clock)));
+        registry.register(Arc::new(Mastodon::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Shopify::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Facebook::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Instagram::new(&registry.config, clients, clock)));
@@ -104,6 +104,15 @@ impl ConnectorRegistry {
     /// Returns the application of the variables for a target.
     pub fn application(&self, platform: Platform, target: ConnectTarget) -> Option<Application> {
         self.config.of(platform).application(platform.application_target(target))
+    }
+
+    /// Returns the permissions that the operator wants to ask for beyond those that a publish needs. An application that
+    /// Crier registers itself has none.
+    pub fn further_scopes(&self, platform: Platform) -> &[String] {
+        match catalogue::descriptor(platform).needs_application() {
+            true => &self.config.of(platform).scopes,
+            false => &[],
+        }
     }
 
     /// Returns the daily limit of posts per account; `None` means unlimited.

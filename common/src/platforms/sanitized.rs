@@ -10,7 +10,7 @@ use chrono::{DateTime, Datelike, SubsecRound as _, TimeDelta, Utc};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::analytics::{AnalyticsConnector, PublishedPost};
+use super::analytics::{AnalyticsConnector, PublishedPost, SetAside};
 use super::inbox::{InboxConnector, InboxPage, MAX_PAGE, OutgoingReply, ReplyThread};
 use super::oauth::{
     Attempt, AuthServer, Choice, Choices, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
@@ -235,8 +235,9 @@ impl AnalyticsConnector for SanitizingConnector {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
+        aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        let figures = figures_of(self)?.post_figures(account, posts).await.map_err(CallError::checked)?;
+        let figures = figures_of(self)?.post_figures(account, posts, aside).await.map_err(CallError::checked)?;
         if figures.len() != posts.len() {
             let message = "The platform told the figures of other posts than those that were asked for.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
@@ -244,8 +245,12 @@ impl AnalyticsConnector for SanitizingConnector {
         Ok(figures)
     }
 
-    async fn account_figures(&self, account: &ConnectorAccount) -> Result<AccountFigures, CallError> {
-        figures_of(self)?.account_figures(account).await.map_err(CallError::checked)
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
+        figures_of(self)?.account_figures(account, aside).await.map_err(CallError::checked)
     }
 }
 

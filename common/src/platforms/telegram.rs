@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::analytics::SetAside;
 use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message};
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
@@ -225,7 +226,11 @@ enum TelegramBody {
 /// Telegram tells how many people are in a chat, and nothing of its posts.
 #[async_trait]
 impl AnalyticsConnector for Telegram {
-    async fn account_figures(&self, account: &ConnectorAccount) -> Result<AccountFigures, CallError> {
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        _aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
         let (token, chat) = (account.secrets.require("bot_token")?, account.secrets.require("chat_id")?);
         let body = TelegramBody::Json(json!({ "chat_id": chat.expose_secret() }));
         let members: Result<i64, _> = self.call(Effect::Repeatable, &token, "getChatMemberCount", body).await;

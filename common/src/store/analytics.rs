@@ -3,6 +3,8 @@
 //! The due time is in the account's row: any number of schedulers may run, and one that all of them missed is found by
 //! the next. A published target gets its row here from the scheduler, so that a publish costs nothing more for it.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 
@@ -166,6 +168,45 @@ pub async fn plan_of_account(conn: &mut Conn, account_id: i64) -> Result<Option<
         JOIN workspaces w ON w.id = a.workspace_id
         WHERE a.id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_optional(c))?)
+}
+
+/// How long a metric that the platform refused is not asked for.
+const ASIDE: TimeDelta = TimeDelta::hours(24);
+
+/// Returns the metrics that are set aside for an account.
+pub async fn set_aside(conn: &mut Conn, account_id: i64, now: DateTime<Utc>) -> Result<BTreeSet<String>> {
+    Ok(unavailable_of(conn, &[account_id], now).await?.into_iter().map(|(_, name)| name).collect())
+}
+
+/// Returns the metrics that are set aside for accounts, with the accounts' ids.
+pub async fn unavailable_of(conn: &mut Conn, account_ids: &[i64], now: DateTime<Utc>) -> Result<Vec<(i64, String)>> {
+    let sql = list_sql!(
+        conn,
+        "SELECT account_id, name FROM metrics_set_aside WHERE until > $2 AND account_id",
+        "ORDER BY account_id, name"
+    );
+    let ids = id_list(account_ids);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).bind(now).fetch_all(c))?)
+}
+
+/// Sets metrics aside for an account, and forgets those whose time is over.
+pub async fn record_set_aside(tx: &mut Tx, account_id: i64, names: &[String]) -> Result<()> {
+    const OVER: &str = "DELETE FROM metrics_set_aside WHERE account_id = $1 AND until <= $2";
+    const SQL: &str = "
+        INSERT INTO metrics_set_aside (account_id, name, until)
+        SELECT id, $2, $3
+        FROM social_accounts
+        WHERE id = $1
+        ON CONFLICT (account_id, name) DO UPDATE SET until = excluded.until";
+    if names.is_empty() {
+        return Ok(());
+    }
+    let now = tx.now;
+    execute!(tx, OVER, account_id, now)?;
+    for name in names {
+        execute!(tx, SQL, account_id, name, now + ASIDE)?;
+    }
+    Ok(())
 }
 
 /// What was collected of a post.

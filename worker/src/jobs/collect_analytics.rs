@@ -12,7 +12,7 @@ use crier_common::domain::account::{AccountError, AccountStatus};
 use crier_common::domain::analytics::{AccountFigures, Figures, Tz, day_start, next_collection, zone};
 use crier_common::domain::job::{Claimed, Lane, Outcome};
 use crier_common::domain::plan::Plans;
-use crier_common::platforms::analytics::{AnalyticsConnector, PublishedPost};
+use crier_common::platforms::analytics::{AnalyticsConnector, PublishedPost, SetAside};
 use crier_common::platforms::{CallError, ConnectorRegistry};
 use crier_common::store::analytics::{self, Collected, DueTarget};
 use crier_common::store::jobs::lanes;
@@ -56,12 +56,13 @@ impl CollectAnalytics {
         let due = analytics::due_targets(&mut conn, access.account.id, end.now, MAX_POSTS).await?;
         let last = analytics::last_of_account(&mut conn, access.account.id).await?;
         let plan = analytics::plan_of_account(&mut conn, access.account.id).await?;
+        end.aside = SetAside::new(analytics::set_aside(&mut conn, access.account.id, end.now).await?);
         drop(conn);
         let days = plan.and_then(|plan| self.plans.get(&plan)?.analytics_days);
         let retention = days.and_then(|days| TimeDelta::try_days(i64::try_from(days).ok()?));
         end.is_more_due = due.len() as i64 == MAX_POSTS;
         if last.is_none_or(|last| last < day_start(end.now.with_timezone(&end.zone).date_naive(), end.zone)) {
-            match self.ask_account(run, access).await? {
+            match self.ask_account(run, access, &mut end.aside).await? {
                 Ok(figures) => end.account_figures = Some(figures),
                 Err(error) => return end.stop(error),
             }
@@ -77,7 +78,7 @@ impl CollectAnalytics {
         }));
         for chunk in named.chunks(batch.max(1)) {
             let posts: Vec<PublishedPost> = chunk.iter().map(published_post).collect();
-            let figures = match self.ask_posts(run, access, &posts).await? {
+            let figures = match self.ask_posts(run, access, &posts, &mut end.aside).await? {
                 Ok(figures) => figures,
                 Err(error) => return end.stop(error),
             };
@@ -91,9 +92,15 @@ impl CollectAnalytics {
         Ok(())
     }
 
-    async fn ask_account(&self, run: &Run, access: &mut AccountSession) -> Result<Answer<AccountFigures>> {
+    async fn ask_account(
+        &self,
+        run: &Run,
+        access: &mut AccountSession,
+        aside: &mut SetAside,
+    ) -> Result<Answer<AccountFigures>> {
         loop {
-            let asked = self.within_deadline(run, async { figures(access)?.account_figures(&access.call).await }).await;
+            let call = async { figures(access)?.account_figures(&access.call, aside).await };
+            let asked = self.within_deadline(run, call).await;
             if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
                 return Ok(answer);
             }
@@ -105,10 +112,11 @@ impl CollectAnalytics {
         run: &Run,
         access: &mut AccountSession,
         posts: &[PublishedPost],
+        aside: &mut SetAside,
     ) -> Result<Answer<Vec<Option<Figures>>>> {
         loop {
-            let asked =
-                self.within_deadline(run, async { figures(access)?.post_figures(&access.call, posts).await }).await;
+            let call = async { figures(access)?.post_figures(&access.call, posts, aside).await };
+            let asked = self.within_deadline(run, call).await;
             if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
                 return Ok(answer);
             }
@@ -168,6 +176,7 @@ impl Job for CollectAnalytics {
             now: self.store.now(),
             collected: Vec::new(),
             account_figures: None,
+            aside: SetAside::default(),
             is_more_due: false,
             error: None,
         };
@@ -188,6 +197,8 @@ struct CollectEnd {
     now: DateTime<Utc>,
     collected: Vec<Collected>,
     account_figures: Option<AccountFigures>,
+    /// Metrics that the platform refuses for this account.
+    aside: SetAside,
     is_more_due: bool,
     error: Option<CallError>,
 }
@@ -218,6 +229,8 @@ impl RunResult for CollectEnd {
         if let Some(figures) = &self.account_figures {
             analytics::record_account(tx, self.account_id, figures).await?;
         }
+        let aside: Vec<String> = self.aside.added().map(str::to_owned).collect();
+        analytics::record_set_aside(tx, self.account_id, &aside).await?;
         match &self.error {
             Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) => {
                 let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };

@@ -28,6 +28,8 @@ struct Consent {
     host: Option<String>,
     what: &'static str,
     purposes: Vec<&'static str>,
+    /// What the operator asks for beyond that.
+    further_scopes: Vec<String>,
     gate: Option<&'static str>,
     /// The page's own path: forms go there.
     path: String,
@@ -70,6 +72,7 @@ async fn consent(app: &App, token: &str) -> StepResult {
             ConnectTarget::Default => oauth.choice_noun(),
         },
         purposes: oauth.permissions(authorization.target).iter().map(|permission| permission.purpose).collect(),
+        further_scopes: app.platforms.further_scopes(authorization.platform).to_vec(),
         gate: oauth.gate(authorization.target),
         path: format!("/connect/{token}"),
     }))
@@ -106,7 +109,8 @@ async fn lead_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString) ->
     let platform = platform_name(app, &authorization);
     let redirect_uri = format!("{}/connect/callback/{}", app.public_url, authorization.platform);
     let request = ConnectRequest { target: authorization.target, instance: &authorization.instance };
-    let server = oauth.server(request).await.map_err(|error| WrongTurn::of(platform, error))?;
+    let mut server = oauth.server(request).await.map_err(|error| WrongTurn::of(platform, error))?;
+    server.further_scopes = app.platforms.further_scopes(authorization.platform).to_vec();
     let application = if app.platforms.descriptor(authorization.platform).needs_application() {
         application_of(app, &authorization).await?
     } else {

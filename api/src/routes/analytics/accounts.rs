@@ -33,6 +33,8 @@ record! {
         pub platform: Platform,
         /// One entry for each day, the oldest first.
         pub points: Vec<AccountPoint>,
+        /// The platform's metrics that it refuses for this account; they are asked for again after a day.
+        pub unavailable: Vec<String>,
     }
 
     /// The figures of a brand's accounts by day.
@@ -69,6 +71,10 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         let day = snapshot.at.with_timezone(&window.zone).date_naive();
         by_day.insert((snapshot.account_id, day), snapshot.figures);
     }
+    let mut unavailable: HashMap<i64, Vec<String>> = HashMap::new();
+    for (account, name) in analytics::unavailable_of(conn, &ids, cx.now).await? {
+        unavailable.entry(account).or_default().push(name);
+    }
     let point = |account: i64, date: NaiveDate| {
         let AccountFigures { followers, following, posts } = by_day.get(&(account, date)).copied().unwrap_or_default();
         AccountPoint { date, followers, following, posts }
@@ -77,6 +83,7 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         account_id: account.id,
         platform: account.platform,
         points: days.iter().map(|day| point(account.id, *day)).collect(),
+        unavailable: unavailable.remove(&account.id).unwrap_or_default(),
     });
     ApiResponse::ok(AccountsSeries {
         start: window.start,

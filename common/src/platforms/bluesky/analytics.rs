@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Bluesky;
 use crate::domain::analytics::{AccountFigures, Figures};
-use crate::platforms::analytics::{AnalyticsConnector, PublishedPost, count};
+use crate::platforms::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
 use crate::platforms::call::Effect;
 use crate::platforms::{CallError, ConnectorAccount};
 
@@ -29,6 +29,7 @@ impl AnalyticsConnector for Bluesky {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
+        _aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let (server, token) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let uris: Vec<(&str, &str)> = posts.iter().map(|post| ("uris", post.external_id.as_str())).collect();
@@ -36,28 +37,22 @@ impl AnalyticsConnector for Bluesky {
         let found: Posts = server.call(Effect::Repeatable, request).await?;
         let of = |post: &PublishedPost| {
             let view = found.posts.iter().find(|view| view["uri"] == post.external_id.as_str())?;
-            let shares = [count(view, "/repostCount"), count(view, "/quoteCount")];
-            Some(Figures {
-                likes: count(view, "/likeCount"),
-                comments: count(view, "/replyCount"),
-                shares: shares.iter().any(Option::is_some).then(|| shares.into_iter().flatten().sum()),
-                ..Figures::default()
-            })
+            Some(self.metrics.post(|name| count(view, name)))
         };
         Ok(posts.iter().map(of).collect())
     }
 
-    async fn account_figures(&self, account: &ConnectorAccount) -> Result<AccountFigures, CallError> {
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        _aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
         let (server, token) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let request = server
             .get("app.bsky.actor.getProfile")
             .query(&[("actor", account.external_id.as_str())])
             .bearer_auth(token.expose_secret());
         let profile: Value = server.call(Effect::Repeatable, request).await?;
-        Ok(AccountFigures {
-            followers: count(&profile, "/followersCount"),
-            following: count(&profile, "/followsCount"),
-            posts: count(&profile, "/postsCount"),
-        })
+        Ok(self.metrics.account(|name| count(&profile, name)))
     }
 }

@@ -24,6 +24,7 @@ use self::facets::FacetFeature;
 use self::xrpc::{Server, Session};
 use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
+use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
     Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
@@ -42,6 +43,7 @@ pub(super) struct Bluesky {
     guarded: PlatformClient,
     addresses: Arc<dyn AddressCheck>,
     default_service: String,
+    metrics: Metrics,
 }
 
 impl Bluesky {
@@ -53,6 +55,7 @@ impl Bluesky {
             guarded: caller(&clients.guarded),
             addresses: clients.addresses.clone(),
             default_service: config.base_url(Platform::Bluesky, "https://bsky.social"),
+            metrics: Metrics::new(Platform::Bluesky, config, clock),
         }
     }
 

@@ -7,6 +7,7 @@
 //! Sources: Meta's Business SDK v25.0.2 (`page.py`: feed, photos, published_posts), "Error handling" and "Changelog" of
 //! the Graph API, as of June to September 2026.
 
+mod analytics;
 mod connect;
 
 use async_trait::async_trait;
@@ -15,9 +16,11 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient, image_part};
 use super::meta::VERSION;
 use super::meta::graph::Access;
+use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost,
@@ -34,6 +37,7 @@ const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 
 pub(super) struct Facebook {
     client: PlatformClient,
+    metrics: Metrics,
     config: PlatformsConfig,
     /// `https://graph.facebook.com/v25.0`
     graph: String,
@@ -48,6 +52,7 @@ impl Facebook {
         let site = config.auth_url(Platform::Facebook, "https://www.facebook.com");
         Self {
             client: PlatformClient::new(Platform::Facebook, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Facebook, config, clock),
             config: config.clone(),
             graph: format!("{graph}/{version}"),
             dialog: format!("{site}/{version}/dialog/oauth"),
@@ -68,6 +73,10 @@ impl Connector for Facebook {
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         Some(self)
     }
 

@@ -6,6 +6,7 @@
 //! Sources: Meta's Business SDK v25.0.2 (`iguser.py`: media, media_publish, content_publishing_limit), "Content
 //! publishing" and "Error codes" of the Instagram platform, as of December 2025 to September 2026.
 
+mod analytics;
 mod connect;
 
 use async_trait::async_trait;
@@ -13,10 +14,12 @@ use http::Method;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
+use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient};
 use super::meta::VERSION;
 use super::meta::containers::{self, ContainerRequest, Containers};
 use super::meta::graph::Access;
+use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, Marker, MarkerSeed, OutgoingPost, PlatformsConfig,
@@ -31,6 +34,7 @@ const BY_FACEBOOK: &str = "facebook";
 
 pub(super) struct Instagram {
     client: PlatformClient,
+    metrics: Metrics,
     config: PlatformsConfig,
     /// `https://graph.instagram.com`
     host: String,
@@ -54,6 +58,7 @@ impl Instagram {
         let site = config.auth_url(Platform::Instagram, "https://www.instagram.com");
         Self {
             client: PlatformClient::new(Platform::Instagram, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Instagram, config, clock),
             config: config.clone(),
             graph: format!("{host}/{}", version(Platform::Instagram)),
             host,
@@ -114,6 +119,10 @@ impl Connector for Instagram {
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         Some(self)
     }
 

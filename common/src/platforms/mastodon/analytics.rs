@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Mastodon;
 use super::rest::segment;
 use crate::domain::analytics::{AccountFigures, Figures};
-use crate::platforms::analytics::{AnalyticsConnector, PublishedPost, count};
+use crate::platforms::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
 use crate::platforms::call::Effect;
 use crate::platforms::{CallError, ConnectorAccount};
 
@@ -23,6 +23,7 @@ impl AnalyticsConnector for Mastodon {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
+        _aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let instance = self.instance(account)?;
         let mut figures = Vec::with_capacity(posts.len());
@@ -37,24 +38,19 @@ impl AnalyticsConnector for Mastodon {
                 return Err(self.client.classify_status(Effect::Repeatable, &answer, None, None));
             }
             let status: Value = self.client.read(Effect::Repeatable, &answer)?;
-            figures.push(Some(Figures {
-                likes: count(&status, "/favourites_count"),
-                comments: count(&status, "/replies_count"),
-                shares: count(&status, "/reblogs_count"),
-                ..Figures::default()
-            }));
+            figures.push(Some(self.metrics.post(|name| count(&status, name))));
         }
         Ok(figures)
     }
 
-    async fn account_figures(&self, account: &ConnectorAccount) -> Result<AccountFigures, CallError> {
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        _aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
         let instance = self.instance(account)?;
         let request = instance.request(Method::GET, "/api/v1/accounts/verify_credentials");
         let own: Value = instance.call(Effect::Repeatable, request).await?;
-        Ok(AccountFigures {
-            followers: count(&own, "/followers_count"),
-            following: count(&own, "/following_count"),
-            posts: count(&own, "/statuses_count"),
-        })
+        Ok(self.metrics.account(|name| count(&own, name)))
     }
 }

@@ -21,10 +21,11 @@ use serde_json::{Value, json};
 use self::rest::Instance;
 use super::address::AddressCheck;
 use super::call::{Effect, PlatformClient, image_part};
+use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::{
     AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, catalogue, marker_field,
+    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -39,12 +40,14 @@ const VISIBILITIES: [&str; 3] = ["public", "unlisted", "private"];
 pub(super) struct Mastodon {
     client: PlatformClient,
     addresses: std::sync::Arc<dyn AddressCheck>,
+    metrics: Metrics,
 }
 
 impl Mastodon {
-    pub(super) fn new(clients: &Clients, clock: &Clock) -> Self {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
         let client = PlatformClient::new(Platform::Mastodon, clients.guarded.clone(), clock.clone());
-        Self { client, addresses: clients.addresses.clone() }
+        let metrics = Metrics::new(Platform::Mastodon, config, clock);
+        Self { client, addresses: clients.addresses.clone(), metrics }
     }
 
     fn instance(&self, account: &ConnectorAccount) -> Result<Instance<'_>, CallError> {

@@ -4,6 +4,7 @@
 
 pub(super) mod containers;
 pub(super) mod graph;
+pub(super) mod insights;
 pub(super) mod login;
 pub(super) mod tokens;
 

@@ -44,6 +44,9 @@ pub struct AuthServer {
     pub authorize_url: String,
     pub token_url: String,
     pub scopes: Vec<String>,
+    /// Asked for as well; the account is connected without them, too.
+    #[serde(default)]
+    pub further_scopes: Vec<String>,
     /// What stands between two scopes: a space by the standard, a comma at some platforms.
     pub separator: char,
     pub client_auth: ClientAuth,
@@ -69,6 +72,7 @@ impl AuthServer {
             authorize_url: authorize_url.into(),
             token_url: token_url.into(),
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            further_scopes: Vec::new(),
             separator: ' ',
             client_auth: ClientAuth::Basic,
             pkce: true,

@@ -186,8 +186,9 @@ pub fn authorize_url(attempt: &Attempt, state: &SecretString) -> Result<Url, Con
     let client = protocol(server, &attempt.application()).set_auth_uri(auth_url).set_redirect_uri(redirect_url);
     let state = CsrfToken::new(state.expose_secret().to_owned());
     let mut request = client.authorize_url(|| state);
-    if !server.scopes.is_empty() {
-        request = request.add_scope(Scope::new(server.scopes.join(&server.separator.to_string())));
+    let scopes: Vec<&str> = server.scopes.iter().chain(&server.further_scopes).map(String::as_str).collect();
+    if !scopes.is_empty() {
+        request = request.add_scope(Scope::new(scopes.join(&server.separator.to_string())));
     }
     if server.pkce {
         let verifier = PkceCodeVerifier::new(attempt.verifier.clone());

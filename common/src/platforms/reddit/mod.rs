@@ -7,6 +7,7 @@
 //! Sources: www.reddit.com/dev/api (`/api/submit`, `/user/{name}/submitted`, `/api/v1/revoke_token`);
 //! github.com/praw-dev/praw 8.0.3 of August 2026 for galleries, uploads and texts beside pictures.
 
+mod analytics;
 mod connect;
 mod rest;
 mod upload;
@@ -20,7 +21,9 @@ use serde_json::{Value, json};
 
 use self::rest::{Refused, Session};
 use self::upload::Uploaded;
+use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient};
+use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost,
@@ -40,6 +43,7 @@ const PROCESSING: TimeDelta = TimeDelta::minutes(10);
 
 pub(super) struct Reddit {
     client: PlatformClient,
+    metrics: Metrics,
     config: PlatformsConfig,
     api: String,
     /// The host of tokens.
@@ -52,6 +56,7 @@ impl Reddit {
     pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
         Self {
             client: PlatformClient::new(Platform::Reddit, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Reddit, config, clock),
             config: config.clone(),
             api: config.base_url(Platform::Reddit, "https://oauth.reddit.com"),
             tokens: config.base_url(Platform::Reddit, "https://www.reddit.com"),
@@ -258,6 +263,10 @@ impl Connector for Reddit {
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         Some(self)
     }
 

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Sandbox, unavailable};
 use crate::domain::analytics::{AccountFigures, Figures};
-use crate::platforms::analytics::{AnalyticsConnector, PublishedPost};
+use crate::platforms::analytics::{AnalyticsConnector, PublishedPost, SetAside};
 use crate::platforms::{CallError, ConnectorAccount};
 use crate::store::sandbox;
 
@@ -44,12 +44,17 @@ impl AnalyticsConnector for Sandbox {
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
+        _aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let now = self.store.now();
         Ok(posts.iter().map(|post| Some(figures(&post.external_id, post.published_at, now))).collect())
     }
 
-    async fn account_figures(&self, account: &ConnectorAccount) -> Result<AccountFigures, CallError> {
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        _aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
         let handle = account.external_id.as_str();
         let counted = async { sandbox::count(&mut self.store.read().await?, handle).await };
         let posts = counted.await.map_err(|error| unavailable(&error))?;

@@ -6,15 +6,18 @@
 //! Sources: Meta's sample `threads_api` and the pages "Posts", "Publishing limits" and "Get access tokens" of the Threads
 //! API, as of January to September 2026.
 
+mod analytics;
 mod connect;
 
 use async_trait::async_trait;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
+use super::analytics::AnalyticsConnector;
 use super::call::PlatformClient;
 use super::meta::containers::{self, ContainerRequest, Containers};
 use super::meta::graph::Access;
+use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, Marker, MarkerSeed, OutgoingPost, PlatformsConfig,
@@ -28,6 +31,7 @@ const VERSION: &str = "v1.0";
 
 pub(super) struct Threads {
     client: PlatformClient,
+    metrics: Metrics,
     /// `https://graph.threads.net`
     host: String,
     /// `https://graph.threads.net/v1.0`
@@ -43,6 +47,7 @@ impl Threads {
         let site = config.auth_url(Platform::Threads, "https://threads.net");
         Self {
             client: PlatformClient::new(Platform::Threads, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Threads, config, clock),
             graph: format!("{host}/{version}"),
             host,
             dialog: format!("{site}/oauth/authorize"),
@@ -110,6 +115,10 @@ impl Connector for Threads {
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         Some(self)
     }
 

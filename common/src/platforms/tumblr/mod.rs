@@ -7,6 +7,7 @@
 //! Sources: github.com/tumblr/docs (`api.md`: OAuth2, `/user/info`, `/blog/{b}/posts`, errors and limits;
 //! `npf-spec.md`), as of October 2024.
 
+mod analytics;
 mod connect;
 mod rest;
 
@@ -17,7 +18,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::rest::Failed;
+use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient, image_part};
+use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, ImageTransfer, Marker, MarkerSeed, OutgoingPost, PlatformsConfig,
@@ -34,6 +37,7 @@ const SEARCHED: &str = "20";
 
 pub(super) struct Tumblr {
     client: PlatformClient,
+    metrics: Metrics,
     config: PlatformsConfig,
     /// The host of the API and of tokens.
     api: String,
@@ -45,15 +49,16 @@ impl Tumblr {
     pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
         Self {
             client: PlatformClient::new(Platform::Tumblr, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Tumblr, config, clock),
             config: config.clone(),
             api: config.base_url(Platform::Tumblr, "https://api.tumblr.com"),
             site: config.auth_url(Platform::Tumblr, "https://www.tumblr.com"),
         }
     }
 
-    fn posts_path(account: &ConnectorAccount) -> String {
+    fn blog_path(account: &ConnectorAccount, part: &str) -> String {
         let blog = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
-        format!("/v2/blog/{blog}/posts")
+        format!("/v2/blog/{blog}/{part}")
     }
 
     /// Returns the form of a post: its JSON, and one part for each picture.
@@ -79,6 +84,10 @@ impl Connector for Tumblr {
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         Some(self)
     }
 
@@ -118,7 +127,7 @@ impl Connector for Tumblr {
             id_string: Option<String>,
         }
         let token = account.secrets.require("access_token")?;
-        let request = self.request(Method::POST, &Self::posts_path(account), token.expose_secret());
+        let request = self.request(Method::POST, &Self::blog_path(account, "posts"), token.expose_secret());
         let request = match post.images.is_empty() {
             true => request.json(&body(post)?),
             false => request.multipart(Self::form(post)?),
@@ -152,7 +161,7 @@ impl Connector for Tumblr {
         }
         let slug = marker_field(&post.marker, "slug")?;
         let token = account.secrets.require("access_token")?;
-        let request = self.request(Method::GET, &Self::posts_path(account), token.expose_secret());
+        let request = self.request(Method::GET, &Self::blog_path(account, "posts"), token.expose_secret());
         let request = request.query(&[("npf", "true"), ("limit", SEARCHED)]);
         let newest: Newest = self.call(Effect::Repeatable, request).await?;
         let found = newest.posts.into_iter().find(|found| found.slug == slug);

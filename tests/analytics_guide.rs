@@ -1,0 +1,49 @@
+//! The table of metrics in `docs/analytics.md`, made from `metrics.rs`.
+
+use crier_common::domain::analytics::Figure;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::catalogue;
+use crier_common::platforms::metrics::METRICS;
+
+use crate::support::page;
+
+fn names(platform: Platform, figure: Figure) -> String {
+    let of = METRICS.iter().filter(|metric| (metric.platform, metric.figure) == (platform, figure));
+    let named = of.map(|metric| {
+        let name = metric.name.trim_start_matches('/').replace('/', ".");
+        match (metric.from, metric.until) {
+            (_, Some(until)) => format!("`{name}` (until {until})"),
+            (Some(from), None) => format!("`{name}` (from {from})"),
+            (None, None) => format!("`{name}`"),
+        }
+    });
+    match named.collect::<Vec<_>>().join(" + ") {
+        none if none.is_empty() => "–".to_owned(),
+        names => names,
+    }
+}
+
+fn table() -> String {
+    let figures = Figure::ALL.iter().map(|figure| figure.as_str());
+    let heads: Vec<&str> = ["Platform"].into_iter().chain(figures).collect();
+    let mut table = format!("| {} |\n|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
+    for descriptor in catalogue::all().iter().filter(|one| METRICS.iter().any(|metric| metric.platform == one.platform)) {
+        let cells: Vec<String> = Figure::ALL.iter().map(|figure| names(descriptor.platform, *figure)).collect();
+        table += &format!("| {} | {} |\n", descriptor.name, cells.join(" | "));
+    }
+    table
+}
+
+#[test]
+fn the_table_of_metrics_is_up_to_date() {
+    page::assert_sections("docs/analytics.md", "analytics_guide", &[("metrics", table())]);
+}
+
+#[test]
+fn each_platform_with_figures_has_metrics() {
+    for descriptor in catalogue::all() {
+        let has_metrics = METRICS.iter().any(|metric| metric.platform == descriptor.platform);
+        let makes_up = descriptor.platform == Platform::Sandbox;
+        assert_eq!(descriptor.capabilities.analytics, has_metrics || makes_up, "{}", descriptor.platform);
+    }
+}

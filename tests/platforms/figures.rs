@@ -1,0 +1,313 @@
+//! Figures of posts and accounts, against servers that answer as the platforms' documents say.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use crier_common::domain::analytics::{AccountFigures, Figures};
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::analytics::{PublishedPost, SetAside};
+use crier_common::platforms::{CallError, Connector, ConnectorAccount};
+use serde_json::{Value, json};
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+use super::support::{account, connector, now};
+use crate::support::facebook::error;
+
+type Answer = Box<dyn Fn(&Request) -> ResponseTemplate + Send + Sync>;
+
+/// Answers every call, and keeps their addresses.
+#[derive(Clone)]
+struct Server {
+    answer: Arc<Answer>,
+    calls: Arc<Mutex<Vec<String>>>,
+}
+
+impl Respond for Server {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        self.calls.lock().unwrap().push(request.url.to_string());
+        (self.answer)(request)
+    }
+}
+
+struct Started {
+    connector: Arc<dyn Connector>,
+    account: ConnectorAccount,
+    calls: Arc<Mutex<Vec<String>>>,
+    aside: SetAside,
+    _mock: MockServer,
+}
+
+impl Started {
+    async fn new(
+        platform: Platform,
+        account: ConnectorAccount,
+        answer: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static,
+    ) -> Self {
+        let server = Server { answer: Arc::new(Box::new(answer)), calls: Arc::default() };
+        let calls = server.calls.clone();
+        let mock = MockServer::start().await;
+        Mock::given(any()).respond_with(server).mount(&mock).await;
+        let mut account = account;
+        if platform == Platform::Mastodon {
+            let secrets = json!({ "access_token": "token", "instance": mock.uri() });
+            account.secrets = super::support::secrets(secrets);
+        }
+        let connector = connector(platform, &mock.uri());
+        Self { connector, account, calls, aside: SetAside::default(), _mock: mock }
+    }
+
+    async fn posts(&mut self, ids: &[&str]) -> Result<Vec<Option<Figures>>, CallError> {
+        let post = |id: &&str| PublishedPost { external_id: (*id).to_owned(), published_at: now() };
+        let posts: Vec<PublishedPost> = ids.iter().map(post).collect();
+        let figures = self.connector.analytics().unwrap();
+        assert!(figures.posts_per_call() >= posts.len());
+        figures.post_figures(&self.account, &posts, &mut self.aside).await
+    }
+
+    async fn account(&mut self) -> Result<AccountFigures, CallError> {
+        self.connector.analytics().unwrap().account_figures(&self.account, &mut self.aside).await
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.lock().unwrap().len()
+    }
+}
+
+fn ok(body: Value) -> ResponseTemplate {
+    ResponseTemplate::new(200).set_body_json(body)
+}
+
+fn query(request: &Request) -> BTreeMap<String, String> {
+    request.url.query_pairs().into_owned().collect()
+}
+
+fn meta_account(id: &str) -> ConnectorAccount {
+    account(id, json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" }))
+}
+
+fn gone() -> ResponseTemplate {
+    error(400, 100, Some(33), "Unsupported get request. Object with ID '9' does not exist")
+}
+
+/// A value as insights have it.
+fn insight(name: &str, value: Value) -> Value {
+    json!({ "name": name, "period": "lifetime", "values": [{ "value": value }] })
+}
+
+/// Answers the metrics that are asked for; one that is not known fails the call.
+fn insights(request: &Request, known: &[(&str, Value)]) -> ResponseTemplate {
+    let asked = query(request)["metric"].clone();
+    let mut data = Vec::new();
+    for name in asked.split(',') {
+        match known.iter().find(|(known, _)| *known == name) {
+            // Nothing to tell yet.
+            Some((_, Value::Null)) => {}
+            Some((_, value)) => data.push(insight(name, value.clone())),
+            None => return error(400, 100, None, "(#100) The value must be a valid insights metric"),
+        }
+    }
+    ok(json!({ "data": data }))
+}
+
+#[tokio::test]
+async fn facebook_reads_fields_in_one_call_and_insights_of_each_post() {
+    let facebook = |request: &Request| match request.url.path() {
+        "/v25.0/" => {
+            let body: Value = request.body_json().unwrap();
+            let part = |one: &Value| {
+                let url = one["relative_url"].as_str().unwrap();
+                assert!(url.ends_with("reactions.limit(0).summary(true)"), "{url}");
+                if url.starts_with("42_9?") {
+                    return json!({ "code": 400, "body": "{\"error\":{\"code\":100}}" });
+                }
+                let fields = json!({
+                    "id": "42_1", "shares": { "count": 3 },
+                    "comments": { "data": [], "summary": { "total_count": 2 } },
+                    "reactions": { "data": [], "summary": { "total_count": 11 } },
+                });
+                json!({ "code": 200, "body": fields.to_string() })
+            };
+            ok(body["batch"].as_array().unwrap().iter().map(part).collect())
+        }
+        "/v25.0/42_1/insights" => {
+            insights(request, &[("post_media_view", json!(500)), ("post_clicks", json!({ "link": 4, "other": 5 }))])
+        }
+        "/v25.0/42_9/insights" => gone(),
+        "/v25.0/42" => ok(json!({ "id": "42", "followers_count": 77 })),
+        other => panic!("{other}"),
+    };
+    let mut started = Started::new(Platform::Facebook, meta_account("42"), facebook).await;
+    let figures = started.posts(&["42_1", "42_9"]).await.unwrap();
+    let known = Figures { likes: Some(11), comments: Some(2), shares: Some(3), clicks: Some(9), ..Figures::default() };
+    assert_eq!(figures, [Some(known), None]);
+    assert_eq!(started.aside.added().collect::<Vec<_>>(), ["post_impressions", "post_impressions_unique"]);
+    let before = started.calls();
+    assert_eq!(started.posts(&["42_1"]).await.unwrap(), [Some(known)]);
+    assert_eq!(started.calls() - before, 2, "what is set aside is not asked for");
+    assert_eq!(started.account().await.unwrap().followers, Some(77));
+}
+
+#[tokio::test]
+async fn instagram_reads_insights_of_each_post() {
+    let instagram = |request: &Request| match request.url.path() {
+        "/v25.0/800/insights" => insights(
+            request,
+            &[
+                ("views", json!(90)),
+                ("reach", json!(60)),
+                ("likes", json!(7)),
+                ("comments", json!(0)),
+                ("shares", Value::Null),
+            ],
+        ),
+        "/v25.0/801/insights" => gone(),
+        "/v25.0/17841" => ok(json!({ "id": "17841", "followers_count": 5, "follows_count": 6, "media_count": 7 })),
+        other => panic!("{other}"),
+    };
+    let mut started = Started::new(Platform::Instagram, meta_account("17841"), instagram).await;
+    let known =
+        Figures { impressions: Some(90), reach: Some(60), likes: Some(7), comments: Some(0), ..Figures::default() };
+    assert_eq!(started.posts(&["800"]).await.unwrap(), [Some(known)], "no figure is not 0");
+    assert_eq!(started.posts(&["801"]).await.unwrap(), [None]);
+    let own = AccountFigures { followers: Some(5), following: Some(6), posts: Some(7) };
+    assert_eq!(started.account().await.unwrap(), own);
+    assert_eq!((started.calls(), started.aside.added().count()), (3, 0));
+}
+
+#[tokio::test]
+async fn threads_adds_up_what_was_shared() {
+    let threads = |request: &Request| match request.url.path() {
+        "/v1.0/300/insights" => {
+            let known = ["views", "likes", "replies", "reposts", "quotes", "shares"];
+            insights(request, &known.map(|name| (name, json!(name.len()))))
+        }
+        "/v1.0/17841/threads_insights" => {
+            assert_eq!(query(request)["metric"], "followers_count");
+            ok(json!({ "data": [{ "name": "followers_count", "period": "day", "total_value": { "value": 12 } }] }))
+        }
+        other => panic!("{other}"),
+    };
+    let mut started = Started::new(Platform::Threads, meta_account("17841"), threads).await;
+    let known = Figures {
+        impressions: Some(5),
+        likes: Some(5),
+        comments: Some(7),
+        shares: Some(7 + 6 + 6),
+        ..Figures::default()
+    };
+    assert_eq!(started.posts(&["300"]).await.unwrap(), [Some(known)]);
+    assert_eq!(started.account().await.unwrap().followers, Some(12));
+}
+
+#[tokio::test]
+async fn without_the_permission_all_metrics_are_set_aside() {
+    let refuses = |_: &Request| error(400, 10, None, "(#10) Application does not have permission for this action");
+    let mut started = Started::new(Platform::Threads, meta_account("17841"), refuses).await;
+    assert_eq!(started.posts(&["300"]).await.unwrap(), [Some(Figures::default())]);
+    assert_eq!((started.calls(), started.aside.added().count()), (1 + 6, 6));
+    assert_eq!(started.posts(&["301"]).await.unwrap(), [Some(Figures::default())]);
+    assert_eq!(started.calls(), 7);
+}
+
+#[tokio::test]
+async fn other_errors_set_nothing_aside() {
+    for (answer, is_right) in [
+        (error(400, 190, Some(463), "Session has expired"), (|e| matches!(e, CallError::Reauth(_))) as fn(_) -> bool),
+        (error(400, 4, None, "Application request limit reached"), |e| matches!(e, CallError::RateLimited { .. })),
+        (error(500, 2, None, "An unexpected error"), |e| matches!(e, CallError::Transient(_))),
+    ] {
+        let mut started = Started::new(Platform::Instagram, meta_account("1"), move |_: &Request| answer.clone()).await;
+        let error = started.posts(&["800"]).await.unwrap_err();
+        assert!(is_right(error));
+        assert_eq!((started.calls(), started.aside.added().count()), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn reddit_reads_many_posts_with_one_call() {
+    let reddit = |request: &Request| match request.url.path() {
+        "/api/info" => {
+            assert_eq!(query(request)["id"], "t3_a,t3_b,t3_c");
+            let post = |name: &str, author: &str| {
+                json!({ "kind": "t3", "data": {
+                "name": name, "author": author, "score": 12, "num_comments": 3, "view_count": null,
+            } })
+            };
+            ok(json!({ "data": { "children": [post("t3_c", "[deleted]"), post("t3_a", "bakery")] } }))
+        }
+        "/api/v1/me" => ok(json!({ "name": "bakery", "subreddit": { "subscribers": 4 } })),
+        other => panic!("{other}"),
+    };
+    let secrets = json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" });
+    let mut started = Started::new(Platform::Reddit, account("1", secrets), reddit).await;
+    let known = Figures { likes: Some(12), comments: Some(3), ..Figures::default() };
+    assert_eq!(started.posts(&["t3_a", "t3_b", "t3_c"]).await.unwrap(), [Some(known), None, None]);
+    assert_eq!(started.account().await.unwrap().followers, Some(4));
+}
+
+#[tokio::test]
+async fn tumblr_counts_followers() {
+    let tumblr = |request: &Request| match request.url.path() {
+        "/v2/blog/t%3Aabc/followers" => {
+            ok(json!({ "meta": { "status": 200 }, "response": { "total_users": 8, "users": [] } }))
+        }
+        other => panic!("{other}"),
+    };
+    let secrets = json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" });
+    let mut started = Started::new(Platform::Tumblr, account("t:abc", secrets), tumblr).await;
+    assert_eq!(started.account().await.unwrap(), AccountFigures { followers: Some(8), ..AccountFigures::default() });
+    assert_eq!(started.connector.analytics().unwrap().posts_per_call(), 0);
+}
+
+#[tokio::test]
+async fn bluesky_reads_many_posts_with_one_call() {
+    let bluesky = |request: &Request| match request.url.path() {
+        "/xrpc/app.bsky.feed.getPosts" => {
+            let asked = request.url.query_pairs().filter(|(name, _)| name == "uris").count();
+            assert_eq!(asked, 2);
+            ok(json!({ "posts": [{
+                "uri": "at://did:plc:x/app.bsky.feed.post/2", "likeCount": 4, "replyCount": 1, "repostCount": 2,
+                "quoteCount": 3,
+            }] }))
+        }
+        "/xrpc/app.bsky.actor.getProfile" => ok(json!({ "followersCount": 10, "followsCount": 20, "postsCount": 30 })),
+        other => panic!("{other}"),
+    };
+    let secrets = json!({ "access_jwt": "token", "refresh_jwt": "refresh" });
+    let mut started = Started::new(Platform::Bluesky, account("did:plc:x", secrets), bluesky).await;
+    let known = Figures { likes: Some(4), comments: Some(1), shares: Some(5), ..Figures::default() };
+    let posts = ["at://did:plc:x/app.bsky.feed.post/1", "at://did:plc:x/app.bsky.feed.post/2"];
+    assert_eq!(started.posts(&posts).await.unwrap(), [None, Some(known)]);
+    let own = AccountFigures { followers: Some(10), following: Some(20), posts: Some(30) };
+    assert_eq!(started.account().await.unwrap(), own);
+}
+
+#[tokio::test]
+async fn mastodon_asks_for_each_post() {
+    let mastodon = |request: &Request| match request.url.path() {
+        "/api/v1/statuses/7" => ok(json!({ "favourites_count": 1, "replies_count": 2, "reblogs_count": 3 })),
+        "/api/v1/statuses/8" => ResponseTemplate::new(404).set_body_json(json!({ "error": "Record not found" })),
+        "/api/v1/accounts/verify_credentials" => {
+            ok(json!({ "followers_count": 4, "following_count": 5, "statuses_count": 6 }))
+        }
+        other => panic!("{other}"),
+    };
+    let mut started = Started::new(Platform::Mastodon, account("1", json!({})), mastodon).await;
+    let known = Figures { likes: Some(1), comments: Some(2), shares: Some(3), ..Figures::default() };
+    assert_eq!(started.posts(&["7"]).await.unwrap(), [Some(known)]);
+    assert_eq!(started.posts(&["8"]).await.unwrap(), [None]);
+    let own = AccountFigures { followers: Some(4), following: Some(5), posts: Some(6) };
+    assert_eq!(started.account().await.unwrap(), own);
+}
+
+#[tokio::test]
+async fn telegram_counts_members() {
+    let telegram = |request: &Request| {
+        assert!(request.url.path().ends_with("/getChatMemberCount"), "{}", request.url);
+        ok(json!({ "ok": true, "result": 99 }))
+    };
+    let secrets = json!({ "bot_token": "1:abc", "chat_id": "-100" });
+    let mut started = Started::new(Platform::Telegram, account("-100", secrets), telegram).await;
+    assert_eq!(started.account().await.unwrap().followers, Some(99));
+}
