@@ -27,7 +27,8 @@ fn table() -> String {
     let figures = Figure::ALL.iter().map(|figure| figure.as_str());
     let heads: Vec<&str> = ["Platform"].into_iter().chain(figures).collect();
     let mut table = format!("| {} |\n|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
-    for descriptor in catalogue::all().iter().filter(|one| METRICS.iter().any(|metric| metric.platform == one.platform)) {
+    for descriptor in catalogue::all().iter().filter(|one| METRICS.iter().any(|metric| metric.platform == one.platform))
+    {
         let cells: Vec<String> = Figure::ALL.iter().map(|figure| names(descriptor.platform, *figure)).collect();
         table += &format!("| {} | {} |\n", descriptor.name, cells.join(" | "));
     }

@@ -218,42 +218,61 @@ pub struct Collected {
     pub next_at: Option<DateTime<Utc>>,
 }
 
-/// Stores what was collected of posts.
+/// Stores what was collected of posts, with three statements at most.
 pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
-    const NEWEST: &str = "
-        UPDATE target_analytics
-        SET impressions = $2, reach = $3, likes = $4, comments = $5, shares = $6, clicks = $7, next_at = $8,
-            collected_at = $9, is_gone = FALSE
-        WHERE target_id = $1";
-    const SNAPSHOT: &str = "
-        INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
-        SELECT target_id, $2, $3, $4, $5, $6, $7, $8
-        FROM target_analytics
-        WHERE target_id = $1
-        ON CONFLICT DO NOTHING";
-    const GONE: &str =
-        "UPDATE target_analytics SET is_gone = TRUE, next_at = NULL, collected_at = $2 WHERE target_id = $1";
     let now = tx.now;
-    for one in collected {
-        let Some(f) = one.figures else {
-            execute!(tx, GONE, one.target_id, now)?;
-            continue;
-        };
-        execute!(
+    let gone: Vec<i64> = collected.iter().filter(|one| one.figures.is_none()).map(|one| one.target_id).collect();
+    if !gone.is_empty() {
+        let sql = list_sql!(
             tx,
-            NEWEST,
-            one.target_id,
-            f.impressions,
-            f.reach,
-            f.likes,
-            f.comments,
-            f.shares,
-            f.clicks,
-            one.next_at,
-            now
-        )?;
-        execute!(tx, SNAPSHOT, one.target_id, now, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks)?;
+            "UPDATE target_analytics SET is_gone = TRUE, next_at = NULL, collected_at = $2 WHERE target_id",
+            ""
+        );
+        execute!(tx, sql, id_list(&gone), now)?;
     }
+    let row = |one: &Collected| {
+        let f = one.figures?;
+        let next_at = one.next_at.map(time_text);
+        Some(json!([one.target_id, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks, next_at]))
+    };
+    let seen: Vec<Value> = collected.iter().filter_map(row).collect();
+    if seen.is_empty() {
+        return Ok(());
+    }
+    let newest = tx.for_engine(
+        "
+        UPDATE target_analytics a
+        SET impressions = (value ->> 1)::bigint, reach = (value ->> 2)::bigint, likes = (value ->> 3)::bigint,
+            comments = (value ->> 4)::bigint, shares = (value ->> 5)::bigint, clicks = (value ->> 6)::bigint,
+            next_at = (value ->> 7)::timestamptz, collected_at = $2, is_gone = FALSE
+        FROM json_array_elements($1::json)
+        WHERE a.target_id = (value ->> 0)::bigint",
+        "
+        UPDATE target_analytics
+        SET impressions = value ->> 1, reach = value ->> 2, likes = value ->> 3, comments = value ->> 4,
+            shares = value ->> 5, clicks = value ->> 6, next_at = value ->> 7, collected_at = $2, is_gone = FALSE
+        FROM json_each($1)
+        WHERE target_id = value ->> 0",
+    );
+    // Only of targets that are still there.
+    let snapshot = tx.for_engine(
+        "
+        INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
+        SELECT a.target_id, $2, a.impressions, a.reach, a.likes, a.comments, a.shares, a.clicks
+        FROM json_array_elements($1::json)
+        JOIN target_analytics a ON a.target_id = (value ->> 0)::bigint
+        ON CONFLICT DO NOTHING",
+        "
+        INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
+        SELECT a.target_id, $2, a.impressions, a.reach, a.likes, a.comments, a.shares, a.clicks
+        FROM json_each($1)
+        JOIN target_analytics a ON a.target_id = value ->> 0
+        WHERE TRUE
+        ON CONFLICT DO NOTHING",
+    );
+    let seen = Value::from(seen).to_string();
+    execute!(tx, newest, &seen, now)?;
+    execute!(tx, snapshot, &seen, now)?;
     Ok(())
 }
 
