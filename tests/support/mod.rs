@@ -10,6 +10,7 @@ pub mod facebook;
 pub mod fake_inbox;
 pub mod fake_platform;
 pub mod google;
+pub mod inbox;
 pub mod jobs;
 pub mod linkedin;
 pub mod mail_server;

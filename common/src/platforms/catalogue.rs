@@ -118,7 +118,7 @@ const TELEGRAM: Descriptor = by_credentials(
         },
         required_options: &[],
         inbox: &[],
-        replies: &[Dm, Comment],
+        replies: &[],
         analytics: true,
     },
 );
@@ -137,7 +137,7 @@ const BLUESKY: Descriptor = by_credentials(
         text: TextRules { max_bytes: Some(3000), ..text(300, TextUnit::Graphemes) },
         media: images(4, &[JPEG, PNG, WEBP], Some(MB)),
         required_options: &[],
-        inbox: &[],
+        inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
         analytics: true,
     },
@@ -157,7 +157,7 @@ const WORDPRESS: Descriptor = by_credentials(
         media: images(20, &[JPEG, PNG, GIF, WEBP], None),
         required_options: &[],
         inbox: &[],
-        replies: &[Comment],
+        replies: &[],
         analytics: false,
     },
 );
@@ -205,7 +205,7 @@ const MASTODON: Descriptor = by_page(
         media: images(4, &[JPEG, PNG, GIF, WEBP], None),
         required_options: &[],
         inbox: &[],
-        replies: &[Dm, Comment, Mention],
+        replies: &[],
         analytics: true,
     },
 );
@@ -235,7 +235,7 @@ const FACEBOOK: Descriptor = by_page(
         media: images(10, &[JPEG, PNG, GIF], Some(4 * MB)),
         required_options: &[],
         inbox: &[],
-        replies: &[Dm, Comment],
+        replies: &[],
         analytics: false,
     },
 );
@@ -251,7 +251,7 @@ const INSTAGRAM: Descriptor = by_page(
         media: shaped(downloaded(required(images(10, &[JPEG], Some(8 * MB)))), Ratio(4, 5), Ratio(191, 100)),
         required_options: &[],
         inbox: &[],
-        replies: &[Comment],
+        replies: &[],
         analytics: false,
     },
 );
@@ -266,7 +266,7 @@ const THREADS: Descriptor = by_page(
         media: downloaded(images(20, &[JPEG, PNG], Some(8 * MB))),
         required_options: &[],
         inbox: &[],
-        replies: &[Comment],
+        replies: &[],
         analytics: false,
     },
 );
@@ -281,7 +281,7 @@ const TWITTER: Descriptor = by_page(
         media: images(4, &[JPEG, PNG, WEBP, GIF], Some(5 * MB)),
         required_options: &[],
         inbox: &[],
-        replies: &[Dm, Mention],
+        replies: &[],
         analytics: false,
     },
 );
