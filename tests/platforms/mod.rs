@@ -10,6 +10,7 @@ mod guarded;
 mod instagram;
 mod linkedin;
 mod mastodon;
+mod mastodon_inbox;
 mod pinterest;
 mod reddit;
 mod registry;

@@ -204,8 +204,8 @@ const MASTODON: Descriptor = by_page(
         text: TextRules { url_weight: Some(23), ..text(500, TextUnit::Graphemes) },
         media: images(4, &[JPEG, PNG, GIF, WEBP], None),
         required_options: &[],
-        inbox: &[],
-        replies: &[],
+        inbox: &[Dm, Comment, Mention],
+        replies: &[Dm, Comment, Mention],
         analytics: true,
     },
 );

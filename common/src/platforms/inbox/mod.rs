@@ -139,3 +139,8 @@ pub(super) fn no_context() -> CallError {
     let message = "What is needed to answer this conversation is missing; it comes with its next message.";
     CallError::Permanent(Failure::of(Category::Internal, message))
 }
+
+/// Returns a text of a thread's context.
+pub(super) fn context_text<'a>(thread: &'a ReplyThread, name: &str) -> Result<&'a str, CallError> {
+    thread.context.get(name).and_then(Value::as_str).ok_or_else(no_context)
+}

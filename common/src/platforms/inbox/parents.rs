@@ -23,15 +23,24 @@ impl Parents {
 
     /// Returns the highest comment above this one; it is unknown, or begins the thread.
     pub fn top<'a>(&'a self, id: &'a str) -> &'a str {
-        let mut top = id;
+        self.climb(id).0
+    }
+
+    /// Returns the comment below the highest one, on the way to it; the highest one if this is it.
+    pub fn below_top<'a>(&'a self, id: &'a str) -> &'a str {
+        self.climb(id).1
+    }
+
+    fn climb<'a>(&'a self, id: &'a str) -> (&'a str, &'a str) {
+        let (mut top, mut below) = (id, id);
         // A server may make a circle of them.
         for _ in 0..=self.0.len() {
             match self.0.get(top) {
-                Some(Some(parent)) => top = parent,
+                Some(Some(parent)) => (top, below) = (parent, top),
                 Some(None) | None => break,
             }
         }
-        top
+        (top, below)
     }
 }
 
@@ -49,6 +58,7 @@ mod tests {
         assert_eq!((parents.missing(["c"]), parents.top("c")), (vec!["a".to_owned()], "a"));
         parents.insert("a", None);
         assert_eq!((parents.missing(["c", "d"]).len(), parents.top("d")), (0, "a"));
+        assert_eq!((parents.below_top("d"), parents.below_top("b"), parents.below_top("a")), ("b", "b", "a"));
     }
 
     #[test]
