@@ -17,6 +17,7 @@ mod registry;
 mod shopify;
 mod support;
 mod telegram;
+mod telegram_inbox;
 mod text;
 mod tiktok;
 mod tumblr;

@@ -117,8 +117,8 @@ const TELEGRAM: Descriptor = by_credentials(
             ..shaped(images(10, &[JPEG, PNG, WEBP], Some(10 * MB)), Ratio(1, 20), Ratio(20, 1))
         },
         required_options: &[],
-        inbox: &[],
-        replies: &[],
+        inbox: &[Dm, Comment],
+        replies: &[Dm, Comment],
         analytics: true,
     },
 );

@@ -7,6 +7,8 @@
 //! Source: "Telegram Bot API" (core.telegram.org/bots/api), "Making requests", `getMe`, `getChat`, `getChatMember`,
 //! `sendMessage`, `sendPhoto`, `sendMediaGroup`, `ResponseParameters`.
 
+mod inbox;
+
 use async_trait::async_trait;
 use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -19,7 +21,7 @@ use serde_json::{Value, json};
 use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message};
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
+    InboxConnector, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::clock::Clock;
 use crate::domain::analytics::AccountFigures;
@@ -80,7 +82,7 @@ impl Telegram {
     /// Sends the post to `chat` by the method for its number of pictures.
     async fn send(&self, token: &SecretString, chat: &str, post: &OutgoingPost) -> Result<Published, MethodError> {
         let effect = Effect::Publishes;
-        let messages: Vec<Message> = match post.images.as_slice() {
+        let messages: Vec<Sent> = match post.images.as_slice() {
             [] => {
                 let body = TelegramBody::Json(json!({ "chat_id": chat, "text": post.text }));
                 vec![self.call(effect, token, "sendMessage", body).await?]
@@ -107,7 +109,7 @@ impl Telegram {
         };
         // Every message's id is stored: an album has one message per picture.
         let ids: Vec<String> = messages.iter().map(|m| m.message_id.to_string()).collect();
-        let url = messages.first().and_then(Message::url);
+        let url = messages.first().and_then(Sent::url);
         Ok(Published::new(ids.join(","), url))
     }
 
@@ -179,6 +181,10 @@ impl Connector for Telegram {
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 
@@ -361,12 +367,12 @@ struct Member {
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct Sent {
     message_id: i64,
     chat: Option<Chat>,
 }
 
-impl Message {
+impl Sent {
     /// Returns `t.me/<name>/<id>` for a public chat, else the link that its members can open (the id of a channel or
     /// supergroup without the Bot API's prefix `-100`).
     fn url(&self) -> Option<String> {
