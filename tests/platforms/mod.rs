@@ -24,3 +24,4 @@ mod tumblr;
 mod twitter;
 mod woocommerce;
 mod wordpress;
+mod wp_inbox;
