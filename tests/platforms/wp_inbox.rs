@@ -59,7 +59,7 @@ fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
                 c["status"] != "hold"
                     && after.as_ref().is_none_or(|after| time(c) > *after)
                     && include.as_ref().is_none_or(|ids| ids.contains(&c["id"].to_string()))
-                    && post.as_ref().is_none_or(|post| c["post"].to_string() == *post)
+                    && post.as_ref().is_none_or(|post| c["post"].as_i64() == post.parse().ok())
             };
             let mut found: Vec<&Value> = site.comments.iter().filter(is_wanted).collect();
             found.sort_by_key(|c| time(c));
