@@ -6,6 +6,7 @@ mod bluesky_inbox;
 mod calls;
 mod facebook;
 mod google_business;
+mod google_business_inbox;
 mod guarded;
 mod instagram;
 mod linkedin;

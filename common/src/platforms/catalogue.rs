@@ -341,8 +341,8 @@ const GOOGLE_BUSINESS: Descriptor = by_page(
         text: text(1500, TextUnit::Characters),
         media: MediaRules { min_side: Some(250), ..downloaded(images(1, &[JPEG, PNG], Some(5 * MB))) },
         required_options: &[],
-        inbox: &[],
-        replies: &[],
+        inbox: &[Comment],
+        replies: &[Comment],
         analytics: false,
     },
 );
