@@ -188,7 +188,7 @@ impl Bluesky {
                 break;
             }
         }
-        Ok(found.into_iter().map(|message| chat.message(&account.external_id, message)).collect())
+        Ok(found.into_iter().rev().map(|message| chat.message(&account.external_id, message)).collect())
     }
 
     /// Returns messages of a conversation, the newest first, and the next page.

@@ -5,8 +5,8 @@
 //! its root and its parent only, so the posts between are looked up. A thread under anybody else's post is a mention.
 //! Times are those at which the server saw a post: the time in the record is chosen by its author.
 //!
-//! Sources: lexicons `app.bsky.notification.listNotifications`, `app.bsky.feed.getAuthorFeed`, `app.bsky.feed.getPosts`,
-//! `app.bsky.feed.post#replyRef`.
+//! Sources: lexicons `app.bsky.notification.listNotifications`, `app.bsky.feed.getAuthorFeed`,
+//! `app.bsky.feed.getPosts`, `app.bsky.feed.post#replyRef`.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -230,7 +230,8 @@ impl Bluesky {
                 self.look_up_parents(account, uris, &mut parents).await?;
             }
         }
-        Ok(posts.into_iter().map(|post| post.message(own, &parents)).collect())
+        // The oldest first, as they are stored where two have the same time.
+        Ok(posts.into_iter().rev().map(|post| post.message(own, &parents)).collect())
     }
 
     async fn look_up_parents(

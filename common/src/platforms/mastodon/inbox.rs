@@ -1,16 +1,16 @@
 //! The inbox of Mastodon: the notifications about mentions, and what the account answered elsewhere.
 //!
 //! A status that only those mentioned see (`direct`) is a direct message; all of one person are one conversation. An
-//! answer under one of the account's posts begins a thread, with what is answered below it; under anybody else's post it
-//! is a mention. A status tells only what it answers, so those above are looked up, one by one: the call for a whole
+//! answer under one of the account's posts begins a thread, with what is answered below it; under anybody else's post
+//! it is a mention. A status tells only what it answers, so those above are looked up, one by one: the call for a whole
 //! thread (`context`) may answer thousands.
 //!
 //! Lists are read forwards by id (`min_id`). Each look begins some minutes before the newest known entry, because an
 //! entry may become visible after a later one. The first look of all takes the newest page.
 //!
 //! Sources: docs.joinmastodon.org, `GET /api/v1/notifications`, `GET /api/v1/accounts/:id/statuses`,
-//! `GET /api/v1/statuses/:id`, `POST /api/v1/statuses`; entities Notification, Status; "Posting to your profile" for the
-//! length of mentions.
+//! `GET /api/v1/statuses/:id`, `POST /api/v1/statuses`; entities Notification, Status; "Posting to your profile" for
+//! the length of mentions.
 
 use std::collections::HashMap;
 
@@ -278,7 +278,8 @@ impl Mastodon {
                 }
             }
         }
-        Ok(posts.into_iter().filter_map(|post| post.message(own, &above)).collect())
+        // The oldest first, as they are stored where two have the same time.
+        Ok(posts.into_iter().rev().filter_map(|post| post.message(own, &above)).collect())
     }
 }
 

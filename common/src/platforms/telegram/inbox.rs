@@ -1,13 +1,13 @@
-//! The inbox of Telegram: private chats with the bot, comments under a channel's posts (in its discussion group, of which
-//! the bot must be a member), and answers to the bot in a group.
+//! The inbox of Telegram: private chats with the bot, comments under a channel's posts (in its discussion group, of
+//! which the bot must be a member), and answers to the bot in a group.
 //!
-//! Telegram keeps a bot's updates for 24 hours in one queue, and deletes those before the offset of a call. So an offset
-//! is only sent once the page was stored, and only for updates that are some minutes old (or if the page is full):
-//! accounts that share a bot share its queue, and each of them is to see all of it. A webhook takes the queue away; Crier
-//! sets none.
+//! Telegram keeps a bot's updates for 24 hours in one queue, and deletes those before the offset of a call. So an
+//! offset is only sent once the page was stored, and only for updates that are some minutes old (or if the page is
+//! full): accounts that share a bot share its queue, and each of them is to see all of it. A webhook takes the queue
+//! away; Crier sets none.
 //!
-//! A bot cannot list what it wrote, so a reply whose call broke ends with an unknown outcome. In a group, an update tells
-//! the post and the message that is answered, not those between: a conversation is one person under one post.
+//! A bot cannot list what it wrote, so a reply whose call broke ends with an unknown outcome. In a group, an update
+//! tells the post and the message that is answered, not those between: a conversation is one person under one post.
 //!
 //! Source: "Telegram Bot API": `getUpdates`, `Message` (`message_thread_id`, `is_automatic_forward`, `sender_chat`),
 //! `ChatFullInfo` (`linked_chat_id`), `ReplyParameters`.
