@@ -14,6 +14,7 @@ mod mastodon;
 mod mastodon_inbox;
 mod pinterest;
 mod reddit;
+mod reddit_inbox;
 mod registry;
 mod shopify;
 mod support;

@@ -356,8 +356,8 @@ const REDDIT: Descriptor = by_page(
         text: text(40_000, TextUnit::Characters),
         media: images(20, &[JPEG, PNG, GIF], Some(20 * MB)),
         required_options: &["subreddit", "title"],
-        inbox: &[],
-        replies: &[],
+        inbox: &[Dm, Comment, Mention],
+        replies: &[Dm, Comment, Mention],
         analytics: false,
     },
 );

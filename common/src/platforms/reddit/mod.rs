@@ -8,6 +8,7 @@
 //! github.com/praw-dev/praw 8.0.3 of August 2026 for galleries, uploads and texts beside pictures.
 
 mod connect;
+mod inbox;
 mod rest;
 mod upload;
 
@@ -23,8 +24,8 @@ use self::upload::Uploaded;
 use super::call::{Effect, PlatformClient};
 use super::oauth::{self, OAuthConnector};
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost,
-    PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_time, options, time_marker,
+    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
+    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_time, options, time_marker,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -258,6 +259,10 @@ impl Connector for Reddit {
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 
