@@ -10,5 +10,7 @@ delete from inbox_syncs
 where account_id in (
     select id
     from social_accounts
-    where platform not in ('sandbox', 'bluesky', 'mastodon', 'telegram', 'wordpress', 'woocommerce', 'google_business', 'reddit')
+    where platform not in (
+        'sandbox', 'bluesky', 'mastodon', 'telegram', 'wordpress', 'woocommerce', 'google_business', 'reddit'
+    )
 );

@@ -39,7 +39,8 @@ struct Server {
 
 fn person(id: &str) -> Value {
     let acct = if id == OWN { "ann".to_owned() } else { format!("vera{id}@b.example") };
-    json!({ "id": id, "acct": acct, "display_name": if id == "2" { "Vera Vogel" } else { "" }, "avatar": "https://a.example/x.png" })
+    let name = if id == "2" { "Vera Vogel" } else { "" };
+    json!({ "id": id, "acct": acct, "display_name": name, "avatar": "https://a.example/x.png" })
 }
 
 /// A status; `answers` are the ids of a status and its author.

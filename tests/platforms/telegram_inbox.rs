@@ -81,7 +81,8 @@ fn update(t: &InboxTest<Server>, kind: &str, mut message: Value) {
 
 fn private(id: i64, text: &str) -> Value {
     let vera = json!({ "id": 7, "first_name": "Vera", "last_name": "Vogel", "username": "vera" });
-    json!({ "message_id": id, "chat": { "id": 7, "type": "private", "first_name": "Vera" }, "from": vera, "text": text })
+    let chat = json!({ "id": 7, "type": "private", "first_name": "Vera" });
+    json!({ "message_id": id, "chat": chat, "from": vera, "text": text })
 }
 
 /// A message of a person in the discussion group.

@@ -248,8 +248,9 @@ async fn reviews_arrive_and_cannot_be_answered(s: TestStore) {
     let secrets = json!({ "consumer_key": "ada", "consumer_secret": "p", "api_root": root });
     let t = InboxTest::new(s, Platform::Woocommerce, "https://b.example", secrets, api).await;
     let review = json!({
-        "id": 31, "date_created_gmt": text(t.w.now()), "product_id": 12, "product_permalink": "https://b.example/bread/",
-        "reviewer": "Vera", "reviewer_email": "vera@b.example", "review": "<p>Fresh!</p>\n", "rating": 4, "verified": true,
+        "id": 31, "date_created_gmt": text(t.w.now()), "product_id": 12,
+        "product_permalink": "https://b.example/bread/", "reviewer": "Vera", "reviewer_email": "vera@b.example",
+        "review": "<p>Fresh!</p>\n", "rating": 4, "verified": true,
         "reviewer_avatar_urls": { "96": "https://a.example/x.png" }, "status": "approved",
     });
     t.api.with(|site| site.comments.push(review));
