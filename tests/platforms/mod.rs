@@ -2,23 +2,29 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bluesky;
+mod bluesky_inbox;
 mod calls;
 mod facebook;
 mod figures;
 mod google_business;
+mod google_business_inbox;
 mod guarded;
 mod instagram;
 mod linkedin;
 mod mastodon;
+mod mastodon_inbox;
 mod pinterest;
 mod reddit;
+mod reddit_inbox;
 mod registry;
 mod shopify;
 mod support;
 mod telegram;
+mod telegram_inbox;
 mod text;
 mod tiktok;
 mod tumblr;
 mod twitter;
 mod woocommerce;
 mod wordpress;
+mod wp_inbox;

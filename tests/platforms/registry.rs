@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use crier_common::clock::Clock;
-use crier_common::domain::platform::{ConnectMethod, Descriptor, Mode, Platform};
+use crier_common::domain::platform::{ConnectMethod, ConversationType, Descriptor, Mode, Platform};
+use crier_common::platforms::inbox::ReplyThread;
 use crier_common::platforms::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, ImageTransfer, OutgoingPost,
     PlatformConfig, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue, text,
@@ -52,6 +53,33 @@ fn modes_and_fields_match_the_contract() {
     assert_eq!(sandbox["capabilities"]["text"]["max"], json!(5000));
     assert_eq!(sandbox["capabilities"]["replies"], json!(["comment"]));
     assert_eq!(sandbox["connect_method"], json!("credentials"));
+}
+
+/// The catalogue names what is read and answered, and it is what the connectors do.
+#[test]
+fn inboxes_match_the_catalogue() {
+    let registry = registry(PlatformsConfig::default());
+    for connector in Platform::ALL.iter().filter_map(|platform| registry.get(*platform)) {
+        let Descriptor { platform, capabilities, .. } = connector.descriptor();
+        let Some(inbox) = connector.inbox() else {
+            assert!(capabilities.inbox.is_empty() && capabilities.replies.is_empty(), "{platform} has no inbox");
+            continue;
+        };
+        assert!(!inbox.streams().is_empty() && !capabilities.inbox.is_empty(), "{platform}");
+        for &kind in ConversationType::ALL {
+            let thread = ReplyThread {
+                kind,
+                thread_id: "1".to_owned(),
+                participant_external_id: None,
+                subject_external_id: None,
+                last_inbound_at: Some(now()),
+                context: Map::new(),
+            };
+            let is_read = capabilities.inbox.contains(&kind);
+            let is_answered = is_read && inbox.refusal(&thread, now()).is_none();
+            assert_eq!(capabilities.replies.contains(&kind), is_answered, "{platform} {kind}");
+        }
+    }
 }
 
 #[test]

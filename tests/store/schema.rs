@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use crier_common::domain::event::EventName;
-use crier_common::store::{Db, events};
+use crier_common::domain::platform::Platform;
+use crier_common::store::accounts::{self, NewAccount};
+use crier_common::store::{Db, events, inbox_syncs};
 
-use crate::support::store::{TestStore, on_both, run_concurrently};
+use crate::support::store::{TestStore, new_account, on_both, run_concurrently};
 
 on_both![
     a_second_migration_changes_nothing,
     health_check_reports_reachability_and_schema_version,
     constraints_reject_unknown_values,
-    making_brands_optional_keeps_existing_ones
+    making_brands_optional_keeps_existing_ones,
+    accounts_connected_before_an_inbox_was_read_are_looked_at
 ];
 
 /// Tables with their columns: name and nullability.
@@ -153,4 +156,41 @@ async fn concurrent_sqlite_file_creation_succeeds() {
         .await;
         assert!(made.iter().all(Result::is_ok), "{made:?}");
     }
+}
+
+/// 0026: a row that the first look left without a next one is looked at again; one of a platform without an inbox goes.
+async fn accounts_connected_before_an_inbox_was_read_are_looked_at(s: TestStore) {
+    let world = s.create_world().await;
+    for (platform, started) in [
+        (Platform::Sandbox, true),
+        (Platform::Bluesky, false),
+        (Platform::Mastodon, true),
+        (Platform::Pinterest, true),
+        (Platform::Pinterest, false),
+    ] {
+        let new = NewAccount { platform, ..new_account(&format!("{platform} {started}"), "t") };
+        s.write(async |tx| {
+            let account = accounts::save(tx, world.workspace, &new).await?;
+            if started { inbox_syncs::start(tx, account.id).await } else { Ok(()) }
+        })
+        .await;
+    }
+    s.sql("UPDATE inbox_syncs SET next_sync_at = NULL").await;
+    let (sqlite, postgres) = (
+        include_str!("../../migrations/sqlite/0026_inboxes.sql"),
+        include_str!("../../migrations/postgres/0026_inboxes.sql"),
+    );
+    s.sql(if s.is_postgres() { postgres } else { sqlite }).await;
+    let rows = "
+        SELECT string_agg(line, ', ')
+        FROM (
+            SELECT a.platform || CASE WHEN i.next_sync_at IS NULL THEN ' never' ELSE ' due' END AS line
+            FROM inbox_syncs i
+            JOIN social_accounts a ON a.id = i.account_id
+            ORDER BY a.id
+        ) l";
+    assert_eq!(s.value::<String>(rows).await, "sandbox never, bluesky due, mastodon due");
+    let mut conn = s.conn().await;
+    let id = s.number("SELECT id FROM social_accounts WHERE platform = 'bluesky'").await;
+    assert!(inbox_syncs::find(&mut conn, id).await.unwrap().unwrap().cursors.is_empty());
 }

@@ -250,7 +250,7 @@ impl InboxConnector for FakeInbox {
                 (json!({ "at": at, "id": "", "newest": newest }), false)
             }
         };
-        Ok(InboxPage { messages: found, cursor, has_more })
+        Ok(InboxPage { messages: found, cursor, has_more, unavailable: None })
     }
 
     fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {

@@ -11,6 +11,7 @@ pub mod fake_inbox;
 pub mod fake_platform;
 pub mod google;
 pub mod hang;
+pub mod inbox;
 pub mod jobs;
 pub mod killable;
 pub mod linkedin;

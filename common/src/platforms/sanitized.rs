@@ -289,7 +289,7 @@ impl InboxConnector for SanitizingConnector {
             return Err(CallError::Permanent(Failure::of(Category::PlatformError, message)));
         }
         let messages = page.messages.into_iter().filter_map(FetchedMessage::sanitized).collect();
-        Ok(InboxPage { messages, ..page })
+        Ok(InboxPage { messages, unavailable: page.unavailable.map(Failure::checked), ..page })
     }
 
     fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {

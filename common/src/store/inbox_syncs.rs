@@ -32,6 +32,7 @@ pub struct InboxSync {
     /// The last look that failed in no part.
     pub synced_at: Option<DateTime<Utc>>,
     pub next_sync_at: Option<DateTime<Utc>>,
+    /// Why the last look failed, or what the platform does not let the account read.
     #[sqlx(json(nullable))]
     pub last_error: Option<Failure>,
     #[sqlx(json)]
@@ -142,15 +143,26 @@ pub async fn set_cursors(tx: &mut Tx, account_id: i64, cursors: &Cursors) -> Res
     Ok(())
 }
 
-/// Records the end of a look. `next`: when the account is looked at again; `None`: never, its platform has no inbox.
-pub async fn end(tx: &mut Tx, account_id: i64, error: Option<&Failure>, next: Option<DateTime<Utc>>) -> Result<()> {
+/// Records the end of a complete look. `note`: what the platform does not let the account read. `next`: when the account
+/// is looked at again; `None`: never, its platform has no inbox.
+pub async fn end(tx: &mut Tx, account_id: i64, note: Option<&Failure>, next: Option<DateTime<Utc>>) -> Result<()> {
     const SQL: &str = "
         UPDATE inbox_syncs
-        SET last_error = $2, next_sync_at = $3, failures = CASE WHEN $5 THEN failures + 1 ELSE 0 END,
-            synced_at = CASE WHEN $5 THEN synced_at ELSE $4 END, updated_at = $4
+        SET last_error = $2, next_sync_at = $3, failures = 0, synced_at = $4, updated_at = $4
         WHERE account_id = $1";
     let now = tx.now;
-    execute!(tx, SQL, account_id, error.map(Json), next, now, error.is_some())?;
+    execute!(tx, SQL, account_id, note.map(Json), next, now)?;
+    Ok(())
+}
+
+/// Records the end of a look that failed, at least in part.
+pub async fn fail(tx: &mut Tx, account_id: i64, error: &Failure, next: Option<DateTime<Utc>>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE inbox_syncs
+        SET last_error = $2, next_sync_at = $3, failures = failures + 1, updated_at = $4
+        WHERE account_id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, account_id, Json(error), next, now)?;
     Ok(())
 }
 

@@ -4,7 +4,8 @@
 //! the next run begins at the last page that was stored, and a page that is read again changes nothing, since each
 //! message is stored once.
 //!
-//! A failed look is not a failed job: the account's row in `inbox_syncs` has the error and the time of the next one.
+//! A failed look is not a failed job: the account's row in `inbox_syncs` has the error and the time of the next one. A
+//! stream that the platform does not let the account read is shown there too, and is no failure.
 //! A stream that fails does not hold up the others; a platform that asks for a pause gets it from all jobs of the
 //! account.
 
@@ -80,7 +81,7 @@ impl SyncInbox {
         let Some(inbox) = connector.inbox() else { return Ok(()) };
         end.interval = Some(inbox.interval());
         for stream in inbox.streams() {
-            match self.read_stream(run, session, stream, cursors.get(*stream).cloned()).await {
+            match self.read_stream(run, session, stream, cursors.get(*stream).cloned(), end).await {
                 Ok(has_more) => end.has_more |= has_more,
                 Err(Stop::Call(error @ CallError::RateLimited { .. })) => {
                     end.error = Some(error);
@@ -106,10 +107,14 @@ impl SyncInbox {
         session: &mut AccountSession,
         stream: &str,
         mut cursor: Option<serde_json::Value>,
+        end: &mut SyncEnd,
     ) -> Step<bool> {
         for _ in 0..MAX_PAGES {
             let page = self.fetch(run, session, stream, cursor.as_ref()).await?;
             let has_more = page.has_more;
+            if page.unavailable.is_some() {
+                end.unavailable.clone_from(&page.unavailable);
+            }
             if !page.messages.is_empty() || cursor.as_ref() != Some(&page.cursor) {
                 cursor = Some(page.cursor.clone());
                 self.store_page(run, session, stream, page).await?;
@@ -189,6 +194,7 @@ impl Job for SyncInbox {
             interval: None,
             has_more: false,
             error: None,
+            unavailable: None,
             jitter: crier_common::random::unit(),
         };
         let Some(connector) = self.platforms.get(account.platform) else { return Ok(Box::new(end)) };
@@ -214,6 +220,8 @@ struct SyncEnd {
     interval: Option<TimeDelta>,
     has_more: bool,
     error: Option<CallError>,
+    /// Why the platform does not let the account read a stream: shown, and not a failure of the look.
+    unavailable: Option<Failure>,
     /// In `[0, 1)`.
     jitter: f64,
 }
@@ -239,13 +247,17 @@ impl RunResult for SyncEnd {
             jobs::refund_attempt(tx, job).await?;
             return Ok(Outcome::RetryAt(now, "there is more to be read".to_owned()));
         }
-        inbox_syncs::end(tx, self.account_id, failure, next).await?;
+        match failure {
+            Some(failure) => inbox_syncs::fail(tx, self.account_id, failure, next).await?,
+            None => inbox_syncs::end(tx, self.account_id, self.unavailable.as_ref(), next).await?,
+        }
         Ok(Outcome::Done)
     }
 
     fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         let failure = Failure::of(Category::PlatformError, "What the platform said of this could not be stored.");
-        Some(Arc::new(Self { error: self.error.as_ref().map(|_| CallError::Transient(failure)), ..*self }))
+        let error = self.error.as_ref().map(|_| CallError::Transient(failure.clone()));
+        Some(Arc::new(Self { error, unavailable: self.unavailable.as_ref().map(|_| failure), ..*self }))
     }
 
     fn order(&self) -> i64 {

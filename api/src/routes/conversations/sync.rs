@@ -19,7 +19,7 @@ record! {
         pub account_id: i64,
         /// When all of them were last read.
         pub synced_at: Option<Timestamp>,
-        /// Why the last look failed, at least in part.
+        /// Why the last look failed, at least in part, or what the platform does not let the account read.
         pub last_error: Option<TargetError>,
     }
 }

@@ -8,7 +8,9 @@
 //! `app.bsky.feed.post`, `app.bsky.embed.images`, `app.bsky.actor.getProfile`; `xrpc.rs` for sessions.
 
 mod analytics;
+mod chats;
 mod facets;
+mod inbox;
 mod tid;
 mod xrpc;
 
@@ -21,13 +23,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::facets::FacetFeature;
-use self::xrpc::{Server, Session};
+use self::xrpc::{Server, Session, XrpcError};
 use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets,
+    catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -83,15 +86,50 @@ impl Bluesky {
     /// Builds the record of a post. The same post with the same marker makes the same record.
     async fn record(&self, server: &Server, post: &OutgoingPost, at: &str) -> Result<Value, CallError> {
         let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
-        let mut record = json!({ "$type": COLLECTION, "text": post.text, "createdAt": at });
-        let facets = self.facets(server, &post.text).await;
-        if !facets.is_empty() {
-            record["facets"] = Value::from(facets);
-        }
+        let mut record = self.text_record(server, &post.text, at).await;
         if !images.is_empty() {
             record["embed"] = json!({ "$type": "app.bsky.embed.images", "images": images });
         }
         Ok(record)
+    }
+
+    /// Builds the record of a text. The same text at the same time makes the same record.
+    async fn text_record(&self, server: &Server, text: &str, at: &str) -> Value {
+        let mut record = json!({ "$type": COLLECTION, "text": text, "createdAt": at });
+        let facets = self.facets(server, text).await;
+        if !facets.is_empty() {
+            record["facets"] = Value::from(facets);
+        }
+        record
+    }
+
+    /// Writes a record under the marker's key, unless it is there.
+    async fn put(&self, account: &ConnectorAccount, marker: &Marker, record: Value) -> Result<Published, XrpcError> {
+        let server = self.server(&account.secrets);
+        let access = account.secrets.require("access_jwt")?;
+        let (rkey, at) = (marker_field(marker, "rkey")?, marker_field(marker, "created_at")?);
+        let body = json!({
+            "repo": account.external_id,
+            "collection": COLLECTION,
+            "rkey": rkey,
+            "record": record,
+            "swapRecord": null,
+        });
+        let request = server.post("com.atproto.repo.putRecord").bearer_auth(access.expose_secret()).json(&body);
+        match server.call::<Written>(Effect::Publishes, request).await {
+            Ok(written) => Ok(published(account, rkey, written.uri)),
+            // A different record exists under our key: an earlier call succeeded, and the text was edited or a handle
+            // resolved differently since. If it has our time, it is our post and must not be published twice.
+            Err(failed) if failed.name == "InvalidSwap" => match self.look_up(&server, account, rkey).await? {
+                Some(record) if record.value["createdAt"] == *at => Ok(published(account, rkey, record.uri)),
+                _ => Err(CallError::Permanent(
+                    Failure::of(Category::DuplicateContent, "Bluesky has another post under this post's key.")
+                        .from_platform("InvalidSwap"),
+                )
+                .into()),
+            },
+            Err(failed) => Err(failed),
+        }
     }
 
     async fn facets(&self, server: &Server, text: &str) -> Vec<Value> {
@@ -204,11 +242,7 @@ impl Connector for Bluesky {
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
-        let mut marker = Marker::new();
-        // Targets created in the same microsecond have ids close to each other, so their lowest bits differ.
-        marker.insert("rkey".to_owned(), Value::from(tid::tid(seed.at, seed.target_id.unsigned_abs())));
-        marker.insert("created_at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)));
-        marker
+        record_marker(seed)
     }
 
     fn can_reconcile(&self) -> bool {
@@ -237,29 +271,10 @@ impl Connector for Bluesky {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        let server = self.server(&account.secrets);
-        let access = account.secrets.require("access_jwt")?;
-        let (rkey, at) = (marked(post, "rkey")?, marked(post, "created_at")?);
-        let record = self.record(&server, post, at).await?;
-        let body = json!({
-            "repo": account.external_id,
-            "collection": COLLECTION,
-            "rkey": rkey,
-            "record": record,
-            "swapRecord": null,
-        });
-        let request = server.post("com.atproto.repo.putRecord").bearer_auth(access.expose_secret()).json(&body);
-        match server.call::<Written>(Effect::Publishes, request).await {
-            Ok(written) => Ok(published(account, rkey, written.uri)),
-            // A different record exists under our key: an earlier call succeeded, and the text was edited or a handle
-            // resolved differently since. If it has our time, it is our post and must not be published twice.
-            Err(failed) if failed.name == "InvalidSwap" => match self.look_up(&server, account, rkey).await? {
-                Some(record) if record.value["createdAt"] == *at => Ok(published(account, rkey, record.uri)),
-                _ => Err(CallError::Permanent(
-                    Failure::of(Category::DuplicateContent, "Bluesky has another post under this post's key.")
-                        .from_platform("InvalidSwap"),
-                )),
-            },
+        let at = marker_field(&post.marker, "created_at")?;
+        let record = self.record(&self.server(&account.secrets), post, at).await?;
+        match self.put(account, &post.marker, record).await {
+            Ok(published) => Ok(published),
             Err(failed) if !post.images.is_empty() && failed.is_blob_gone() => {
                 let message = "Bluesky has dropped an image that was uploaded earlier; it is uploaded again.";
                 Err(CallError::UploadsMissing(Failure::of(Category::Media, message).from_platform(&failed.name)))
@@ -269,7 +284,7 @@ impl Connector for Bluesky {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        let rkey = marked(post, "rkey")?;
+        let rkey = marker_field(&post.marker, "rkey")?;
         let found = self.look_up(&self.server(&account.secrets), account, rkey).await?;
         Ok(found.map_or(Reconciled::Absent, |record| Reconciled::Found(published(account, rkey, record.uri))))
     }
@@ -278,10 +293,23 @@ impl Connector for Bluesky {
         Some(self)
     }
 
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
         let Some(token) = account.secrets.get("refresh_jwt") else { return Ok(()) };
         Ok(self.server(&account.secrets).delete_session(&token).await?)
     }
+}
+
+/// Returns the key and the time of a record.
+fn record_marker(seed: MarkerSeed) -> Marker {
+    let mut marker = Marker::new();
+    // Targets created in the same microsecond have ids close to each other, so their lowest bits differ.
+    marker.insert("rkey".to_owned(), Value::from(tid::tid(seed.at, seed.target_id.unsigned_abs())));
+    marker.insert("created_at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)));
+    marker
 }
 
 /// Returns the DID of a handle; `None` if it cannot be resolved (the mention then stays text).
@@ -318,10 +346,6 @@ fn with_session(secrets: &Secrets, session: &Session) -> Secrets {
 
 fn published(account: &ConnectorAccount, rkey: &str, uri: String) -> Published {
     Published::new(uri, Some(format!("https://bsky.app/profile/{}/post/{rkey}", account.external_id)))
-}
-
-fn marked<'a>(post: &'a OutgoingPost, name: &str) -> Result<&'a str, CallError> {
-    super::marker_field(&post.marker, name)
 }
 
 #[derive(Deserialize)]

@@ -9,6 +9,7 @@
 //! July 2026; google.rpc.Status.
 
 mod connect;
+mod inbox;
 mod rest;
 
 use async_trait::async_trait;
@@ -22,8 +23,8 @@ use super::call::{Effect, PlatformClient};
 use super::oauth::{self, OAuthConnector};
 use super::options::GOOGLE_BUSINESS_ACTIONS;
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, ImageTransfer, Marker, MarkerSeed, OutgoingPost, PlatformsConfig,
-    Published, Reconciled, Refreshed, catalogue, marker_time, options, time_marker,
+    CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
+    PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_time, options, time_marker,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -162,6 +163,10 @@ impl Connector for GoogleBusiness {
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 

@@ -9,10 +9,11 @@
 
 mod analytics;
 mod connect;
+mod inbox;
 mod rest;
 
 use async_trait::async_trait;
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use http::{Method, StatusCode};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -24,8 +25,9 @@ use super::call::{Effect, PlatformClient, image_part};
 use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::{
-    AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field,
+    AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker,
+    MarkerSeed, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field, marker_time,
+    time_marker,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -94,10 +96,7 @@ impl Connector for Mastodon {
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
-        let mut marker = Marker::new();
-        marker.insert("key".to_owned(), Value::from(format!("crier-{}-{:016x}", seed.target_id, seed.random)));
-        marker.insert("at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)));
-        marker
+        key_marker("crier", seed)
     }
 
     fn can_reconcile(&self) -> bool {
@@ -144,9 +143,7 @@ impl Connector for Mastodon {
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let instance = self.instance(account)?;
         let id = account.secrets.require("account_id")?;
-        let began: DateTime<Utc> = marker_field(&post.marker, "at")?
-            .parse()
-            .map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time.")))?;
+        let began = marker_time(&post.marker)?;
         let path = format!("/api/v1/accounts/{}/statuses", id.expose_secret());
         let request = instance
             .request(Method::GET, &path)
@@ -166,6 +163,10 @@ impl Connector for Mastodon {
         Some(self)
     }
 
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
         let secret = |name: &str| account.secrets.require(name);
         let (id, key, token) = (secret("client_id")?, secret("client_secret")?, secret("access_token")?);
@@ -178,6 +179,13 @@ impl Connector for Mastodon {
         let request = instance.request(Method::POST, "/oauth/revoke").form(&form);
         instance.call::<Value>(Effect::Repeatable, request).await.map(drop)
     }
+}
+
+/// Returns an idempotency key, and the time of the first attempt.
+fn key_marker(prefix: &str, seed: MarkerSeed) -> Marker {
+    let mut marker = time_marker(seed);
+    marker.insert("key".to_owned(), Value::from(format!("{prefix}-{}-{:016x}", seed.target_id, seed.random)));
+    marker
 }
 
 fn media_ids(post: &OutgoingPost) -> Result<Vec<&Value>, CallError> {

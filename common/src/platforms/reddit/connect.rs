@@ -16,13 +16,14 @@ use super::Reddit;
 use super::rest::Session;
 use crate::domain::platform::{AccountKind, ConnectTarget};
 
-const SCOPES: [&str; 4] = ["identity", "submit", "history", "flair"];
+const SCOPES: [&str; 5] = ["identity", "submit", "history", "flair", "privatemessages"];
 
-const PERMISSIONS: [Permission; 4] = [
+const PERMISSIONS: [Permission; 5] = [
     Permission { scopes: &["identity"], purpose: "see your name and picture" },
     Permission { scopes: &["submit"], purpose: "publish posts and pictures in your name" },
     Permission { scopes: &["history"], purpose: "see which posts you made, to find a post again" },
     Permission { scopes: &["flair"], purpose: "give your posts a flair" },
+    Permission { scopes: &["privatemessages"], purpose: "read what people answer and write to you" },
 ];
 
 impl Reddit {

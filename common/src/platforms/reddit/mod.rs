@@ -9,6 +9,7 @@
 
 mod analytics;
 mod connect;
+mod inbox;
 mod rest;
 mod upload;
 
@@ -26,8 +27,8 @@ use super::call::{Effect, PlatformClient};
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost,
-    PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_time, options, time_marker,
+    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
+    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_time, options, time_marker,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -267,6 +268,10 @@ impl Connector for Reddit {
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 

@@ -123,7 +123,7 @@ impl InboxConnector for Sandbox {
         let found = found.await.map_err(|e| unavailable(&e))?;
         let (next, has_more) = from.after(&found, now);
         let messages = found.into_iter().map(|comment| self.message(account, comment)).collect();
-        Ok(InboxPage { messages, cursor: next.to_value(), has_more })
+        Ok(InboxPage { messages, cursor: next.to_value(), has_more, unavailable: None })
     }
 
     fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {

@@ -4,6 +4,7 @@
 //! WooCommerce REST API documentation, "Authentication over HTTPS", "Errors".
 
 pub mod html;
+pub mod oldest_first;
 
 use http::Method;
 use secrecy::{ExposeSecret, SecretString};

@@ -125,6 +125,7 @@ impl SendReply {
             thread: ReplyThread::from(&conversation),
             marker,
             attempt: u32::try_from(message.attempts).unwrap_or(1),
+            sent: if has_open_call { replies::sent_ids(&mut tx, conversation.id).await? } else { Vec::new() },
         };
         replies::start(&mut tx, id, Some(&reply.marker).filter(|_| !has_open_call)).await?;
         if !has_open_call {

@@ -6,6 +6,8 @@
 //! Sources: REST API handbook, "Discovery", "Posts", "Media", "Users"; `WP_REST_Posts_Controller` for the permissions
 //! of a status filter. A public GET returns 200 whatever the credentials, so only `/users/me` is used to check them.
 
+mod inbox;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,8 +21,8 @@ use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique};
 use super::{
-    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue, marker_field,
+    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector,
+    Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -196,6 +198,10 @@ impl Connector for Wordpress {
             secrets: credentials.with(&[("username", user), ("api_root", &rest.root)]),
             external_id: site,
         })
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
     }
 
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {

@@ -7,17 +7,22 @@
 //!
 //! A stream is what the platform lists in one order with one cursor: comments, direct messages. One that fails does not
 //! hold up the others. Streams overlap what was read before where the platform may show a message late: a message is
-//! stored once, by its id.
+//! stored once, by its id. [`newest_first`] reads lists that begin with the newest, [`parents`] finds the comment that
+//! begins a thread.
 //!
 //! [`Connector::inbox`]: super::Connector::inbox
+
+pub(super) mod newest_first;
+pub(super) mod parents;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Map, Value};
 
-use super::{CallError, ConnectorAccount, Marker, MarkerSeed, Published, Reconciled};
+use super::{CallError, ConnectorAccount, Marker, MarkerSeed, Published, Reconciled, catalogue, text};
 use crate::domain::conversation::{Conversation, FetchedMessage};
-use crate::domain::platform::ConversationType;
+use crate::domain::failure::{Category, Failure};
+use crate::domain::platform::{ConversationType, Platform, TextRules};
 
 /// How many messages a page may have; a connector asks for fewer.
 pub const MAX_PAGE: usize = 1_000;
@@ -31,6 +36,9 @@ pub struct InboxPage {
     pub cursor: Value,
     /// There is more to be read now.
     pub has_more: bool,
+    /// The platform does not let the account read this stream, and only a person can change that. It is shown in the
+    /// answer of `…/sync`, and is no failure of the look.
+    pub unavailable: Option<Failure>,
 }
 
 /// The conversation that a reply goes to.
@@ -68,6 +76,9 @@ pub struct OutgoingReply {
     pub marker: Marker,
     /// The attempt number, from 1.
     pub attempt: u32,
+    /// The platform's ids of the newest replies in this conversation that were sent: [`InboxConnector::reconcile`] must
+    /// not take one of them, with the same words, for this reply. Only filled for that.
+    pub sent: Vec<String>,
 }
 
 /// Reads and answers messages. Each call has the deadline of the connector's HTTP client.
@@ -108,4 +119,28 @@ pub trait InboxConnector: Send + Sync {
 
     /// Looks up the reply of an earlier call whose outcome is unknown.
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError>;
+}
+
+/// Returns why a text is too long for a reply, in a sentence.
+pub(super) fn check_length(platform: Platform, rules: &TextRules, text: &str) -> Result<(), String> {
+    let name = catalogue::descriptor(platform).name;
+    let length = text::length(platform, rules, text);
+    if let Some(max) = rules.max.filter(|max| length > *max) {
+        return Err(format!("{name} takes at most {max} characters in a reply; this text counts {length}."));
+    }
+    match rules.max_bytes.filter(|max| text.len() > *max as usize) {
+        Some(max) => Err(format!("{name} takes at most {max} bytes in a reply; this text has {}.", text.len())),
+        None => Ok(()),
+    }
+}
+
+/// Returns the error of a reply to a thread without what is needed to answer it.
+pub(super) fn no_context() -> CallError {
+    let message = "What is needed to answer this conversation is missing; it comes with its next message.";
+    CallError::Permanent(Failure::of(Category::Internal, message))
+}
+
+/// Returns a text of a thread's context.
+pub(super) fn context_text<'a>(thread: &'a ReplyThread, name: &str) -> Result<&'a str, CallError> {
+    thread.context.get(name).and_then(Value::as_str).ok_or_else(no_context)
 }

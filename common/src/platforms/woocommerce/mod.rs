@@ -6,6 +6,8 @@
 //! Source: WooCommerce REST API documentation, "Authentication over HTTPS" (Basic), "Products", "System status". Over
 //! plain http it would require OAuth 1.0a signatures; http is accepted only for networks that the operator allowed.
 
+mod inbox;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,8 +20,8 @@ use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique};
 use super::{
-    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Marker, MarkerSeed, OutgoingPost,
-    Published, Reconciled, Refreshed, Secrets, catalogue, marker_field,
+    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed,
+    OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
@@ -92,6 +94,10 @@ impl Connector for Woocommerce {
             });
         }
         Err(ConnectError::Refused("No WooCommerce REST API was found at this address.".to_owned()))
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
     }
 
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {

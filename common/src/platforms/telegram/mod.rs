@@ -7,6 +7,8 @@
 //! Source: "Telegram Bot API" (core.telegram.org/bots/api), "Making requests", `getMe`, `getChat`, `getChatMember`,
 //! `sendMessage`, `sendPhoto`, `sendMediaGroup`, `ResponseParameters`.
 
+mod inbox;
+
 use async_trait::async_trait;
 use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -18,9 +20,10 @@ use serde_json::{Value, json};
 
 use super::analytics::SetAside;
 use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message};
+use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
+    InboxConnector, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::clock::Clock;
 use crate::domain::analytics::AccountFigures;
@@ -33,6 +36,7 @@ const TOKEN_ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b':').remove(b'-').rem
 pub(super) struct Telegram {
     caller: PlatformClient,
     base: String,
+    metrics: Metrics,
 }
 
 impl Telegram {
@@ -40,6 +44,7 @@ impl Telegram {
         Self {
             caller: PlatformClient::new(Platform::Telegram, clients.trusted.clone(), clock.clone()),
             base: config.base_url(Platform::Telegram, "https://api.telegram.org"),
+            metrics: Metrics::new(Platform::Telegram, config, clock),
         }
     }
 
@@ -81,7 +86,7 @@ impl Telegram {
     /// Sends the post to `chat` by the method for its number of pictures.
     async fn send(&self, token: &SecretString, chat: &str, post: &OutgoingPost) -> Result<Published, MethodError> {
         let effect = Effect::Publishes;
-        let messages: Vec<Message> = match post.images.as_slice() {
+        let messages: Vec<Sent> = match post.images.as_slice() {
             [] => {
                 let body = TelegramBody::Json(json!({ "chat_id": chat, "text": post.text }));
                 vec![self.call(effect, token, "sendMessage", body).await?]
@@ -108,7 +113,7 @@ impl Telegram {
         };
         // Every message's id is stored: an album has one message per picture.
         let ids: Vec<String> = messages.iter().map(|m| m.message_id.to_string()).collect();
-        let url = messages.first().and_then(Message::url);
+        let url = messages.first().and_then(Sent::url);
         Ok(Published::new(ids.join(","), url))
     }
 
@@ -183,6 +188,10 @@ impl Connector for Telegram {
         Some(self)
     }
 
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let token = account.secrets.require("bot_token")?;
         let checked: Result<User, _> =
@@ -235,7 +244,7 @@ impl AnalyticsConnector for Telegram {
         let body = TelegramBody::Json(json!({ "chat_id": chat.expose_secret() }));
         let members: Result<i64, _> = self.call(Effect::Repeatable, &token, "getChatMemberCount", body).await;
         match members {
-            Ok(members) => Ok(AccountFigures { followers: Some(members), ..AccountFigures::default() }),
+            Ok(members) => Ok(self.metrics.account(|name| (name == "getChatMemberCount").then_some(members))),
             Err(MethodError::Migrated(_)) => Ok(AccountFigures::default()),
             Err(MethodError::Call(error)) => Err(error),
         }
@@ -366,12 +375,12 @@ struct Member {
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct Sent {
     message_id: i64,
     chat: Option<Chat>,
 }
 
-impl Message {
+impl Sent {
     /// Returns `t.me/<name>/<id>` for a public chat, else the link that its members can open (the id of a channel or
     /// supergroup without the Bot API's prefix `-100`).
     fn url(&self) -> Option<String> {

@@ -1,0 +1,432 @@
+//! The inbox of Bluesky, against a server that answers as the lexicons say.
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::inbox::ReplyThread;
+use serde_json::{Map, Value, json};
+use wiremock::{Request, ResponseTemplate};
+
+use super::support::connector;
+use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    replies_to_a_post_are_threads_and_mentions_are_others,
+    a_nested_reply_belongs_to_the_thread_of_its_first_comment,
+    pages_are_read_back_to_what_is_known_and_each_message_once,
+    an_answer_given_in_the_app_appears_in_its_thread,
+    direct_messages_arrive_and_are_answered,
+    a_password_without_direct_messages_hides_nothing_else,
+    a_reply_is_a_record_with_its_own_key,
+    a_reply_with_a_lost_answer_is_looked_up,
+    a_direct_message_with_a_lost_answer_is_searched,
+    an_expired_session_is_renewed,
+    a_rate_limit_is_obeyed_until_its_time,
+    a_failing_stream_leaves_the_others,
+    a_page_that_is_gone_begins_the_pass_again,
+);
+
+const OWN: &str = "did:plc:own";
+const VERA: &str = "did:plc:vera";
+const POST: &str = "at://did:plc:own/app.bsky.feed.post/post1";
+
+#[derive(Default)]
+struct Server {
+    /// The newest last.
+    notifications: Vec<Value>,
+    feed: Vec<Value>,
+    posts: Vec<Value>,
+    chat: Vec<Value>,
+    records: Vec<Value>,
+    refuses_chat: bool,
+    forgets_pages: bool,
+    loses_answers: bool,
+    token: String,
+    page: usize,
+}
+
+fn text(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn uri(did: &str, key: &str) -> String {
+    format!("at://{did}/app.bsky.feed.post/{key}")
+}
+
+fn person(did: &str) -> Value {
+    let name = if did == VERA { "Vera Vogel" } else { "" };
+    json!({ "did": did, "handle": format!("{}.example", &did[8..]), "displayName": name })
+}
+
+/// A post; `answers` are its root and its parent.
+fn post(did: &str, key: &str, body: &str, answers: Option<(&str, &str)>, at: DateTime<Utc>) -> Value {
+    let mut record = json!({ "$type": "app.bsky.feed.post", "text": body, "createdAt": "1999-01-01T00:00:00Z" });
+    if let Some((root, parent)) = answers {
+        record["reply"] = json!({
+            "root": { "uri": root, "cid": format!("cid of {root}") },
+            "parent": { "uri": parent, "cid": format!("cid of {parent}") },
+        });
+    }
+    json!({
+        "uri": uri(did, key), "cid": format!("cid of {key}"), "author": person(did), "record": record,
+        "indexedAt": text(at),
+    })
+}
+
+fn notified(mut post: Value, reason: &str) -> Value {
+    post["reason"] = json!(reason);
+    post
+}
+
+fn refused(status: u16, name: &str, message: &str) -> ResponseTemplate {
+    json(status, json!({ "error": name, "message": message }))
+}
+
+/// Answers a list, the newest first.
+fn listed(name: &str, all: &[Value], request: &Request, size: usize) -> ResponseTemplate {
+    let from: usize = parameter(request, "cursor").map_or(0, |cursor| cursor.parse().unwrap());
+    let limit = parameter(request, "limit").unwrap().parse::<usize>().unwrap().min(size);
+    let page: Vec<&Value> = all.iter().rev().skip(from).take(limit).collect();
+    let mut body = Map::from_iter([(name.to_owned(), json!(page))]);
+    if from + page.len() < all.len() {
+        body.insert("cursor".to_owned(), json!((from + page.len()).to_string()));
+    }
+    json(200, body)
+}
+
+fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+    let call = request.url.path().trim_start_matches("/xrpc/").to_owned();
+    if call == "com.atproto.server.refreshSession" {
+        server.token = "new".to_owned();
+        return json(200, json!({ "did": OWN, "handle": "own.example", "accessJwt": "new", "refreshJwt": "r2" }));
+    }
+    if request.headers["authorization"] != format!("Bearer {}", server.token).as_str() {
+        return refused(400, "ExpiredToken", "Token has expired");
+    }
+    if call.starts_with("chat.bsky.") {
+        assert_eq!(request.headers["atproto-proxy"], "did:web:api.bsky.chat#bsky_chat");
+        if server.refuses_chat {
+            return refused(400, "InvalidToken", "Bad token method");
+        }
+    }
+    if server.forgets_pages && parameter(request, "cursor").is_some() {
+        return refused(400, "InvalidRequest", "Bad cursor");
+    }
+    match call.as_str() {
+        "app.bsky.notification.listNotifications" => {
+            listed("notifications", &server.notifications, request, server.page)
+        }
+        "app.bsky.feed.getAuthorFeed" => {
+            assert_eq!(parameter(request, "actor").as_deref(), Some(OWN));
+            listed("feed", &server.feed, request, server.page)
+        }
+        "app.bsky.feed.getPosts" => {
+            let wanted: Vec<String> = request.url.query_pairs().map(|(_, uri)| uri.into_owned()).collect();
+            let found = server.posts.iter().filter(|post| wanted.iter().any(|uri| post["uri"] == uri.as_str()));
+            json(200, json!({ "posts": found.collect::<Vec<_>>() }))
+        }
+        "chat.bsky.convo.listConvos" => {
+            let last = server.chat.last().cloned();
+            let convo =
+                json!({ "id": "convo1", "rev": "r", "members": [person(OWN), person(VERA)], "lastMessage": last });
+            json(200, json!({ "convos": if server.chat.is_empty() { vec![] } else { vec![convo] } }))
+        }
+        "chat.bsky.convo.getMessages" => {
+            assert_eq!(parameter(request, "convoId").as_deref(), Some("convo1"));
+            listed("messages", &server.chat, request, 100)
+        }
+        "chat.bsky.convo.sendMessage" => {
+            let body: Value = request.body_json().unwrap();
+            let at = server.chat.last().unwrap()["sentAt"].clone();
+            let id = format!("m{}", server.chat.len());
+            let sent = json!({ "id": id, "text": body["message"]["text"], "sender": { "did": OWN }, "sentAt": at });
+            server.chat.push(sent.clone());
+            if server.loses_answers { ResponseTemplate::new(502) } else { json(200, sent) }
+        }
+        "com.atproto.repo.putRecord" => {
+            let put: Value = request.body_json().unwrap();
+            let at = format!("at://{OWN}/app.bsky.feed.post/{}", put["rkey"].as_str().unwrap());
+            match server.records.iter().find(|old| old["rkey"] == put["rkey"]) {
+                Some(old) if old["record"] != put["record"] => return refused(400, "InvalidSwap", "Record was at x"),
+                Some(_) => {}
+                None => server.records.push(put),
+            }
+            let written = json!({ "uri": at, "cid": "bafy" });
+            if server.loses_answers { ResponseTemplate::new(502) } else { json(200, written) }
+        }
+        "com.atproto.repo.getRecord" => {
+            let rkey = parameter(request, "rkey").unwrap();
+            match server.records.iter().find(|put| put["rkey"] == rkey.as_str()) {
+                Some(put) => json(200, json!({ "uri": uri(OWN, &rkey), "cid": "bafy", "value": put["record"] })),
+                None => refused(400, "RecordNotFound", "Could not locate record"),
+            }
+        }
+        other => panic!("no such call: {other}"),
+    }
+}
+
+async fn start(s: TestStore) -> InboxTest<Server> {
+    let api = FakeApi::start(Server { token: "old".to_owned(), page: 50, ..Server::default() }, answer).await;
+    let secrets = json!({ "identifier": "a", "app_password": "p", "access_jwt": "old", "refresh_jwt": "refresh" });
+    InboxTest::new(s, Platform::Bluesky, OWN, secrets, api).await
+}
+
+fn comment(t: &InboxTest<Server>, key: &str, body: &str) {
+    let made = notified(post(VERA, key, body, Some((POST, POST)), t.w.now()), "reply");
+    t.api.with(|server| server.notifications.push(made));
+}
+
+fn direct(t: &InboxTest<Server>, did: &str, id: &str, body: &str) {
+    let made = json!({ "id": id, "text": body, "sender": { "did": did }, "sentAt": text(t.w.now()) });
+    t.api.with(|server| server.chat.push(made));
+}
+
+async fn replies_to_a_post_are_threads_and_mentions_are_others(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, "c1", "When do you open?");
+    let now = t.w.now();
+    t.api.with(|server| {
+        let mention = post("did:plc:bob", "m1", "Try @own.example", None, now);
+        server.notifications.push(notified(mention, "mention"));
+        let mut quote = notified(post(VERA, "q1", "Look at this", None, now), "quote");
+        quote["reasonSubject"] = json!(POST);
+        server.notifications.push(quote);
+        server.notifications.push(notified(post(VERA, "l1", "", None, now), "like"));
+        server.notifications.push(json!({ "odd": true }));
+    });
+    t.look().await;
+    let mut found = t.conversations().await;
+    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let shown: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str(), c.unread_count)).collect();
+    let (mention, comment, quote) = (uri("did:plc:bob", "m1"), uri(VERA, "c1"), uri(VERA, "q1"));
+    assert_eq!(shown, [("mention", &*mention, 1), ("comment", &*comment, 1), ("mention", &*quote, 1)]);
+    let found = &found[1];
+    assert_eq!(
+        (found.participant_name.as_deref(), found.participant_external_id.as_deref()),
+        (Some("Vera Vogel"), Some(VERA))
+    );
+    assert_eq!(found.subject_external_id.as_deref(), Some(POST));
+    assert_eq!(found.subject_url.as_deref(), Some("https://bsky.app/profile/did:plc:own/post/post1"));
+    assert_eq!(found.last_message_at, now, "when the server saw it, not what its author says");
+    assert_eq!(t.error().await, "");
+}
+
+async fn a_nested_reply_belongs_to_the_thread_of_its_first_comment(s: TestStore) {
+    let t = start(s).await;
+    let (now, first, own) = (t.w.now(), uri(VERA, "c1"), uri(OWN, "a1"));
+    t.api.with(|server| {
+        server.posts.push(post(VERA, "c1", "first", Some((POST, POST)), now));
+        server.posts.push(post(OWN, "a1", "ours", Some((POST, &first)), now));
+        let nested = post("did:plc:bob", "c2", "me too", Some((POST, &own)), now);
+        server.notifications.push(notified(nested, "reply"));
+        // The comment above was deleted.
+        let orphan = post("did:plc:bob", "c3", "alone", Some((POST, &uri(VERA, "gone"))), now);
+        server.notifications.push(notified(orphan, "reply"));
+    });
+    t.look().await;
+    let mut threads: Vec<String> = t.conversations().await.into_iter().map(|found| found.thread_id).collect();
+    threads.sort();
+    assert_eq!(threads, [first, uri(VERA, "gone")]);
+    assert_eq!(t.api.asked("getPosts").len(), 2, "a level at a time");
+}
+
+async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore) {
+    let t = start(s).await;
+    t.api.with(|server| server.page = 3);
+    for n in 0..20 {
+        comment(&t, &format!("c{n}"), "again");
+        t.w.advance(1);
+    }
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("listNotifications").len()), (20, 7));
+    t.w.advance(1_200);
+    t.look().await;
+    for n in 20..24 {
+        comment(&t, &format!("c{n}"), "more");
+    }
+    let before = t.api.asked("listNotifications").len();
+    t.look_later().await;
+    let overlap = t.api.asked("listNotifications").len();
+    t.look_later().await;
+    assert_eq!((t.count().await, overlap - before), (24, 8), "ten minutes before the newest that was known");
+    assert_eq!(t.api.asked("listNotifications").len() - overlap, 2);
+    assert_eq!(t.conversations().await.iter().map(|found| found.unread_count).sum::<i32>(), 24);
+}
+
+async fn an_answer_given_in_the_app_appears_in_its_thread(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, "c1", "When do you open?");
+    t.w.advance(5);
+    let (now, first) = (t.w.now(), uri(VERA, "c1"));
+    let parent = post(VERA, "c1", "When do you open?", Some((POST, POST)), now);
+    let feed = [
+        json!({ "post": post(OWN, "a1", "At seven.", Some((POST, &first)), now), "reply": { "parent": parent } }),
+        // A thread of its own, a post, an answer to somebody else's post and a post that it shared.
+        json!({ "post": post(OWN, "p2", "2/2", Some((POST, POST)), now) }),
+        json!({ "post": post(OWN, "p3", "News", None, now) }),
+        json!({ "post": post(OWN, "p4", "Nice", Some((&uri(VERA, "x"), &uri(VERA, "x"))), now) }),
+        json!({ "post": post(OWN, "a1", "At seven.", Some((POST, &first)), now),
+            "reason": { "$type": "app.bsky.feed.defs#reasonRepost", "indexedAt": text(now) } }),
+    ];
+    t.api.with(|server| server.feed.extend(feed));
+    t.look().await;
+    let found = t.only().await;
+    assert_eq!(t.texts(found.id).await, ["inbound: When do you open?", "outbound: At seven."]);
+    assert_eq!((found.unread_count, found.participant_name.as_deref()), (1, Some("Vera Vogel")));
+    assert_eq!(found.reply_context["parent"]["uri"], uri(OWN, "a1"));
+}
+
+async fn direct_messages_arrive_and_are_answered(s: TestStore) {
+    let t = start(s).await;
+    direct(&t, VERA, "m0", "Hello");
+    direct(&t, OWN, "m1", "Hi");
+    t.api.with(|server| {
+        server.chat.push(json!({ "id": "m2", "sender": { "did": VERA }, "sentAt": "2026-06-09T00:00:00Z" }))
+    });
+    direct(&t, VERA, "m3", "Open?");
+    t.look().await;
+    let found = t.only().await;
+    assert_eq!((found.kind.as_str(), found.thread_id.as_str(), found.unread_count), ("dm", "convo1", 2));
+    assert_eq!(t.messages(found.id).await.len(), 3, "not the deleted one");
+    let id = t.reply(found.id, "At seven.").await;
+    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    t.look_later().await;
+    assert_eq!(t.messages(found.id).await.len(), 4, "it is not there twice");
+    assert_eq!(t.api.with(|server| server.chat.len()), 5);
+}
+
+async fn a_password_without_direct_messages_hides_nothing_else(s: TestStore) {
+    let t = start(s).await;
+    t.api.with(|server| server.refuses_chat = true);
+    comment(&t, "c1", "When do you open?");
+    t.look().await;
+    assert_eq!(t.only().await.kind.as_str(), "comment");
+    let sync = t.sync().await;
+    assert_eq!((sync.failures, sync.synced_at, t.status().await), (0, Some(t.w.now()), AccountStatus::Active));
+    let error = sync.last_error.unwrap();
+    assert_eq!(error.code, "missing_permission");
+    assert!(error.message.contains("app password"), "{error:?}");
+    t.look_later().await;
+    assert_eq!(t.api.asked("listConvos").len(), 1, "the server is not asked again at once");
+    assert!(t.error().await.contains("app password"));
+    assert_eq!(t.api.asked("refreshSession").len(), 0);
+    // The account has another password by now.
+    t.api.with(|server| server.refuses_chat = false);
+    direct(&t, VERA, "m0", "Hello");
+    t.w.advance(600);
+    t.look().await;
+    assert_eq!((t.conversations().await.len(), t.error().await.as_str()), (2, ""));
+}
+
+async fn a_reply_is_a_record_with_its_own_key(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, "c1", "When do you open?");
+    t.look().await;
+    let found = t.only().await;
+    let id = t.reply(found.id, "At seven: https://example.com").await;
+    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    let put = t.api.with(|server| server.records[0].clone());
+    let reference = |uri: &str, key: &str| json!({ "uri": uri, "cid": format!("cid of {key}") });
+    let answers = json!({ "root": reference(POST, POST), "parent": reference(&uri(VERA, "c1"), "c1") });
+    assert_eq!(put["record"]["reply"], answers);
+    assert_eq!(put["record"]["facets"].as_array().unwrap().len(), 1);
+    let stored = t.messages(found.id).await.pop().unwrap();
+    assert_eq!(stored.external_id, Some(uri(OWN, put["rkey"].as_str().unwrap())));
+
+    let bluesky = connector(Platform::Bluesky, "http://127.0.0.1:1");
+    let inbox = bluesky.inbox().unwrap();
+    let mut thread = ReplyThread::from(&found);
+    assert!(inbox.check_text(&thread, &"x".repeat(300)).is_ok());
+    assert!(inbox.check_text(&thread, &"x".repeat(301)).unwrap_err().contains("300"));
+    thread.kind = crier_common::domain::platform::ConversationType::Dm;
+    assert!(inbox.check_text(&thread, &"é".repeat(1_000)).is_ok());
+    assert!(inbox.check_text(&thread, &"é".repeat(1_001)).unwrap_err().contains("1000"));
+}
+
+async fn a_reply_with_a_lost_answer_is_looked_up(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, "c1", "When do you open?");
+    t.look().await;
+    t.api.with(|server| server.loses_answers = true);
+    let id = t.reply(t.only().await.id, "At seven.").await;
+    assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
+    t.api.with(|server| server.loses_answers = false);
+    t.run_reply_after_its_call(id).await;
+    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    assert_eq!((t.api.asked("putRecord").len(), t.api.asked("getRecord").len()), (1, 1));
+    // One that never arrived is sent.
+    t.api.answer_once("putRecord", ResponseTemplate::new(502));
+    let id = t.reply(t.only().await.id, "At eight.").await;
+    t.run_reply_after_its_call(id).await;
+    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    assert_eq!(t.api.with(|server| server.records.len()), 2);
+}
+
+async fn a_direct_message_with_a_lost_answer_is_searched(s: TestStore) {
+    let t = start(s).await;
+    direct(&t, VERA, "m0", "Open?");
+    t.look().await;
+    let found = t.only().await.id;
+    // The same words were sent a moment before.
+    let first = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(first).await, ("sent".to_owned(), None));
+    t.api.with(|server| server.loses_answers = true);
+    let second = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(second).await.0, "pending");
+    t.run_reply_after_its_call(second).await;
+    assert_eq!(t.sent(second).await, ("sent".to_owned(), None));
+    let ids: Vec<_> = t.messages(found).await.into_iter().filter_map(|message| message.external_id).collect();
+    assert_eq!(ids, ["convo1/m0", "convo1/m1", "convo1/m2"]);
+    // Nothing arrived: the words of the others are not taken for it.
+    t.api.with(|server| server.loses_answers = false);
+    t.api.answer_once("sendMessage", ResponseTemplate::new(502));
+    let third = t.reply(found, "Yes.").await;
+    t.run_reply_after_its_call(third).await;
+    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.chat.len())), ("sent", 4));
+}
+
+async fn an_expired_session_is_renewed(s: TestStore) {
+    let t = start(s).await;
+    t.api.with(|server| server.token = "other".to_owned());
+    comment(&t, "c1", "Open?");
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("refreshSession").len()), (1, 1));
+    assert_eq!((t.error().await.as_str(), t.status().await), ("", AccountStatus::Active));
+}
+
+async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, "c1", "Open?");
+    let until = t.w.now() + TimeDelta::seconds(300);
+    let limited = refused(429, "RateLimitExceeded", "Rate Limit Exceeded");
+    t.api.answer_once("listNotifications", limited.insert_header("ratelimit-reset", until.timestamp().to_string()));
+    t.look().await;
+    t.look_later().await;
+    assert_eq!((t.count().await, t.api.asked("xrpc").len()), (0, 1), "nothing is asked before");
+    t.w.advance(300);
+    t.look().await;
+    assert_eq!(t.count().await, 1);
+}
+
+async fn a_failing_stream_leaves_the_others(s: TestStore) {
+    let t = start(s).await;
+    direct(&t, VERA, "m0", "Hello");
+    t.api.answer_once("listNotifications", refused(501, "MethodNotImplemented", "no"));
+    t.look().await;
+    assert_eq!((t.only().await.kind.as_str(), t.sync().await.failures), ("dm", 1));
+}
+
+async fn a_page_that_is_gone_begins_the_pass_again(s: TestStore) {
+    let t = start(s).await;
+    t.api.with(|server| server.page = 3);
+    for n in 0..9 {
+        comment(&t, &format!("c{n}"), "again");
+    }
+    t.api.with(|server| server.forgets_pages = true);
+    t.look().await;
+    assert_eq!((t.count().await, t.error().await.as_str()), (3, ""));
+    t.api.with(|server| server.forgets_pages = false);
+    t.look_later().await;
+    assert_eq!((t.count().await, t.error().await.as_str()), (9, ""));
+}

@@ -1,0 +1,216 @@
+//! The reviews of Google Business Profile, against a server that answers as its documentation says.
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::inbox::ReplyThread;
+use serde_json::{Value, json};
+use wiremock::{Request, ResponseTemplate};
+
+use super::support::connector;
+use crate::support::google::error;
+use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    reviews_and_their_answers_arrive,
+    pages_are_read_back_to_what_is_known_and_each_message_once,
+    an_edit_is_followed,
+    an_answer_replaces_the_one_before,
+    an_answer_with_a_lost_answer_is_looked_up,
+    what_google_refuses_is_said,
+    an_expired_token_is_renewed,
+    a_rate_limit_is_obeyed_until_its_time,
+);
+
+const LOCATION: &str = "/v4/accounts/1/locations/11/reviews";
+
+#[derive(Default)]
+struct Google {
+    /// The last one that was changed is the last one.
+    reviews: Vec<Value>,
+    token: String,
+    answers: i64,
+    loses_answers: bool,
+}
+
+fn text(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn answer(google: &mut Google, request: &Request) -> ResponseTemplate {
+    let path = request.url.path();
+    if path == "/token" {
+        google.token = "new".to_owned();
+        return json(200, json!({ "access_token": "new", "expires_in": 3599, "token_type": "Bearer" }));
+    }
+    if request.headers["authorization"] != format!("Bearer {}", google.token).as_str() {
+        return error(401, "UNAUTHENTICATED", json!([]));
+    }
+    let rest = path.strip_prefix(LOCATION).unwrap();
+    if rest.is_empty() {
+        assert_eq!(parameter(request, "orderBy").as_deref(), Some("updateTime desc"));
+        let size: usize = parameter(request, "pageSize").unwrap().parse().unwrap();
+        let from: usize = parameter(request, "pageToken").map_or(0, |token| token.parse().unwrap());
+        let page: Vec<&Value> = google.reviews.iter().rev().skip(from).take(size).collect();
+        let next = (from + size < google.reviews.len()).then(|| (from + size).to_string());
+        return json(200, json!({ "reviews": page, "totalReviewCount": 1, "nextPageToken": next }));
+    }
+    let id = rest.trim_start_matches('/').trim_end_matches("/reply").to_owned();
+    let Some(review) = google.reviews.iter_mut().find(|review| review["reviewId"] == id.as_str()) else {
+        return error(404, "NOT_FOUND", json!([]));
+    };
+    if request.method == "GET" {
+        return json(200, review);
+    }
+    assert_eq!(request.method, "PUT");
+    google.answers += 1;
+    let at = review["createTime"].as_str().unwrap().parse::<DateTime<Utc>>().unwrap();
+    let comment = request.body_json::<Value>().unwrap()["comment"].clone();
+    let made = json!({ "comment": comment, "updateTime": text(at + TimeDelta::seconds(google.answers)) });
+    review["reviewReply"] = made.clone();
+    if google.loses_answers { ResponseTemplate::new(503) } else { json(200, made) }
+}
+
+async fn start(s: TestStore) -> InboxTest<Google> {
+    let api = FakeApi::start(Google { token: "old".to_owned(), ..Google::default() }, answer).await;
+    let secrets = json!({
+        "access_token": "old", "refresh_token": "r", "client_id": "id", "client_secret": "secret",
+        "location": "accounts/1/locations/11",
+    });
+    InboxTest::new(s, Platform::GoogleBusiness, "locations/11", secrets, api).await
+}
+
+fn review(t: &InboxTest<Google>, id: &str, rating: &str, comment: &str) {
+    let now = text(t.w.now());
+    let reviewer = json!({ "displayName": "Vera Vogel", "profilePhotoUrl": "https://a.example/x.png" });
+    t.api.with(|google| {
+        google.reviews.retain(|review| review["reviewId"] != id);
+        google.reviews.push(json!({
+            "name": format!("accounts/1/locations/11/reviews/{id}"), "reviewId": id, "reviewer": reviewer,
+            "starRating": rating, "comment": comment, "createTime": now, "updateTime": now,
+        }));
+    });
+}
+
+/// Looks when the account is due again.
+async fn look_later(t: &InboxTest<Google>) {
+    t.w.advance(331);
+    t.look().await;
+}
+
+async fn reviews_and_their_answers_arrive(s: TestStore) {
+    let t = start(s).await;
+    review(&t, "r_1-A", "FOUR", "Fresh bread!");
+    t.w.advance(5);
+    let at = text(t.w.now());
+    t.api.with(|google| {
+        google.reviews[0]["reviewReply"] = json!({ "comment": "Thank you.", "updateTime": at });
+        google.reviews.push(json!({ "odd": true }));
+    });
+    t.look().await;
+    let found = t.only().await;
+    assert_eq!((found.kind.as_str(), found.thread_id.as_str(), found.unread_count), ("comment", "r_1-A", 1));
+    assert_eq!(t.texts(found.id).await, ["inbound: ★★★★☆\nFresh bread!", "outbound: Thank you."]);
+    assert_eq!((found.participant_name.as_deref(), t.error().await.as_str()), (Some("Vera Vogel"), ""));
+}
+
+async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore) {
+    let t = start(s).await;
+    for n in 0..120 {
+        review(&t, &format!("r{n}"), "ONE", "again");
+    }
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("reviews").len()), (120, 3));
+    t.w.advance(900);
+    t.look().await;
+    review(&t, "r200", "TWO", "more");
+    look_later(&t).await;
+    look_later(&t).await;
+    assert_eq!(t.count().await, 121);
+    assert_eq!(t.w.number("SELECT sum(unread_count) FROM conversations").await, 121);
+}
+
+async fn an_edit_is_followed(s: TestStore) {
+    let t = start(s).await;
+    review(&t, "r1", "ONE", "Bad");
+    t.look().await;
+    review(&t, "r1", "FIVE", "Good after all");
+    look_later(&t).await;
+    let found = t.only().await;
+    assert_eq!((t.texts(found.id).await, found.unread_count), (vec!["inbound: ★★★★★\nGood after all".to_owned()], 1));
+}
+
+async fn an_answer_replaces_the_one_before(s: TestStore) {
+    let t = start(s).await;
+    review(&t, "r1", "ONE", "Bad");
+    t.look().await;
+    let found = t.only().await;
+    for words in ["We are sorry.", "We are sorry. Write to us."] {
+        let id = t.reply(found.id, words).await;
+        assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    }
+    look_later(&t).await;
+    let texts = t.texts(found.id).await;
+    assert_eq!(texts[1..], ["outbound: We are sorry.", "outbound: We are sorry. Write to us."]);
+    let google = connector(Platform::GoogleBusiness, "");
+    let (inbox, thread) = (google.inbox().unwrap(), ReplyThread::from(&found));
+    assert!(inbox.check_text(&thread, &"é".repeat(2_048)).is_ok());
+    assert!(inbox.check_text(&thread, &"é".repeat(2_049)).unwrap_err().contains("4096"));
+}
+
+async fn an_answer_with_a_lost_answer_is_looked_up(s: TestStore) {
+    let t = start(s).await;
+    review(&t, "r1", "ONE", "Bad");
+    t.look().await;
+    let found = t.only().await.id;
+    t.api.with(|google| google.loses_answers = true);
+    let id = t.reply(found, "We are sorry.").await;
+    assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
+    t.api.with(|google| google.loses_answers = false);
+    t.run_reply_after_its_call(id).await;
+    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.answers)), ("sent", 1));
+    // One that never arrived is sent.
+    t.api.answer_once("/reply", ResponseTemplate::new(503));
+    let id = t.reply(found, "Write to us.").await;
+    t.run_reply_after_its_call(id).await;
+    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.answers)), ("sent", 2));
+}
+
+async fn what_google_refuses_is_said(s: TestStore) {
+    let t = start(s).await;
+    review(&t, "r1", "ONE", "Bad");
+    t.look().await;
+    let found = t.only().await.id;
+    let rejected = json!({ "comment": "x", "updateTime": "2026-06-09T00:00:00Z", "reviewReplyState": "REJECTED" });
+    for (answer, category) in [
+        (json(200, rejected), "invalid_content"),
+        (error(404, "NOT_FOUND", json!([])), "platform_rejected"),
+        (error(403, "PERMISSION_DENIED", json!([])), "account"),
+    ] {
+        t.api.answer_once("/reply", answer);
+        let id = t.reply(found, "We are sorry.").await;
+        assert_eq!(t.sent(id).await, ("failed".to_owned(), Some(category.to_owned())));
+    }
+}
+
+async fn an_expired_token_is_renewed(s: TestStore) {
+    let t = start(s).await;
+    t.api.with(|google| google.token = "other".to_owned());
+    review(&t, "r1", "ONE", "Bad");
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("/token").len()), (1, 1));
+    assert_eq!(t.status().await, AccountStatus::Active);
+}
+
+async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
+    let t = start(s).await;
+    review(&t, "r1", "ONE", "Bad");
+    t.api.answer_once("reviews", error(429, "RESOURCE_EXHAUSTED", json!([])).insert_header("retry-after", "900"));
+    t.look().await;
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.api.asked("reviews").len()), (0, 1), "nothing is asked before");
+    t.w.advance(900);
+    t.look().await;
+    assert_eq!(t.count().await, 1);
+}

@@ -1,0 +1,304 @@
+//! The inbox of Mastodon, against a server that answers as its documentation says.
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::inbox::ReplyThread;
+use serde_json::{Value, json};
+use wiremock::{Request, ResponseTemplate};
+
+use super::support::connector;
+use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    mentions_become_threads_and_private_ones_a_conversation,
+    a_nested_answer_belongs_to_the_thread_of_its_first_answer,
+    pages_are_read_forwards_and_each_message_once,
+    an_answer_given_in_the_app_appears_in_its_thread,
+    a_reply_has_the_visibility_and_the_person_of_what_it_answers,
+    a_reply_with_a_lost_answer_is_looked_up,
+    a_rate_limit_is_obeyed_until_its_time,
+    a_failing_stream_leaves_the_other,
+    a_missing_scope_is_said_and_a_revoked_token_expires_the_account,
+);
+
+const OWN: &str = "1";
+
+#[derive(Default)]
+struct Server {
+    /// The oldest first.
+    notifications: Vec<Value>,
+    statuses: Vec<Value>,
+    sources: Vec<(String, String)>,
+    keys: Vec<(String, String)>,
+    loses_answers: bool,
+    is_revoked: bool,
+    now: String,
+}
+
+fn person(id: &str) -> Value {
+    let acct = if id == OWN { "ann".to_owned() } else { format!("vera{id}@b.example") };
+    let name = if id == "2" { "Vera Vogel" } else { "" };
+    json!({ "id": id, "acct": acct, "display_name": name, "avatar": "https://a.example/x.png" })
+}
+
+/// A status; `answers` are the ids of a status and its author.
+fn status(id: &str, author: &str, text: &str, visibility: &str, answers: Option<(&str, &str)>) -> Value {
+    let mentioned: Vec<Value> = answers.map(|(_, of)| person(of)).into_iter().collect();
+    json!({
+        "id": id, "url": format!("https://b.example/{id}"), "content": format!("<p>{text}</p>"),
+        "visibility": visibility, "account": person(author), "in_reply_to_id": answers.map(|(id, _)| id),
+        "in_reply_to_account_id": answers.map(|(_, of)| of), "created_at": "2026-06-09T00:00:00.000Z",
+        "mentions": mentioned,
+    })
+}
+
+/// Answers a list with the entries right after `min_id`, or the newest ones; the newest first.
+fn listed(all: &[Value], request: &Request) -> ResponseTemplate {
+    let number = |entry: &Value| entry["id"].as_str().unwrap().parse::<i64>().unwrap();
+    let limit: usize = parameter(request, "limit").unwrap().parse().unwrap();
+    let mut page: Vec<&Value> = match parameter(request, "min_id") {
+        Some(min) => all.iter().filter(|e| number(e) > min.parse().unwrap()).take(limit).collect(),
+        None => all.iter().skip(all.len().saturating_sub(limit)).collect(),
+    };
+    page.reverse();
+    json(200, page)
+}
+
+fn refused(status: u16, text: &str) -> ResponseTemplate {
+    json(status, json!({ "error": text }))
+}
+
+fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+    if server.is_revoked {
+        return refused(401, "The access token was revoked");
+    }
+    let path = request.url.path().to_owned();
+    let id = path.trim_start_matches("/api/v1/statuses/").trim_end_matches("/source").to_owned();
+    match path.as_str() {
+        "/api/v1/notifications" => {
+            assert_eq!(parameter(request, "types[]").as_deref(), Some("mention"));
+            listed(&server.notifications, request)
+        }
+        "/api/v1/accounts/1/statuses" => {
+            let own: Vec<Value> = server.statuses.iter().filter(|s| s["account"]["id"] == OWN).cloned().collect();
+            listed(&own, request)
+        }
+        "/api/v1/statuses" => {
+            let key = request.headers["idempotency-key"].to_str().unwrap().to_owned();
+            let body: Value = request.body_json().unwrap();
+            let known = server.keys.iter().find(|(of, _)| *of == key).map(|(_, id)| id.clone());
+            let id = known.unwrap_or_else(|| {
+                let id = (9_000 + server.keys.len()).to_string();
+                let (answered, text) = (body["in_reply_to_id"].as_str().unwrap(), body["status"].as_str().unwrap());
+                let mut made = status(&id, OWN, text, body["visibility"].as_str().unwrap(), Some((answered, "2")));
+                made["created_at"] = json!(server.now);
+                server.statuses.push(made);
+                server.sources.push((id.clone(), text.to_owned()));
+                server.keys.push((key, id.clone()));
+                id
+            });
+            let made = server.statuses.iter().find(|s| s["id"] == id.as_str()).unwrap();
+            if server.loses_answers { ResponseTemplate::new(503) } else { json(200, made) }
+        }
+        path if path.ends_with("/source") => {
+            let text = &server.sources.iter().find(|(of, _)| *of == id).unwrap().1;
+            json(200, json!({ "id": id, "text": text }))
+        }
+        _ => match server.statuses.iter().find(|s| s["id"] == id.as_str()) {
+            Some(found) => json(200, found),
+            None => refused(404, "Record not found"),
+        },
+    }
+}
+
+fn text(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+async fn start(s: TestStore) -> InboxTest<Server> {
+    let statuses = vec![status("100", OWN, "News", "public", None)];
+    let api = FakeApi::start(Server { statuses, ..Server::default() }, answer).await;
+    let secrets = json!({
+        "instance": api.base(), "access_token": "token", "account_id": OWN, "client_id": "c", "client_secret": "s",
+    });
+    InboxTest::new(s, Platform::Mastodon, "ann@b.example", secrets, api).await
+}
+
+/// A person's status, which mentions the account.
+fn mention(t: &InboxTest<Server>, mut made: Value) {
+    let now = text(t.w.now());
+    made["created_at"] = json!(now);
+    t.api.with(|server| {
+        let id = (server.notifications.len() + 1).to_string();
+        server.notifications.push(json!({ "id": id, "type": "mention", "created_at": now, "status": made }));
+        server.statuses.push(made);
+        server.now = now;
+    });
+}
+
+async fn mentions_become_threads_and_private_ones_a_conversation(s: TestStore) {
+    let t = start(s).await;
+    mention(&t, status("101", "2", "@ann Open &amp; <br>free?", "public", Some(("100", OWN))));
+    mention(&t, status("102", "3", "Try @ann", "unlisted", None));
+    mention(&t, status("103", "2", "psst", "direct", None));
+    mention(&t, status("104", "2", "psst again", "direct", Some(("999", OWN))));
+    t.api.with(|server| server.notifications.push(json!({ "id": "5", "type": "mention", "odd": true })));
+    t.look().await;
+    let mut found = t.conversations().await;
+    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let shown: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str(), c.unread_count)).collect();
+    assert_eq!(shown, [("comment", "101", 1), ("mention", "102", 1), ("dm", "2", 2)]);
+    assert_eq!(t.texts(found[0].id).await, ["inbound: @ann Open &\nfree?"]);
+    assert_eq!(
+        (found[0].subject_external_id.as_deref(), found[0].participant_name.as_deref()),
+        (Some("100"), Some("Vera Vogel"))
+    );
+    assert_eq!(
+        (found[1].participant_name.as_deref(), found[2].subject_external_id.as_deref()),
+        (Some("vera3@b.example"), None)
+    );
+}
+
+async fn a_nested_answer_belongs_to_the_thread_of_its_first_answer(s: TestStore) {
+    let t = start(s).await;
+    t.api.with(|server| {
+        server.statuses.push(status("101", "2", "first", "public", Some(("100", OWN))));
+        server.statuses.push(status("102", OWN, "ours", "public", Some(("101", "2"))));
+    });
+    mention(&t, status("103", "2", "and then?", "public", Some(("102", OWN))));
+    mention(&t, status("104", "3", "above is gone", "public", Some(("98", "4"))));
+    t.look().await;
+    let mut threads: Vec<_> = t.conversations().await.into_iter().map(|c| (c.thread_id, c.kind.as_str())).collect();
+    threads.sort();
+    assert_eq!(threads, [("101".to_owned(), "comment"), ("98".to_owned(), "mention")]);
+}
+
+async fn pages_are_read_forwards_and_each_message_once(s: TestStore) {
+    let t = start(s).await;
+    mention(&t, status("101", "2", "first", "public", None));
+    t.look().await;
+    for n in 200..240 {
+        mention(&t, status(&n.to_string(), "2", "again", "public", None));
+    }
+    t.look_later().await;
+    assert_eq!((t.count().await, t.api.asked("notifications").len()), (41, 1 + 3));
+    // Their times are settled: they are not read again.
+    t.w.advance(120);
+    t.look().await;
+    let before = t.api.asked("notifications").len();
+    t.look_later().await;
+    let last = t.api.asked("notifications").pop().unwrap();
+    assert_eq!(t.api.asked("notifications").len() - before, 1);
+    assert_eq!(parameter(&last, "min_id").as_deref(), Some("41"));
+    assert_eq!(t.conversations().await.iter().map(|found| found.unread_count).sum::<i32>(), 41);
+}
+
+async fn an_answer_given_in_the_app_appears_in_its_thread(s: TestStore) {
+    let t = start(s).await;
+    mention(&t, status("101", "2", "Open?", "public", Some(("100", OWN))));
+    mention(&t, status("102", "2", "psst", "direct", None));
+    let now = text(t.w.now() + TimeDelta::seconds(1));
+    t.w.advance(2);
+    t.api.with(|server| {
+        for mut own in [
+            status("103", OWN, "At seven.", "public", Some(("101", "2"))),
+            status("104", OWN, "Yes?", "direct", Some(("102", "2"))),
+            // A thread of its own, and a word in somebody else's.
+            status("105", OWN, "2/2", "public", Some(("100", OWN))),
+            status("106", OWN, "Nice", "public", Some(("97", "4"))),
+        ] {
+            own["created_at"] = json!(now);
+            server.statuses.push(own);
+        }
+    });
+    t.look().await;
+    let mut found = t.conversations().await;
+    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    assert_eq!(found.len(), 2);
+    assert_eq!(t.texts(found[0].id).await, ["inbound: Open?", "outbound: At seven."]);
+    assert_eq!(t.texts(found[1].id).await, ["inbound: psst", "outbound: Yes?"]);
+    assert_eq!(found[1].reply_context["acct"], "vera2@b.example");
+}
+
+async fn a_reply_has_the_visibility_and_the_person_of_what_it_answers(s: TestStore) {
+    let t = start(s).await;
+    mention(&t, status("101", "2", "psst", "direct", None));
+    t.look().await;
+    let found = t.only().await;
+    let id = t.reply(found.id, "Yes?").await;
+    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    let made: Value = t.api.asked("/api/v1/statuses").pop().unwrap().body_json().unwrap();
+    assert_eq!(made, json!({ "status": "@vera2@b.example Yes?", "in_reply_to_id": "101", "visibility": "direct" }));
+    t.look_later().await;
+    assert_eq!(t.messages(found.id).await.len(), 2, "it is not there twice");
+
+    let mastodon = connector(Platform::Mastodon, "");
+    let inbox = mastodon.inbox().unwrap();
+    let thread = ReplyThread::from(&found);
+    // "@vera2 " counts; the server does not.
+    assert!(inbox.check_text(&thread, &"x".repeat(493)).is_ok());
+    assert!(inbox.check_text(&thread, &"x".repeat(494)).unwrap_err().contains("500"));
+}
+
+async fn a_reply_with_a_lost_answer_is_looked_up(s: TestStore) {
+    let t = start(s).await;
+    mention(&t, status("101", "2", "Open?", "public", Some(("100", OWN))));
+    t.look().await;
+    let found = t.only().await.id;
+    let first = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(first).await.0, "sent");
+    t.api.with(|server| server.loses_answers = true);
+    let second = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
+    t.api.with(|server| server.loses_answers = false);
+    t.run_reply_after_its_call(second).await;
+    assert_eq!(t.sent(second).await, ("sent".to_owned(), None));
+    assert_eq!(t.api.with(|server| server.keys.len()), 2, "each once");
+    let ids: Vec<_> = t.messages(found).await.into_iter().filter_map(|message| message.external_id).collect();
+    assert_eq!(ids, ["101", "9000", "9001"]);
+    // It never arrived: the same words of others are not taken for it.
+    t.api.answer_once("/api/v1/statuses", ResponseTemplate::new(502));
+    let third = t.reply(found, "Yes.").await;
+    t.run_reply_after_its_call(third).await;
+    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.keys.len())), ("sent", 3));
+    // A refusal is final.
+    t.api.answer_once("/api/v1/statuses", refused(422, "Validation failed: Text character limit of 500 exceeded"));
+    let fourth = t.reply(found, "No.").await;
+    assert_eq!(t.sent(fourth).await, ("failed".to_owned(), Some("invalid_content".to_owned())));
+}
+
+async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
+    let t = start(s).await;
+    mention(&t, status("101", "2", "Open?", "public", None));
+    let until = text(t.w.now() + TimeDelta::seconds(300));
+    t.api.answer_once("notifications", refused(429, "Too many").insert_header("x-ratelimit-reset", until));
+    t.look().await;
+    t.look_later().await;
+    assert_eq!((t.count().await, t.api.asked("/api").len()), (0, 1), "nothing is asked before");
+    t.w.advance(300);
+    t.look().await;
+    assert_eq!(t.count().await, 1);
+}
+
+async fn a_failing_stream_leaves_the_other(s: TestStore) {
+    let t = start(s).await;
+    mention(&t, status("101", "2", "Open?", "public", None));
+    t.api.answer_once("notifications", ResponseTemplate::new(200).set_body_string("<html>"));
+    t.look().await;
+    assert_eq!((t.count().await, t.sync().await.failures, t.api.asked("accounts/1").len()), (0, 1, 1));
+    t.look_later().await;
+    assert_eq!((t.count().await, t.error().await.as_str()), (1, ""));
+}
+
+async fn a_missing_scope_is_said_and_a_revoked_token_expires_the_account(s: TestStore) {
+    let t = start(s).await;
+    t.api.answer_once("notifications", refused(403, "This action is outside the authorized scopes"));
+    t.look().await;
+    assert!(t.error().await.contains("Connect it again"), "{}", t.error().await);
+    assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
+    t.api.with(|server| server.is_revoked = true);
+    t.look_later().await;
+    assert_eq!(t.status().await, AccountStatus::Expired);
+}

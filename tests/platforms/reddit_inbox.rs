@@ -1,0 +1,235 @@
+//! The inbox of Reddit, against a server that answers as its documents and PRAW say.
+
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::Platform;
+use serde_json::{Value, json};
+use wiremock::{Request, ResponseTemplate};
+
+use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
+use crate::support::oauth::form;
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    comments_mentions_and_messages_arrive,
+    pages_are_read_back_to_what_is_known_and_each_message_once,
+    an_answer_is_a_comment_below,
+    an_answer_with_a_lost_answer_is_searched,
+    what_reddit_refuses_is_said,
+    a_missing_scope_is_said,
+    an_expired_token_is_renewed,
+    a_rate_limit_is_obeyed_until_its_time,
+);
+
+#[derive(Default)]
+struct Server {
+    /// The newest last.
+    inbox: Vec<Value>,
+    comments: Vec<Value>,
+    sent: Vec<Value>,
+    token: String,
+    now: i64,
+    loses_answers: bool,
+}
+
+fn listed(all: &[Value], request: &Request) -> ResponseTemplate {
+    let size: usize = parameter(request, "limit").unwrap().parse().unwrap();
+    let newest: Vec<&Value> = all.iter().rev().collect();
+    let from = parameter(request, "after")
+        .map_or(0, |after| newest.iter().position(|m| m["name"] == after.as_str()).unwrap() + 1);
+    let page: Vec<Value> = newest.iter().skip(from).take(size).map(|m| json!({ "kind": "t1", "data": m })).collect();
+    let after = (from + size < all.len()).then(|| page.last().unwrap()["data"]["name"].clone());
+    json(200, json!({ "kind": "Listing", "data": { "children": page, "after": after } }))
+}
+
+fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+    if request.url.path() == "/api/v1/access_token" {
+        server.token = "new".to_owned();
+        return json(200, json!({ "access_token": "new", "expires_in": 86_400, "token_type": "bearer", "scope": "x" }));
+    }
+    if request.headers["authorization"] != format!("Bearer {}", server.token).as_str() {
+        return json(401, json!({ "message": "Unauthorized", "error": 401 }));
+    }
+    assert!(request.headers["user-agent"].to_str().unwrap().contains("/u/ann"));
+    match request.url.path() {
+        "/message/inbox" => {
+            assert_eq!(parameter(request, "mark").as_deref(), Some("false"));
+            listed(&server.inbox, request)
+        }
+        "/message/sent" => listed(&server.sent, request),
+        "/user/ann/comments" => listed(&server.comments, request),
+        "/api/comment" => {
+            let form = form(request);
+            let is_message = form["thing_id"].starts_with("t4_");
+            let name =
+                format!("{}_new{}", if is_message { "t4" } else { "t1" }, server.sent.len() + server.comments.len());
+            let made = json!({ "name": name, "author": "ann", "body": form["text"], "created_utc": server.now as f64,
+                "parent": form["thing_id"] });
+            if is_message {
+                server.sent.push(made.clone())
+            } else {
+                server.comments.push(made.clone())
+            }
+            let things = json!({ "json": { "errors": [], "data": { "things": [{ "kind": "t1", "data": made }] } } });
+            if server.loses_answers { ResponseTemplate::new(503) } else { json(200, things) }
+        }
+        other => panic!("no such call: {other}"),
+    }
+}
+
+async fn start(s: TestStore) -> InboxTest<Server> {
+    let api = FakeApi::start(Server { token: "old".to_owned(), ..Server::default() }, answer).await;
+    let secrets = json!({
+        "access_token": "old", "refresh_token": "r", "client_id": "id", "client_secret": "secret",
+    });
+    let t = InboxTest::new(s, Platform::Reddit, "u1", secrets, api).await;
+    t.w.sql("UPDATE social_accounts SET username = 'ann' WHERE platform = 'reddit'").await;
+    t
+}
+
+fn add(t: &InboxTest<Server>, mut message: Value) {
+    let now = t.w.now().timestamp();
+    message["created_utc"] = json!(now as f64);
+    t.api.with(|server| {
+        server.now = now;
+        server.inbox.push(message);
+    });
+}
+
+fn comment(name: &str, author: &str, kind: &str, body: &str) -> Value {
+    json!({
+        "name": name, "author": author, "type": kind, "body": body, "was_comment": true,
+        "context": "/r/bakery/comments/p1/fresh_bread/c1/?context=3",
+    })
+}
+
+fn private(name: &str, body: &str) -> Value {
+    json!({ "name": name, "author": "Vera", "body": body, "was_comment": false, "context": "", "subject": "Hi" })
+}
+
+/// Looks when the account is due again.
+async fn look_later(t: &InboxTest<Server>) {
+    t.w.advance(133);
+    t.look().await;
+}
+
+async fn comments_mentions_and_messages_arrive(s: TestStore) {
+    let t = start(s).await;
+    add(&t, comment("t1_a", "Vera", "post_reply", "Open?"));
+    add(&t, comment("t1_b", "vera", "comment_reply", "And then?"));
+    add(&t, comment("t1_c", "bob", "username_mention", "Try u/ann"));
+    add(&t, private("t4_d", "psst"));
+    // Reddit itself, the account's own, and what is no message.
+    add(&t, json!({ "name": "t4_e", "author": null, "body": "Welcome", "was_comment": false }));
+    add(&t, comment("t1_f", "Ann", "post_reply", "own"));
+    add(&t, json!({ "odd": true }));
+    t.look().await;
+    let mut found = t.conversations().await;
+    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str(), c.unread_count)).collect();
+    assert_eq!(threads, [("mention", "p1:bob", 1), ("comment", "p1:vera", 2), ("dm", "vera", 1)]);
+    assert_eq!(t.texts(found[1].id).await, ["inbound: Open?", "inbound: And then?"]);
+    assert_eq!(found[1].subject_external_id.as_deref(), Some("t3_p1"));
+    assert_eq!(found[1].subject_url.as_deref(), Some("https://www.reddit.com/r/bakery/comments/p1/"));
+    assert_eq!(t.error().await, "");
+}
+
+async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore) {
+    let t = start(s).await;
+    for n in 0..230 {
+        add(&t, comment(&format!("t1_{n}"), "vera", "post_reply", "again"));
+    }
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("/message/inbox").len()), (230, 3));
+    t.w.advance(900);
+    t.look().await;
+    add(&t, comment("t1_new", "vera", "post_reply", "more"));
+    look_later(&t).await;
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.only().await.unread_count), (231, 231));
+}
+
+async fn an_answer_is_a_comment_below(s: TestStore) {
+    let t = start(s).await;
+    add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
+    add(&t, private("t4_b", "psst"));
+    t.look().await;
+    for found in t.conversations().await {
+        let id = t.reply(found.id, "At seven & <b>").await;
+        assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    }
+    let (comments, sent) = t.api.with(|server| (server.comments.clone(), server.sent.clone()));
+    assert_eq!(
+        (comments.len(), &comments[0]["parent"], &comments[0]["body"]),
+        (1, &json!("t1_a"), &json!("At seven & <b>"))
+    );
+    assert_eq!((sent.len(), &sent[0]["parent"]), (1, &json!("t4_b")));
+}
+
+async fn an_answer_with_a_lost_answer_is_searched(s: TestStore) {
+    let t = start(s).await;
+    add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
+    t.look().await;
+    let found = t.only().await.id;
+    let first = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(first).await.0, "sent");
+    t.api.with(|server| server.loses_answers = true);
+    let second = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
+    t.api.with(|server| server.loses_answers = false);
+    t.run_reply_after_its_call(second).await;
+    assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 2));
+    // It never arrived: the same words of others are not taken for it.
+    t.api.answer_once("/api/comment", ResponseTemplate::new(503));
+    let third = t.reply(found, "Yes.").await;
+    t.run_reply_after_its_call(third).await;
+    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 3));
+}
+
+async fn what_reddit_refuses_is_said(s: TestStore) {
+    let t = start(s).await;
+    add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
+    t.look().await;
+    let found = t.only().await.id;
+    let refused = |code: &str| json(200, json!({ "json": { "errors": [[code, "no", "text"]] } }));
+    t.api.answer_once("/api/comment", refused("THREAD_LOCKED"));
+    let id = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    let limited = json!({ "json": { "ratelimit": 90.5, "errors": [["RATELIMIT", "wait", "ratelimit"]] } });
+    t.api.answer_once("/api/comment", json(200, limited));
+    let id = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("rate_limited".to_owned())));
+    t.w.advance(91);
+    t.run_reply(id).await;
+    assert_eq!(t.sent(id).await.0, "sent");
+}
+
+async fn a_missing_scope_is_said(s: TestStore) {
+    let t = start(s).await;
+    t.api.answer_once("/message/inbox", json(403, json!({ "message": "Forbidden", "error": 403 })));
+    t.look().await;
+    assert!(t.error().await.contains("privatemessages"), "{}", t.error().await);
+    assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
+    look_later(&t).await;
+    assert_eq!(t.error().await, "");
+}
+
+async fn an_expired_token_is_renewed(s: TestStore) {
+    let t = start(s).await;
+    t.api.with(|server| server.token = "other".to_owned());
+    add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("access_token").len(), t.status().await), (1, 1, AccountStatus::Active));
+}
+
+async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
+    let t = start(s).await;
+    add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
+    let limited = json(429, json!({ "message": "Too Many Requests", "error": 429 }));
+    t.api.answer_once("/message/inbox", limited.insert_header("x-ratelimit-reset", "400"));
+    t.look().await;
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.api.asked("/message").len()), (0, 1), "nothing is asked before");
+    t.w.advance(400);
+    t.look().await;
+    assert_eq!(t.count().await, 1);
+}

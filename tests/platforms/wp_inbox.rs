@@ -1,0 +1,270 @@
+//! The comments of WordPress and the reviews of WooCommerce, against a site that answers as their documentation says.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::inbox::ReplyThread;
+use serde_json::{Value, json};
+use wiremock::{Request, ResponseTemplate};
+
+use super::support::connector;
+use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    comments_become_threads,
+    a_comment_that_is_approved_late_arrives,
+    pages_are_read_forwards_and_each_message_once,
+    a_reply_is_a_comment_below,
+    a_reply_with_a_lost_answer_is_searched,
+    what_the_site_refuses_is_said,
+    wrong_credentials_are_noticed_within_the_hour,
+    a_rate_limit_is_obeyed_until_its_time,
+    reviews_arrive_and_cannot_be_answered,
+);
+
+const ME: i64 = 5;
+
+#[derive(Default)]
+struct Site {
+    comments: Vec<Value>,
+    loses_answers: bool,
+    refuses_me: bool,
+    now: String,
+}
+
+fn text(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%dT%H:%M:%S").to_string()
+}
+
+fn refused(status: u16, code: &str) -> ResponseTemplate {
+    json(status, json!({ "code": code, "message": "Sorry.", "data": { "status": status } }))
+}
+
+fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
+    let path = request.url.path();
+    assert_eq!(request.headers["authorization"], "Basic YWRhOnA=");
+    match (request.method.as_str(), path) {
+        ("GET", "/wp-json/wp/v2/users/me") if site.refuses_me => refused(401, "rest_not_logged_in"),
+        ("GET", "/wp-json/wp/v2/users/me") => json(200, json!({ "id": ME })),
+        ("GET", "/wp-json/wp/v2/comments" | "/wp-json/wc/v3/products/reviews") => {
+            let size: usize = parameter(request, "per_page").unwrap().parse().unwrap();
+            let after = parameter(request, "after").map(|after| after.trim_end_matches('Z').to_owned());
+            let include: Option<Vec<String>> =
+                parameter(request, "include").map(|ids| ids.split(',').map(str::to_owned).collect());
+            let post = parameter(request, "post");
+            let time =
+                |c: &Value| c.get("date_gmt").or(c.get("date_created_gmt")).unwrap().as_str().unwrap().to_owned();
+            let is_wanted = |c: &&Value| {
+                c["status"] != "hold"
+                    && after.as_ref().is_none_or(|after| time(c) > *after)
+                    && include.as_ref().is_none_or(|ids| ids.contains(&c["id"].to_string()))
+                    && post.as_ref().is_none_or(|post| c["post"].as_i64() == post.parse().ok())
+            };
+            let mut found: Vec<&Value> = site.comments.iter().filter(is_wanted).collect();
+            found.sort_by_key(|c| time(c));
+            found.truncate(size);
+            json(200, found)
+        }
+        ("POST", "/wp-json/wp/v2/comments") => {
+            let body: Value = request.body_json().unwrap();
+            let content = body["content"].as_str().unwrap();
+            let is_same =
+                |c: &Value| c["author"] == ME && c["parent"] == body["parent"] && c["sent"] == body["content"];
+            if site.comments.iter().any(is_same) {
+                return refused(409, "comment_duplicate");
+            }
+            let id = 900 + site.comments.len();
+            // As WordPress shows it: paragraphs and typographic quotation marks.
+            let shown = content.replace("&quot;", "&#8221;").replace("...", "&#8230;");
+            let made = json!({
+                "id": id, "post": body["post"], "parent": body["parent"], "author": ME, "author_name": "Ada",
+                "author_avatar_urls": [], "date_gmt": site.now, "content": { "rendered": format!("<p>{shown}</p>\n") },
+                "link": format!("https://b.example/news/#comment-{id}"), "status": "approved", "sent": content,
+            });
+            site.comments.push(made.clone());
+            if site.loses_answers { ResponseTemplate::new(502) } else { json(201, made) }
+        }
+        other => panic!("no such call: {other:?}"),
+    }
+}
+
+async fn start(s: TestStore) -> InboxTest<Site> {
+    let api = FakeApi::start(Site::default(), answer).await;
+    let root = format!("{}/wp-json/", api.base());
+    let secrets = json!({ "username": "ada", "application_password": "p", "api_root": root });
+    InboxTest::new(s, Platform::Wordpress, "https://b.example", secrets, api).await
+}
+
+fn comment_at(t: &InboxTest<Site>, id: i64, parent: i64, body: &str, at: DateTime<Utc>) {
+    let made = json!({
+        "id": id, "post": 11, "parent": parent, "author": 0, "author_name": "Vera &amp; Co",
+        "author_avatar_urls": { "96": "https://a.example/x.png" }, "date_gmt": text(at),
+        "content": { "rendered": format!("<p>{body}</p>\n") }, "link": format!("https://b.example/news/#comment-{id}"),
+        "status": "approved",
+    });
+    t.api.with(|site| {
+        site.comments.push(made);
+        site.now = text(at.max(t.w.now()));
+    });
+}
+
+fn comment(t: &InboxTest<Site>, id: i64, parent: i64, body: &str) {
+    comment_at(t, id, parent, body, t.w.now());
+}
+
+async fn comments_become_threads(s: TestStore) {
+    let t = start(s).await;
+    comment_at(&t, 1, 0, "Long ago", t.w.now() - TimeDelta::days(40));
+    comment(&t, 2, 1, "And me");
+    comment(&t, 3, 0, "Open &#8220;now&#8221;?<br />\nTell me");
+    comment(&t, 4, 3, "At seven.");
+    comment(&t, 5, 77, "Below one that was deleted");
+    comment(&t, 6, 0, "What the account wrote itself");
+    t.api.with(|site| {
+        (site.comments[3]["author"], site.comments[5]["author"]) = (json!(ME), json!(ME));
+        site.comments.push(json!({ "id": 7, "odd": true, "date_gmt": "x" }));
+    });
+    t.look().await;
+    let mut found = t.conversations().await;
+    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let threads: Vec<_> = found.iter().map(|c| (c.thread_id.as_str(), c.unread_count)).collect();
+    assert_eq!(threads, [("1", 1), ("3", 1), ("77", 1)]);
+    assert_eq!(t.texts(found[1].id).await, ["inbound: Open “now”?\nTell me", "outbound: At seven."]);
+    assert_eq!(
+        (found[1].subject_external_id.as_deref(), found[1].subject_url.as_deref()),
+        (Some("11"), Some("https://b.example/news/"))
+    );
+    assert_eq!(found[1].participant_name.as_deref(), Some("Vera & Co"));
+    assert!(t.api.asked("users/me").len() == 1 && t.error().await.is_empty());
+}
+
+async fn a_comment_that_is_approved_late_arrives(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, 1, 0, "held");
+    t.api.with(|site| site.comments[0]["status"] = json!("hold"));
+    t.w.advance(60);
+    comment(&t, 2, 0, "newer");
+    t.look().await;
+    assert_eq!(t.only().await.thread_id, "2");
+    t.api.with(|site| site.comments[0]["status"] = json!("approved"));
+    t.look_later().await;
+    assert_eq!(t.count().await, 2, "within ten minutes it is seen at once");
+    comment_at(&t, 3, 0, "held for a week", t.w.now() - TimeDelta::days(7));
+    t.look_later().await;
+    assert_eq!(t.count().await, 2);
+    t.w.advance(3_600);
+    t.look().await;
+    t.look_later().await;
+    assert_eq!((t.count().await, t.conversations().await.iter().map(|c| c.unread_count).sum::<i32>()), (3, 2));
+}
+
+async fn pages_are_read_forwards_and_each_message_once(s: TestStore) {
+    let t = start(s).await;
+    for n in 0..130 {
+        comment_at(&t, n + 1, 0, "again", t.w.now() - TimeDelta::hours(1) + TimeDelta::seconds(n / 3));
+    }
+    t.look().await;
+    assert_eq!(t.count().await, 130);
+    let before = t.api.asked("comments").len();
+    t.look_later().await;
+    assert_eq!((t.count().await, t.api.asked("comments").len() - before), (130, 3), "ten minutes overlap");
+}
+
+async fn a_reply_is_a_comment_below(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, 3, 0, "Open?");
+    t.look().await;
+    let found = t.only().await;
+    let id = t.reply(found.id, "At <seven> & \"later\"").await;
+    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    let posted: Value = t.api.asked("comments").pop().unwrap().body_json().unwrap();
+    assert_eq!((&posted["post"], &posted["parent"]), (&json!(11), &json!(3)));
+    assert!(!posted["content"].as_str().unwrap().contains('<'), "{posted}");
+    t.look_later().await;
+    assert_eq!(t.messages(found.id).await.len(), 2, "it is not there twice");
+}
+
+async fn a_reply_with_a_lost_answer_is_searched(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, 3, 0, "Open?");
+    t.look().await;
+    let found = t.only().await.id;
+    t.api.with(|site| site.loses_answers = true);
+    let id = t.reply(found, "At \"seven\"...").await;
+    assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
+    t.api.with(|site| site.loses_answers = false);
+    t.run_reply_after_its_call(id).await;
+    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|site| site.comments.len())), ("sent", 2));
+    // One that never arrived is sent.
+    t.api.answer_once("wp/v2/comments", ResponseTemplate::new(502));
+    let id = t.reply(found, "At eight.").await;
+    t.run_reply_after_its_call(id).await;
+    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|site| site.comments.len())), ("sent", 3));
+}
+
+async fn what_the_site_refuses_is_said(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, 3, 0, "Open?");
+    t.look().await;
+    let found = t.only().await.id;
+    for (status, code, state, category) in [
+        (409, "comment_duplicate", "failed", "duplicate_content"),
+        (400, "comment_flood", "pending", "platform_error"),
+        (403, "rest_comment_closed", "failed", "account"),
+    ] {
+        t.api.answer_once("wp/v2/comments", refused(status, code));
+        let id = t.reply(found, "At seven.").await;
+        assert_eq!(t.sent(id).await, (state.to_owned(), Some(category.to_owned())), "{code}");
+    }
+}
+
+async fn wrong_credentials_are_noticed_within_the_hour(s: TestStore) {
+    let t = start(s).await;
+    t.look().await;
+    t.api.with(|site| site.refuses_me = true);
+    t.look_later().await;
+    assert_eq!(t.status().await, AccountStatus::Active);
+    t.w.advance(3_600);
+    t.look().await;
+    assert_eq!(t.status().await, AccountStatus::Expired);
+}
+
+async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, 3, 0, "Open?");
+    t.api.answer_once("wp/v2", refused(429, "too_many").insert_header("retry-after", "300"));
+    t.look().await;
+    t.look_later().await;
+    assert_eq!((t.count().await, t.api.asked("wp/v2").len()), (0, 1), "nothing is asked before");
+    t.w.advance(300);
+    t.look().await;
+    assert_eq!(t.count().await, 1);
+}
+
+async fn reviews_arrive_and_cannot_be_answered(s: TestStore) {
+    let api = FakeApi::start(Site::default(), answer).await;
+    let root = format!("{}/wp-json/", api.base());
+    let secrets = json!({ "consumer_key": "ada", "consumer_secret": "p", "api_root": root });
+    let t = InboxTest::new(s, Platform::Woocommerce, "https://b.example", secrets, api).await;
+    let review = json!({
+        "id": 31, "date_created_gmt": text(t.w.now()), "product_id": 12,
+        "product_permalink": "https://b.example/bread/", "reviewer": "Vera", "reviewer_email": "vera@b.example",
+        "review": "<p>Fresh!</p>\n", "rating": 4, "verified": true,
+        "reviewer_avatar_urls": { "96": "https://a.example/x.png" }, "status": "approved",
+    });
+    t.api.with(|site| site.comments.push(review));
+    t.look().await;
+    t.look_later().await;
+    let found = t.only().await;
+    assert_eq!((found.kind.as_str(), found.thread_id.as_str(), found.unread_count), ("comment", "31", 1));
+    assert_eq!(t.texts(found.id).await, ["inbound: ★★★★☆\nFresh!"]);
+    assert_eq!(
+        (found.subject_external_id.as_deref(), found.participant_external_id.as_deref()),
+        (Some("12"), Some("name:Vera"))
+    );
+    assert!(!t.api.asked("reviews")[0].url.query().unwrap().contains("email"));
+    let woocommerce = connector(Platform::Woocommerce, "");
+    let refusal = woocommerce.inbox().unwrap().refusal(&ReplyThread::from(&found), t.w.now());
+    assert!(refusal.unwrap().contains("answer in the store"));
+}
