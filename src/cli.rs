@@ -15,8 +15,9 @@ mod bench;
 mod connect;
 
 pub use bench::{
-    BenchCommand, BenchCost, BenchInbox, BenchJobs, BenchMedia, BenchOptions, BenchPages, BenchWebhooks,
-    CostMeasurement, InboxMeasurement, Measurement, MediaMeasurement, PagesMeasurement, WebhookMeasurement,
+    AnalyticsMeasurement, BenchAnalytics, BenchCommand, BenchCost, BenchInbox, BenchJobs, BenchMedia, BenchOptions,
+    BenchPages, BenchWebhooks, CostMeasurement, InboxMeasurement, Measurement, MediaMeasurement, PagesMeasurement,
+    WebhookMeasurement,
 };
 pub use connect::{AccountCommand, AppCommand, ConnectAccount, SetApp};
 

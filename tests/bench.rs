@@ -22,6 +22,7 @@ const TINY_MEDIA: &[&str] =
     &["media", "--megapixels", "1", "--pictures", "4", "--at-once", "3", "--large", "1", "--json"];
 const TINY_PAGES: &[&str] = &["pages", "--requests", "200", "--pages", "5", "--json"];
 const TINY_INBOX: &[&str] = &["inbox", "--conversations", "200", "--messages", "600", "--repeat", "2", "--json"];
+const TINY_ANALYTICS: &[&str] = &["analytics", "--posts", "700", "--repeat", "2", "--json"];
 /// All tests share a Postgres, and cannot tell the databases of one `crier bench` from those of another.
 static SERVER: Mutex<()> = Mutex::const_new(());
 
@@ -276,6 +277,27 @@ async fn embedded_inbox_reports_every_figure_and_cleans_up() {
 #[tokio::test]
 async fn split_inbox_reports_every_figure_and_cleans_up() {
     split(TINY_INBOX, &of_inbox(), &["inbox", "--conversations", "100000"]).await;
+}
+
+fn of_analytics() -> Names {
+    let mut all = Vec::new();
+    let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);
+    of("machine", MACHINE);
+    for series in ["a year by day", "best times", "one post"] {
+        let figures = ["p50", "p95"].map(|which| format!("{series}, {which}"));
+        of("series", &figures.each_ref().map(String::as_str));
+    }
+    all
+}
+
+#[tokio::test]
+async fn embedded_analytics_report_every_figure_and_clean_up() {
+    embedded(TINY_ANALYTICS, &of_analytics()).await;
+}
+
+#[tokio::test]
+async fn split_analytics_report_every_figure_and_clean_up() {
+    split(TINY_ANALYTICS, &of_analytics(), &["analytics", "--posts", "1000000"]).await;
 }
 
 async fn databases(server: &mut PgConnection) -> Vec<String> {

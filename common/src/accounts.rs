@@ -1,5 +1,5 @@
 //! What happens to an account outside of a request: its credentials are refused, or its access is about to end. Both
-//! are told by an event to each brand that has the account, in the transaction that records it; owners get a mail.
+//! are reported by an event to each brand that has the account, in the transaction that records it; owners get a mail.
 
 use serde_json::json;
 

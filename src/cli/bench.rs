@@ -70,6 +70,17 @@ pub enum BenchCommand {
         )
     )]
     Inbox(BenchInbox),
+    /// Measure the series of analytics in a brand with many posts; a minute, on a database of its own that is deleted at
+    /// the end.
+    #[command(
+        after_help = concat!(
+            "Where: as for `crier bench jobs`.\n\n",
+            "Examples:\n",
+            "  crier bench analytics\n",
+            "  crier bench analytics --posts 50000",
+        )
+    )]
+    Analytics(BenchAnalytics),
     /// Count what requests and jobs ask of the database: statements, transactions and what is written. The counts are the
     /// same on every machine. A few seconds, on a database of its own that is deleted at the end.
     #[command(
@@ -83,7 +94,7 @@ pub enum BenchCommand {
     Cost(BenchCost),
 }
 
-/// Where all of `crier bench` takes place, and how it is told.
+/// Where all of `crier bench` takes place, and how it is printed.
 #[derive(Args, Debug, Clone)]
 pub struct BenchOptions {
     /// Where the SQLite file goes: the disk decides much [default: the directory for temporary files].
@@ -215,6 +226,23 @@ pub struct BenchInbox {
 crier_common::text_enum! {
     /// What `crier bench inbox` measures.
     pub enum InboxMeasurement { Lists = "lists" }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchAnalytics {
+    /// How many posts the brand published within a year.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub posts: u32,
+    /// How often each series is read.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: u32,
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+crier_common::text_enum! {
+    /// What `crier bench analytics` measures.
+    pub enum AnalyticsMeasurement { Series = "series" }
 }
 
 #[derive(Args, Debug, Clone)]

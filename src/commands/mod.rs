@@ -57,6 +57,7 @@ pub fn run(config: Config, command: Command) -> ExitCode {
             BenchCommand::Media(args) => bench::run(config, args),
             BenchCommand::Pages(args) => bench::run(config, args),
             BenchCommand::Inbox(args) => bench::run(config, args),
+            BenchCommand::Analytics(args) => bench::run(config, args),
             BenchCommand::Cost(args) => bench::run(config, args),
         });
     }

@@ -283,6 +283,10 @@ impl Respond for ContainerServer {
         if path == "me" {
             return ResponseTemplate::new(200).set_body_json((self.words.profile)());
         }
+        if path == ACCOUNT {
+            // Its figures, which are read beside posts.
+            return ResponseTemplate::new(200).set_body_json(json!({ "id": ACCOUNT, "followers_count": 7 }));
+        }
         let edge = path.split_once('/').map_or("{}", |(_, edge)| edge).to_owned();
         let mut state = self.state.lock().unwrap();
         let number = state.requests.len();

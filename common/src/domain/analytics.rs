@@ -1,4 +1,4 @@
-//! Figures of posts and accounts, as platforms tell them, and when they are looked at.
+//! Figures of posts and accounts, as platforms give them, and when they are looked at.
 //!
 //! A figure that a platform does not give is `None`, never 0. One that falls is stored as it is.
 

@@ -4,7 +4,7 @@
 use chrono::{DateTime, NaiveDate, Utc};
 
 crate::text_enum! {
-    /// Whether an item has a post. It is told from the post, and stored nowhere.
+    /// Whether an item has a post. It is derived from the post, and not stored.
     pub enum ItemStatus { Planned = "planned", Scheduled = "scheduled" }
 }
 

@@ -118,7 +118,7 @@ pub struct Subject {
     pub url: Option<String>,
 }
 
-/// A message as the platform tells it, with the thread that it belongs to.
+/// A message as the platform shows it, with the thread that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedMessage {
     /// Unique in the account, over all its streams. The same message has the same id each time.
@@ -127,7 +127,7 @@ pub struct FetchedMessage {
     /// The same for all messages of a thread.
     pub thread_id: String,
     pub direction: MessageDirection,
-    /// The other side of the thread; `None` if this message does not tell.
+    /// The other side of the thread; `None` if this message does not name it.
     pub participant: Option<Participant>,
     pub subject: Option<Subject>,
     pub author_name: Option<String>,

@@ -1,4 +1,4 @@
-//! `refresh_token`: looks after the tokens of one account once: renews them, or tells the owners that the access ends
+//! `refresh_token`: looks after the tokens of one account once: renews them, or warns the owners that the access ends
 //! or has ended. A job that is cancelled or dies changes nothing: the account's own time brings the next one.
 
 use super::{JobDefinition, SubjectDescription};

@@ -47,7 +47,7 @@ impl SetAside {
     }
 }
 
-/// A platform that tells figures.
+/// A platform that gives figures.
 #[async_trait]
 pub trait AnalyticsConnector: Send + Sync {
     /// Returns how many posts one call of [`AnalyticsConnector::post_figures`] may name; 0: there are no figures of posts.

@@ -138,7 +138,7 @@ impl PlatformClient {
     }
 
     /// Returns the error for a call that fails until the operator changes something, whatever the post is: pauses the
-    /// account's posts, and tells the operator. `message` says what to change.
+    /// account's posts, and logs an error. `message` says what to change.
     pub(super) fn misconfigured(&self, message: &str, code: &str) -> CallError {
         tracing::error!(platform = self.platform.as_str(), code, "{message}");
         let failure = Failure::misconfigured(message).from_platform(code);

@@ -453,7 +453,7 @@ pub trait Connector: Send + Sync {
     /// Looks up the post of an earlier call whose outcome is unknown.
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError>;
 
-    /// Returns how its figures are read; `None`: it tells none.
+    /// Returns how its figures are read; `None`: it gives none.
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         None
     }

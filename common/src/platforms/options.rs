@@ -1,4 +1,4 @@
-//! What a post may tell a platform beyond text and pictures: the `options` of an override. They are checked with the post.
+//! What a post may set beyond text and pictures: the `options` of an override. They are checked with the post.
 //!
 //! **To add an option:** add it to its platform in [`of`], and read it in the connector with [`text`] or [`flag`]. One
 //! that a post cannot do without is named in the descriptor's `required_options` too.

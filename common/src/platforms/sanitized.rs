@@ -239,7 +239,7 @@ impl AnalyticsConnector for SanitizingConnector {
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let figures = figures_of(self)?.post_figures(account, posts, aside).await.map_err(CallError::checked)?;
         if figures.len() != posts.len() {
-            let message = "The platform told the figures of other posts than those that were asked for.";
+            let message = "The platform gave the figures of other posts than those that were asked for.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
         }
         Ok(figures)
@@ -255,7 +255,7 @@ impl AnalyticsConnector for SanitizingConnector {
 }
 
 fn figures_of(this: &SanitizingConnector) -> Result<&dyn AnalyticsConnector, CallError> {
-    let none = || CallError::Permanent(Failure::of(Category::Account, "This platform tells no figures."));
+    let none = || CallError::Permanent(Failure::of(Category::Account, "This platform gives no figures."));
     this.0.analytics().ok_or_else(none)
 }
 

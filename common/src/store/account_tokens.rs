@@ -130,10 +130,10 @@ pub async fn record_warnings(
     Ok(execute!(tx, SQL, account_id, version, sent_before, sent, check_at)? > 0)
 }
 
-/// The count of warnings of an account whose owners were told that it expired.
+/// The count of warnings of an account whose owners were notified that it expired.
 const TOLD_EXPIRED: i32 = 100;
 
-/// Records that the owners were told that the account expired; `false`: they were, or it is active by now.
+/// Records that the owners were notified that the account expired; `false`: they were, or it is active by now.
 pub async fn record_expiry_notice(tx: &mut Tx, account_id: i64) -> Result<bool> {
     const SQL: &str = "
         UPDATE social_accounts
@@ -144,7 +144,7 @@ pub async fn record_expiry_notice(tx: &mut Tx, account_id: i64) -> Result<bool> 
     Ok(execute!(tx, SQL, account_id, TOLD_EXPIRED)? > 0)
 }
 
-/// A brand that has the account, with an owner to be told.
+/// A brand that has the account, with an owner to notify.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct BrandOwner {
     pub brand_id: i64,

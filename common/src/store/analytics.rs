@@ -393,7 +393,7 @@ pub async fn of_post(conn: &mut Conn, post_id: i64, since: DateTime<Utc>) -> Res
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).bind(since).fetch_all(c))?)
 }
 
-/// A published post with what people did with it; `None`: no platform told.
+/// A published post with what people did with it; `None`: no platform gave a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct PostEngagement {
     pub published_at: DateTime<Utc>,

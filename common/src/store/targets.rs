@@ -190,7 +190,7 @@ pub async fn set_overrides(tx: &mut Tx, target_id: i64, own: &TargetOverride) ->
 }
 
 /// Makes a target pending again, for a new round of attempts (PUT `now`). `forget_call`: a call of unknown outcome is
-/// no longer looked up, since the platform cannot tell and a person has decided.
+/// no longer looked up, since the platform does not know and a person has decided.
 pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets

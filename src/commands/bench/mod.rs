@@ -21,6 +21,7 @@ use tokio::sync::Mutex;
 use super::{CommandError, Result, interrupted, refused};
 use crate::cli::BenchOptions;
 
+mod analytics;
 mod api;
 mod buffered_notifier;
 mod connection;

@@ -148,7 +148,7 @@ impl CollectAnalytics {
 type Answer<T> = std::result::Result<T, CallError>;
 
 fn figures(access: &AccountSession) -> Answer<&dyn AnalyticsConnector> {
-    access.connector.analytics().ok_or_else(|| CallError::network("The platform tells no figures."))
+    access.connector.analytics().ok_or_else(|| CallError::network("The platform gives no figures."))
 }
 
 fn published_post(due: &DueTarget) -> PublishedPost {

@@ -26,7 +26,7 @@ const DEFAULT_DAYS: u64 = 30;
 const MAX_RETENTION: u64 = 3_650;
 
 record! {
-    /// What people did with posts; null where no platform told.
+    /// What people did with posts; null where no platform gave a figure.
     pub struct PostFigures {
         pub impressions: Option<i64>,
         pub reach: Option<i64>,

@@ -29,7 +29,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Read an account's new messages at once")
         .description(
-            "Accounts are looked at regularly anyway, most of them every minute. The answer tells of earlier looks.",
+            "Accounts are looked at regularly anyway, most of them every minute. The answer is about earlier looks.",
         )
         .extension()
         .features(FEATURES)

@@ -1,7 +1,7 @@
 //! The inbox of Bluesky: replies, mentions and quotes from the notifications, the account's own answers from its feed,
 //! and direct messages ([`chats`](super::chats)).
 //!
-//! A post of a person under one of the account's posts begins a thread, with what is answered below it. A record tells
+//! A post of a person under one of the account's posts begins a thread, with what is answered below it. A record names
 //! its root and its parent only, so the posts between are looked up. A thread under anybody else's post is a mention.
 //! Times are those at which the server saw a post: the time in the record is chosen by its author.
 //!

@@ -1,7 +1,7 @@
 //! The reviews of a location, each a thread, and the owner's answer.
 //!
 //! A review has one answer; another one replaces it. So a call that is repeated does no harm, and after a lost answer
-//! the review tells which words it has. An answer is a message of its own by its time, which changes with each.
+//! the review shows which words it has. An answer is a message of its own by its time, which changes with each.
 //!
 //! Sources: developers.google.com/my-business, "My Business API v4": `accounts.locations.reviews` (list by
 //! `updateTime`, `updateReply`: at most 4,096 bytes), "Usage limits": 300 calls a minute for all locations of a

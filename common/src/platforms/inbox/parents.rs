@@ -1,4 +1,4 @@
-//! Finds the comment that begins a thread, where a platform tells only what a comment answers: the connector looks up
+//! Finds the comment that begins a thread, where a platform names only what a comment answers: the connector looks up
 //! the comments above, all of one level in one call, and a few levels at most.
 
 use std::collections::{BTreeSet, HashMap};

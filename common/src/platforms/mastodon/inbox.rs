@@ -2,7 +2,7 @@
 //!
 //! A status that only those mentioned see (`direct`) is a direct message; all of one person are one conversation. An
 //! answer under one of the account's posts begins a thread, with what is answered below it; under anybody else's post
-//! it is a mention. A status tells only what it answers, so those above are looked up, one by one: the call for a whole
+//! it is a mention. A status names only what it answers, so those above are looked up, one by one: the call for a whole
 //! thread (`context`) may answer thousands.
 //!
 //! Lists are read forwards by id (`min_id`). Each look begins some minutes before the newest known entry, because an
@@ -141,7 +141,7 @@ impl Post {
         self.visibility == DIRECT
     }
 
-    /// Returns the message in its thread; `None` if nobody else is in it.
+    /// Returns the message in its thread; `None` if no other person is in it.
     fn message(self, own: &str, above: &Above) -> Option<FetchedMessage> {
         let is_own = self.account.id == own;
         let mentioned = self.mentions.iter().find(|mention| mention.id != own);

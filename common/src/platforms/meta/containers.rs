@@ -1,6 +1,6 @@
 //! Containers: Instagram and Threads make a post in steps. Each picture of a carousel gets a container, the post gets one
 //! that names them, and a last call publishes it. Readers see nothing before that call, and a container is published at
-//! most once: so its status tells what became of a call whose answer was lost.
+//! most once: so its status shows what became of a call whose answer was lost.
 //!
 //! The ids are in the post's marker, which is stored after each step. A container that failed or expired (after 24 hours)
 //! is made anew, a few times.

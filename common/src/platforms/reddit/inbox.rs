@@ -1,6 +1,6 @@
 //! The inbox of Reddit: answers to the account's posts and comments, comments that name it, and private messages.
 //!
-//! A message tells the post that it is under and not the comments between, so a conversation is one person under one
+//! A message names the post that it is under and not the comments between, so a conversation is one person under one
 //! post. Reddit moves private messages to its chat, which has no API; those that still come are read and answered.
 //!
 //! An answer has no key of ours. One whose call broke is searched by its words among the account's newest comments, or

@@ -7,7 +7,7 @@
 //! away; Crier sets none.
 //!
 //! A bot cannot list what it wrote, so a reply whose call broke ends with an unknown outcome. In a group, an update
-//! tells the post and the message that is answered, not those between: a conversation is one person under one post.
+//! names the post and the message that is answered, not those between: a conversation is one person under one post.
 //!
 //! Source: "Telegram Bot API": `getUpdates`, `Message` (`message_thread_id`, `is_automatic_forward`, `sender_chat`),
 //! `ChatFullInfo` (`linked_chat_id`), `ReplyParameters`.
@@ -179,7 +179,7 @@ impl Chats {
         })
     }
 
-    /// Returns the post that is commented, if the message tells.
+    /// Returns the post that is commented, if the message names it.
     fn subject(&self, answered: &Answered, thread: Option<i64>) -> Option<Subject> {
         if let Some(Origin { message_id: Some(id), chat: Some(channel) }) = &answered.forward_origin {
             let url = channel.username.as_ref().map(|name| format!("https://t.me/{name}/{id}"));

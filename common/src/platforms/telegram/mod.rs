@@ -232,7 +232,7 @@ enum TelegramBody {
     Form(Form),
 }
 
-/// Telegram tells how many people are in a chat, and nothing of its posts.
+/// Telegram counts the people in a chat, and nothing of its posts.
 #[async_trait]
 impl AnalyticsConnector for Telegram {
     async fn account_figures(

@@ -1,7 +1,7 @@
 //! Threads. A post is made in containers (`meta/containers.rs`), for which Threads downloads the pictures. `connect.rs`
 //! has the way through the browser.
 //!
-//! `auto_publish_text` would spare two calls, and with them the container that tells what became of a lost answer.
+//! `auto_publish_text` would spare two calls, and with them the container that shows what became of a lost answer.
 //!
 //! Sources: Meta's sample `threads_api` and the pages "Posts", "Publishing limits" and "Get access tokens" of the Threads
 //! API, as of January to September 2026.

@@ -203,7 +203,7 @@ impl Connector for Tiktok {
     }
 }
 
-/// A private post has no id that TikTok tells.
+/// TikTok names no id of a private post.
 fn published(account: &ConnectorAccount, public_ids: &[Value]) -> Published {
     let id = match public_ids.first() {
         Some(Value::String(id)) => id.clone(),

@@ -42,7 +42,7 @@ struct Review {
 impl Review {
     fn message(self) -> Option<FetchedMessage> {
         let (id, name) = (self.id.to_string(), plain_text(&self.reviewer));
-        // The store tells the reviewer's mail address, which is not for everybody who answers.
+        // The store's answer has the reviewer's mail address, which is not for everyone who answers.
         let participant = Participant {
             external_id: format!("name:{name}"),
             name: Some(name.clone()),

@@ -1,6 +1,6 @@
 //! The comments of a WordPress site. A comment without a parent begins a thread, with what is answered below it.
 //!
-//! A public list answers 200 whatever the credentials are, so `/users/me` is asked once an hour: it tells whether they
+//! A public list answers 200 whatever the credentials are, so `/users/me` is asked once an hour: it shows whether they
 //! are still valid, and whose comments are the account's own.
 //!
 //! A comment has no key of ours. One whose call broke is searched among the comments of its post, by its author, time
@@ -83,11 +83,11 @@ impl Comment {
     fn message(self, own: i64, parents: &Parents) -> Option<FetchedMessage> {
         let id = self.id.to_string();
         let is_own = self.author == own;
-        // What the account writes of its own accord answers nobody.
+        // What the account writes of its own accord answers no one.
         if is_own && self.parent == 0 {
             return None;
         }
-        // Visitors have no id; a name is not the same person everywhere, and is nobody's secret.
+        // Visitors have no id; a name is not the same person everywhere, and is no secret.
         let person =
             if self.author > 0 { format!("user:{}", self.author) } else { format!("name:{}", self.author_name) };
         let name = Some(plain_text(&self.author_name)).filter(|name| !name.trim().is_empty());

@@ -172,7 +172,7 @@ async fn store_thread(
     Ok(received)
 }
 
-/// Takes over what a message tells of the thread.
+/// Stores what a message says about the thread.
 fn learn(conversation: &mut Conversation, message: &FetchedMessage) {
     if let Some(Participant { external_id, name, username, avatar_url }) = &message.participant {
         conversation.participant_external_id = Some(external_id.clone());

@@ -38,7 +38,7 @@ pub async fn views(api: &mut Connection, service: &Service, path: &str) -> Resul
     let request = Request::builder().uri(path).header("Authorization", key(service));
     let (_, answer) = api.send(request, Vec::new()).await?;
     let page: Value = serde_json::from_slice(&answer).unwrap_or_default();
-    page["data"]["views"].as_u64().map_or_else(|| refused("the page tells no views"), Ok)
+    page["data"]["views"].as_u64().map_or_else(|| refused("the page has no views"), Ok)
 }
 
 fn key(service: &Service) -> String {

@@ -5,7 +5,7 @@
 //!    If the platform has a daily cap, a call over it is postponed.
 //! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the
 //!    platform first: if the post is there, the target is done; if it is not, and the earlier call's deadline is over,
-//!    calls again; if the platform cannot tell, the target ends as `outcome_unknown` and a user decides.
+//!    calls again; if the platform does not know, the target ends as `outcome_unknown` and a user decides.
 //! 3. *Bring.* Loads and uploads pictures that the platform does not have yet, and makes what else it needs first
 //!    (`stage.rs`); only then does the call start.
 //! 4. *Call.* A platform may accept the post and publish it later: then it is asked again, as after an unknown outcome.

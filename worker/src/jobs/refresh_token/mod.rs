@@ -3,7 +3,7 @@
 //!
 //! - the token has lived for 80 % of its life: gets a new one;
 //! - the access ends soon, and only a person can renew it: warns the owners, by event and mail;
-//! - the platform refuses the credentials: tells the owners by mail (the event was sent when that was recorded).
+//! - the platform refuses the credentials: notifies the owners by mail (the event was sent when that was recorded).
 //!
 //! Only one process renews the tokens of an account at a time: many platforms revoke a refresh token when it is used.
 //! The new pair is committed by itself before anything uses it, and before this job is settled: a job that lost its

@@ -4,7 +4,7 @@
 //!    marker and the start time of the call before it is made.
 //! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the
 //!    platform first: if the reply is there, it is sent; if it is not, and the earlier call's deadline is over, calls
-//!    again; if the platform cannot tell, the reply ends as `outcome_unknown` and a user decides.
+//!    again; if the platform does not know, the reply ends as `outcome_unknown` and a user decides.
 //! 3. *Call.*
 //! 4. *End*, in the transaction that settles the job: the message, the account, the lane, the event.
 //!
