@@ -27,6 +27,7 @@ worker_on_both!(
     each_brand_has_its_own_conversation,
     a_new_message_opens_what_rests,
     a_failing_stream_does_not_hold_up_the_other,
+    streams_that_end_at_different_times_do_not_keep_each_other_going,
     a_rate_limit_pauses_the_account,
     an_expired_token_is_renewed_once,
     refused_credentials_expire_the_account,
@@ -252,6 +253,24 @@ async fn a_failing_stream_does_not_hold_up_the_other(w: TestWorker) {
     sync_later(&w).await;
     assert_eq!(all(&w, w.world.brand).await.len(), 2);
     assert_eq!(sync_row(&w).await.failures, 1);
+}
+
+async fn streams_that_end_at_different_times_do_not_keep_each_other_going(w: TestWorker) {
+    start(&w).await;
+    // More than a run reads of each, all within the overlap of the next look.
+    for number in 0..17 {
+        w.fake.inbox.write(COMMENTS, &format!("c{number:02}"), "t", "A comment");
+        w.fake.inbox.write(DMS, &format!("d{number:02}"), "u", "A message");
+        w.clock.advance(TimeDelta::milliseconds(100));
+    }
+    w.fake.inbox.fail_fetch(COMMENTS, transient());
+    sync(&w).await;
+    assert_eq!(w.number("SELECT count(*) FROM messages").await, 34);
+    let fetches = w.fake.inbox.fetches();
+    let of = |stream: &str| fetches.iter().filter(|fetched| *fetched == stream).count();
+    assert_eq!((of(COMMENTS), of(DMS)), (1 + 6, 6), "each page once, after the failure");
+    let row = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
+    assert_eq!((row.unfinished.len(), row.failures, row.last_error), (0, 0, None));
 }
 
 async fn a_rate_limit_pauses_the_account(w: TestWorker) {

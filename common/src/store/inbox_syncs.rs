@@ -37,9 +37,12 @@ pub struct InboxSync {
     pub last_error: Option<Failure>,
     #[sqlx(json)]
     pub cursors: Cursors,
+    /// The streams with which the next look goes on; empty: it reads all of them.
+    #[sqlx(json)]
+    pub unfinished: Vec<String>,
 }
 
-const COLUMNS: &str = "account_id, requests, failures, synced_at, next_sync_at, last_error, cursors";
+const COLUMNS: &str = "account_id, requests, failures, synced_at, next_sync_at, last_error, cursors, unfinished";
 
 pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<InboxSync>> {
     let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1"));
@@ -143,12 +146,18 @@ pub async fn set_cursors(tx: &mut Tx, account_id: i64, cursors: &Cursors) -> Res
     Ok(())
 }
 
+/// Stores with which streams the next look goes on. The caller has locked the row.
+pub async fn set_unfinished(tx: &mut Tx, account_id: i64, streams: &[String]) -> Result<()> {
+    execute!(tx, "UPDATE inbox_syncs SET unfinished = $2 WHERE account_id = $1", account_id, Json(streams))?;
+    Ok(())
+}
+
 /// Records the end of a complete look. `note`: what the platform does not let the account read. `next`: when the account
 /// is looked at again; `None`: never, its platform has no inbox.
 pub async fn end(tx: &mut Tx, account_id: i64, note: Option<&Failure>, next: Option<DateTime<Utc>>) -> Result<()> {
     const SQL: &str = "
         UPDATE inbox_syncs
-        SET last_error = $2, next_sync_at = $3, failures = 0, synced_at = $4, updated_at = $4
+        SET last_error = $2, next_sync_at = $3, failures = 0, synced_at = $4, updated_at = $4, unfinished = '[]'
         WHERE account_id = $1";
     let now = tx.now;
     execute!(tx, SQL, account_id, note.map(Json), next, now)?;
@@ -159,7 +168,7 @@ pub async fn end(tx: &mut Tx, account_id: i64, note: Option<&Failure>, next: Opt
 pub async fn fail(tx: &mut Tx, account_id: i64, error: &Failure, next: Option<DateTime<Utc>>) -> Result<()> {
     const SQL: &str = "
         UPDATE inbox_syncs
-        SET last_error = $2, next_sync_at = $3, failures = failures + 1, updated_at = $4
+        SET last_error = $2, next_sync_at = $3, failures = failures + 1, updated_at = $4, unfinished = '[]'
         WHERE account_id = $1";
     let now = tx.now;
     execute!(tx, SQL, account_id, Json(error), next, now)?;

@@ -21,7 +21,7 @@ use crier_common::domain::platform::Platform;
 use crier_common::platforms::inbox::InboxPage;
 use crier_common::platforms::{CallError, ConnectorRegistry};
 use crier_common::store::conversations::receive;
-use crier_common::store::inbox_syncs::{self, Cursors};
+use crier_common::store::inbox_syncs::{self, InboxSync};
 use crier_common::store::jobs::{engine as rows, lanes};
 use crier_common::store::{Result, Store, StoreError, Tx, accounts, jobs};
 use crier_common::telemetry::metrics;
@@ -76,13 +76,20 @@ impl SyncInbox {
     }
 
     /// Reads all streams into `end`; an error is one that ends the run without a result.
-    async fn read(&self, run: &Run, session: &mut AccountSession, cursors: &Cursors, end: &mut SyncEnd) -> Step<()> {
+    async fn read(&self, run: &Run, session: &mut AccountSession, sync: &InboxSync, end: &mut SyncEnd) -> Step<()> {
         let connector = session.connector.clone();
         let Some(inbox) = connector.inbox() else { return Ok(()) };
         end.interval = Some(inbox.interval());
-        for stream in inbox.streams() {
-            match self.read_stream(run, session, stream, cursors.get(*stream).cloned(), end).await {
-                Ok(has_more) => end.has_more |= has_more,
+        // A stream that was read to its end begins anew when all of them have been: else two that overlap what they
+        // have read would keep each other going.
+        let goes_on = |stream: &str| sync.unfinished.is_empty() || sync.unfinished.iter().any(|one| one == stream);
+        for stream in inbox.streams().iter().filter(|stream| goes_on(stream)) {
+            match self.read_stream(run, session, stream, sync.cursors.get(*stream).cloned(), end).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    end.has_more = true;
+                    end.unfinished.push((*stream).to_owned());
+                }
                 Err(Stop::Call(error @ CallError::RateLimited { .. })) => {
                     end.error = Some(error);
                     break;
@@ -92,7 +99,10 @@ impl SyncInbox {
                     end.error = Some(error);
                     break;
                 }
-                Err(Stop::Call(error)) => end.error = Some(error),
+                Err(Stop::Call(error)) => {
+                    end.error = Some(error);
+                    end.unfinished.push((*stream).to_owned());
+                }
                 Err(stop) => return Err(stop),
             }
         }
@@ -193,13 +203,14 @@ impl Job for SyncInbox {
             requests: sync.requests,
             interval: None,
             has_more: false,
+            unfinished: Vec::new(),
             error: None,
             unavailable: None,
             jitter: crier_common::random::unit(),
         };
         let Some(connector) = self.platforms.get(account.platform) else { return Ok(Box::new(end)) };
         let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout)?;
-        match self.read(run, &mut session, &sync.cursors, &mut end).await {
+        match self.read(run, &mut session, &sync, &mut end).await {
             Ok(()) => Ok(Box::new(end)),
             Err(Stop::Over(why)) => Ok(Box::new(Outcome::Cancelled(why.to_owned()))),
             Err(Stop::Call(error)) => Ok(Box::new(SyncEnd { error: Some(error), ..end })),
@@ -219,6 +230,8 @@ struct SyncEnd {
     /// `None`: the platform has no inbox.
     interval: Option<TimeDelta>,
     has_more: bool,
+    /// The streams that have more, or failed.
+    unfinished: Vec<String>,
     error: Option<CallError>,
     /// Why the platform does not let the account read a stream: shown, and not a failure of the look.
     unavailable: Option<Failure>,
@@ -245,6 +258,11 @@ impl RunResult for SyncEnd {
             lanes::pause_lane(tx, &Lane::Account(self.account_id).to_string(), until).await?;
         } else if self.interval.is_some() && (self.has_more || sync.requests != self.requests) {
             jobs::refund_attempt(tx, job).await?;
+            // A look that was asked for meanwhile reads all streams.
+            let goes_on: &[String] = if sync.requests == self.requests { &self.unfinished } else { &[] };
+            if goes_on != sync.unfinished {
+                inbox_syncs::set_unfinished(tx, self.account_id, goes_on).await?;
+            }
             return Ok(Outcome::RetryAt(now, "there is more to be read".to_owned()));
         }
         match failure {
@@ -257,7 +275,8 @@ impl RunResult for SyncEnd {
     fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         let failure = Failure::of(Category::PlatformError, "What the platform said of this could not be stored.");
         let error = self.error.as_ref().map(|_| CallError::Transient(failure.clone()));
-        Some(Arc::new(Self { error, unavailable: self.unavailable.as_ref().map(|_| failure), ..*self }))
+        let unavailable = self.unavailable.as_ref().map(|_| failure);
+        Some(Arc::new(Self { error, unavailable, unfinished: self.unfinished.clone(), ..*self }))
     }
 
     fn order(&self) -> i64 {
