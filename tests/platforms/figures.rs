@@ -247,6 +247,51 @@ async fn reddit_reads_many_posts_with_one_call() {
 }
 
 #[tokio::test]
+async fn linkedin_reads_the_posts_of_a_page() {
+    let linkedin = |request: &Request| {
+        let address = request.url.as_str();
+        if request.url.path() == "/rest/networkSizes/urn%3Ali%3Aorganization%3A5" {
+            assert!(address.ends_with("?edgeType=COMPANY_FOLLOWED_BY_MEMBER"), "{address}");
+            return ok(json!({ "firstDegreeSize": 219 }));
+        }
+        assert!(address.contains("organizationalEntity=urn%3Ali%3Aorganization%3A5&"), "{address}");
+        let total = json!({
+            "uniqueImpressionsCount": 30, "clickCount": 4, "likeCount": 5, "commentCount": 6, "shareCount": 7,
+            "impressionCount": 80, "engagement": 0.5,
+        });
+        match address.rsplit('&').next().unwrap() {
+            "shares=List(urn%3Ali%3Ashare%3A1,urn%3Ali%3Ashare%3A2)" => {
+                ok(json!({ "elements": [{ "share": "urn:li:share:2", "totalShareStatistics": total }] }))
+            }
+            "ugcPosts=List(urn%3Ali%3AugcPost%3A3)" => {
+                ok(json!({ "elements": [{ "ugcPost": "urn:li:ugcPost:3", "totalShareStatistics": total }] }))
+            }
+            other => panic!("{other}"),
+        }
+    };
+    let secrets = json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" });
+    let page = account("urn:li:organization:5", secrets.clone());
+    let mut started = Started::new(Platform::Linkedin, page, linkedin).await;
+    let known = Figures {
+        impressions: Some(80),
+        reach: Some(30),
+        likes: Some(5),
+        comments: Some(6),
+        shares: Some(7),
+        clicks: Some(4),
+    };
+    let posts = ["urn:li:share:1", "urn:li:share:2", "urn:li:ugcPost:3"];
+    let none_yet = Some(Figures::default());
+    assert_eq!(started.posts(&posts).await.unwrap(), [none_yet, Some(known), Some(known)]);
+    assert_eq!(started.account().await.unwrap().followers, Some(219));
+    assert_eq!(started.calls(), 3);
+    // A person's account is not asked about.
+    let mut person = Started::new(Platform::Linkedin, account("abc", secrets), |_: &Request| panic!("no call")).await;
+    assert_eq!(person.posts(&["urn:li:share:1"]).await.unwrap(), [none_yet]);
+    assert_eq!(person.account().await.unwrap(), AccountFigures::default());
+}
+
+#[tokio::test]
 async fn tumblr_counts_followers() {
     let tumblr = |request: &Request| match request.url.path() {
         "/v2/blog/t%3Aabc/followers" => {

@@ -10,7 +10,6 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::clock::Clock;
 use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::platforms::analytics::{PublishedPost, SetAside};
 use crier_common::platforms::{
@@ -21,6 +20,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+pub use super::failures::*;
 use super::fake_inbox::FakeInbox;
 
 /// The behavior of one publish call.
@@ -481,34 +481,6 @@ impl AnalyticsConnector for FakePlatform {
         self.called("account_figures", None);
         Ok(AccountFigures { followers: Some(7), ..AccountFigures::default() })
     }
-}
-
-pub fn auth() -> Failure {
-    Failure::of(Category::AuthExpired, "The fake refuses the token.")
-}
-
-pub fn transient() -> CallError {
-    CallError::Transient(Failure::of(Category::PlatformError, "The fake failed for the moment."))
-}
-
-pub fn permanent() -> CallError {
-    CallError::Permanent(Failure::of(Category::PlatformRejected, "The fake refuses this.").from_platform("422"))
-}
-
-pub fn unknown() -> CallError {
-    CallError::Unknown(Failure::of(Category::OutcomeUnknown, "The connection broke after the post was sent."))
-}
-
-pub fn reauth() -> CallError {
-    CallError::Reauth(auth())
-}
-
-pub fn auth_expired() -> CallError {
-    CallError::AuthExpired(auth())
-}
-
-pub fn rate_limited(until: DateTime<Utc>) -> CallError {
-    CallError::RateLimited { until: Some(until), failure: Failure::of(Category::RateLimited, "The fake asks to wait.") }
 }
 
 /// The timeout of a platform call in tests.

@@ -7,6 +7,7 @@ pub mod command;
 pub mod connector;
 pub mod containers;
 pub mod facebook;
+pub mod failures;
 pub mod fake_inbox;
 pub mod fake_platform;
 pub mod google;

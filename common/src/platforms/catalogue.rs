@@ -297,7 +297,7 @@ const LINKEDIN: Descriptor = by_page(
         required_options: &[],
         inbox: &[],
         replies: &[],
-        analytics: false,
+        analytics: true,
     },
 );
 

@@ -19,7 +19,7 @@ use crate::domain::analytics::Figure::{
 };
 use crate::domain::analytics::{AccountFigures, Figures};
 use crate::domain::platform::Platform::{
-    self, Bluesky, Facebook, Instagram, Mastodon, Reddit, Telegram, Threads, Tumblr,
+    self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Reddit, Telegram, Threads, Tumblr,
 };
 
 /// A metric of a platform.
@@ -70,6 +70,13 @@ pub const METRICS: &[Metric] = &[
     metric(Instagram, Followers, "/followers_count"),
     metric(Instagram, Following, "/follows_count"),
     metric(Instagram, Posts, "/media_count"),
+    metric(Linkedin, Impressions, "/impressionCount"),
+    metric(Linkedin, Reach, "/uniqueImpressionsCount"),
+    metric(Linkedin, Likes, "/likeCount"),
+    metric(Linkedin, Comments, "/commentCount"),
+    metric(Linkedin, Shares, "/shareCount"),
+    metric(Linkedin, Clicks, "/clickCount"),
+    metric(Linkedin, Followers, "/firstDegreeSize"),
     metric(Mastodon, Likes, "/favourites_count"),
     metric(Mastodon, Comments, "/replies_count"),
     metric(Mastodon, Shares, "/reblogs_count"),

@@ -11,7 +11,6 @@ use super::Instagram;
 use crate::domain::analytics::{AccountFigures, Figures};
 use crate::platforms::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
 use crate::platforms::call::Effect;
-use crate::platforms::meta::insights::Insights;
 use crate::platforms::{CallError, ConnectorAccount};
 
 #[async_trait]
@@ -26,16 +25,7 @@ impl AnalyticsConnector for Instagram {
         posts: &[PublishedPost],
         aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        let (access, names) = (self.access(account)?, self.metrics.of_posts());
-        let mut figures = Vec::with_capacity(posts.len());
-        for post in posts {
-            let path = format!("{}/insights", post.external_id);
-            figures.push(match access.insights(&path, &names, aside).await? {
-                Insights::Known(values) => Some(self.metrics.post(|name| values.get(name).copied())),
-                Insights::Gone => None,
-            });
-        }
-        Ok(figures)
+        self.access(account)?.post_figures(posts, &self.metrics, aside).await
     }
 
     async fn account_figures(

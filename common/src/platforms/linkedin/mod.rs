@@ -8,6 +8,7 @@
 //! Sources: learn.microsoft.com/linkedin ("Posts API", "Images API", "little text format", "Versioning", "Error
 //! handling"), January to August 2026.
 
+mod analytics;
 mod connect;
 mod pages;
 
@@ -20,7 +21,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
+use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient, sanitize_message};
+use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost,
@@ -38,6 +41,7 @@ const RESERVED: &str = "|{}@[]()<>#*_~\\";
 
 pub(super) struct Linkedin {
     client: PlatformClient,
+    metrics: Metrics,
     config: PlatformsConfig,
     api: String,
     /// The host of tokens.
@@ -52,6 +56,7 @@ impl Linkedin {
         let version = config.of(Platform::Linkedin).api_version.clone();
         Self {
             client: PlatformClient::new(Platform::Linkedin, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Linkedin, config, clock),
             config: config.clone(),
             api: config.base_url(Platform::Linkedin, "https://api.linkedin.com"),
             tokens: config.base_url(Platform::Linkedin, "https://www.linkedin.com"),
@@ -180,6 +185,10 @@ impl Connector for Linkedin {
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         Some(self)
     }
 

@@ -11,9 +11,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::graph::{Access, GraphFailure};
+use crate::domain::analytics::Figures;
 use crate::platforms::CallError;
-use crate::platforms::analytics::SetAside;
+use crate::platforms::analytics::{PublishedPost, SetAside};
 use crate::platforms::call::Effect;
+use crate::platforms::metrics::Metrics;
 
 /// The values of metrics by their names.
 pub(in crate::platforms) type Values = BTreeMap<String, i64>;
@@ -85,6 +87,24 @@ impl Access<'_> {
             }
         }
         Ok(Insights::Known(all))
+    }
+
+    /// Returns the figures of posts whose metrics are all insights, one call for each.
+    pub(in crate::platforms) async fn post_figures(
+        &self,
+        posts: &[PublishedPost],
+        metrics: &Metrics,
+        aside: &mut SetAside,
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        let mut figures = Vec::with_capacity(posts.len());
+        for post in posts {
+            let path = format!("{}/insights", post.external_id);
+            figures.push(match self.insights(&path, &metrics.of_posts(), aside).await? {
+                Insights::Known(values) => Some(metrics.post(|name| values.get(name).copied())),
+                Insights::Gone => None,
+            });
+        }
+        Ok(figures)
     }
 
     async fn ask(&self, path: &str, names: &[&str]) -> Result<Values, GraphFailure> {

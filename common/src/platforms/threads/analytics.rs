@@ -23,17 +23,7 @@ impl AnalyticsConnector for Threads {
         posts: &[PublishedPost],
         aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        let access = self.access(account.secrets.require("access_token")?);
-        let names = self.metrics.of_posts();
-        let mut figures = Vec::with_capacity(posts.len());
-        for post in posts {
-            let path = format!("{}/insights", post.external_id);
-            figures.push(match access.insights(&path, &names, aside).await? {
-                Insights::Known(values) => Some(self.metrics.post(|name| values.get(name).copied())),
-                Insights::Gone => None,
-            });
-        }
-        Ok(figures)
+        self.access(account.secrets.require("access_token")?).post_figures(posts, &self.metrics, aside).await
     }
 
     async fn account_figures(

@@ -1,0 +1,35 @@
+//! How calls to a platform fail in tests.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use chrono::{DateTime, Utc};
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::platforms::CallError;
+
+pub fn auth() -> Failure {
+    Failure::of(Category::AuthExpired, "The fake refuses the token.")
+}
+
+pub fn transient() -> CallError {
+    CallError::Transient(Failure::of(Category::PlatformError, "The fake failed for the moment."))
+}
+
+pub fn permanent() -> CallError {
+    CallError::Permanent(Failure::of(Category::PlatformRejected, "The fake refuses this.").from_platform("422"))
+}
+
+pub fn unknown() -> CallError {
+    CallError::Unknown(Failure::of(Category::OutcomeUnknown, "The connection broke after the post was sent."))
+}
+
+pub fn reauth() -> CallError {
+    CallError::Reauth(auth())
+}
+
+pub fn auth_expired() -> CallError {
+    CallError::AuthExpired(auth())
+}
+
+pub fn rate_limited(until: DateTime<Utc>) -> CallError {
+    CallError::RateLimited { until: Some(until), failure: Failure::of(Category::RateLimited, "The fake asks to wait.") }
+}
