@@ -321,23 +321,28 @@ pub async fn days_of_posts(
     brand_id: i64,
     days: &[(DateTime<Utc>, DateTime<Utc>)],
 ) -> Result<Vec<DayOfPosts>> {
+    // The day comes first, so that its posts are a range of the index: LATERAL on Postgres, on SQLite CROSS JOIN, which
+    // keeps the order.
     let sql = conn.for_engine(
         "
-        SELECT day.n - 1 AS day, count(DISTINCT a.post_id) AS posts, sum(a.impressions)::bigint AS impressions,
-            sum(a.reach)::bigint AS reach, sum(a.likes)::bigint AS likes, sum(a.comments)::bigint AS comments,
-            sum(a.shares)::bigint AS shares, sum(a.clicks)::bigint AS clicks
+        SELECT day.n - 1 AS day, sums.*
         FROM jsonb_array_elements($2::jsonb) WITH ORDINALITY AS day (value, n)
-        JOIN target_analytics a
-            ON a.brand_id = $1
-            AND a.published_at >= (day.value ->> 0)::timestamptz
-            AND a.published_at < (day.value ->> 1)::timestamptz
-        GROUP BY day.n",
+        CROSS JOIN LATERAL (
+            SELECT count(DISTINCT post_id) AS posts, sum(impressions)::bigint AS impressions,
+                sum(reach)::bigint AS reach, sum(likes)::bigint AS likes, sum(comments)::bigint AS comments,
+                sum(shares)::bigint AS shares, sum(clicks)::bigint AS clicks
+            FROM target_analytics
+            WHERE brand_id = $1
+                AND published_at >= (day.value ->> 0)::timestamptz
+                AND published_at < (day.value ->> 1)::timestamptz
+        ) sums
+        WHERE sums.posts > 0",
         "
         SELECT day.key AS day, count(DISTINCT a.post_id) AS posts, sum(a.impressions) AS impressions,
             sum(a.reach) AS reach, sum(a.likes) AS likes, sum(a.comments) AS comments, sum(a.shares) AS shares,
             sum(a.clicks) AS clicks
         FROM json_each($2) day
-        JOIN target_analytics a
+        CROSS JOIN target_analytics a
             ON a.brand_id = $1
             AND a.published_at >= day.value ->> 0
             AND a.published_at < day.value ->> 1
