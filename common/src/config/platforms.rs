@@ -99,7 +99,8 @@ const SCOPES: PlatformKey = PlatformKey {
 };
 const METRICS: PlatformKey = PlatformKey {
     name: "METRICS",
-    meaning: "The platform's names of metrics, where it has renamed some: `figure=name`, several names with +, several figures with commas. docs/analytics.md has the names.",
+    meaning: "The platform's names of metrics, where it has renamed some: `figure=name`, several names with +, several \
+              figures with commas. docs/analytics.md has the names.",
     preset: OF_THE_PLATFORM,
     example: "impressions=views,shares=reposts+quotes",
     secret: false,
