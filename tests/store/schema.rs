@@ -14,7 +14,8 @@ on_both![
     health_check_reports_reachability_and_schema_version,
     constraints_reject_unknown_values,
     making_brands_optional_keeps_existing_ones,
-    accounts_connected_before_an_inbox_was_read_are_looked_at
+    accounts_connected_before_an_inbox_was_read_are_looked_at,
+    accounts_of_platforms_that_got_an_inbox_are_looked_at
 ];
 
 /// Tables with their columns: name and nullability.
@@ -193,4 +194,28 @@ async fn accounts_connected_before_an_inbox_was_read_are_looked_at(s: TestStore)
     let mut conn = s.conn().await;
     let id = s.number("SELECT id FROM social_accounts WHERE platform = 'bluesky'").await;
     assert!(inbox_syncs::find(&mut conn, id).await.unwrap().unwrap().cursors.is_empty());
+}
+
+/// 0030.
+async fn accounts_of_platforms_that_got_an_inbox_are_looked_at(s: TestStore) {
+    let world = s.create_world().await;
+    for platform in [Platform::Facebook, Platform::Pinterest] {
+        let new = NewAccount { platform, ..new_account(platform.as_str(), "t") };
+        s.write(async |tx| accounts::save(tx, world.workspace, &new).await.map(drop)).await;
+    }
+    let (sqlite, postgres) = (
+        include_str!("../../migrations/sqlite/0030_more_inboxes.sql"),
+        include_str!("../../migrations/postgres/0030_more_inboxes.sql"),
+    );
+    s.sql(if s.is_postgres() { postgres } else { sqlite }).await;
+    let rows = "
+        SELECT string_agg(platform, ', ')
+        FROM (
+            SELECT a.platform
+            FROM inbox_syncs i
+            JOIN social_accounts a ON a.id = i.account_id
+            WHERE i.next_sync_at <= a.created_at
+            ORDER BY a.id
+        ) p";
+    assert_eq!(s.value::<String>(rows).await, "facebook");
 }

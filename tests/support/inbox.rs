@@ -103,6 +103,20 @@ impl<S: Send + 'static> InboxTest<S> {
         Self { w, account, api }
     }
 
+    /// Connects the account again, with these secrets; it is due at once.
+    pub async fn reconnect(&self, secrets: Value) {
+        let secrets = SecretString::from(secrets.to_string());
+        let found = accounts::with_secrets(&mut self.w.conn().await, self.w.cipher(), self.account).await;
+        let (account, _) = found.unwrap().unwrap();
+        let new = new_account(&account.external_id, "");
+        let new = NewAccount { platform: account.platform, username: account.username, secrets, ..new };
+        let again = async |tx: &mut _| {
+            accounts::save(tx, self.w.world.workspace, &new).await?;
+            inbox_syncs::start(tx, self.account).await
+        };
+        self.w.write(again).await;
+    }
+
     /// Looks at the account if it is due.
     pub async fn look(&self) {
         tasks::inbox::run(&self.w.scheduler).await.unwrap();

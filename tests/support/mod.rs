@@ -18,6 +18,7 @@ pub mod killable;
 pub mod linkedin;
 pub mod mail_server;
 pub mod mastodon;
+pub mod meta_inbox;
 pub mod notifier;
 pub mod oauth;
 pub mod page;

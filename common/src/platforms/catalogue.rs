@@ -234,8 +234,8 @@ const FACEBOOK: Descriptor = by_page(
         text: text(63_206, TextUnit::Characters),
         media: images(10, &[JPEG, PNG, GIF], Some(4 * MB)),
         required_options: &[],
-        inbox: &[],
-        replies: &[],
+        inbox: &[Dm, Comment],
+        replies: &[Dm, Comment],
         analytics: true,
     },
 );

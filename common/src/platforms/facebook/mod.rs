@@ -9,6 +9,7 @@
 
 mod analytics;
 mod connect;
+mod inbox;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
@@ -19,12 +20,12 @@ use serde_json::{Value, json};
 use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient, image_part};
 use super::meta::VERSION;
-use super::meta::graph::Access;
+use super::meta::graph::{Access, parse_time};
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost,
-    PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field,
+    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
+    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -77,6 +78,10 @@ impl Connector for Facebook {
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 
@@ -143,8 +148,7 @@ impl Connector for Facebook {
             .query(&[("fields", "id,message,created_time,permalink_url"), ("limit", LOOKED_THROUGH)]);
         let newest: Newest = access.call(Effect::Repeatable, request).await?;
         let is_ours = |found: &Post| {
-            let at = DateTime::parse_from_str(&found.created_time, "%Y-%m-%dT%H:%M:%S%z");
-            let is_recent = at.is_ok_and(|at| at.to_utc() >= began - CLOCK_SKEW);
+            let is_recent = parse_time(&found.created_time).is_some_and(|at| at >= began - CLOCK_SKEW);
             is_recent && found.message.as_deref().unwrap_or_default().trim() == post.text.trim()
         };
         let found = newest.data.into_iter().find(is_ours);

@@ -5,15 +5,18 @@
 //! migration that inserts a row of `inbox_syncs` for the accounts that are connected already; tests against a server
 //! that behaves as the platform's documentation specifies, with pages, overlaps, errors and limits.
 //!
-//! A stream is what the platform lists in one order with one cursor: comments, direct messages. One that fails does not
-//! hold up the others. Streams overlap what was read before where the platform may show a message late: a message is
-//! stored once, by its id. [`newest_first`] reads lists that begin with the newest, [`parents`] finds the comment that
-//! begins a thread.
+//! A stream is what the platform lists in one order with one cursor: comments, direct messages. One that fails does
+//! not hold up the others. Streams overlap what was read before where the platform may show a message late: a message
+//! is stored once, by its id. [`newest_first`] reads lists that begin with the newest, [`by_post`] comments that are
+//! listed by their posts, [`parents`] finds the comment that begins a thread. [`refused`] is for a stream that needs a
+//! permission which the account may lack.
 //!
 //! [`Connector::inbox`]: super::Connector::inbox
 
+pub(super) mod by_post;
 pub(super) mod newest_first;
 pub(super) mod parents;
+pub(super) mod refused;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};

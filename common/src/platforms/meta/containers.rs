@@ -10,7 +10,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::graph::{Access, GraphFailure};
+use super::graph::{Access, GraphFailure, parse_time};
 use crate::domain::failure::{Category, Failure};
 use crate::platforms::call::Effect;
 use crate::platforms::{CallError, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Staged, marker_field};
@@ -261,8 +261,7 @@ impl Containers<'_> {
             self.access.call(Effect::Repeatable, self.access.request(Method::GET, &path).query(&query)).await?;
         let found = newest.data.into_iter().find_map(|found| {
             let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
-            let at = DateTime::parse_from_str(text("timestamp"), "%Y-%m-%dT%H:%M:%S%z").ok()?;
-            let is_ours = at.to_utc() >= began && text(self.text).trim() == post.text.trim();
+            let is_ours = parse_time(text("timestamp"))? >= began && text(self.text).trim() == post.text.trim();
             is_ours
                 .then(|| Published::new(text("id"), Some(text("permalink").to_owned()).filter(|url| !url.is_empty())))
         });

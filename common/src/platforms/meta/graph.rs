@@ -1,6 +1,7 @@
 //! Calls to the Graph API and its errors: `{error: {message, code, error_subcode, is_transient, error_user_msg}}`. The
 //! subcode says more than the code.
 
+use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
 use reqwest::RequestBuilder;
@@ -38,6 +39,44 @@ struct GraphError {
     #[serde(default)]
     is_transient: bool,
     error_user_msg: Option<String>,
+}
+
+/// A list, with its place among the pages.
+#[derive(Deserialize)]
+pub(in crate::platforms) struct List<T> {
+    #[serde(default = "Vec::new")]
+    pub(in crate::platforms) data: Vec<T>,
+    paging: Option<Paging>,
+}
+
+#[derive(Deserialize)]
+struct Paging {
+    cursors: Option<Cursors>,
+    /// Only whether there is one is of interest: its address holds a token.
+    next: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Cursors {
+    after: Option<String>,
+}
+
+impl<T> List<T> {
+    /// Returns the name of the next page (`after`), if there is one.
+    pub(in crate::platforms) fn next(&self) -> Option<String> {
+        self.paging.as_ref().filter(|paging| paging.next.is_some())?.cursors.as_ref()?.after.clone()
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self { data: Vec::new(), paging: None }
+    }
+}
+
+/// Parses a time of the API (`2026-03-01T12:00:05+0000`).
+pub(in crate::platforms) fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%z").ok().map(|at| at.to_utc())
 }
 
 impl Access<'_> {

@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::graph::Access;
+use super::graph::{Access, List};
 use crate::platforms::call::{Effect, PlatformClient, connect_error};
 use crate::platforms::oauth::{Attempt, AuthServer, ClientAuth, Grant, MAX_CHOICES, protocol};
 use crate::platforms::{CallError, ConnectError};
@@ -21,25 +21,6 @@ pub(in crate::platforms) struct FacebookLogin<'a> {
     pub(in crate::platforms) graph: &'a str,
     /// The page on which a person agrees.
     pub(in crate::platforms) dialog: &'a str,
-}
-
-#[derive(Deserialize)]
-struct List<T> {
-    #[serde(default = "Vec::new")]
-    data: Vec<T>,
-    paging: Option<Paging>,
-}
-
-#[derive(Deserialize)]
-struct Paging {
-    cursors: Option<Cursors>,
-    /// Only whether there is one is of interest: its address holds a token.
-    next: Option<serde::de::IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-struct Cursors {
-    after: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -100,9 +81,8 @@ impl<'a> FacebookLogin<'a> {
             query.extend(after.as_deref().map(|after| ("after", after)));
             let request = access.request(Method::GET, "me/accounts").query(&query);
             let list: List<T> = access.call(Effect::Repeatable, request).await.map_err(unavailable)?;
-            let is_empty = list.data.is_empty();
+            let (is_empty, next) = (list.data.is_empty(), list.next());
             found.extend(list.data);
-            let next = list.paging.filter(|paging| paging.next.is_some()).and_then(|paging| paging.cursors?.after);
             // The same cursor twice would never end.
             if is_empty || next.is_none() || next == after || found.len() >= MAX_CHOICES {
                 return Ok(found);

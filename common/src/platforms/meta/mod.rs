@@ -1,9 +1,10 @@
 //! What Meta's platforms share: the Graph API with its errors (`graph.rs`), Facebook Login (`login.rs`), the tokens of
-//! Instagram and Threads that are exchanged for longer ones (`tokens.rs`), and the containers in which these two prepare
-//! a post (`containers.rs`).
+//! Instagram and Threads that are exchanged for longer ones (`tokens.rs`), the containers in which these two prepare a
+//! post (`containers.rs`), and what their inboxes have in common (`inbox.rs`).
 
 pub(super) mod containers;
 pub(super) mod graph;
+pub(super) mod inbox;
 pub(super) mod insights;
 pub(super) mod login;
 pub(super) mod tokens;

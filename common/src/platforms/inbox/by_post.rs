@@ -1,0 +1,222 @@
+//! Reads comments where a platform lists them by the post that they are under: first a list of the account's posts,
+//! then the comments of each, both beginning with the newest.
+//!
+//! Each look reads the newest page of posts. Once an hour a walk goes over all posts of the last 30 days, and takes
+//! comments that became visible up to a day late. What of it is not read yet is in the cursor.
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// How far the first walk goes back, and how old a post is at most.
+const HISTORY: TimeDelta = TimeDelta::days(30);
+const OVERLAP: TimeDelta = TimeDelta::minutes(10);
+const LONG_OVERLAP: TimeDelta = TimeDelta::hours(24);
+const LONG_EVERY: TimeDelta = TimeDelta::hours(1);
+/// How many pages are read without a pause, however many a server gives. The next look goes on there.
+const PAGES_AT_ONCE: u64 = 20;
+/// The longest name of a page, of a post or an address, in bytes.
+const MAX_NAME: usize = 512;
+/// How many lists of comments wait at most.
+const MAX_LISTS: usize = 50;
+
+/// The comments of a post, or those below one of its comments, that are to be read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CommentList {
+    pub post: String,
+    pub url: Option<String>,
+    /// The comment; `None`: all of the post.
+    pub thread: Option<String>,
+    /// The platform's name of the page; `None`: the first one.
+    pub page: Option<String>,
+}
+
+/// A walk over the posts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Walk {
+    /// Older comments are known.
+    pub until: DateTime<Utc>,
+    /// It goes over all posts.
+    pub is_long: bool,
+    /// The platform's name of the next page of posts; `None`: the first one.
+    pub page: Option<String>,
+    /// Whether a page of posts is to be read after the lists.
+    has_posts: bool,
+    lists: Vec<CommentList>,
+    began: DateTime<Utc>,
+    long: Option<DateTime<Utc>>,
+    /// The newest comment that was read.
+    seen: Option<DateTime<Utc>>,
+    pages: u64,
+}
+
+impl Walk {
+    /// Goes on with a walk, or begins one.
+    pub fn read(cursor: Option<&Value>, now: DateTime<Utc>) -> Self {
+        let time = |name: &str| cursor.and_then(|c| c[name].as_str()).and_then(|text| text.parse().ok());
+        let (seen, long): (Option<DateTime<Utc>>, Option<DateTime<Utc>>) = (time("seen"), time("long"));
+        let lists = cursor.and_then(|c| Vec::deserialize(&c["lists"]).ok()).unwrap_or_default();
+        if let (Some(until), Some(began)) = (time("until"), time("began")) {
+            let flag = |name: &str| cursor.is_some_and(|c| c[name] == true);
+            let page = cursor.and_then(|c| c["page"].as_str()).map(str::to_owned);
+            let pages = cursor.and_then(|c| c["pages"].as_u64()).unwrap_or(0);
+            let (is_long, has_posts) = (flag("is_long"), flag("has_posts"));
+            return Self { until, is_long, page, has_posts, lists, began, long, seen, pages };
+        }
+        let is_long = long.is_none_or(|long| now - long >= LONG_EVERY);
+        let overlap = if is_long { LONG_OVERLAP } else { OVERLAP };
+        let until = seen.map_or(now - HISTORY, |seen| seen.min(now) - overlap);
+        Self { until, is_long, page: None, has_posts: true, lists: Vec::new(), began: now, long, seen, pages: 0 }
+    }
+
+    /// Returns the list of comments that is read next; `None`: a page of posts is.
+    pub fn list(&self) -> Option<&CommentList> {
+        self.lists.first()
+    }
+
+    /// Returns since when posts are of interest.
+    pub fn posts_since(&self) -> DateTime<Utc> {
+        self.began - HISTORY
+    }
+
+    /// Returns whether more of a list is to be read after a page with comments of these times.
+    pub fn goes_on(&self, times: &[DateTime<Utc>]) -> bool {
+        !times.is_empty() && times.iter().all(|at| *at >= self.until)
+    }
+
+    /// Takes the times of comments that were read.
+    pub fn saw(&mut self, times: &[DateTime<Utc>]) {
+        // What claims a later time would hide everything until then.
+        let newest = times.iter().copied().max().map(|newest| newest.min(self.began));
+        self.seen = newest.max(self.seen);
+    }
+
+    /// Returns the cursor after a page of posts, and whether more follows now. `next`: the platform's name of the next
+    /// page; `oldest`: the time of the oldest post on this one; `lists`: the comments that were not on it.
+    pub fn after_posts(
+        mut self,
+        next: Option<String>,
+        oldest: Option<DateTime<Utc>>,
+        lists: Vec<CommentList>,
+    ) -> (Value, bool) {
+        let is_over = !self.is_long || oldest.is_some_and(|oldest| oldest < self.posts_since());
+        let next = next.filter(|next| !is_over && next.len() <= MAX_NAME && self.page.as_ref() != Some(next));
+        self.has_posts = next.is_some();
+        self.page = next;
+        self.add(lists);
+        self.step()
+    }
+
+    /// Returns the cursor after a page of a list, and whether more follows now. `next`: the name of the list's next
+    /// page, if it is to be read; `lists`: what was not on this one.
+    pub fn after_list(mut self, next: Option<String>, lists: Vec<CommentList>) -> (Value, bool) {
+        let list = if self.lists.is_empty() { CommentList::default() } else { self.lists.remove(0) };
+        if let Some(next) = next.filter(|next| next.len() <= MAX_NAME && list.page.as_ref() != Some(next)) {
+            self.lists.insert(0, CommentList { page: Some(next), ..list });
+        }
+        self.add(lists);
+        self.step()
+    }
+
+    fn add(&mut self, lists: Vec<CommentList>) {
+        let is_short = |text: &Option<String>| text.as_ref().is_none_or(|text| text.len() <= MAX_NAME);
+        let usable = |list: &CommentList| list.post.len() <= MAX_NAME && is_short(&list.url) && is_short(&list.page);
+        self.lists.extend(lists.into_iter().filter(usable));
+        self.lists.truncate(MAX_LISTS);
+    }
+
+    /// Returns the cursor to begin the walk again: the platform does not know a page any more, or refuses the stream.
+    pub fn again(&self) -> Value {
+        json!({ "seen": self.seen.map(text), "long": self.long.map(text) })
+    }
+
+    fn step(mut self) -> (Value, bool) {
+        self.pages += 1;
+        if self.lists.is_empty() && !self.has_posts {
+            let long = if self.is_long { Some(self.began) } else { self.long };
+            return (json!({ "seen": self.seen.map(text), "long": long.map(text) }), false);
+        }
+        let cursor = json!({
+            "seen": self.seen.map(text),
+            "long": self.long.map(text),
+            "until": text(self.until),
+            "began": text(self.began),
+            "is_long": self.is_long,
+            "has_posts": self.has_posts,
+            "page": self.page,
+            "lists": self.lists,
+            "pages": self.pages,
+        });
+        (cursor, !self.pages.is_multiple_of(PAGES_AT_ONCE))
+    }
+}
+
+fn text(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(minutes: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::days(100) + TimeDelta::minutes(minutes)
+    }
+
+    fn list(post: &str, page: Option<&str>) -> CommentList {
+        CommentList { post: post.to_owned(), page: page.map(str::to_owned), ..CommentList::default() }
+    }
+
+    #[test]
+    fn a_long_walk_reads_every_page_and_what_each_post_has_more() {
+        let mut first = Walk::read(None, at(0));
+        assert_eq!((first.until, first.is_long, first.list()), (at(0) - HISTORY, true, None));
+        first.saw(&[at(-5)]);
+        let (cursor, more) = first.after_posts(Some("p2".into()), Some(at(-60)), vec![list("a", Some("c2"))]);
+        assert!(more);
+        let walk = Walk::read(Some(&cursor), at(1));
+        assert_eq!((walk.list().unwrap(), walk.began), (&list("a", Some("c2")), at(0)));
+        let (cursor, _) = walk.after_list(Some("c3".into()), Vec::new());
+        let walk = Walk::read(Some(&cursor), at(1));
+        assert_eq!(walk.list().unwrap(), &list("a", Some("c3")));
+        let (cursor, more) = walk.after_list(None, Vec::new());
+        let walk = Walk::read(Some(&cursor), at(1));
+        assert_eq!((more, walk.list(), walk.page.as_deref()), (true, None, Some("p2")));
+        let (cursor, more) = walk.after_posts(Some("p3".into()), Some(at(0) - HISTORY - OVERLAP), Vec::new());
+        assert!(!more, "older posts are of no interest");
+        let next = Walk::read(Some(&cursor), at(2));
+        assert_eq!((next.until, next.is_long), (at(-5) - OVERLAP, false));
+        let (quiet, more) = next.after_posts(Some("p2".into()), Some(at(-60)), Vec::new());
+        assert_eq!((&quiet, more), (&cursor, false), "one page of posts, nothing to be written");
+        let long = Walk::read(Some(&cursor), at(60));
+        assert_eq!((long.until, long.is_long), (at(-5) - LONG_OVERLAP, true));
+    }
+
+    #[test]
+    fn a_list_ends_at_what_is_known() {
+        let (cursor, _) = Walk::read(None, at(0)).after_posts(None, None, Vec::new());
+        let mut walk = Walk::read(Some(&cursor), at(1));
+        walk.until = at(-10);
+        assert!(walk.goes_on(&[at(0), at(-10)]));
+        assert!(!walk.goes_on(&[at(0), at(-11)]) && !walk.goes_on(&[]));
+        walk.saw(&[at(500)]);
+        assert_eq!(walk.again()["seen"], text(at(1)), "not what a server claims");
+    }
+
+    #[test]
+    fn an_endless_server_pauses_and_long_names_end() {
+        let mut cursor = None;
+        for n in 1..=PAGES_AT_ONCE {
+            let (next, more) = Walk::read(cursor.as_ref(), at(0)).after_posts(Some(format!("p{n}")), None, Vec::new());
+            assert_eq!(more, n < PAGES_AT_ONCE);
+            cursor = Some(next);
+        }
+        let walk = Walk::read(cursor.as_ref(), at(0));
+        let many = (0..99).map(|n| list(&n.to_string(), None)).collect();
+        let long = Some("x".repeat(MAX_NAME + 1));
+        let (next, _) = walk.after_posts(long.clone(), None, many);
+        assert_eq!((next["lists"].as_array().unwrap().len(), &next["has_posts"]), (MAX_LISTS, &Value::from(false)));
+        let (next, _) = Walk::read(Some(&next), at(0)).after_list(long, Vec::new());
+        assert_eq!(next["lists"][0]["post"], "1");
+    }
+}
