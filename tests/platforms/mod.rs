@@ -11,6 +11,7 @@ mod google_business;
 mod google_business_inbox;
 mod guarded;
 mod instagram;
+mod instagram_inbox;
 mod linkedin;
 mod mastodon;
 mod mastodon_inbox;

@@ -288,6 +288,11 @@ impl Respond for ContainerServer {
             return ResponseTemplate::new(200).set_body_json(json!({ "id": ACCOUNT, "followers_count": 7 }));
         }
         let edge = path.split_once('/').map_or("{}", |(_, edge)| edge).to_owned();
+        let asks_for = |field: &str| query.get("fields").is_some_and(|fields| fields.contains(field));
+        // The inbox, which is read beside posts: the permissions for it were not asked for.
+        if matches!(edge.as_str(), "conversations" | "mentions") || asks_for("comments") || asks_for("has_replies") {
+            return error(400, 10, None, "Application does not have permission for this action");
+        }
         let mut state = self.state.lock().unwrap();
         let number = state.requests.len();
         state.requests.push(format!("{} {edge}", request.method));

@@ -250,8 +250,8 @@ const INSTAGRAM: Descriptor = by_page(
         text: text(2200, TextUnit::Characters),
         media: shaped(downloaded(required(images(10, &[JPEG], Some(8 * MB)))), Ratio(4, 5), Ratio(191, 100)),
         required_options: &[],
-        inbox: &[],
-        replies: &[],
+        inbox: &[Dm, Comment],
+        replies: &[Comment],
         analytics: true,
     },
 );

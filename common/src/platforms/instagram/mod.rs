@@ -8,6 +8,7 @@
 
 mod analytics;
 mod connect;
+mod inbox;
 
 use async_trait::async_trait;
 use http::Method;
@@ -22,8 +23,8 @@ use super::meta::graph::Access;
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, Image, Marker, MarkerSeed, OutgoingPost, PlatformsConfig,
-    Published, Reconciled, Refreshed, Staged, catalogue,
+    CallError, Clients, Connector, ConnectorAccount, Image, InboxConnector, Marker, MarkerSeed, OutgoingPost,
+    PlatformsConfig, Published, Reconciled, Refreshed, Staged, catalogue,
 };
 use crate::clock::Clock;
 use crate::domain::platform::{Descriptor, Platform};
@@ -123,6 +124,10 @@ impl Connector for Instagram {
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 

@@ -1,0 +1,287 @@
+//! The inbox of Instagram, against an API that answers as Meta's documents say.
+
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::inbox::ReplyThread;
+use serde_json::{Value, json};
+use wiremock::{Request, ResponseTemplate};
+
+use super::support::connector;
+use crate::support::facebook::error;
+use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
+use crate::support::meta_inbox::{newest_first, paged};
+use crate::support::oauth::bearer;
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    comments_and_messages_arrive_in_their_threads,
+    all_pages_and_answers_are_read_and_each_once,
+    a_comment_is_answered_and_a_message_is_not,
+    an_answer_with_a_lost_answer_is_searched_and_never_sent_twice,
+    a_missing_permission_is_said_by_its_name_for_the_login,
+    an_expired_token_expires_the_account,
+    a_rate_limit_is_obeyed,
+);
+
+#[derive(Default)]
+struct Server {
+    /// Posts and their comments with answers, the oldest first.
+    posts: Vec<(Value, Vec<(Value, Vec<Value>)>)>,
+    conversations: Vec<Value>,
+    /// What the token may not do: `comments`, `messages`.
+    lacks: &'static [&'static str],
+    now: String,
+    loses_answers: bool,
+}
+
+fn comment_json(comment: &(Value, Vec<Value>)) -> Value {
+    let (mut comment, answers) = comment.clone();
+    if !answers.is_empty() {
+        comment["replies"] = paged(&answers, None, 10);
+    }
+    comment
+}
+
+fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+    if bearer(request) != "t" {
+        return error(400, 190, Some(463), "Session has expired");
+    }
+    let after = parameter(request, "after");
+    let limit = || parameter(request, "limit").unwrap().parse().unwrap();
+    let path = request.url.path().strip_prefix("/v25.0/").unwrap().to_owned();
+    match (path.split_once('/').unwrap(), request.method.as_str()) {
+        (("1784" | "me", "media"), _) if server.lacks.contains(&"comments") => error(400, 10, None, "(#10) no"),
+        (("me", "conversations"), _) if server.lacks.contains(&"messages") => error(400, 3, None, "(#3) no"),
+        (("1784", "media"), "GET") => {
+            let posts = server.posts.iter().rev().map(|(post, comments)| {
+                let all: Vec<Value> = comments.iter().rev().map(comment_json).collect();
+                let mut post = post.clone();
+                post["comments"] = paged(&all, None, 25);
+                post
+            });
+            json(200, paged(&posts.collect::<Vec<_>>(), after.as_deref(), limit()))
+        }
+        ((id, "comments"), "GET") => {
+            let (_, comments) = server.posts.iter().find(|(post, _)| post["id"] == id).unwrap();
+            let all: Vec<Value> = comments.iter().rev().map(comment_json).collect();
+            json(200, paged(&all, after.as_deref(), limit()))
+        }
+        ((id, "replies"), method) => {
+            let mut comments = server.posts.iter_mut().flat_map(|(_, comments)| comments);
+            let (_, answers) = comments.find(|(comment, _)| comment["id"] == id).unwrap();
+            if method == "GET" {
+                return json(200, paged(answers, after.as_deref(), limit()));
+            }
+            let body: Value = request.body_json().unwrap();
+            let made = json!({ "id": format!("99{}", answers.len()), "text": body["message"], "username": "bakery",
+                "timestamp": server.now });
+            answers.push(made.clone());
+            if server.loses_answers { ResponseTemplate::new(500) } else { json(200, json!({ "id": made["id"] })) }
+        }
+        (("me", "conversations"), "GET") => {
+            assert_eq!(parameter(request, "platform").as_deref(), Some("instagram"));
+            json(200, paged(&newest_first(&server.conversations), after.as_deref(), limit()))
+        }
+        other => panic!("no such call: {other:?}"),
+    }
+}
+
+type Test = InboxTest<Server>;
+
+async fn start(s: TestStore) -> Test {
+    let api = FakeApi::start(Server::default(), answer).await;
+    let secrets = json!({ "access_token": "t", "client_id": "app", "client_secret": "secret" });
+    let t = InboxTest::new(s, Platform::Instagram, "1784", secrets, api).await;
+    t.w.sql("UPDATE social_accounts SET username = 'Bakery' WHERE platform = 'instagram'").await;
+    set_time(&t);
+    t
+}
+
+/// The server's time is ours.
+fn set_time(t: &Test) -> String {
+    let now = t.w.now().format("%Y-%m-%dT%H:%M:%S+0000").to_string();
+    t.api.with(|server| server.now.clone_from(&now));
+    now
+}
+
+fn add_post(t: &Test, id: &str) {
+    let post = json!({ "id": id, "timestamp": set_time(t), "permalink": format!("https://www.instagram.com/p/{id}/") });
+    t.api.with(|server| server.posts.push((post, Vec::new())));
+}
+
+fn comment(t: &Test, post: &str, id: &str, text: &str) {
+    let comment = json!({ "id": id, "text": text, "timestamp": set_time(t), "username": "vera",
+        "from": { "id": "7", "username": "vera" } });
+    t.api.with(|server| {
+        server.posts.iter_mut().find(|(one, _)| one["id"] == post).unwrap().1.push((comment, Vec::new()));
+    });
+}
+
+fn answered(t: &Test, comment: &str, id: &str, author: &str, text: &str) {
+    let answer = json!({ "id": id, "text": text, "timestamp": set_time(t), "username": author });
+    t.api.with(|server| {
+        let mut all = server.posts.iter_mut().flat_map(|(_, comments)| comments);
+        all.find(|(one, _)| one["id"] == comment).unwrap().1.push(answer);
+    });
+}
+
+fn message(t: &Test, id: &str, text: &str) {
+    let (now, own) = (set_time(t), json!({ "id": "55", "username": "bakery" }));
+    let conversation = json!({
+        "id": "c", "updated_time": now,
+        "participants": { "data": [own, { "id": "7", "username": "vera" }] },
+        "messages": { "data": [
+            { "id": format!("{id}-own"), "message": "Hi", "created_time": now, "from": own },
+            { "id": id, "message": text, "created_time": now, "from": { "id": "7", "username": "vera" } },
+        ] },
+    });
+    t.api.with(|server| server.conversations.push(conversation));
+}
+
+/// Looks when the account is due again.
+async fn look_later(t: &Test) {
+    t.w.advance(331);
+    set_time(t);
+    t.look().await;
+}
+
+async fn comments_and_messages_arrive_in_their_threads(s: TestStore) {
+    let t = start(s).await;
+    add_post(&t, "17900");
+    comment(&t, "17900", "10", "Open?");
+    answered(&t, "10", "11", "bakery", "Yes.");
+    answered(&t, "10", "12", "bob", "Thanks");
+    message(&t, "m1", "Hello");
+    t.api.with(|server| server.posts.push((json!({ "id": "../x", "comments": 3 }), Vec::new())));
+    t.look().await;
+    let mut found = t.conversations().await;
+    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str())).collect();
+    assert_eq!(threads, [("comment", "10"), ("dm", "7")]);
+    assert_eq!(t.texts(found[0].id).await, ["inbound: Open?", "outbound: Yes.", "inbound: Thanks"]);
+    assert_eq!(found[0].subject_url.as_deref(), Some("https://www.instagram.com/p/17900/"));
+    let mut texts = t.texts(found[1].id).await;
+    texts.sort();
+    assert_eq!(texts, ["inbound: Hello", "outbound: Hi"]);
+    assert_eq!((found[1].participant_username.as_deref(), t.error().await.as_str()), (Some("vera"), ""));
+}
+
+async fn all_pages_and_answers_are_read_and_each_once(s: TestStore) {
+    let t = start(s).await;
+    for n in 1..=30 {
+        add_post(&t, &format!("179{n}"));
+    }
+    for n in 0..60 {
+        comment(&t, "1791", &format!("10{n}"), "again");
+    }
+    for n in 0..40 {
+        answered(&t, "1059", &format!("20{n}"), "bob", "below");
+    }
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("/media").len(), t.api.asked("/1791/comments").len()), (100, 2, 2));
+    assert_eq!(t.api.asked("/1059/replies").len(), 2);
+    comment(&t, "17930", "300", "new");
+    look_later(&t).await;
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.api.asked("/media").len(), t.error().await.as_str()), (101, 4, ""));
+}
+
+async fn a_comment_is_answered_and_a_message_is_not(s: TestStore) {
+    let t = start(s).await;
+    add_post(&t, "17900");
+    comment(&t, "17900", "10", "Open?");
+    message(&t, "m1", "Hello");
+    t.look().await;
+    let instagram = connector(Platform::Instagram, &t.api.base());
+    for found in t.conversations().await {
+        let thread = ReplyThread::from(&found);
+        let refusal = instagram.inbox().unwrap().refusal(&thread, t.w.now());
+        assert_eq!(refusal.is_some(), found.kind.as_str() == "dm");
+        let id = t.reply(found.id, "At seven & <b>").await;
+        let sent = t.sent(id).await.0;
+        assert_eq!(sent, if refusal.is_some() { "failed" } else { "sent" });
+    }
+    look_later(&t).await;
+    assert_eq!(
+        (t.count().await, t.api.asked("/messages").len()),
+        (5, 0),
+        "an answer is the message that is read later"
+    );
+    t.api.with(|server| assert_eq!(server.posts[0].1[0].1[0]["text"], "At seven & <b>"));
+    t.api.answer_once("/replies", error(400, 100, Some(33), "Object does not exist"));
+    let found = t.conversations().await.into_iter().find(|one| one.kind.as_str() == "comment").unwrap();
+    let gone = t.reply(found.id, "Yes.").await;
+    assert_eq!(t.sent(gone).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    assert_eq!(t.status().await, AccountStatus::Active);
+}
+
+async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestStore) {
+    let t = start(s).await;
+    add_post(&t, "17900");
+    comment(&t, "17900", "10", "Open?");
+    for n in 0..60 {
+        answered(&t, "10", &format!("20{n}"), "vera", "Yes.");
+    }
+    t.look().await;
+    let found = t.only().await.id;
+    let first = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(first).await.0, "sent");
+    t.api.with(|server| server.loses_answers = true);
+    let second = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
+    t.api.with(|server| server.loses_answers = false);
+    t.run_reply_after_its_call(second).await;
+    assert_eq!(t.sent(second).await.0, "sent");
+    set_time(&t);
+    t.api.answer_once("/replies", ResponseTemplate::new(503));
+    let third = t.reply(found, "Yes.").await;
+    t.run_reply_after_its_call(third).await;
+    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.posts[0].1[0].1.len())), ("sent", 63));
+    // More answers than are searched say nothing: a person decides.
+    for n in 0..200 {
+        answered(&t, "10", &format!("30{n}"), "vera", "More");
+    }
+    t.api.answer_once("/replies", ResponseTemplate::new(503));
+    let fourth = t.reply(found, "No.").await;
+    t.run_reply_after_its_call(fourth).await;
+    assert_eq!(t.sent(fourth).await, ("failed".to_owned(), Some("outcome_unknown".to_owned())));
+}
+
+async fn a_missing_permission_is_said_by_its_name_for_the_login(s: TestStore) {
+    let t = start(s).await;
+    message(&t, "m1", "Hello");
+    t.api.with(|server| server.lacks = &["comments"]);
+    t.look().await;
+    assert_eq!((t.only().await.kind.as_str(), t.sync().await.failures), ("dm", 0));
+    let said = t.error().await;
+    assert!(said.contains("instagram_business_manage_comments") && said.contains("CRIER_INSTAGRAM_SCOPES"), "{said}");
+    look_later(&t).await;
+    assert_eq!((t.api.asked("/media").len(), t.error().await), (1, said), "not in vain");
+    t.api.with(|server| server.lacks = &["messages"]);
+    t.w.advance(3_600);
+    t.look().await;
+    assert!(t.error().await.contains("instagram_business_manage_messages"));
+    assert_eq!((t.api.asked("/media").len(), t.status().await), (2, AccountStatus::Active));
+}
+
+async fn an_expired_token_expires_the_account(s: TestStore) {
+    let t = start(s).await;
+    t.reconnect(json!({ "access_token": "old", "client_id": "app", "client_secret": "secret" })).await;
+    t.look().await;
+    assert_eq!((t.status().await, t.api.asked("/conversations").len()), (AccountStatus::Expired, 0));
+}
+
+async fn a_rate_limit_is_obeyed(s: TestStore) {
+    let t = start(s).await;
+    message(&t, "m1", "Hello");
+    t.api.answer_once(
+        "/media",
+        error(400, 4, None, "Application request limit reached").insert_header("retry-after", "1800"),
+    );
+    t.look().await;
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.api.asked("/v25.0/").len()), (0, 1), "nothing is asked before");
+    t.w.advance(1_800);
+    t.look().await;
+    assert_eq!(t.count().await, 2);
+}
