@@ -24,6 +24,7 @@ mod support;
 mod telegram;
 mod telegram_inbox;
 mod text;
+mod threads_inbox;
 mod tiktok;
 mod tumblr;
 mod twitter;

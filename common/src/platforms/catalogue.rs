@@ -265,8 +265,8 @@ const THREADS: Descriptor = by_page(
         text: text(500, TextUnit::Weighted),
         media: downloaded(images(20, &[JPEG, PNG], Some(8 * MB))),
         required_options: &[],
-        inbox: &[],
-        replies: &[],
+        inbox: &[Comment, Mention],
+        replies: &[Comment, Mention],
         analytics: true,
     },
 );

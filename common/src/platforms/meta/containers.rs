@@ -119,6 +119,19 @@ impl Containers<'_> {
         Ok(Published::new(created.id, url))
     }
 
+    /// Makes a container and publishes it in one go. Its id is not stored: what became of a lost answer must be found out
+    /// in another way.
+    pub(in crate::platforms) async fn publish_unstored(
+        &self,
+        request: &ContainerRequest,
+    ) -> Result<Published, GraphFailure> {
+        let container = self.create(request).await?;
+        let path = format!("{}/{}", self.account, self.publish);
+        let request = self.access.request(Method::POST, &path).form(&[("creation_id", container)]);
+        let created: Created = self.access.call_with_codes(Effect::Publishes, request).await?;
+        Ok(Published::new(created.id, None))
+    }
+
     /// Finds out by the container what became of a call.
     pub(in crate::platforms) async fn reconcile(&self, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         // It is stored before the call.

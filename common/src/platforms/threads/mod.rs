@@ -8,6 +8,7 @@
 
 mod analytics;
 mod connect;
+mod inbox;
 
 use async_trait::async_trait;
 use secrecy::SecretString;
@@ -20,8 +21,8 @@ use super::meta::graph::Access;
 use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, Image, Marker, MarkerSeed, OutgoingPost, PlatformsConfig,
-    Published, Reconciled, Refreshed, Staged, catalogue, options,
+    CallError, Clients, Connector, ConnectorAccount, Image, InboxConnector, Marker, MarkerSeed, OutgoingPost,
+    PlatformsConfig, Published, Reconciled, Refreshed, Staged, catalogue, options,
 };
 use crate::clock::Clock;
 use crate::domain::platform::{Descriptor, Platform};
@@ -119,6 +120,10 @@ impl Connector for Threads {
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 

@@ -1,0 +1,265 @@
+//! The inbox of Threads, against an API that answers as Meta's documents say.
+
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::inbox::ReplyThread;
+use serde_json::{Value, json};
+use wiremock::{Request, ResponseTemplate};
+
+use super::support::connector;
+use crate::support::facebook::error;
+use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
+use crate::support::meta_inbox::{newest_first, paged};
+use crate::support::oauth::{bearer, form};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    replies_and_mentions_arrive_in_their_threads,
+    all_pages_are_read_and_each_message_once,
+    a_reply_is_a_container_that_is_published,
+    an_answer_with_a_lost_answer_is_searched_and_never_sent_twice,
+    a_missing_permission_is_said_and_leaves_the_other_stream,
+    an_expired_token_expires_the_account,
+    a_rate_limit_is_obeyed,
+);
+
+#[derive(Default)]
+struct Server {
+    /// The oldest first.
+    posts: Vec<Value>,
+    replies: Vec<Value>,
+    mentions: Vec<Value>,
+    /// What containers say and answer.
+    containers: Vec<(String, String)>,
+    /// What the token may not do: `replies`, `mentions`, `answers`.
+    lacks: &'static [&'static str],
+    now: String,
+    loses_answers: bool,
+}
+
+fn publish(server: &mut Server, container: &str) -> Value {
+    let (text, answered) = server.containers[container.parse::<usize>().unwrap()].clone();
+    let root = server.replies.iter().chain(&server.mentions).find(|one| one["id"] == answered.as_str()).unwrap();
+    let made = json!({ "id": format!("99{}", server.replies.len()), "text": text, "username": "bakery",
+        "timestamp": server.now, "is_reply_owned_by_me": true, "replied_to": { "id": answered },
+        "root_post": root["root_post"] });
+    server.replies.push(made.clone());
+    json!({ "id": made["id"] })
+}
+
+fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+    if bearer(request) != "t" {
+        return error(400, 190, Some(463), "Session has expired");
+    }
+    let refused = || error(500, 10, None, "Application does not have permission for this action");
+    let after = parameter(request, "after");
+    let limit = || parameter(request, "limit").unwrap().parse().unwrap();
+    let page = |all: &[Value]| json(200, paged(&newest_first(all), after.as_deref(), limit()));
+    let path = request.url.path().strip_prefix("/v1.0/").unwrap().to_owned();
+    match (path.split_once('/').unwrap_or((&path, "")), request.method.as_str()) {
+        (("5", "threads"), "GET") => page(&server.posts),
+        (("5", "mentions"), "GET") if server.lacks.contains(&"mentions") => refused(),
+        (("5", "mentions"), "GET") => page(&server.mentions),
+        (("5", "replies"), "GET") => {
+            let own: Vec<Value> = server.replies.iter().filter(|one| one["username"] == "bakery").cloned().collect();
+            page(&own)
+        }
+        ((_, "conversation"), "GET") if server.lacks.contains(&"replies") => refused(),
+        ((id, "conversation"), "GET") => {
+            let below = server.replies.iter().filter(|one| one["root_post"]["id"] == id).cloned();
+            page(&below.collect::<Vec<_>>())
+        }
+        (("5", "threads"), "POST") if server.lacks.contains(&"answers") => refused(),
+        (("5", "threads"), "POST") => {
+            let body: Value = request.body_json().unwrap();
+            assert_eq!(body["media_type"], "TEXT");
+            let text = |name: &str| body[name].as_str().unwrap().to_owned();
+            server.containers.push((text("text"), text("reply_to_id")));
+            json(200, json!({ "id": (server.containers.len() - 1).to_string() }))
+        }
+        (("5", "threads_publish"), "POST") => {
+            let made = publish(server, &form(request)["creation_id"]);
+            if server.loses_answers { ResponseTemplate::new(503) } else { json(200, made) }
+        }
+        ((id, ""), "GET") => match server.replies.iter().find(|one| one["id"] == id) {
+            Some(one) => json(200, json!({ "id": id, "replied_to": one["replied_to"] })),
+            None => error(400, 100, Some(33), "Object does not exist"),
+        },
+        other => panic!("no such call: {other:?}"),
+    }
+}
+
+type Test = InboxTest<Server>;
+
+async fn start(s: TestStore) -> Test {
+    let api = FakeApi::start(Server::default(), answer).await;
+    let t = InboxTest::new(s, Platform::Threads, "5", json!({ "access_token": "t" }), api).await;
+    t.w.sql("UPDATE social_accounts SET username = 'bakery' WHERE platform = 'threads'").await;
+    set_time(&t);
+    t
+}
+
+/// The server's time is ours.
+fn set_time(t: &Test) -> String {
+    let now = t.w.now().format("%Y-%m-%dT%H:%M:%S+0000").to_string();
+    t.api.with(|server| server.now.clone_from(&now));
+    now
+}
+
+fn add_post(t: &Test, id: &str, has_replies: bool) {
+    let post = json!({ "id": id, "timestamp": set_time(t), "permalink": format!("https://www.threads.net/{id}"),
+        "has_replies": has_replies });
+    t.api.with(|server| server.posts.push(post));
+}
+
+fn reply(t: &Test, post: &str, id: &str, author: &str, above: &str, text: &str) {
+    let reply = json!({ "id": id, "text": text, "username": author, "timestamp": set_time(t),
+        "root_post": { "id": post }, "replied_to": { "id": above }, "is_reply_owned_by_me": author == "bakery" });
+    t.api.with(|server| server.replies.push(reply));
+}
+
+fn mention(t: &Test, id: &str, text: &str) {
+    let mention = json!({ "id": id, "text": text, "username": "Bob", "timestamp": set_time(t),
+        "permalink": format!("https://www.threads.net/@bob/{id}") });
+    t.api.with(|server| server.mentions.push(mention));
+}
+
+/// Looks when the account is due again.
+async fn look_later(t: &Test) {
+    t.w.advance(331);
+    set_time(t);
+    t.look().await;
+}
+
+async fn replies_and_mentions_arrive_in_their_threads(s: TestStore) {
+    let t = start(s).await;
+    add_post(&t, "100", true);
+    add_post(&t, "101", false);
+    reply(&t, "100", "10", "vera", "100", "Open?");
+    t.look().await;
+    t.w.advance(7_200);
+    reply(&t, "100", "11", "bakery", "10", "Yes.");
+    reply(&t, "100", "12", "Vera", "11", "Thanks");
+    reply(&t, "100", "13", "bob", "100", "Me too");
+    mention(&t, "20", "@bakery hello");
+    t.api.with(|server| server.replies.push(json!({ "id": 5, "root_post": { "id": "100" } })));
+    t.look().await;
+    let mut found = t.conversations().await;
+    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str())).collect();
+    assert_eq!(threads, [("comment", "10"), ("comment", "13"), ("mention", "20")]);
+    assert_eq!(t.texts(found[0].id).await, ["inbound: Open?", "outbound: Yes.", "inbound: Thanks"]);
+    assert_eq!(found[0].subject_external_id.as_deref(), Some("100"));
+    assert_eq!(found[0].participant_external_id.as_deref(), Some("vera"));
+    assert_eq!(found[2].subject_url.as_deref(), Some("https://www.threads.net/@bob/20"));
+    assert_eq!((t.api.asked("/101/").len(), t.error().await.as_str()), (0, ""));
+}
+
+async fn all_pages_are_read_and_each_message_once(s: TestStore) {
+    let t = start(s).await;
+    for n in 1..=30 {
+        add_post(&t, &format!("10{n}"), n == 1);
+    }
+    for n in 0..120 {
+        reply(&t, "101", &format!("2{n:03}"), "vera", "101", "again");
+    }
+    for n in 0..60 {
+        mention(&t, &format!("3{n:03}"), "@bakery");
+    }
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("/101/conversation").len()), (180, 3));
+    mention(&t, "4000", "@bakery again");
+    look_later(&t).await;
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.api.asked("/5/threads").len(), t.error().await.as_str()), (181, 4, ""));
+}
+
+async fn a_reply_is_a_container_that_is_published(s: TestStore) {
+    let t = start(s).await;
+    add_post(&t, "100", true);
+    reply(&t, "100", "10", "vera", "100", "Open?");
+    t.look().await;
+    let found = t.only().await;
+    let id = t.reply(found.id, "At seven & <b>").await;
+    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    t.api.with(|server| assert_eq!(server.containers, [("At seven & <b>".to_owned(), "10".to_owned())]));
+    look_later(&t).await;
+    assert_eq!(t.count().await, 2, "an answer is the message that is read later");
+    // Not ready yet: nothing is out, and another attempt is made.
+    t.api.answer_once("/threads_publish", error(400, 24, Some(4_279_009), "Media not found"));
+    let id = t.reply(found.id, "Again").await;
+    assert_eq!(t.sent(id).await.0, "pending");
+    t.w.advance(60);
+    t.run_reply(id).await;
+    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|server| server.replies.len())), ("sent", 3));
+    let threads = connector(Platform::Threads, &t.api.base());
+    let thread = ReplyThread::from(&found);
+    assert!(threads.inbox().unwrap().check_text(&thread, &"x".repeat(501)).unwrap_err().contains("500"));
+    t.api.with(|server| server.lacks = &["answers"]);
+    let id = t.reply(found.id, "No").await;
+    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("account".to_owned())));
+    assert_eq!(t.status().await, AccountStatus::Active);
+}
+
+async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestStore) {
+    let t = start(s).await;
+    add_post(&t, "100", true);
+    reply(&t, "100", "10", "vera", "100", "Open?");
+    mention(&t, "20", "@bakery hello");
+    t.look().await;
+    let found = t.conversations().await;
+    let of = |kind: &str| found.iter().find(|one| one.kind.as_str() == kind).unwrap().id;
+    let first = t.reply(of("comment"), "Yes.").await;
+    assert_eq!(t.sent(first).await.0, "sent");
+    t.api.with(|server| server.loses_answers = true);
+    let second = t.reply(of("comment"), "Yes.").await;
+    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
+    t.api.with(|server| server.loses_answers = false);
+    t.run_reply_after_its_call(second).await;
+    assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.replies.len())), ("sent", 3));
+    // It never arrived: the same words in another thread are not taken for it.
+    set_time(&t);
+    t.api.answer_once("/threads_publish", ResponseTemplate::new(503));
+    let third = t.reply(of("mention"), "Yes.").await;
+    t.run_reply_after_its_call(third).await;
+    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.replies.len())), ("sent", 4));
+}
+
+async fn a_missing_permission_is_said_and_leaves_the_other_stream(s: TestStore) {
+    let t = start(s).await;
+    add_post(&t, "100", true);
+    reply(&t, "100", "10", "vera", "100", "Open?");
+    mention(&t, "20", "@bakery hello");
+    t.api.with(|server| server.lacks = &["replies"]);
+    t.look().await;
+    assert_eq!((t.only().await.kind.as_str(), t.sync().await.failures), ("mention", 0));
+    let said = t.error().await;
+    assert!(said.contains("threads_read_replies") && said.contains("CRIER_THREADS_SCOPES"), "{said}");
+    look_later(&t).await;
+    assert_eq!((t.api.asked("/conversation").len(), t.error().await), (1, said), "not in vain");
+    t.api.with(|server| server.lacks = &["mentions"]);
+    t.w.advance(3_600);
+    t.look().await;
+    assert!(t.error().await.contains("threads_manage_mentions"));
+    assert_eq!((t.count().await, t.status().await), (2, AccountStatus::Active));
+}
+
+async fn an_expired_token_expires_the_account(s: TestStore) {
+    let t = start(s).await;
+    t.reconnect(json!({ "access_token": "old" })).await;
+    t.look().await;
+    assert_eq!((t.status().await, t.api.asked("/mentions").len()), (AccountStatus::Expired, 0));
+}
+
+async fn a_rate_limit_is_obeyed(s: TestStore) {
+    let t = start(s).await;
+    mention(&t, "20", "@bakery hello");
+    let limited = error(400, 4, None, "Application request limit reached").insert_header("retry-after", "1800");
+    t.api.answer_once("/threads", limited);
+    t.look().await;
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.api.asked("/v1.0/").len()), (0, 1), "nothing is asked before");
+    t.w.advance(1_800);
+    t.look().await;
+    assert_eq!(t.count().await, 1);
+}
