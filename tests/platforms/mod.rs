@@ -28,6 +28,7 @@ mod threads_inbox;
 mod tiktok;
 mod tumblr;
 mod twitter;
+mod twitter_inbox;
 mod woocommerce;
 mod wordpress;
 mod wp_inbox;

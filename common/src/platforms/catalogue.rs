@@ -280,8 +280,8 @@ const TWITTER: Descriptor = by_page(
         text: TextRules { url_weight: Some(23), ..text(280, TextUnit::Weighted) },
         media: images(4, &[JPEG, PNG, WEBP, GIF], Some(5 * MB)),
         required_options: &[],
-        inbox: &[],
-        replies: &[],
+        inbox: &[Mention],
+        replies: &[Mention],
         analytics: false,
     },
 );

@@ -1,11 +1,13 @@
-//! X (Twitter), API v2. Each post and each read costs the application's owner money, so nothing is read but after a
-//! call with unknown outcome.
+//! X (Twitter), API v2. Each post and each read costs the application's owner money, so nothing is read but mentions
+//! (`inbox.rs`), and what was published after a call with unknown outcome.
 //!
 //! X has no idempotency key: the account's newest posts since the first attempt are compared by text. X rewrites every
 //! link, so links are left out of the comparison.
 //!
 //! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/oauth2/token`, `/2/media/upload`,
 //! `/2/media/metadata`, `/2/tweets`, `/2/users/{id}/tweets`, "Response codes and errors").
+
+mod inbox;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
@@ -22,8 +24,9 @@ use super::oauth::{
 };
 use super::text::links::find as find_links;
 use super::{
-    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field,
+    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector,
+    Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_time,
+    time_marker,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -119,6 +122,35 @@ impl Twitter {
         }
     }
 
+    fn user_path(account: &ConnectorAccount) -> String {
+        let id = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
+        format!("/users/{id}")
+    }
+
+    /// Returns the account's newest posts since a time, the newest first.
+    async fn newest(&self, account: &ConnectorAccount, since: DateTime<Utc>) -> Result<Vec<Tweet>, CallError> {
+        #[derive(Deserialize)]
+        struct Newest {
+            // Without any post, the answer has none.
+            #[serde(default)]
+            data: Vec<Tweet>,
+        }
+        let since = since.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let token = account.secrets.require("access_token")?;
+        let path = format!("{}/tweets", Self::user_path(account));
+        let request = self.request(Method::GET, &path, token.expose_secret()).query(&[
+            ("max_results", COMPARED),
+            ("start_time", &since),
+            ("exclude", "retweets"),
+            ("tweet.fields", "conversation_id"),
+        ]);
+        let answer = self.client.send(Effect::Repeatable, request).await?;
+        if !answer.status.is_success() {
+            return Err(self.refusal(Effect::Repeatable, &answer));
+        }
+        Ok(self.client.read::<Newest>(Effect::Repeatable, &answer)?.data)
+    }
+
     async fn describe(&self, token: &str, id: &str, alt: &str) -> Result<(), CallError> {
         let alt: String = alt.chars().take(MAX_ALT).collect();
         let body = json!({ "id": id, "metadata": { "alt_text": { "text": alt } } });
@@ -153,9 +185,14 @@ impl Problem {
     }
 }
 
-/// Returns a text without its links and with single spaces, for comparison. X answers with `&`, `<` and `>` escaped.
+/// Returns a text as it was written: X answers with `&`, `<` and `>` escaped.
+fn plain(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
+/// Returns a text without its links and with single spaces, for comparison.
 fn comparable(text: &str) -> String {
-    let plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let plain = plain(text);
     let (mut without, mut from) = (String::new(), 0);
     for link in find_links(&plain, true) {
         without.push_str(&plain[from..link.range.start]);
@@ -173,6 +210,13 @@ fn published(account: &ConnectorAccount, id: &str) -> Published {
 #[derive(Deserialize)]
 struct Created {
     id: String,
+}
+
+#[derive(Deserialize)]
+struct Tweet {
+    id: String,
+    text: String,
+    conversation_id: Option<String>,
 }
 
 #[async_trait]
@@ -200,9 +244,12 @@ impl Connector for Twitter {
         })
     }
 
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
     fn marker(&self, seed: MarkerSeed) -> Marker {
-        let at = seed.at.to_rfc3339_opts(SecondsFormat::Millis, true);
-        Marker::from_iter([("at".to_owned(), Value::from(at))])
+        time_marker(seed)
     }
 
     fn can_reconcile(&self) -> bool {
@@ -244,35 +291,9 @@ impl Connector for Twitter {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        #[derive(Deserialize)]
-        struct Tweet {
-            id: String,
-            text: String,
-        }
-        let began: DateTime<Utc> = marker_field(&post.marker, "at")?
-            .parse()
-            .map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time.")))?;
-        let since = (began - CLOCK_SKEW).to_rfc3339_opts(SecondsFormat::Secs, true);
-        let token = account.secrets.require("access_token")?;
-        let id = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
-        let request = self.request(Method::GET, &format!("/users/{id}/tweets"), token.expose_secret()).query(&[
-            ("max_results", COMPARED),
-            ("start_time", &since),
-            ("exclude", "retweets"),
-        ]);
-        // Without any post, the answer has no `data`.
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        if !answer.status.is_success() {
-            return Err(self.refusal(Effect::Repeatable, &answer));
-        }
-        #[derive(Deserialize)]
-        struct Newest {
-            #[serde(default)]
-            data: Vec<Tweet>,
-        }
-        let newest: Newest = self.client.read(Effect::Repeatable, &answer)?;
+        let newest = self.newest(account, marker_time(&post.marker)? - CLOCK_SKEW).await?;
         let wanted = comparable(&post.text);
-        let found = newest.data.into_iter().find(|tweet| comparable(&tweet.text) == wanted);
+        let found = newest.into_iter().find(|tweet| comparable(&tweet.text) == wanted);
         Ok(found.map_or(Reconciled::Absent, |tweet| Reconciled::Found(published(account, &tweet.id))))
     }
 

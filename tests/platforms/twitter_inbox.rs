@@ -1,0 +1,257 @@
+//! The inbox of X, against a server that answers as its documents say.
+
+use chrono::{DateTime, Utc};
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::inbox::ReplyThread;
+use serde_json::{Value, json};
+use wiremock::{Request, ResponseTemplate};
+
+use super::support::connector;
+use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
+use crate::support::oauth::bearer;
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    mentions_since_the_connect_arrive,
+    pages_are_read_and_each_mention_once,
+    a_mention_is_answered_in_its_conversation,
+    an_answer_with_a_lost_answer_is_searched_and_never_sent_twice,
+    what_x_does_not_allow_is_said,
+    used_up_credits_make_the_account_wait,
+    an_expired_token_is_renewed,
+    a_rate_limit_is_obeyed_until_its_time,
+);
+
+#[derive(Default)]
+struct Server {
+    /// The oldest first.
+    mentions: Vec<Value>,
+    own: Vec<Value>,
+    token: String,
+    now: String,
+    loses_answers: bool,
+}
+
+fn time(text: &Value) -> DateTime<Utc> {
+    text.as_str().unwrap().parse().unwrap()
+}
+
+fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+    if request.url.path() == "/2/oauth2/token" {
+        server.token = "new".to_owned();
+        let tokens =
+            json!({ "access_token": "new", "refresh_token": "r2", "expires_in": 7_200, "token_type": "bearer" });
+        return json(200, tokens);
+    }
+    if bearer(request) != server.token {
+        return json(
+            401,
+            json!({ "title": "Unauthorized", "type": "about:blank", "status": 401, "detail": "Unauthorized" }),
+        );
+    }
+    let since = || -> DateTime<Utc> { parameter(request, "start_time").unwrap().parse().unwrap() };
+    match (request.url.path(), request.method.as_str()) {
+        ("/2/users/42/mentions", "GET") => {
+            assert_eq!(parameter(request, "expansions").as_deref(), Some("author_id"));
+            let all: Vec<_> = server.mentions.iter().rev().filter(|one| time(&one["created_at"]) >= since()).collect();
+            let from: usize = parameter(request, "pagination_token").map_or(0, |token| token.parse().unwrap());
+            let end = (from + 100).min(all.len());
+            let mut answer = json!({ "meta": { "result_count": end - from } });
+            if end > from {
+                answer["data"] = json!(all[from..end]);
+                answer["includes"] = json!({ "users": [{ "id": "7", "name": "Vera", "username": "vera_1" }] });
+            }
+            if end < all.len() {
+                answer["meta"]["next_token"] = json!(end.to_string());
+            }
+            json(200, answer)
+        }
+        ("/2/users/42/tweets", "GET") => {
+            let newest: Vec<_> = server.own.iter().rev().filter(|one| time(&one["created_at"]) >= since()).collect();
+            json(200, if newest.is_empty() { json!({ "meta": {} }) } else { json!({ "data": newest }) })
+        }
+        ("/2/tweets", "POST") => {
+            let body: Value = request.body_json().unwrap();
+            let answered =
+                server.mentions.iter().find(|one| one["id"] == body["reply"]["in_reply_to_tweet_id"]).unwrap();
+            let text = format!("@vera_1 {}", body["text"].as_str().unwrap().replace('&', "&amp;"));
+            let id = format!("90{}", server.own.len());
+            let made = json!({ "id": id, "text": text, "created_at": server.now, "answers": answered["id"],
+                "conversation_id": answered["conversation_id"] });
+            server.own.push(made);
+            let created = json!({ "data": { "id": id, "text": text } });
+            if server.loses_answers { ResponseTemplate::new(503) } else { json(201, created) }
+        }
+        other => panic!("no such call: {other:?}"),
+    }
+}
+
+type Test = InboxTest<Server>;
+
+async fn start(s: TestStore) -> Test {
+    let api = FakeApi::start(Server { token: "old".to_owned(), ..Server::default() }, answer).await;
+    let secrets = json!({ "access_token": "old", "refresh_token": "r", "client_id": "id", "client_secret": "secret" });
+    let t = InboxTest::new(s, Platform::Twitter, "42", secrets, api).await;
+    set_time(&t);
+    t
+}
+
+/// The server's time is ours.
+fn set_time(t: &Test) -> String {
+    let now = t.w.now().format("%Y-%m-%dT%H:%M:%S.000Z").to_string();
+    t.api.with(|server| server.now.clone_from(&now));
+    now
+}
+
+fn mention(t: &Test, id: &str, author: &str, conversation: &str, text: &str) {
+    let mention = json!({ "id": id, "text": text, "author_id": author, "conversation_id": conversation,
+        "created_at": set_time(t), "edit_history_tweet_ids": [id] });
+    t.api.with(|server| server.mentions.push(mention));
+}
+
+/// Looks when the account is due again.
+async fn look_later(t: &Test) {
+    t.w.advance(1_981);
+    set_time(t);
+    t.look().await;
+}
+
+async fn mentions_since_the_connect_arrive(s: TestStore) {
+    let t = start(s).await;
+    mention(&t, "1", "7", "1", "old");
+    t.w.advance(1_000);
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("/2/").len()), (0, 0), "history costs money");
+    t.w.advance(10);
+    mention(&t, "2", "7", "2", "@bakery open &amp; warm?");
+    mention(&t, "3", "8", "2", "@bakery and now?");
+    mention(&t, "4", "42", "2", "@bakery is us");
+    t.api.with(|server| server.mentions.push(json!({ "odd": true, "created_at": server.now })));
+    look_later(&t).await;
+    let found = t.only().await;
+    assert_eq!((found.kind.as_str(), found.thread_id.as_str(), found.unread_count), ("mention", "2", 2));
+    assert_eq!(t.texts(found.id).await, ["inbound: @bakery open & warm?", "inbound: @bakery and now?"]);
+    assert_eq!(found.subject_url.as_deref(), Some("https://x.com/i/status/2"));
+    assert_eq!(t.messages(found.id).await[0].author_name.as_deref(), Some("Vera"));
+    assert_eq!(t.error().await, "");
+}
+
+async fn pages_are_read_and_each_mention_once(s: TestStore) {
+    let t = start(s).await;
+    t.look().await;
+    for n in 0..230 {
+        mention(&t, &format!("1{n:03}"), "7", "5", "again");
+    }
+    t.w.advance(60);
+    t.look().await;
+    assert_eq!(t.api.asked("/mentions").len(), 0, "half an hour");
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.api.asked("/mentions").len()), (230, 3));
+    mention(&t, "2000", "7", "5", "more");
+    look_later(&t).await;
+    let asked = t.api.asked("/mentions");
+    assert_eq!((t.count().await, asked.len()), (231, 4), "what is known is not paid again");
+    look_later(&t).await;
+    assert_eq!(t.only().await.unread_count, 231);
+}
+
+/// Connects, and has one mention.
+async fn with_mention(s: TestStore) -> (Test, i64) {
+    let t = start(s).await;
+    t.look().await;
+    mention(&t, "2", "7", "2", "@bakery open?");
+    look_later(&t).await;
+    let found = t.only().await.id;
+    (t, found)
+}
+
+async fn a_mention_is_answered_in_its_conversation(s: TestStore) {
+    let (t, found) = with_mention(s).await;
+    let id = t.reply(found, "At seven & https://example.com").await;
+    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    t.api.with(|server| assert_eq!((server.own.len(), &server.own[0]["answers"]), (1, &json!("2"))));
+    let x = connector(Platform::Twitter, &t.api.base());
+    let (inbox, thread) = (x.inbox().unwrap(), ReplyThread::from(&t.only().await));
+    assert!(inbox.check_text(&thread, &"x".repeat(281)).unwrap_err().contains("280"));
+    assert!(inbox.refusal(&thread, t.w.now()).is_none() && inbox.check_text(&thread, "Yes.").is_ok());
+}
+
+async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestStore) {
+    let (t, found) = with_mention(s).await;
+    mention(&t, "3", "8", "3", "@bakery hello");
+    look_later(&t).await;
+    let other = t.conversations().await.into_iter().find(|one| one.id != found).unwrap().id;
+    let first = t.reply(found, "Yes & no").await;
+    assert_eq!(t.sent(first).await.0, "sent");
+    t.api.with(|server| server.loses_answers = true);
+    let second = t.reply(found, "Yes & no").await;
+    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
+    t.api.with(|server| server.loses_answers = false);
+    t.run_reply_after_its_call(second).await;
+    assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.own.len())), ("sent", 2));
+    // It never arrived: the same words in another conversation are not taken for it.
+    set_time(&t);
+    t.api.answer_once("/2/tweets", ResponseTemplate::new(503));
+    let third = t.reply(other, "Yes & no").await;
+    t.run_reply_after_its_call(third).await;
+    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.own.len())), ("sent", 3));
+}
+
+fn forbidden() -> ResponseTemplate {
+    let detail = "You are not permitted to perform this action.";
+    json(403, json!({ "title": "Forbidden", "type": "about:blank", "status": 403, "detail": detail }))
+}
+
+async fn what_x_does_not_allow_is_said(s: TestStore) {
+    let (t, found) = with_mention(s).await;
+    t.api.answer_once("/2/tweets", forbidden());
+    let id = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    let asked = t.api.asked("/mentions").len();
+    t.api.answer_once("/mentions", forbidden());
+    look_later(&t).await;
+    assert!(t.error().await.contains("tweet.read"), "{}", t.error().await);
+    assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
+    mention(&t, "9", "7", "2", "@bakery still there?");
+    look_later(&t).await;
+    assert_eq!(t.api.asked("/mentions").len(), asked + 1, "not in vain");
+    look_later(&t).await;
+    assert_eq!((t.error().await.as_str(), t.only().await.unread_count), ("", 2));
+}
+
+async fn used_up_credits_make_the_account_wait(s: TestStore) {
+    let (t, _) = with_mention(s).await;
+    let asked = t.api.asked("/mentions").len();
+    let capped =
+        json!({ "title": "CreditsDepleted", "type": "https://api.x.com/2/problems/usage-capped", "detail": "No" });
+    t.api.answer_once("/mentions", json(402, capped));
+    look_later(&t).await;
+    assert!(t.error().await.contains("credits"), "{}", t.error().await);
+    look_later(&t).await;
+    assert_eq!((t.api.asked("/mentions").len(), t.status().await), (asked + 1, AccountStatus::Active));
+}
+
+async fn an_expired_token_is_renewed(s: TestStore) {
+    let t = start(s).await;
+    t.look().await;
+    mention(&t, "2", "7", "2", "@bakery open?");
+    t.api.with(|server| server.token = "other".to_owned());
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.api.asked("/token").len(), t.status().await), (1, 1, AccountStatus::Active));
+}
+
+async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
+    let t = start(s).await;
+    t.look().await;
+    mention(&t, "2", "7", "2", "@bakery open?");
+    let limited = json(429, json!({ "title": "Too Many Requests", "type": "about:blank", "status": 429 }));
+    let reset = (t.w.now().timestamp() + 1_981 + 4_000).to_string();
+    t.api.answer_once("/mentions", limited.insert_header("x-rate-limit-reset", reset.as_str()));
+    look_later(&t).await;
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.api.asked("/mentions").len()), (0, 1), "nothing is asked before");
+    t.w.advance(2_500);
+    t.look().await;
+    assert_eq!(t.count().await, 1);
+}
