@@ -27,6 +27,7 @@ mod text;
 mod threads_inbox;
 mod tiktok;
 mod tumblr;
+mod tumblr_inbox;
 mod twitter;
 mod twitter_inbox;
 mod woocommerce;

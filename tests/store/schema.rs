@@ -199,7 +199,7 @@ async fn accounts_connected_before_an_inbox_was_read_are_looked_at(s: TestStore)
 /// 0030.
 async fn accounts_of_platforms_that_got_an_inbox_are_looked_at(s: TestStore) {
     let world = s.create_world().await;
-    for platform in [Platform::Facebook, Platform::Pinterest] {
+    for platform in [Platform::Facebook, Platform::Twitter, Platform::Pinterest, Platform::Tumblr] {
         let new = NewAccount { platform, ..new_account(platform.as_str(), "t") };
         s.write(async |tx| accounts::save(tx, world.workspace, &new).await.map(drop)).await;
     }
@@ -217,5 +217,5 @@ async fn accounts_of_platforms_that_got_an_inbox_are_looked_at(s: TestStore) {
             WHERE i.next_sync_at <= a.created_at
             ORDER BY a.id
         ) p";
-    assert_eq!(s.value::<String>(rows).await, "facebook");
+    assert_eq!(s.value::<String>(rows).await, "facebook, twitter, tumblr");
 }

@@ -371,7 +371,7 @@ const TUMBLR: Descriptor = by_page(
         text: text(4096, TextUnit::Characters),
         media: images(30, &[JPEG, PNG, GIF, WEBP], None),
         required_options: &[],
-        inbox: &[],
+        inbox: &[Comment, Mention],
         replies: &[],
         analytics: true,
     },

@@ -9,6 +9,7 @@
 
 mod analytics;
 mod connect;
+mod inbox;
 mod rest;
 
 use async_trait::async_trait;
@@ -23,8 +24,8 @@ use super::call::{Effect, PlatformClient, image_part};
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, ImageTransfer, Marker, MarkerSeed, OutgoingPost, PlatformsConfig,
-    Published, Reconciled, Refreshed, catalogue, marker_field,
+    CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
+    PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -88,6 +89,10 @@ impl Connector for Tumblr {
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 

@@ -1,0 +1,153 @@
+//! The inbox of Tumblr, against a server that answers as its documents say.
+
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::inbox::ReplyThread;
+use serde_json::{Value, json};
+use wiremock::{Request, ResponseTemplate};
+
+use super::support::connector;
+use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
+use crate::support::oauth::bearer;
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    replies_reblogs_and_mentions_arrive,
+    pages_are_read_and_each_entry_once,
+    nothing_can_be_answered,
+    an_expired_token_is_renewed,
+    a_rate_limit_is_obeyed,
+);
+
+#[derive(Default)]
+struct Server {
+    /// The oldest first.
+    entries: Vec<Value>,
+    token: String,
+}
+
+fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+    if request.url.path() == "/v2/oauth2/token" {
+        server.token = "new".to_owned();
+        let tokens =
+            json!({ "access_token": "new", "refresh_token": "r2", "expires_in": 2_520, "token_type": "bearer" });
+        return json(200, tokens);
+    }
+    if bearer(request) != server.token {
+        return json(401, json!({ "meta": { "status": 401, "msg": "Unauthorized" }, "response": [] }));
+    }
+    assert_eq!(request.url.path(), "/v2/blog/t%3Ablog/notifications");
+    assert_eq!(parameter(request, "rollups").as_deref(), Some("false"));
+    let types: Vec<_> = request.url.query_pairs().filter(|(name, _)| name == "types[]").map(|(_, kind)| kind).collect();
+    assert_eq!(types.len(), 4);
+    let before: i64 = parameter(request, "before").map_or(i64::MAX, |before| before.parse().unwrap());
+    let is_before = |entry: &&Value| entry["timestamp"].as_i64().unwrap() < before;
+    let all: Vec<&Value> = server.entries.iter().rev().filter(is_before).collect();
+    let mut found = json!({ "notifications": all[..all.len().min(30)] });
+    if all.len() > 30 {
+        let before = found["notifications"][29]["timestamp"].clone();
+        let href = format!("/v2/blog/blog/notifications?before={before}");
+        found["_links"] =
+            json!({ "next": { "type": "navigation", "href": href, "query_params": { "before": before } } });
+    }
+    json(200, json!({ "meta": { "status": 200, "msg": "OK" }, "response": found }))
+}
+
+type Test = InboxTest<Server>;
+
+async fn start(s: TestStore) -> Test {
+    let api = FakeApi::start(Server { token: "old".to_owned(), ..Server::default() }, answer).await;
+    let secrets = json!({ "access_token": "old", "refresh_token": "r", "client_id": "id", "client_secret": "secret" });
+    let t = InboxTest::new(s, Platform::Tumblr, "t:blog", secrets, api).await;
+    t.w.sql("UPDATE social_accounts SET username = 'bakery' WHERE platform = 'tumblr'").await;
+    t
+}
+
+fn add(t: &Test, id: &str, kind: &str, author: &str, more: Value) {
+    let mut entry = json!({ "id": id, "type": kind, "timestamp": t.w.now().timestamp(), "unread": true,
+        "from_tumblelog_name": author });
+    entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    t.api.with(|server| server.entries.push(entry));
+}
+
+fn reply(t: &Test, id: &str, text: &str) {
+    add(t, id, "reply", "Vera", json!({ "target_post_id": "100", "reply_text": text }));
+}
+
+/// Looks when the account is due again.
+async fn look_later(t: &Test) {
+    t.w.advance(1_981);
+    t.look().await;
+}
+
+async fn replies_reblogs_and_mentions_arrive(s: TestStore) {
+    let t = start(s).await;
+    reply(&t, "1", "Open?");
+    add(
+        &t,
+        "2",
+        "reblog_with_content",
+        "vera",
+        json!({ "target_post_id": 100, "post_id": 9, "added_text": "Good bread" }),
+    );
+    add(&t, "3", "mention_in_reply", "bob", json!({ "post_id": "55", "reply_text": "Try @bakery" }));
+    add(&t, "4", "reply", "bakery", json!({ "target_post_id": "100", "reply_text": "own" }));
+    add(&t, "5", "like", "vera", json!({ "target_post_id": "100" }));
+    add(&t, "6", "reply", "eve", json!({ "target_post_id": "../x", "reply_text": "odd" }));
+    t.look().await;
+    let mut found = t.conversations().await;
+    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str(), c.unread_count)).collect();
+    assert_eq!(threads, [("comment", "100:vera", 2), ("mention", "55:bob", 1)]);
+    assert_eq!(t.texts(found[0].id).await, ["inbound: Open?", "inbound: Good bread"]);
+    assert_eq!(found[0].subject_url.as_deref(), Some("https://www.tumblr.com/bakery/100"));
+    assert_eq!(found[1].subject_url.as_deref(), Some("https://www.tumblr.com/bob/55"));
+    assert_eq!(t.error().await, "");
+}
+
+async fn pages_are_read_and_each_entry_once(s: TestStore) {
+    let t = start(s).await;
+    for n in 0..70 {
+        reply(&t, &n.to_string(), "again");
+        t.w.advance(if n % 2 == 0 { 0 } else { 1 });
+    }
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("/notifications").len()), (70, 3));
+    reply(&t, "new", "more");
+    look_later(&t).await;
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.only().await.unread_count), (71, 71));
+}
+
+async fn nothing_can_be_answered(s: TestStore) {
+    let t = start(s).await;
+    reply(&t, "1", "Open?");
+    t.look().await;
+    let tumblr = connector(Platform::Tumblr, &t.api.base());
+    let (inbox, found) = (tumblr.inbox().unwrap(), t.only().await);
+    assert!(inbox.refusal(&ReplyThread::from(&found), t.w.now()).unwrap().contains("at Tumblr"));
+    assert_eq!(tumblr.descriptor().capabilities.replies, []);
+    let id = t.reply(found.id, "Yes.").await;
+    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+}
+
+async fn an_expired_token_is_renewed(s: TestStore) {
+    let t = start(s).await;
+    reply(&t, "1", "Open?");
+    t.api.with(|server| server.token = "other".to_owned());
+    t.look().await;
+    assert_eq!((t.count().await, t.api.asked("/token").len(), t.status().await), (1, 1, AccountStatus::Active));
+}
+
+async fn a_rate_limit_is_obeyed(s: TestStore) {
+    let t = start(s).await;
+    reply(&t, "1", "Open?");
+    let limited = json(429, json!({ "meta": { "status": 429, "msg": "Limit Exceeded" }, "response": [] }));
+    t.api.answer_once("/notifications", limited.insert_header("retry-after", "4000"));
+    t.look().await;
+    look_later(&t).await;
+    assert_eq!((t.count().await, t.api.asked("/notifications").len()), (0, 1), "nothing is asked before");
+    t.w.advance(2_500);
+    t.look().await;
+    assert_eq!(t.count().await, 1);
+}
