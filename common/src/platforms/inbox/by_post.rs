@@ -66,6 +66,8 @@ impl Walk {
         let is_long = long.is_none_or(|long| now - long >= LONG_EVERY);
         let overlap = if is_long { LONG_OVERLAP } else { OVERLAP };
         let until = seen.map_or(now - HISTORY, |seen| seen.min(now) - overlap);
+        // A walk that begins again goes as far back as before, whatever of it was seen.
+        let until = time("until").map_or(until, |before: DateTime<Utc>| before.min(until));
         Self { until, is_long, page: None, has_posts: true, lists: Vec::new(), began: now, long, seen, pages: 0 }
     }
 
@@ -127,7 +129,7 @@ impl Walk {
 
     /// Returns the cursor to begin the walk again: the platform does not know a page any more, or refuses the stream.
     pub fn again(&self) -> Value {
-        json!({ "seen": self.seen.map(text), "long": self.long.map(text) })
+        json!({ "seen": self.seen.map(text), "long": self.long.map(text), "until": text(self.until) })
     }
 
     fn step(mut self) -> (Value, bool) {
@@ -201,6 +203,8 @@ mod tests {
         assert!(!walk.goes_on(&[at(0), at(-11)]) && !walk.goes_on(&[]));
         walk.saw(&[at(500)]);
         assert_eq!(walk.again()["seen"], text(at(1)), "not what a server claims");
+        let again = Walk::read(Some(&walk.again()), at(2));
+        assert_eq!((again.until, again.list(), again.page.as_ref()), (at(-10), None, None), "nothing is left out");
     }
 
     #[test]
