@@ -23,10 +23,13 @@ on_both!(
     a_rate_limit_is_obeyed,
 );
 
+/// A comment with its answers.
+type Answered = (Value, Vec<Value>);
+
 #[derive(Default)]
 struct Server {
-    /// Posts and their comments with answers, the oldest first.
-    posts: Vec<(Value, Vec<(Value, Vec<Value>)>)>,
+    /// Posts and their comments, the oldest first.
+    posts: Vec<(Value, Vec<Answered>)>,
     conversations: Vec<Value>,
     /// What the token may not do: `comments`, `messages`.
     lacks: &'static [&'static str],
@@ -34,7 +37,7 @@ struct Server {
     loses_answers: bool,
 }
 
-fn comment_json(comment: &(Value, Vec<Value>)) -> Value {
+fn comment_json(comment: &Answered) -> Value {
     let (mut comment, answers) = comment.clone();
     if !answers.is_empty() {
         comment["replies"] = paged(&answers, None, 10);
