@@ -10,6 +10,8 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use secrecy::{ExposeSecret, SecretBox, SecretString};
 
+pub mod link;
+
 const VERSION: u8 = 1;
 const NONCE: usize = 24;
 

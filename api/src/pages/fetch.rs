@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use crier_common::media::picture::FittedPicture;
-use crier_common::media::rendition::{FetchLink, FetchLinkError, RenditionError};
+use crier_common::media::rendition::{FetchLink, RenditionError};
+use crier_common::secrets::link::LinkError;
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER,
     X_CONTENT_TYPE_OPTIONS,
@@ -26,8 +27,8 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
     let link = match FetchLink::open(app.store.cipher(), &token, app.store.now()) {
         Ok(link) => link,
-        Err(FetchLinkError::Invalid) => return missing(res),
-        Err(FetchLinkError::Expired) => return plain(res, StatusCode::GONE, "This address is no longer valid."),
+        Err(LinkError::Invalid) => return missing(res),
+        Err(LinkError::Expired) => return plain(res, StatusCode::GONE, "This address is no longer valid."),
     };
     match app.library.fetch(&link).await {
         // The budget is not held while the bytes are sent: a slow client would keep it from all others.

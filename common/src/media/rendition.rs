@@ -4,8 +4,6 @@
 //! installation serves the rendition for one platform for a day. The address is sealed with the installation's key, so
 //! any replica serves it without a look-up, and no one can make one.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -17,12 +15,11 @@ use crate::domain::media::{Asset, ImageType};
 use crate::domain::platform::{MediaRules, Platform};
 use crate::http::{Guard, SchemePolicy};
 use crate::platforms::catalogue;
+use crate::secrets::link::{self, LinkError};
 use crate::secrets::{Cipher, SecretError, SecretLocation};
 
 /// How long a platform may download a picture: a publish, with its retries and what the platform does afterwards.
 const FETCH_LIFETIME: TimeDelta = TimeDelta::hours(24);
-/// The longest token that is opened.
-const MAX_TOKEN: usize = 512;
 
 const PLACE: SecretLocation<'_> = SecretLocation { table: "media", row: "", column: "fetch_link" };
 
@@ -50,21 +47,11 @@ pub struct FetchLink {
     expires_at: DateTime<Utc>,
 }
 
-/// Why a token leads to no picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FetchLinkError {
-    Invalid,
-    Expired,
-}
-
 impl FetchLink {
     /// Opens the last part of an address.
-    pub fn open(cipher: &Cipher, token: &str, now: DateTime<Utc>) -> Result<Self, FetchLinkError> {
-        let sealed = Some(token).filter(|token| token.len() <= MAX_TOKEN);
-        let sealed = sealed.and_then(|token| URL_SAFE_NO_PAD.decode(token).ok()).ok_or(FetchLinkError::Invalid)?;
-        let plain = cipher.open(&PLACE, &sealed).map_err(|_| FetchLinkError::Invalid)?;
-        let link: Self = serde_json::from_slice(&plain).map_err(|_| FetchLinkError::Invalid)?;
-        if now < link.expires_at { Ok(link) } else { Err(FetchLinkError::Expired) }
+    pub fn open(cipher: &Cipher, token: &str, now: DateTime<Utc>) -> Result<Self, LinkError> {
+        let found: Self = link::open(cipher, &PLACE, token)?;
+        if now < found.expires_at { Ok(found) } else { Err(LinkError::Expired) }
     }
 }
 
@@ -80,9 +67,7 @@ impl Library {
         let rules = &catalogue::descriptor(platform).capabilities.media;
         let (key, memory) = (asset.key.clone(), estimate_conversion_bytes(asset, rules));
         let link = FetchLink { platform, key, memory, expires_at: now + FETCH_LIFETIME };
-        let plain = serde_json::to_vec(&link).unwrap_or_default();
-        let token = URL_SAFE_NO_PAD.encode(cipher.seal(&PLACE, &plain)?);
-        Ok(format!("{}/media/fetch/{token}", self.public_url()))
+        Ok(format!("{}/media/fetch/{}", self.public_url(), link::seal(cipher, &PLACE, &link)?))
     }
 
     /// Returns the rendition that a link leads to, and its share of the memory budget.
