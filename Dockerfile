@@ -14,8 +14,10 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
 
 # --- Image ----------------------------------------------------------------------------------------------------------------
 FROM debian:bookworm-slim
+# The fonts are for reports as PDF, in the scripts that the program itself has no font for (docs/reports.md).
 RUN apt-get update && \
-    apt-get install -y --no-install-recommends ca-certificates && \
+    apt-get install -y --no-install-recommends \
+        ca-certificates fonts-noto-cjk fonts-noto-color-emoji fonts-noto-core && \
     rm -rf /var/lib/apt/lists/* && \
     useradd --system --uid 10001 --user-group --no-create-home --home-dir /data --shell /usr/sbin/nologin crier && \
     install -d -o crier -g crier -m 0700 /data

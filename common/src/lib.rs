@@ -25,6 +25,7 @@ pub mod publishing;
 pub mod queue;
 pub mod random;
 pub mod replies;
+pub mod reports;
 pub mod secrets;
 pub mod store;
 pub mod telemetry;

@@ -22,6 +22,8 @@ pub mod media;
 pub mod plan;
 pub mod platform;
 pub mod post;
+pub mod report;
+pub mod report_schedule;
 pub mod untrusted;
 pub mod webhook;
 pub mod words;

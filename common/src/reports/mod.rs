@@ -1,0 +1,3 @@
+//! Reports: what is shared by the roles.
+
+pub mod naming;

@@ -1,0 +1,114 @@
+//! CSV: all widgets in one table, for spreadsheets and for programs. By
+//! [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180), with CRLF, in UTF-8 without a byte order mark.
+//!
+//! The first line names the columns: `widget` (the type: `posts_table`), `title`, the keys of all widgets' columns in
+//! the order of their first appearance, and `remark`. Every row of a widget is one line, which fills the columns of its
+//! own widget; the others are empty, as is a value that is not known. A widget's remark is a line after its rows.
+//! Counts are plain digits, dates `2026-10-01`, times `2026-10-01T09:30:00` (the document's time zone). Sums are left
+//! out, so that they are not counted twice.
+//!
+//! Spreadsheet programs compute a cell that begins like a formula. Such a text gets a leading apostrophe
+//! (<https://owasp.org/www-community/attacks/CSV_Injection>); a number never does.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::Write;
+
+use ::csv::{Terminator, WriterBuilder};
+use crier_common::domain::report::ReportFormat;
+
+use crate::text::clean;
+use crate::{Cell, Document, Widget, WriteError};
+
+/// Columns before those of the widgets.
+const FIRST: [&str; 2] = ["widget", "title"];
+const REMARK: &str = "remark";
+
+pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError> {
+    let keys = keys(document);
+    let places: HashMap<&str, usize> = keys.iter().enumerate().map(|(at, key)| (*key, at + FIRST.len())).collect();
+    let mut csv = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
+    let head = FIRST.into_iter().chain(keys.iter().copied()).chain([REMARK]);
+    csv.write_record(head.map(|name| guarded(name).into_owned())).map_err(failed)?;
+
+    let mut line: Vec<Cow<'_, str>> = vec![Cow::Borrowed(""); FIRST.len() + keys.len() + 1];
+    for widget in &document.widgets {
+        line[0] = Cow::Borrowed(widget.widget_type.as_str());
+        line[1] = guarded(&widget.title);
+        for row in &widget.table.rows {
+            fill(&mut line, widget, row, &places);
+            csv.write_record(line.iter().map(|field| field.as_bytes())).map_err(failed)?;
+            line[FIRST.len()..].fill(Cow::Borrowed(""));
+        }
+        if let Some(remark) = &widget.remark {
+            line[FIRST.len() + keys.len()] = guarded(remark);
+            csv.write_record(line.iter().map(|field| field.as_bytes())).map_err(failed)?;
+            line[FIRST.len()..].fill(Cow::Borrowed(""));
+        }
+    }
+    csv.flush()?;
+    Ok(())
+}
+
+/// The keys of all columns, each once.
+fn keys(document: &Document) -> Vec<&str> {
+    let mut keys = Vec::new();
+    for column in document.widgets.iter().flat_map(|widget| &widget.table.columns) {
+        if !keys.contains(&column.key.as_str()) {
+            keys.push(column.key.as_str());
+        }
+    }
+    keys
+}
+
+fn fill<'a>(line: &mut [Cow<'a, str>], widget: &'a Widget, row: &'a [Cell], places: &HashMap<&str, usize>) {
+    for (column, cell) in widget.table.columns.iter().zip(row) {
+        if let Some(place) = places.get(column.key.as_str()) {
+            line[*place] = field(cell);
+        }
+    }
+}
+
+fn field(cell: &Cell) -> Cow<'_, str> {
+    match cell {
+        Cell::Empty => Cow::Borrowed(""),
+        Cell::Text(text) | Cell::Link(text) => guarded(text),
+        Cell::Count(count) => Cow::Owned(count.to_string()),
+        Cell::Date(date) => Cow::Owned(date.format("%Y-%m-%d").to_string()),
+        Cell::Time(time) => Cow::Owned(time.format("%Y-%m-%dT%H:%M:%S").to_string()),
+    }
+}
+
+/// Returns a text that no spreadsheet program takes for a formula.
+fn guarded(text: &str) -> Cow<'_, str> {
+    let text = clean(text);
+    let invisible = |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
+    let begins_formula = |c: char| matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠');
+    if text.starts_with(['\t', '\n']) || text.trim_start_matches(invisible).starts_with(begins_formula) {
+        return Cow::Owned(format!("'{text}"));
+    }
+    text
+}
+
+fn failed(error: ::csv::Error) -> WriteError {
+    match error.into_kind() {
+        ::csv::ErrorKind::Io(error) => WriteError::Io(error),
+        other => WriteError::of(ReportFormat::Csv, format!("{other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_begins_like_a_formula_is_guarded() {
+        for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", " \u{a0}=1", "\u{feff}=1", "＝1", "\u{1}=1"] {
+            assert!(guarded(text).starts_with('\''), "{text:?}");
+        }
+        for text in ["", "1+1", "a=b", "'", "https://brot.example/?a=b"] {
+            assert_eq!(guarded(text), text);
+        }
+        assert_eq!(field(&Cell::Count(-4)), "-4");
+    }
+}

@@ -1,0 +1,53 @@
+//! Writes reports to files. A report is a [`Document`]: plain values that were read from the record once. Each format
+//! is a writer over it, in a file of its own, which knows nothing about where the values come from.
+//!
+//! **To add a format:** its line in `for_each_report_format!` (`common/src/domain/report.rs`), and a file here with its
+//! name and `pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError>`.
+//!
+//! `cargo fmt` does not find these files, since a macro declares them: `rustfmt --edition 2024 worker/reports/src/*.rs`.
+//!
+//! **To add a widget:** its line in `WidgetType`, and a function in `worker/src/jobs/export_report` that reads its
+//! table. The writers draw any [`Widget`] by its [`View`].
+
+use std::io::Write;
+
+use crier_common::domain::report::ReportFormat;
+use crier_common::for_each_report_format;
+
+pub mod document;
+mod palette;
+pub mod sample;
+mod text;
+
+pub use document::{Cell, Chart, ChartType, Column, ColumnType, Document, Period, Table, View, Widget};
+
+/// Why a file could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    #[error("the file could not be written: {0}")]
+    Io(#[from] std::io::Error),
+    /// An error in a writer or in the library that it uses, in words for the operator.
+    #[error("the report could not be written as {format}: {message}")]
+    Format { format: ReportFormat, message: String },
+}
+
+impl WriteError {
+    fn of(format: ReportFormat, error: impl std::fmt::Display) -> Self {
+        Self::Format { format, message: error.to_string() }
+    }
+}
+
+/// Generates the module of each format and [`write`].
+macro_rules! declare_writers {
+    ($($format:ident = $name:ident $media_type:tt),+ $(,)?) => {
+        $(mod $name;)+
+
+        /// Writes the document to `out` in a format. Takes up to seconds of processor time: call it on a thread for
+        /// blocking work.
+        pub fn write(document: &Document, format: ReportFormat, out: &mut dyn Write) -> Result<(), WriteError> {
+            match format { $(ReportFormat::$format => $name::write(document, out)),+ }
+        }
+    };
+}
+
+for_each_report_format!(declare_writers);

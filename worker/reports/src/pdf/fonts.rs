@@ -1,0 +1,199 @@
+//! The fonts of the PDF.
+//!
+//! Bundled, so that a report needs nothing of its machine: Noto Sans (Latin, Greek, Cyrillic), DejaVu Sans (Hebrew,
+//! Arabic, Armenian, Georgian, symbols) and Noto Emoji (one colour). A font for Chinese, Japanese and Korean has 15 MB
+//! and more, so these, the other scripts and coloured emoji come from the Noto fonts in the system's folders where they
+//! are installed (Debian: `fonts-noto-core`, `fonts-noto-cjk`, `fonts-noto-color-emoji`). Characters that no font has
+//! are replaced (see [`super::text`]).
+//!
+//! **To bundle a font:** its data in [`bundled`], and its place in [`rank`].
+
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, OnceLock};
+
+use typst::foundations::Bytes;
+use typst::layout::Abs;
+use typst::text::{Font, FontBook, FontInfo, FontInstance, FontVariant, FontVariations};
+use typst::utils::LazyHash;
+
+/// The fonts in the program: 2.3 MB, of which DejaVu Sans has 1.5.
+fn bundled() -> [&'static [u8]; 5] {
+    [REGULAR, BOLD, dejavu::sans::regular(), dejavu::sans::bold(), epaint_default_fonts::NOTO_EMOJI_REGULAR]
+}
+
+/// The fonts by which texts are measured.
+static REGULAR: &[u8] = notosans::REGULAR_TTF;
+static BOLD: &[u8] = notosans::BOLD_TTF;
+
+/// Where Linux distributions install fonts.
+const SYSTEM_DIRS: [&str; 2] = ["/usr/share/fonts", "/usr/local/share/fonts"];
+/// Bounds of the search in them.
+const MAX_ENTRIES: usize = 5_000;
+const MAX_DEPTH: usize = 4;
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// The fonts that there are, without their data. Read once in a process.
+pub struct Catalogue {
+    pub book: LazyHash<FontBook>,
+    faces: Vec<Face>,
+    /// A bit for each code point that a font has.
+    covered: Vec<u64>,
+}
+
+struct Face {
+    source: Source,
+    index: u32,
+    info: FontInfo,
+}
+
+#[derive(Clone)]
+enum Source {
+    Bundled(&'static [u8]),
+    File(PathBuf),
+}
+
+/// Returns the bundled fonts and those of the system.
+pub fn system() -> &'static Catalogue {
+    static SYSTEM: LazyLock<Catalogue> = LazyLock::new(|| Catalogue::new(&SYSTEM_DIRS.map(Path::new)));
+    &SYSTEM
+}
+
+impl Catalogue {
+    /// Reads the bundled fonts and the Noto fonts in these folders.
+    pub fn new(dirs: &[&Path]) -> Self {
+        let mut faces: Vec<Face> =
+            bundled().into_iter().flat_map(|data| faces_of(&Source::Bundled(data), data)).collect();
+        let mut files = Vec::new();
+        dirs.iter().for_each(|dir| find_files(dir, MAX_DEPTH, &mut files));
+        files.sort();
+        for path in files {
+            if let Ok(data) = std::fs::read(&path) {
+                faces.extend(faces_of(&Source::File(path), &data));
+            }
+        }
+        faces.sort_by(|a, b| rank(&a.info.family).cmp(&rank(&b.info.family)));
+        let mut covered = vec![0_u64; 0x11_0000 / 64];
+        for c in faces.iter().flat_map(|face| face.info.coverage.iter()) {
+            if let Some(word) = covered.get_mut(c as usize / 64) {
+                *word |= 1 << (c % 64);
+            }
+        }
+        let book = FontBook::from_infos(faces.iter().map(|face| face.info.clone()));
+        Self { book: LazyHash::new(book), faces, covered }
+    }
+
+    /// Returns whether a font has the character.
+    pub fn covers(&self, c: char) -> bool {
+        self.covered.get(c as usize / 64).is_some_and(|word| word & (1 << (c as usize % 64)) != 0)
+    }
+
+    /// Returns the characters of a grapheme cluster that one font can draw together: all of them where a font has all,
+    /// else those that the first font with the cluster's first character has.
+    pub fn drawable(&self, cluster: &str) -> String {
+        let has = |face: &Face, c: char| face.info.coverage.contains(u32::from(c));
+        let Some(first) = cluster.chars().next() else { return String::new() };
+        if self.faces.iter().any(|face| cluster.chars().all(|c| has(face, c))) {
+            return cluster.to_owned();
+        }
+        let face = self.faces.iter().find(|face| has(face, first));
+        cluster.chars().filter(|c| face.is_some_and(|face| has(face, *c))).collect()
+    }
+
+    /// Returns the names of the families, in the order in which they are tried for a character.
+    pub fn families(&self) -> Vec<&str> {
+        let mut families: Vec<&str> = self.faces.iter().map(|face| face.info.family.as_str()).collect();
+        families.dedup();
+        families
+    }
+}
+
+/// The fonts of one document. Their data are read when they are first used, and dropped with it: the Chinese, Japanese
+/// and Korean ones have 20 MB each.
+pub struct Fonts {
+    pub catalogue: &'static Catalogue,
+    loaded: Vec<OnceLock<Option<Font>>>,
+    regular: Option<FontInstance>,
+    bold: Option<FontInstance>,
+}
+
+impl Fonts {
+    pub fn new(catalogue: &'static Catalogue) -> Self {
+        let instance = |data: &'static [u8]| {
+            let font = Font::new(Bytes::new(data), 0)?;
+            Some(font.instantiate(FontVariant::default(), Abs::pt(10.0), &FontVariations::default()))
+        };
+        let loaded = catalogue.faces.iter().map(|_| OnceLock::new()).collect();
+        Self { catalogue, loaded, regular: instance(REGULAR), bold: instance(BOLD) }
+    }
+
+    /// Returns the font with this index of the book.
+    pub fn get(&self, index: usize) -> Option<Font> {
+        let face = self.catalogue.faces.get(index)?;
+        let load = || match &face.source {
+            Source::Bundled(data) => Font::new(Bytes::new(*data), face.index),
+            Source::File(path) => Font::new(Bytes::new(std::fs::read(path).ok()?), face.index),
+        };
+        self.loaded.get(index)?.get_or_init(load).clone()
+    }
+
+    /// Returns about how wide a character is, in em: exact for Latin, Greek and Cyrillic, generous for all others.
+    pub fn width(&self, c: char, bold: bool) -> f64 {
+        let instance = if bold { &self.bold } else { &self.regular };
+        let known = instance.as_ref().and_then(|font| font.x_advance(font.ttf().glyph_index(c)?.0));
+        match known {
+            Some(width) => width.get(),
+            None if ('\u{590}'..='\u{8ff}').contains(&c) => 0.7,
+            None => 1.15,
+        }
+    }
+}
+
+fn faces_of(source: &Source, data: &[u8]) -> Vec<Face> {
+    let faces = FontInfo::iter(data).enumerate();
+    faces.map(|(index, info)| Face { source: source.clone(), index: index as u32, info }).collect()
+}
+
+/// Noto Sans has what most reports need. The emoji fonts come before those that have some emoji among other symbols,
+/// and after Noto Sans because they have digits too.
+fn rank(family: &str) -> (u8, &str) {
+    let rank = match family {
+        "Noto Sans" => 0,
+        "Noto Color Emoji" => 1,
+        "Noto Emoji" => 2,
+        "Noto Sans Arabic" | "Noto Sans Hebrew" => 3,
+        "Noto Sans CJK SC" => 4,
+        "DejaVu Sans" => 5,
+        _ => 6,
+    };
+    (rank, family)
+}
+
+/// Finds the files of the Noto fonts below a folder. What cannot be read is left out.
+fn find_files(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for entry in entries.flatten().take(MAX_ENTRIES) {
+        let path = entry.path();
+        let Ok(metadata) = entry.metadata() else { continue };
+        if metadata.is_dir() && depth > 0 {
+            find_files(&path, depth - 1, found);
+        } else if metadata.is_file() && metadata.len() <= MAX_FILE_BYTES && found.len() < MAX_ENTRIES {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if is_wanted(name) {
+                found.push(path);
+            }
+        }
+    }
+}
+
+/// Returns whether a file is a Noto font for a script, in a weight that the report uses. Noto Sans itself is bundled.
+fn is_wanted(name: &str) -> bool {
+    if name == "NotoColorEmoji.ttf" {
+        return true;
+    }
+    let Some((family, rest)) = name.strip_prefix("NotoSans").and_then(|name| name.split_once('-')) else {
+        return false;
+    };
+    let weights = ["Regular.ttf", "Bold.ttf", "Regular.otf", "Bold.otf", "Regular.ttc", "Bold.ttc"];
+    let variants = ["Display", "Mono", "UI", "Unjoined", "Looped"];
+    !family.is_empty() && weights.contains(&rest) && !variants.iter().any(|variant| family.ends_with(variant))
+}

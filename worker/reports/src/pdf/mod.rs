@@ -1,0 +1,382 @@
+//! PDF: a report to read and to print, set by typst. Landscape A4: a cover, then the widgets in their order.
+//!
+//! The values are made ready here (texts in [`text`], places in [`chart`] and [`table`]), and `template.typ` draws
+//! them. A text of a user or a platform is only ever a value of the template, never a part of its source.
+//!
+//! A long document is set in pieces of a bounded number of cells, because the typesetter's memory grows by 20 kB a
+//! cell. A table that is longer than a piece is divided where a page ends. The pages of all pieces become one file; the lines
+//! at their feet, which have the number of all pages, are set last.
+//!
+//! The same document gives the same bytes on machines with the same fonts.
+
+mod chart;
+mod fonts;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+mod world;
+
+use std::io::Write;
+
+use chrono::{Datelike, Timelike};
+use crier_common::domain::report::ReportFormat;
+use crier_common::reports::naming;
+use typst::ecow::EcoVec;
+use typst::foundations::{Array, Datetime, Dict, IntoValue, Smart, Value, dict};
+use typst::layout::Point;
+use typst::model::DocumentInfo;
+use typst::text::{Lang, Locale};
+use typst_layout::{Page, PagedDocument};
+use typst_pdf::PdfOptions;
+
+use self::fonts::{Catalogue, Fonts};
+use self::text::{Style, Texts};
+use crate::WriteError;
+use crate::document::{Cell, Document, Table, View, Widget};
+
+/// A4, landscape, in points: wide enough for the table of posts.
+const PAGE_WIDTH: f64 = 841.89;
+const PAGE_HEIGHT: f64 = 595.28;
+const SIDE: f64 = 46.0;
+const TOP: f64 = 42.0;
+const BOTTOM: f64 = 50.0;
+const WIDTH: f64 = PAGE_WIDTH - 2.0 * SIDE;
+const HEIGHT: f64 = PAGE_HEIGHT - TOP - BOTTOM;
+
+const TITLE: Style = Style { size: 18.0, bold: true };
+const TITLE_HEIGHT: f64 = 30.0;
+const TITLE_LINE_HEIGHT: f64 = 21.0;
+const MAX_TITLE: usize = 120;
+
+/// How many cells of tables are set at once. A letter of a note counts as a part of a cell.
+const MAX_CELLS: usize = 2_000;
+const LETTERS_PER_CELL: usize = 20;
+/// How many cells the tables of a report have together: 3,000 posts. Each takes 7 kB of memory until the file is
+/// written, and a PDF of more pages is not read.
+const MAX_CELLS_IN_ALL: usize = 30_000;
+/// How many letters the notes of a report have together: nine of the longest. A paragraph counts as so many more.
+const MAX_LETTERS_IN_ALL: usize = 600_000;
+const LETTERS_PER_PARAGRAPH: usize = 100;
+
+/// Writes the document as a PDF.
+pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError> {
+    let (pages, info) = pages(document, fonts::system()).map_err(failed)?;
+    let options = PdfOptions {
+        ident: Smart::Custom(format!("{document:?}")),
+        creator: Smart::Custom(Some("Crier".to_owned())),
+        ..PdfOptions::default()
+    };
+    let file = typst_pdf::pdf(&PagedDocument::new(pages, info), &options);
+    let file = file.map_err(|errors| failed(errors.first().map_or("", |error| error.message.as_str())));
+    typst::comemo::evict(0);
+    out.write_all(&file?)?;
+    Ok(())
+}
+
+fn failed(message: impl std::fmt::Display) -> WriteError {
+    WriteError::of(ReportFormat::Pdf, message)
+}
+
+/// Sets all pages.
+fn pages(document: &Document, catalogue: &'static Catalogue) -> Result<(EcoVec<Page>, DocumentInfo), String> {
+    let fonts = Fonts::new(catalogue);
+    let texts = Texts::new(&fonts);
+    let families: Array = catalogue.families().into_iter().map(IntoValue::into_value).collect();
+    let page = dict! {
+        "width" => PAGE_WIDTH, "height" => PAGE_HEIGHT, "side" => SIDE, "top" => TOP, "bottom" => BOTTOM,
+    };
+    let base = dict! { "fonts" => families, "page" => page };
+    let mut pieces = Pieces::new(base.clone(), &fonts);
+    let notes = document.widgets.iter().filter(|widget| widget.view == View::Text).count();
+    pieces.letters = MAX_LETTERS_IN_ALL / notes.max(1);
+    pieces.base.insert("cover".into(), cover(document, &texts).into_value());
+    for (widget, rows) in document.widgets.iter().zip(shown_rows(document)) {
+        add_widget(widget, rows, &texts, &mut pieces)?;
+    }
+    if let Some(remark) = texts.remark() {
+        pieces.add(dict! { "kind" => "remark", "text" => remark }, 1)?;
+    }
+    pieces.flush()?;
+    let Pieces { pages, number, .. } = pieces;
+    Ok((with_feet(pages, number, base, document, &texts)?, info(document, &texts)))
+}
+
+/// The pages so far, and what is not set yet.
+struct Pieces<'a> {
+    fonts: &'a Fonts,
+    /// What every piece needs, and for the first one the cover.
+    base: Dict,
+    open: Array,
+    cells: usize,
+    pages: EcoVec<Page>,
+    number: usize,
+    /// How many letters each note may have.
+    letters: usize,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(base: Dict, fonts: &'a Fonts) -> Self {
+        Self { fonts, base, open: Array::new(), cells: 0, pages: EcoVec::new(), number: 0, letters: MAX_LETTERS_IN_ALL }
+    }
+
+    /// Adds a part that counts as so many cells. A part that does not fit begins a new page.
+    fn add(&mut self, part: Dict, cells: usize) -> Result<(), String> {
+        if self.cells > 0 && self.cells + cells > MAX_CELLS {
+            self.flush()?;
+        }
+        self.cells += cells;
+        self.open.push(part.into_value());
+        Ok(())
+    }
+
+    /// Sets what is not set yet. What comes next begins a new page.
+    fn flush(&mut self) -> Result<(), String> {
+        let cover = self.base.contains("cover");
+        if self.open.is_empty() && !cover {
+            return Ok(());
+        }
+        let mut inputs = self.base.clone();
+        inputs.insert("parts".into(), std::mem::take(&mut self.open).into_value());
+        self.number += 1;
+        let set = world::set(self.number, inputs, self.fonts)?;
+        self.pages.extend(set.pages().iter().cloned());
+        if cover {
+            let _ = self.base.remove("cover".into(), None);
+        }
+        self.cells = 0;
+        Ok(())
+    }
+}
+
+/// Puts the line with brand, period and page number on all pages but the cover.
+fn with_feet(
+    mut pages: EcoVec<Page>,
+    number: usize,
+    mut inputs: Dict,
+    document: &Document,
+    texts: &Texts,
+) -> Result<EcoVec<Page>, String> {
+    let total = pages.len();
+    if total < 2 {
+        return Ok(pages);
+    }
+    let brand = texts.fit(&document.brand, MAX_TITLE, Style { size: 8.0, bold: false }, 380.0, 1);
+    let period = format!("  ·  {}", document.period.words());
+    let foot = dict! {
+        "from" => 2_i64, "to" => total as i64, "brand" => text::directed(brand), "period" => period,
+    };
+    inputs.insert("foot".into(), foot.into_value());
+    let feet = world::set(number + 1, inputs, texts.fonts)?;
+    for (page, foot) in pages.make_mut().iter_mut().skip(1).zip(feet.pages()) {
+        page.frame.push_frame(Point::zero(), foot.frame.clone());
+    }
+    Ok(pages)
+}
+
+fn info(document: &Document, texts: &Texts) -> DocumentInfo {
+    let (title, brand) = (texts.line(&document.title, MAX_TITLE), texts.line(&document.brand, MAX_TITLE));
+    let at = document.created_at;
+    let part = |value: u32| u8::try_from(value).unwrap_or_default();
+    let date = Datetime::from_ymd_hms(
+        at.year(),
+        part(at.month()),
+        part(at.day()),
+        part(at.hour()),
+        part(at.minute()),
+        part(at.second()),
+    );
+    DocumentInfo {
+        title: Some(format!("{title} – {brand}, {}", document.period.words()).into()),
+        author: vec![texts.line(&document.workspace, MAX_TITLE).into()],
+        date: Smart::Custom(date),
+        locale: Smart::Custom(Locale { lang: Lang::ENGLISH, region: None }),
+        ..DocumentInfo::default()
+    }
+}
+
+fn cover(document: &Document, texts: &Texts) -> Dict {
+    let line = |text: &str| text::directed(texts.fit(text, 120, Style { size: 11.0, bold: false }, 340.0, 2));
+    let made = format!("{} ({})", crate::text::moment(document.created_at), document.timezone);
+    let fact = |name: &str, value: Value| [name.into_value(), value].into_iter().collect::<Array>().into_value();
+    let facts: Array =
+        [fact("WORKSPACE", line(&document.workspace)), fact("CREATED", line(&made))].into_iter().collect();
+    dict! {
+        "title" => text::directed(texts.fit(&document.title, MAX_TITLE, Style { size: 54.0, bold: true }, 640.0, 4)),
+        "brand" => text::directed(texts.fit(&document.brand, 120, Style { size: 17.0, bold: false }, 620.0, 2)),
+        "period" => document.period.words(),
+        "facts" => facts,
+    }
+}
+
+/// Returns how many rows of each widget's table are shown: all, unless the tables have more cells than a PDF may have.
+/// Then the short ones are shown whole and the long ones share what is left.
+fn shown_rows(document: &Document) -> Vec<usize> {
+    let tables: Vec<&Table> = document.widgets.iter().map(|widget| &widget.table).collect();
+    let mut shown: Vec<usize> = tables.iter().map(|table| table.rows.len()).collect();
+    let is_table = |n: &usize| document.widgets[*n].view == View::Table;
+    let mut by_size: Vec<usize> = (0..tables.len()).filter(is_table).collect();
+    by_size.sort_by_key(|n| tables[*n].rows.len() * tables[*n].columns.len());
+    let mut left = MAX_CELLS_IN_ALL;
+    for (done, n) in by_size.iter().enumerate() {
+        let columns = table::drawn_columns(&tables[*n].columns).max(1);
+        shown[*n] = shown[*n].min(left / (by_size.len() - done) / columns);
+        left -= shown[*n] * columns;
+    }
+    shown
+}
+
+/// Adds the parts of a widget: nearly always one.
+fn add_widget(widget: &Widget, rows: usize, texts: &Texts, pieces: &mut Pieces) -> Result<(), String> {
+    let title = texts.fit(&widget.title, MAX_TITLE, TITLE, WIDTH, 2);
+    let title_height = TITLE_HEIGHT + if title.contains('\n') { TITLE_LINE_HEIGHT } else { 0.0 };
+    let remark = widget.remark.as_deref().map(|remark| text::directed(texts.sentence(remark, 500)));
+    let heading = dict! { "title" => text::directed(title), "title-height" => title_height };
+    let (mut part, cells) = match &widget.view {
+        _ if widget.table.rows.is_empty() => {
+            let text = remark.unwrap_or_else(|| "There are no values in this period.".into_value());
+            return pieces.add(joined(heading, dict! { "kind" => "empty", "text" => text }), 10);
+        }
+        View::Figures => figures(&widget.table, texts),
+        View::Chart(chart) => {
+            let marks = widget.table.rows.len() * chart.series.len() / 4 + 40;
+            (joined(dict! { "kind" => "chart" }, chart::drawn(chart, &widget.table, WIDTH, texts)), marks)
+        }
+        View::Text => paragraphs(&widget.table, pieces.letters, texts),
+        View::Table => return add_table(&widget.table, rows, heading, remark, texts, pieces),
+    };
+    if let Some(remark) = remark {
+        part.insert("remark".into(), remark);
+    }
+    pieces.add(joined(heading, part), cells)
+}
+
+/// Adds a table, divided where a page ends if it is long.
+fn add_table(
+    table: &Table,
+    count: usize,
+    heading: Dict,
+    remark: Option<Value>,
+    texts: &Texts,
+    pieces: &mut Pieces,
+) -> Result<(), String> {
+    let layout = table::Layout::new(table, WIDTH, texts);
+    let cells = |rows: usize| (rows + 1) * layout.columns();
+    let all = table.rows.len();
+    let cut = (count < all).then(|| {
+        let (count, all) = (naming::count(count as i64), naming::count(all as i64));
+        format!("These are the first {count} of {all} rows. The XLSX file has them all.").into_value()
+    });
+    let mut start = 0;
+    if cells(count) > MAX_CELLS {
+        pieces.flush()?;
+        let title_height = heading.get("title-height").ok().and_then(|height| height.clone().cast::<f64>().ok());
+        let room = |used: f64| ((HEIGHT - used - layout.head_height()) / layout.row_height()).floor().max(1.0) as usize;
+        let (first, page) = (room(title_height.unwrap_or(TITLE_HEIGHT)), room(0.0));
+        let pages = (MAX_CELLS / cells(page)).max(1);
+        while count - start > page * pages {
+            let end = start + if start == 0 { first + page * (pages - 1) } else { page * pages };
+            let part = layout.drawn(start..end);
+            pieces.add(if start == 0 { joined(heading.clone(), part) } else { part }, cells(end - start))?;
+            pieces.flush()?;
+            start = end;
+        }
+    }
+    let mut part = layout.drawn(start..count);
+    if let Some(totals) = layout.totals() {
+        part.insert("totals".into(), totals.into_value());
+    }
+    if let Some(cut) = cut {
+        part.insert("cut".into(), cut);
+    }
+    if let Some(remark) = remark {
+        part.insert("remark".into(), remark);
+    }
+    pieces.add(if start == 0 { joined(heading, part) } else { part }, cells(count - start))
+}
+
+fn joined(mut first: Dict, second: Dict) -> Dict {
+    first.extend(second);
+    first
+}
+
+fn paragraphs(table: &Table, letters: usize, texts: &Texts) -> (Dict, usize) {
+    let texts_of = |row: &Vec<Cell>| match row.first() {
+        Some(Cell::Text(text)) => texts.paragraphs(text),
+        _ => Vec::new(),
+    };
+    let (mut shown, mut used, mut cut) = (Array::new(), 0, false);
+    for text in table.rows.iter().flat_map(texts_of) {
+        used += text.chars().count() + LETTERS_PER_PARAGRAPH;
+        cut = used > letters;
+        if cut {
+            break;
+        }
+        shown.push(text::directed(text));
+    }
+    let mut part = dict! { "kind" => "text", "paragraphs" => shown };
+    if cut {
+        part.insert("cut".into(), "The rest of this text is not shown here. The JSON file has it.".into_value());
+    }
+    (part, used.min(letters) / LETTERS_PER_CELL)
+}
+
+/// Cards side by side, six in a row at most.
+fn figures(table: &Table, texts: &Texts) -> (Dict, usize) {
+    let count = table.rows.len();
+    let columns = count.div_ceil(count.div_ceil(6));
+    let width = (WIDTH - 10.0 * (columns as f64 - 1.0)) / columns as f64 - 28.0;
+    let cards: Array = table.rows.iter().map(|row| card(row, width, texts).into_value()).collect();
+    let compared = table.rows.iter().any(|row| matches!(row.get(2), Some(Cell::Count(_))));
+    let note = if compared { "Changes are against the period of the same length before." } else { "" };
+    (dict! { "kind" => "figures", "columns" => columns as i64, "cards" => cards, "note" => note }, count * 5)
+}
+
+fn card(row: &[Cell], width: f64, texts: &Texts) -> Dict {
+    let count = |n: usize| match row.get(n) {
+        Some(Cell::Count(count)) => Some(*count),
+        _ => None,
+    };
+    let metric = match row.first() {
+        Some(Cell::Text(metric)) => metric.as_str(),
+        _ => "",
+    };
+    let value = count(1).map_or("–".to_owned(), naming::count);
+    // As large as the number allows.
+    let wide = texts.width(&value, Style { size: 1.0, bold: true });
+    let (change, direction) = change(count(1), count(2));
+    dict! {
+        "metric" => text::directed(texts.fit(metric, 60, Style { size: 9.0, bold: false }, width, 1)),
+        "size" => (width / wide).min(24.0),
+        "value" => value,
+        "change" => change,
+        "direction" => direction,
+    }
+}
+
+/// Returns the change against the previous period, and its direction. Against nothing, or against zero, there is none.
+fn change(value: Option<i64>, previous: Option<i64>) -> (String, &'static str) {
+    let (Some(value), Some(previous)) = (value, previous) else { return (String::new(), "") };
+    let percent = match (value == previous, previous) {
+        (true, _) => 0.0,
+        (_, 0) => return ("previously 0".to_owned(), ""),
+        _ => (value as f64 - previous as f64) / (previous as f64).abs() * 100.0,
+    };
+    let direction = if percent > 0.0 {
+        "up"
+    } else if percent < 0.0 {
+        "down"
+    } else {
+        ""
+    };
+    let sign = if percent > 0.0 {
+        "+"
+    } else if percent < 0.0 {
+        "−"
+    } else {
+        ""
+    };
+    let percent = percent.abs();
+    let number = if percent < 100.0 { format!("{percent:.1}") } else { naming::count(percent.round() as i64) };
+    (format!("{sign}{number} %"), direction)
+}

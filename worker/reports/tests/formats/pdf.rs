@@ -1,0 +1,24 @@
+use crier_reports::{Cell, Document};
+use serde_json::Value;
+
+/// Words that are shorter may be divided at the end of a line, or stand in the middle of others.
+const MIN_WORD: usize = 3;
+
+/// Compares the words in ASCII: a page does not say where the spaces and the lines of a text were, and what no font has
+/// is replaced. The unit tests of the writer look for the letters of all scripts.
+pub fn says(document: &Document, read: &Value) {
+    let page = letters(read.as_str().expect("text"));
+    for widget in &document.widgets {
+        let cells = widget.table.rows.iter().flatten();
+        let texts = cells.filter_map(|cell| if let Cell::Text(text) = cell { Some(text) } else { None });
+        for text in texts.chain([&widget.title]) {
+            for word in text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.len() >= MIN_WORD) {
+                assert!(page.contains(word), "{word} of {text:?}");
+            }
+        }
+    }
+}
+
+fn letters(text: &str) -> String {
+    text.chars().filter(char::is_ascii_alphanumeric).collect()
+}
