@@ -16,5 +16,6 @@ mod media;
 mod metrics;
 mod platforms;
 mod readme;
+mod reports;
 mod store;
 mod support;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crier_common::domain::account::AccountStatus;
 use crier_common::domain::job::JobKind;
 use crier_common::domain::platform::Platform;
+use crier_common::domain::report::ReportFormat;
 use serde_json::json;
 
 use crate::support::client::until;
@@ -31,6 +32,8 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_webhook_attempts_total", &["outcome"], &[WORKER]),
     ("crier_webhook_attempt_duration_seconds", &[], &[WORKER]),
     ("crier_webhook_end_to_end_seconds", &[], &[WORKER]),
+    ("crier_reports_written_total", &["format", "outcome"], &[WORKER]),
+    ("crier_report_write_seconds", &["format"], &[WORKER]),
     ("crier_feed_fetches_total", &["outcome"], &[WORKER]),
     ("crier_platform_requests_total", &["platform", "status_class"], &[WORKER]),
     ("crier_platform_rate_limited_total", &["platform"], &[WORKER]),
@@ -80,6 +83,7 @@ fn read(text: &str) -> Series {
 fn is_bounded(label: &str, value: &str) -> bool {
     match label {
         "kind" => value.parse::<JobKind>().is_ok(),
+        "format" => value.parse::<ReportFormat>().is_ok(),
         "platform" => value.parse::<Platform>().is_ok(),
         "status" => value.parse::<AccountStatus>().is_ok() || (value.len() == 3 && value.parse::<u16>().is_ok()),
         "version" => value == env!("CARGO_PKG_VERSION"),

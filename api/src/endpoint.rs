@@ -4,11 +4,12 @@
 //!
 //! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint`
 //! and the handler; one line in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of the
-//! document. There are seven kinds of handlers:
+//! document. There are eight kinds of handlers:
 //!
 //! | | for | the handler receives | `Idempotency-Key`, live key |
 //! |---|---|---|---|
 //! | [`Endpoint::reads`] | requests that change nothing, including some `POST`s | a connection | no |
+//! | [`Endpoint::downloads`] | a stored file | a connection; returns which file | no |
 //! | [`Endpoint::writes`] | changes to the database only | the transaction that also stores the response; it may be retried, so the handler must do nothing else | yes |
 //! | [`Endpoint::checks_then_writes`] | the same, with a body | the same, and the body parsed before the transaction began, because on SQLite a transaction blocks all other writers | yes |
 //! | [`Endpoint::queries_then_writes`] | an external query that may be repeated (a name server) | no transaction, then returns a [`WriteStep`] | yes |
@@ -31,6 +32,7 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::file::FileResponse;
 use crate::openapi::schema::{Documented, Schema};
 use crate::response::ApiResponse;
 
@@ -78,6 +80,29 @@ where
 {
     fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> HandlerFuture<'a> {
         Box::pin(self(cx, tx, parsed))
+    }
+}
+
+/// A handler of a download: `async fn(&Context, &mut Conn) -> Result<FileResponse>`.
+pub trait DownloadHandler<'a>: Send + Sync {
+    fn call(
+        &self,
+        cx: &'a Context,
+        conn: &'a mut Conn,
+    ) -> Pin<Box<dyn Future<Output = Result<FileResponse>> + Send + 'a>>;
+}
+
+impl<'a, F, Fut> DownloadHandler<'a> for F
+where
+    F: Fn(&'a Context, &'a mut Conn) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<FileResponse>> + Send + 'a,
+{
+    fn call(
+        &self,
+        cx: &'a Context,
+        conn: &'a mut Conn,
+    ) -> Pin<Box<dyn Future<Output = Result<FileResponse>> + Send + 'a>> {
+        Box::pin(self(cx, conn))
     }
 }
 
@@ -134,6 +159,7 @@ impl WriteStep {
 #[derive(Clone)]
 pub enum HandlerKind {
     Reads(Arc<dyn for<'a> Handler<'a, Conn>>),
+    Downloads(Arc<dyn for<'a> DownloadHandler<'a>>),
     /// Called before the transaction begins; returns the step that runs inside it.
     Writes(Arc<dyn Fn(&Context) -> WriteStep + Send + Sync>),
     TwoSteps {
@@ -174,7 +200,12 @@ pub enum ResponseShape {
     Pages,
     /// No body.
     Nothing,
+    /// A file.
+    File,
 }
+
+/// Returns the schema of a type.
+pub type SchemaFn = fn(&mut Schema) -> Value;
 
 /// A request body: its schema and an example.
 #[derive(Clone)]
@@ -223,6 +254,8 @@ pub struct Endpoint {
     pub status: u16,
     pub shape: ResponseShape,
     pub schema: Option<fn(&mut Schema) -> Value>,
+    /// The types of a download, with the schema of those that are JSON.
+    pub file_types: Vec<(&'static str, Option<SchemaFn>)>,
     /// The error codes beyond those of the common checks.
     pub codes: &'static [ErrorCode],
     pub handler: HandlerKind,
@@ -258,6 +291,7 @@ impl Endpoint {
             status: 200,
             shape: ResponseShape::Nothing,
             schema: None,
+            file_types: Vec::new(),
             codes: &[],
             handler: HandlerKind::Reads(Arc::new(nothing)),
             rerender: None,
@@ -338,6 +372,12 @@ impl Endpoint {
         Self { status, shape, schema: Some(T::schema), ..self }
     }
 
+    /// Adds a type of a download.
+    pub fn file_type(mut self, media_type: &'static str, schema: Option<SchemaFn>) -> Self {
+        self.file_types.push((media_type, schema));
+        self
+    }
+
     /// 204.
     pub fn no_content(self) -> Self {
         Self { status: 204, shape: ResponseShape::Nothing, schema: None, ..self }
@@ -353,6 +393,14 @@ impl Endpoint {
         H: for<'a> Handler<'a, Conn> + 'static,
     {
         Self { handler: HandlerKind::Reads(Arc::new(handler)), ..self }
+    }
+
+    /// Sends a file of one of [`Endpoint::file_types`].
+    pub fn downloads<H>(self, handler: H) -> Self
+    where
+        H: for<'a> DownloadHandler<'a> + 'static,
+    {
+        Self { shape: ResponseShape::File, handler: HandlerKind::Downloads(Arc::new(handler)), ..self }
     }
 
     pub fn writes<H>(self, handler: H) -> Self
@@ -427,7 +475,7 @@ impl Endpoint {
 
     /// Returns whether it needs a live key and an `Idempotency-Key`.
     pub fn is_write(&self) -> bool {
-        !matches!(self.handler, HandlerKind::Reads(_))
+        !matches!(self.handler, HandlerKind::Reads(_) | HandlerKind::Downloads(_))
     }
 
     /// The names of the ids in the path, in order.

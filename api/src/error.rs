@@ -34,6 +34,7 @@ crier_common::text_enum! {
         IdempotencyKeyReused = "idempotency_key_reused",
         IdempotencyInProgress = "idempotency_in_progress",
         ReconnectRequired = "reconnect_required",
+        ReportNotReady = "report_not_ready",
         PostNotEditable = "post_not_editable",
         PostNotSubmittable = "post_not_submittable",
         PostNotPending = "post_not_pending",
@@ -87,6 +88,7 @@ impl ErrorCode {
             Self::IdempotencyKeyReused
             | Self::IdempotencyInProgress
             | Self::ReconnectRequired
+            | Self::ReportNotReady
             | Self::PostNotEditable
             | Self::PostNotSubmittable
             | Self::PostNotPending
@@ -377,7 +379,7 @@ mod tests {
         });
         assert_eq!(table[&400], ["idempotency_key_required", "idempotency_key_invalid", "invalid_json"]);
         assert_eq!(table[&403], ["insufficient_scope", "brand_forbidden", "test_mode_write_forbidden"]);
-        assert_eq!(table[&409].len(), 9);
+        assert_eq!(table[&409].len(), 10);
         assert_eq!(ErrorCode::PayloadTooLarge.kind(), ErrorType::InvalidRequest);
         assert_eq!(ErrorCode::PlatformUnavailable.kind(), ErrorType::Api);
         assert_eq!(ErrorCode::LimitReached.kind(), ErrorType::PlanLimit);

@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Datelike, NaiveDate, Utc};
 use crier_common::domain::UnknownWord;
+use crier_common::mail::is_address;
 use serde_json::{Map, Value};
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 
@@ -325,6 +326,23 @@ impl<'a> Fields<'a> {
                 }
             }
             texts
+        })
+    }
+
+    /// Reads a list of e-mail addresses; duplicates are dropped.
+    pub fn email_addresses(&self, name: &str, most: usize) -> PatchField<Vec<String>> {
+        self.list(name, most, "e-mail addresses").map(|list| {
+            let mut addresses: Vec<String> = Vec::with_capacity(list.len());
+            for (i, value) in self.each(list) {
+                match value.as_str().map(str::trim).filter(|text| is_address(text)) {
+                    Some(address) if addresses.iter().any(|known| known.eq_ignore_ascii_case(address)) => {}
+                    Some(address) => addresses.push(address.to_owned()),
+                    None => {
+                        self.problem(&format!("{name}.{i}"), "Must be an e-mail address such as ann@example.com.");
+                    }
+                }
+            }
+            addresses
         })
     }
 

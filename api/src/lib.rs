@@ -22,6 +22,7 @@ mod context;
 mod endpoint;
 mod error;
 mod fields;
+mod file;
 mod middleware;
 mod openapi;
 mod pages;

@@ -10,8 +10,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use lettre::message::header::{HeaderName, HeaderValue};
-use lettre::message::{Mailbox, SinglePart};
+use bytes::Bytes;
+use lettre::message::header::{ContentType, HeaderName, HeaderValue};
+use lettre::message::{Attachment as MailAttachment, Mailbox, MultiPart, SinglePart};
 use lettre::transport::smtp::Error as SmtpError;
 use lettre::transport::smtp::authentication::{Credentials, DEFAULT_MECHANISMS};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
@@ -31,6 +32,8 @@ const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of a stored error, in characters.
 const LONGEST_ERROR: usize = 500;
 const MARKER_LENGTH: usize = 24;
+/// Maximum length of an address, in bytes (RFC 5321, 4.5.3.1.3).
+const MAX_ADDRESS: usize = 254;
 
 /// Why the mail configuration is unusable.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +53,17 @@ pub enum SendError {
     /// The server will never accept this mail.
     #[error("{0}")]
     Refused(String),
+    /// The server will never accept mail for this recipient.
+    #[error("{0}")]
+    RecipientRefused(String),
+}
+
+/// A file that is sent with a mail.
+#[derive(Clone, Debug)]
+pub struct Attachment {
+    pub name: String,
+    pub media_type: &'static str,
+    pub bytes: Bytes,
 }
 
 /// Sends mail through the operator's server.
@@ -98,8 +112,8 @@ impl Mailer {
     }
 
     /// Sends a mail; returns `Ok` once the server has accepted it.
-    pub async fn send(&self, mail: &Mail) -> Result<(), SendError> {
-        let message = self.message(mail)?;
+    pub async fn send(&self, mail: &Mail, attachment: Option<Attachment>) -> Result<(), SendError> {
+        let message = self.message(mail, attachment)?;
         let late = |_| SendError::Deferred(format!("the mail server was not done within {:?}", self.timeout));
         let mut connection = timeout(self.timeout, self.hand_over(&message)).await.map_err(late)??;
         // The server has accepted the mail; the result of QUIT does not matter.
@@ -107,19 +121,32 @@ impl Mailer {
         Ok(())
     }
 
-    fn message(&self, mail: &Mail) -> Result<Message, SendError> {
-        let to = address(&mail.recipient)
-            .ok_or_else(|| SendError::Refused("the recipient is no address that mail can be sent to".to_owned()))?;
-        Message::builder()
+    fn message(&self, mail: &Mail, attachment: Option<Attachment>) -> Result<Message, SendError> {
+        let to = address(&mail.recipient).ok_or_else(|| {
+            SendError::RecipientRefused("the recipient is no address that mail can be sent to".to_owned())
+        })?;
+        let mut message = Message::builder()
             .from(self.from.clone())
             .to(to.into())
             .subject(one_line(&mail.subject))
             .date(SystemTime::from(mail.created_at))
             .message_id(Some(mail.message_id.clone()))
             // Stops autoresponders from replying (RFC 3834).
-            .raw_header(HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), "auto-generated".to_owned()))
-            .singlepart(SinglePart::plain(mail.body_text.clone()))
-            .map_err(|error| SendError::Refused(error_text(error)))
+            .raw_header(raw_header("Auto-Submitted", "auto-generated"));
+        if let Some(url) = &mail.unsubscribe_url {
+            message = message.raw_header(raw_header("List-Unsubscribe", &format!("<{}>", one_line(url))));
+            if url.starts_with("https://") {
+                message = message.raw_header(raw_header("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"));
+            }
+        }
+        let refused = |error| SendError::Refused(error_text(error));
+        let text = SinglePart::plain(mail.body_text.clone());
+        let Some(html) = mail.body_html.clone() else { return message.singlepart(text).map_err(refused) };
+        let body = MultiPart::alternative().singlepart(text).singlepart(SinglePart::html(html));
+        let Some(file) = attachment else { return message.multipart(body).map_err(refused) };
+        let media_type = ContentType::parse(file.media_type).map_err(|error| SendError::Refused(error.to_string()))?;
+        let part = MailAttachment::new(file.name).body(Vec::from(file.bytes), media_type);
+        message.multipart(MultiPart::mixed().multipart(body).singlepart(part)).map_err(refused)
     }
 
     /// Sends the mail and returns the connection once the server has accepted it.
@@ -127,6 +154,7 @@ impl Mailer {
         let mut connection = self.connect().await?;
         match connection.send(message.envelope(), &message.formatted()).await {
             Ok(_) => Ok(connection),
+            Err(error) if refuses_recipient(&error) => Err(SendError::RecipientRefused(error_text(error))),
             Err(error) if error.is_permanent() || error.is_client() => Err(SendError::Refused(error_text(error))),
             Err(error) => Err(SendError::Deferred(error_text(error))),
         }
@@ -162,6 +190,27 @@ impl Mailer {
         }
         Ok(connection)
     }
+}
+
+fn raw_header(name: &'static str, value: &str) -> HeaderValue {
+    HeaderValue::new(HeaderName::new_from_ascii_str(name), value.to_owned())
+}
+
+/// Whether the server has no such mailbox: 550, 551 or 553 (RFC 5321, 4.2.3), and no enhanced code (RFC 3463) that says
+/// that it is about something else, such as the sender or the content.
+fn refuses_recipient(error: &SmtpError) -> bool {
+    let Some(code) = error.status().map(u16::from) else { return false };
+    let text = error.to_string();
+    let enhanced = text.split(|c: char| !c.is_ascii_digit() && c != '.').find(|word| word.starts_with("5."));
+    let is_about_mailbox = enhanced.is_none_or(|word| {
+        matches!(word.trim_end_matches('.'), "5.1.1" | "5.1.2" | "5.1.3" | "5.1.6" | "5.1.10" | "5.2.1")
+    });
+    matches!(code, 550 | 551 | 553) && is_about_mailbox
+}
+
+/// Returns whether mail can be sent to an address.
+pub fn is_address(text: &str) -> bool {
+    text.len() <= MAX_ADDRESS && address(text).is_some()
 }
 
 /// Parses an address; its host is converted to ASCII, which every server accepts.

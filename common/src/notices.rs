@@ -66,6 +66,7 @@ pub async fn webhook_disabled(
         subject: &format!("Crier disabled your webhook endpoint {webhook_id}"),
         body_text: &body_text,
         message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
+        ..NewMail::default()
     };
     mails::enqueue_mail(tx, found.user_id, &new, trace).await?;
     Ok(())
@@ -193,6 +194,7 @@ async fn mail_to_owner(
         subject,
         body_text: &body_text,
         message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
+        ..NewMail::default()
     };
     mails::enqueue_mail(tx, owner.user_id, &new, trace).await?;
     Ok(())

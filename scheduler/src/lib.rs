@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crier_common::domain::plan::Plans;
 use crier_common::media::Library;
 use crier_common::process::{Process, StartError};
 use crier_common::queue::Transport;
@@ -24,7 +25,7 @@ mod room;
 pub mod tasks;
 mod ticks;
 
-use tasks::{analytics, clean_up, dispatch, feeds, inbox, measure, rescue, reservations, sweep, tokens};
+use tasks::{analytics, clean_up, dispatch, feeds, inbox, measure, reports, rescue, reservations, sweep, tokens};
 use ticks::{Ticks, run_at_ticks};
 
 /// The dependencies of the tasks. Cheap to clone.
@@ -33,6 +34,7 @@ pub struct Scheduler {
     pub store: Store,
     pub transport: Arc<dyn Transport>,
     pub library: Library,
+    pub plans: Arc<Plans>,
 }
 
 /// A recurring task.
@@ -73,6 +75,7 @@ pub const TASKS: &[Task] = &[
     Task::new("feeds", "6/10 * * * * *", |s| Box::pin(feeds::run(s))),
     Task::new("tokens", "9/10 * * * * *", |s| Box::pin(tokens::run(s))),
     Task::new("analytics", "8/10 * * * * *", |s| Box::pin(analytics::run(s))),
+    Task::new("reports", "1/5 * * * * *", |s| Box::pin(reports::run(s))),
     Task::new("inbox", "2/10 * * * * *", |s| Box::pin(inbox::run(s))),
     Task::new("reservations", "4/5 * * * * *", |s| Box::pin(reservations::run(s))),
     Task::new("clean_up", "41 * * * * *", |s| Box::pin(clean_up::run(s))),
@@ -86,6 +89,7 @@ pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
         store: process.store.clone(),
         transport: process.transport.clone(),
         library: process.library.clone(),
+        plans: Arc::new(process.config.plans.clone()),
     };
     scheduler.run(process.stop.clone()).await;
     Ok(())

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{checks, conversations, feeds};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
-use crate::support::picture;
+use crate::support::{picture, reports};
 
 on_both_apps!(
     ids_of_another_tenant_return_403_or_404,
@@ -28,6 +28,9 @@ struct TenantRecords {
     plan: i64,
     item: i64,
     conversation: i64,
+    report: i64,
+    schedule: i64,
+    report_delivery: i64,
 }
 
 impl TenantRecords {
@@ -51,12 +54,37 @@ impl TenantRecords {
         let plan = t.post(&t.path("/content-plans"), plan).await.data(201);
         let item = plan["items"][0]["id"].as_i64().unwrap();
         let conversation = conversations::received(t, account).await;
+        let report = reports::create(t, "mine", json!([{ "type": "summary" }])).await;
+        let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
+        let schedule = t.post(&format!("{report}/schedules"), schedule).await.data(201)["id"].as_i64().unwrap();
+        let export = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
+        let (report, report_delivery) = (export["report_id"].as_i64().unwrap(), export["id"].as_i64().unwrap());
         let (post, plan) = (post["id"].as_i64().unwrap(), plan["id"].as_i64().unwrap());
-        Self { account, post, webhook, delivery, feed, article, media, job, bio, plan, item, conversation }
+        Self {
+            account,
+            post,
+            webhook,
+            delivery,
+            feed,
+            article,
+            media,
+            job,
+            bio,
+            plan,
+            item,
+            conversation,
+            report,
+            schedule,
+            report_delivery,
+        }
     }
 
-    fn id(&self, name: &str) -> i64 {
+    /// Returns the id for a name in a path.
+    fn id(&self, path: &str, name: &str) -> i64 {
         match name {
+            "delivery" if path.contains("/reports/") => self.report_delivery,
+            "report" => self.report,
+            "schedule" => self.schedule,
             "account" => self.account,
             "post" => self.post,
             "webhook" => self.webhook,
@@ -88,10 +116,10 @@ async fn ids_of_another_tenant_return_403_or_404(app: TestApp) {
             request.send().await
         };
         if e.is_nested() {
-            call(e.at(victim.brand, |name| things.id(name))).await.expect_error(403, "brand_forbidden");
+            call(e.at(victim.brand, |name| things.id(&e.path, name))).await.expect_error(403, "brand_forbidden");
         }
         if !e.ids().is_empty() {
-            call(e.at(intruder.brand, |name| things.id(name))).await.expect_error(404, "not_found");
+            call(e.at(intruder.brand, |name| things.id(&e.path, name))).await.expect_error(404, "not_found");
         }
     }
     let after = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
@@ -111,7 +139,16 @@ async fn lists_contain_only_own_records(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     TenantRecords::of(&victim).await;
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
-    let lists = ["/posts", "/social-accounts", "/feeds", "/media", "/link-in-bio", "/content-plans", "/conversations"];
+    let lists = [
+        "/posts",
+        "/social-accounts",
+        "/feeds",
+        "/media",
+        "/link-in-bio",
+        "/content-plans",
+        "/conversations",
+        "/reports",
+    ];
     for path in lists.map(|list| intruder.path(list)).into_iter().chain(["/webhooks".to_owned()]) {
         assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");
     }
@@ -130,6 +167,9 @@ async fn records_are_not_found_under_another_own_brand(app: TestApp) {
         format!("/content-plans/{}", things.plan),
         format!("/link-in-bio/{}", things.bio),
         format!("/conversations/{}", things.conversation),
+        format!("/reports/{}", things.report),
+        format!("/reports/{}/deliveries", things.report),
+        format!("/reports/deliveries/{}", things.report_delivery),
     ] {
         owner.get(&format!("/brands/{second}{path}")).await.expect_error(404, "not_found");
     }

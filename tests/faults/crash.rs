@@ -194,9 +194,9 @@ async fn a_scheduler_crash_during_a_rescue_is_recovered(w: TestWorker) {
     let mut tx = w.begin().await.unwrap();
     posts::lock(&mut tx, post).await.unwrap();
     let doomed = w.killable_worker().await;
-    let (store, transport, library) = (doomed.store.clone(), w.notifier.clone(), w.scheduler.library.clone());
+    let scheduler = crier_scheduler::Scheduler { store: doomed.store.clone(), ..w.scheduler.clone() };
     doomed.spawn(async move {
-        let _ = crier_scheduler::Scheduler { store, transport, library }.tick().await;
+        let _ = scheduler.tick().await;
     });
     if w.is_postgres() {
         let waits =

@@ -25,6 +25,7 @@ mod platforms;
 mod poison;
 mod postgres;
 mod redis;
+mod reports;
 mod scaling;
 mod schedulers;
 mod stop;

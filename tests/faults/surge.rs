@@ -14,7 +14,7 @@ use crier_scheduler::tasks::{dispatch, rescue};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::jobs::{LEASE_EXPIRY_SECONDS, PUBLIC_URL, TestWorker, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 use crate::support::store::{cipher, run_concurrently};
 
 worker_on_both!(
@@ -94,7 +94,7 @@ async fn ten_thousand_due_jobs_pass_a_small_notifier(w: TestWorker) {
     let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), notifier.clone());
     let (engine, scheduler) = (
         w.engine_for(store.clone(), JobKind::ALL),
-        Scheduler { store: store.clone(), transport: notifier.clone(), library: w.library(PUBLIC_URL) },
+        Scheduler { store: store.clone(), transport: notifier.clone(), ..w.scheduler.clone() },
     );
     let first = w.job_at(JobKind::Noop, 0, None, w.later(1)).await;
     let last = w.job_at(JobKind::DeliverWebhook, 1, None, w.later(60)).await;
@@ -146,7 +146,7 @@ async fn schedulers(w: &TestWorker, count: usize) -> Vec<Scheduler> {
     for _ in 0..count {
         let db = w.open_second_store().await.db().clone();
         let store = Store::new(db, w.clock.clone(), cipher(), w.s.notifier.clone());
-        all.push(Scheduler { store, transport: w.notifier.clone(), library: w.library(PUBLIC_URL) });
+        all.push(Scheduler { store, ..w.scheduler.clone() });
     }
     all
 }

@@ -37,8 +37,13 @@ async fn post(w: &TestWorker, new: &NewMail<'_>) -> i64 {
 }
 
 async fn post_one(w: &TestWorker) -> i64 {
-    let new =
-        NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello\n", message_id: "<mail-1@example.com>" };
+    let new = NewMail {
+        recipient: RECIPIENT,
+        subject: "Hello",
+        body_text: "Hello\n",
+        message_id: "<mail-1@example.com>",
+        ..NewMail::default()
+    };
     post(w, &new).await
 }
 
@@ -81,8 +86,13 @@ async fn a_mail_arrives_unchanged(s: TestStore) {
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     let long = "x".repeat(2_000);
     let body = format!("Grüße\n.\n.dots\n{long}\n");
-    let new =
-        NewMail { recipient: RECIPIENT, subject: "Grüße ☃", body_text: &body, message_id: "<mail-1@example.com>" };
+    let new = NewMail {
+        recipient: RECIPIENT,
+        subject: "Grüße ☃",
+        body_text: &body,
+        message_id: "<mail-1@example.com>",
+        ..NewMail::default()
+    };
     let id = post(&w, &new).await;
     w.run_jobs().await;
     assert_eq!(job(&w, id).await, (JobState::Done, 1, None));
@@ -115,6 +125,7 @@ async fn mail_content_never_becomes_a_header_or_command(s: TestStore) {
         subject: evil.trim_end_matches('\0'),
         body_text: "\r\n.\r\nMAIL FROM:<eve@example.com>\r\n",
         message_id: "<mail-1@example.com>",
+        ..NewMail::default()
     };
     post(&w, &new).await;
     let recipient = "\"a\r\nRCPT TO:<eve@example.com>\r\n\"@example.com";
@@ -181,7 +192,13 @@ async fn a_permanent_smtp_error_fails_at_once(s: TestStore) {
     for (number, step) in (1..).zip([SmtpStep::Sender, SmtpStep::Recipient, SmtpStep::Data, SmtpStep::End]) {
         server.then(step, SmtpReply::Say("550 5.1.1 no such user here"));
         let message_id = format!("<mail-{number}@example.com>");
-        let new = NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello", message_id: &message_id };
+        let new = NewMail {
+            recipient: RECIPIENT,
+            subject: "Hello",
+            body_text: "Hello",
+            message_id: &message_id,
+            ..NewMail::default()
+        };
         let id = post(&w, &new).await;
         w.run_jobs().await;
         let (state, attempts, why) = job(&w, id).await;
@@ -199,14 +216,18 @@ async fn an_invalid_address_fails_at_once(s: TestStore) {
         (1..).zip(["ann", "ann@", "@example.com", "ann@exa mple.com", "ann@example.com, bob@example.com"])
     {
         let message_id = format!("<mail-{number}@example.com>");
-        let id = post(&w, &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id: &message_id }).await;
+        let id = post(
+            &w,
+            &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id: &message_id, ..NewMail::default() },
+        )
+        .await;
         w.run_jobs().await;
         assert_eq!(job(&w, id).await.0, JobState::Dead, "{recipient}");
         assert!(found(&w, id).await.error.unwrap().contains("no address"), "{recipient}");
     }
     assert!(server.received_lines().is_empty());
     let (recipient, message_id) = ("ann@bücher.example", "<mail-9@example.com>");
-    post(&w, &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id }).await;
+    post(&w, &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id, ..NewMail::default() }).await;
     w.run_jobs().await;
     assert!(server.received_lines().iter().any(|received| received.line == "RCPT TO:<ann@xn--bcher-kva.example>"));
 }
@@ -241,7 +262,13 @@ async fn an_accepted_mail_is_sent_despite_later_errors(s: TestStore) {
     for (number, answer) in (1..).zip([SmtpReply::HangUp, SmtpReply::Silence, SmtpReply::Say("500 what?")]) {
         server.then(SmtpStep::Quit, answer);
         let message_id = format!("<mail-{number}@example.com>");
-        let new = NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello", message_id: &message_id };
+        let new = NewMail {
+            recipient: RECIPIENT,
+            subject: "Hello",
+            body_text: "Hello",
+            message_id: &message_id,
+            ..NewMail::default()
+        };
         let id = post(&w, &new).await;
         w.run_jobs().await;
         assert_eq!((job(&w, id).await.0, server.mails().len()), (JobState::Done, number), "{answer:?}");
@@ -329,7 +356,13 @@ async fn an_untrusted_certificate_is_rejected(s: TestStore) {
     for ((number, form), server) in (1..).zip(forms).zip([&offering, &offering, &speaking]) {
         w.set_mailer(mailer(&server.url(form)));
         let message_id = format!("<mail-{number}@example.com>");
-        let new = NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello", message_id: &message_id };
+        let new = NewMail {
+            recipient: RECIPIENT,
+            subject: "Hello",
+            body_text: "Hello",
+            message_id: &message_id,
+            ..NewMail::default()
+        };
         let id = post(&w, &new).await;
         let why = waits(&w, id).await;
         assert!(why.contains("certificate"), "{form}: {why}");

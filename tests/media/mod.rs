@@ -44,6 +44,7 @@ impl TestLibrary {
             store: self.s.store.clone(),
             transport: FixedCapacityTransport::with_room(100),
             library: self.library.clone(),
+            plans: Default::default(),
         }
     }
 

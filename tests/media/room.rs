@@ -109,7 +109,7 @@ fn new_file(world: World, content: u8, name: &str) -> NewFile {
         key: format!("{name}.png"),
         thumbnail_key: format!("{name}-thumb.png"),
         sha256: [content; 32],
-        mime_type: ImageType::Png,
+        mime_type: ImageType::Png.as_str(),
         size_bytes: 90 + i64::from(content) * 70,
         width: 1,
         height: 1,

@@ -23,6 +23,10 @@ const NEW: NewMail<'_> = NewMail {
     subject: "Naïve ☃",
     body_text: "One\nTwo\n",
     message_id: "<mail-1@example.com>",
+    body_html: None,
+    unsubscribe_url: None,
+    delivery_id: None,
+    has_file: false,
 };
 
 async fn posted(s: &TestStore) -> i64 {

@@ -134,6 +134,7 @@ struct ExternalServices {
     platforms: Arc<Platforms>,
     library: Library,
     mailer: Option<Arc<Mailer>>,
+    max_attachment_bytes: u64,
     import_timeout: Duration,
 }
 
@@ -196,6 +197,12 @@ impl TestWorker {
         self.engine = self.engine_for(self.s.store.clone(), JobKind::ALL);
     }
 
+    /// Sets the size up to which a report's file is attached to its mails, in bytes.
+    pub fn set_max_attachment_bytes(&mut self, bytes: u64) {
+        self.outside.max_attachment_bytes = bytes;
+        self.engine = self.engine_for(self.s.store.clone(), JobKind::ALL);
+    }
+
     /// Sets the timeout of imports.
     pub fn set_import_timeout(&mut self, timeout: Duration) {
         self.outside.import_timeout = timeout;
@@ -217,8 +224,15 @@ impl TestWorker {
         let platforms = Arc::new(platforms);
         let notifier = FixedCapacityTransport::with_room(10_000);
         let library = s.library(PUBLIC_URL);
-        let scheduler = Scheduler { store: s.store.clone(), transport: notifier.clone(), library: library.clone() };
-        let outside = ExternalServices { platforms, library, mailer: None, import_timeout: IMPORT_TIMEOUT };
+        let (store, transport, plans) = (s.store.clone(), notifier.clone(), Arc::default());
+        let scheduler = Scheduler { store, transport, library: library.clone(), plans };
+        let outside = ExternalServices {
+            platforms,
+            library,
+            mailer: None,
+            max_attachment_bytes: 10 << 20,
+            import_timeout: IMPORT_TIMEOUT,
+        };
         let engine = Engine::new(s.store.clone(), outside.registry(&s.store, JobKind::ALL), 64);
         Self { s, world, account, fake, engine, scheduler, notifier, outside }
     }
@@ -458,6 +472,7 @@ impl ExternalServices {
             webhooks: Arc::new(Sender::new(guard.clone())),
             guard,
             mailer: self.mailer.clone(),
+            max_attachment_bytes: self.max_attachment_bytes,
             latest_publish: TimeDelta::hours(24),
             platform_timeout: TimeDelta::from_std(TIMEOUT).expect("a time-out"),
             import_timeout: self.import_timeout,

@@ -26,6 +26,7 @@ pub mod person;
 pub mod picture;
 pub mod process;
 pub mod receiver;
+pub mod reports;
 pub mod s3;
 pub mod scripted;
 pub mod servers;

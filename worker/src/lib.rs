@@ -38,6 +38,7 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
         webhooks: Arc::new(Sender::new(process.guard.clone())),
         feeds: Arc::new(Fetcher::new(process.guard.clone())),
         mailer: mailer.map(Arc::new),
+        max_attachment_bytes: config.mail.max_attachment_bytes,
         latest_publish: delta(config.latest_publish),
         platform_timeout: delta(config.worker.platform_timeout),
         import_timeout: jobs::IMPORT_TIMEOUT,

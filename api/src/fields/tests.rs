@@ -98,6 +98,19 @@ fn absorbed_problems_get_renamed_paths() {
 }
 
 #[test]
+fn email_addresses_are_listed_once_each() {
+    let (body, problems) =
+        (json!({ "e": [" Ann@example.com", "ann@EXAMPLE.com", "bob@bücher.example"] }), Problems::default());
+    let read = Fields::new(body.as_object().unwrap(), &problems).email_addresses("e", 3);
+    assert_eq!(read.value().unwrap(), ["Ann@example.com", "bob@bücher.example"]);
+    let long = format!("{}@example.com", "a".repeat(250));
+    let bad = ["", "ann", "ann@", "@example.com", "a b@example.com", "Ann <ann@example.com>", "a@b\r\nBcc: c@d", &long];
+    let paths_of_bad: Vec<String> = (0..bad.len()).map(|n| format!("e.{n}")).collect();
+    assert_eq!(paths(json!({ "e": bad }), |f| f.email_addresses("e", 9)), paths_of_bad);
+    assert_eq!(paths(json!({ "e": ["a@b.c", "d@e.f"] }), |f| f.email_addresses("e", 1)), ["e"]);
+}
+
+#[test]
 fn urls_enums_flags_and_time_zones_are_validated() {
     for bad in ["nope", "ftp://example.org/", "javascript:alert(1)", "//example.org", "http://"] {
         assert_eq!(paths(json!({"u": bad}), |f| f.url("u")), ["u"], "{bad}");

@@ -241,6 +241,7 @@ fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
     let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
     let (text, schema) = match endpoint.shape {
         ResponseShape::Nothing => ("Done; there is no body.", None),
+        ResponseShape::File => ("The file.", None),
         ResponseShape::One => ("The record.", Some(object(json!({ "data": record }), &["data"]))),
         ResponseShape::Many => ("The records.", Some(object(json!({ "data": list(record) }), &["data"]))),
         ResponseShape::Pages => {
@@ -253,6 +254,15 @@ fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
     if let Some(schema) = schema {
         let example = example::build_example(&schema, &s.named);
         response["content"] = json!({ "application/json": { "schema": schema, "example": example } });
+    }
+    for (media_type, schema) in &endpoint.file_types {
+        response["content"][media_type] = match schema.map(|schema| schema(s)) {
+            Some(schema) => {
+                let example = example::build_example(&schema, &s.named);
+                json!({ "schema": schema, "example": example })
+            }
+            None => json!({ "schema": { "type": "string", "format": "binary" } }),
+        };
     }
     response
 }
@@ -349,10 +359,12 @@ mod tests {
             assert!(!ids.contains(&endpoint.id), "{name}: {} is an operation already", endpoint.id);
             ids.push(endpoint.id);
             let answer = &operation["responses"][endpoint.status.to_string()]["content"]["application/json"];
-            assert!(
-                endpoint.shape == ResponseShape::Nothing || !answer["example"]["data"].is_null(),
-                "{name} has no example"
-            );
+            let has_example = match endpoint.shape {
+                ResponseShape::Nothing => true,
+                ResponseShape::File => answer["example"].is_object(),
+                _ => !answer["example"]["data"].is_null(),
+            };
+            assert!(has_example, "{name} has no example");
             for status in ["401", "403", "404", "405", "429", "500", "503"] {
                 assert!(operation["responses"][status].is_object(), "{name} does not declare {status}");
             }

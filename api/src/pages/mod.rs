@@ -4,8 +4,8 @@
 //! automatically; [`html`] sets a strict content security policy.
 
 use askama::Template;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, StatusCode};
 use salvo::writing::Text;
 use salvo::{Response, Router};
 
@@ -13,6 +13,7 @@ pub mod bio;
 mod connect;
 mod fetch;
 mod media;
+mod report;
 mod sandbox;
 
 /// Allows only our own styles and images, and forms to this host.
@@ -21,7 +22,8 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:
 
 /// The routes of all pages, at the root of the host.
 pub fn router() -> Router {
-    let pages = [bio::router(), connect::router(), fetch::router(), media::router(), sandbox::router()];
+    let pages =
+        [bio::router(), connect::router(), fetch::router(), media::router(), report::router(), sandbox::router()];
     pages.into_iter().fold(Router::new(), Router::push)
 }
 
@@ -53,15 +55,4 @@ fn headers(res: &mut Response) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-}
-
-/// Returns whether `If-None-Match` contains our tag, by weak comparison (RFC 9110, 13.1.2).
-fn is_known(headers: &HeaderMap, tag: impl AsRef<[u8]>) -> bool {
-    let ours = opaque(tag.as_ref());
-    let known = headers.get_all(IF_NONE_MATCH).iter().flat_map(|known| known.as_bytes().split(|byte| *byte == b','));
-    known.map(<[u8]>::trim_ascii).any(|known| known == b"*" || opaque(known) == ours)
-}
-
-fn opaque(tag: &[u8]) -> &[u8] {
-    tag.strip_prefix(b"W/").unwrap_or(tag)
 }

@@ -12,6 +12,7 @@ mod feeds;
 mod link_in_bio;
 pub mod media;
 mod posts;
+mod reports;
 mod webhooks;
 
 /// Returns all endpoints in the order of the OpenAPI document.
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Endpoint> {
         webhooks::endpoints(),
         analytics::endpoints(),
         ai::endpoints(),
+        reports::endpoints(),
     ]
     .into_iter()
     .flatten()

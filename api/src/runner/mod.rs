@@ -11,12 +11,14 @@ use std::sync::Arc;
 use crier_common::domain::access::KeyMode;
 use crier_common::store::keys::{Authenticated, Caller};
 use futures::FutureExt;
+use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response};
 
 use crate::app::App;
 use crate::context::{Context, Query};
 use crate::endpoint::{BodyFormat, Endpoint, HandlerKind};
 use crate::error::{ApiError, Result};
+use crate::file::{self, FileResponse, SentFile};
 use crate::middleware::{RequestId, RouteLabel};
 use crate::response::ApiResponse;
 use crate::{admission, reply};
@@ -45,14 +47,17 @@ impl salvo::Handler for Runner {
         let run = AssertUnwindSafe(self.run(req, res, &request_id)).catch_unwind();
         let outcome = run.await.unwrap_or_else(|panic| Err(reply::panic_error(&panic)));
         match outcome {
-            Ok(answer) => reply::success(res, &answer),
+            Ok(Some(answer)) => reply::success(res, &answer),
+            // The file is on its way.
+            Ok(None) => {}
             Err(error) => reply::refusal(res, &error, &request_id),
         }
     }
 }
 
 impl Runner {
-    async fn run(&self, req: &mut Request, res: &mut Response, request_id: &str) -> Result<ApiResponse> {
+    /// Returns the response; `None`: it was written to `res`.
+    async fn run(&self, req: &mut Request, res: &mut Response, request_id: &str) -> Result<Option<ApiResponse>> {
         let ids = self.ids(req).ok_or_else(ApiError::no_route)?;
         let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
         let Authenticated { caller, membership } = admission::admit(&self.app, req, res, brand_id).await?;
@@ -87,10 +92,24 @@ impl Runner {
                     let parse = || body::parse(req.headers(), &raw, body.form == BodyFormat::OptionalJson);
                     cx.body = self.app.large_bodies.run(raw.len(), parse).await?;
                 }
-                handler.call(&cx, &mut self.app.store.read().await?).await
+                handler.call(&cx, &mut self.app.store.read().await?).await.map(Some)
             }
-            _ => write::run(&self.endpoint, cx, req).await,
+            HandlerKind::Downloads(handler) => {
+                let found = handler.call(&cx, &mut self.app.store.read().await?).await?;
+                self.send_file(req, &found, res).await.map(|()| None)
+            }
+            _ => write::run(&self.endpoint, cx, req).await.map(Some),
         }
+    }
+
+    async fn send_file(&self, req: &Request, found: &FileResponse, res: &mut Response) -> Result<()> {
+        let sent = file::send(req, self.app.library.storage(), found, res).await;
+        match sent.map_err(|error| ApiError::storage(error.to_string()))? {
+            SentFile::Missing => return Err(ApiError::not_found("file")),
+            SentFile::OutOfRange => res.render(Text::Plain("The file has no such part.")),
+            SentFile::Sent => {}
+        }
+        Ok(())
     }
 
     /// Returns the ids in the path; `None` if one is not a whole number of at most 63 bits, from 1 on.

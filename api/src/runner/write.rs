@@ -36,7 +36,7 @@ pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Res
     let (arrived, parsed) = receive(endpoint, &cx, &key, req).await?;
     let slot = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &arrived) };
     match &endpoint.handler {
-        HandlerKind::Reads(_) => Err(ApiError::bug("a read was run as a write")),
+        HandlerKind::Reads(_) | HandlerKind::Downloads(_) => Err(ApiError::bug("a read was run as a write")),
         HandlerKind::Writes(begin) => {
             let refusal = set_body(&mut cx, parsed);
             let finish = cx.app.large_bodies.run(arrived.len(), || begin(&cx)).await;

@@ -6,6 +6,7 @@ use url::{Host, Url};
 
 use super::keys::{Key, Preset};
 use super::reader::Reader;
+use super::values;
 
 const SMTP_URL: Key = Key::new(
     "SMTP_URL",
@@ -16,13 +17,21 @@ const SMTP_URL: Key = Key::new(
 .secret();
 const MAIL_FROM: Key =
     Key::new("MAIL_FROM", "The sender of mail.", Preset::Value("Crier <crier@localhost>"), "Crier <crier@example.com>");
-pub(super) const KEYS: &[Key] = &[SMTP_URL, MAIL_FROM];
+const ATTACHMENT_MIB: Key = Key::new(
+    "MAIL_ATTACHMENT_MIB",
+    "The largest file of a report that is attached to its mails, in MiB; a larger one is downloaded by an address in the \
+     mail.",
+    Preset::Value("10"),
+    "10",
+);
+pub(super) const KEYS: &[Key] = &[SMTP_URL, MAIL_FROM, ATTACHMENT_MIB];
 
 #[derive(Clone, Debug)]
 pub struct MailConfig {
     /// `None`: no mail can be sent.
     pub smtp: Option<Smtp>,
     pub from: Mailbox,
+    pub max_attachment_bytes: u64,
 }
 
 /// A mail server.
@@ -54,7 +63,12 @@ pub struct Mailbox {
 }
 
 pub(super) fn read(reader: &mut Reader) -> MailConfig {
-    MailConfig { smtp: reader.optional(&SMTP_URL, server), from: reader.parse(&MAIL_FROM, mailbox) }
+    MailConfig {
+        smtp: reader.optional(&SMTP_URL, server),
+        from: reader.parse(&MAIL_FROM, mailbox),
+        max_attachment_bytes: reader.parse(&ATTACHMENT_MIB, |text| values::number(text, 0, 100).map(|n| n as u64))
+            << 20,
+    }
 }
 
 fn server(text: &str) -> Result<Smtp, String> {

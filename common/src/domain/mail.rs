@@ -25,4 +25,10 @@ pub struct Mail {
     pub error: Option<String>,
     pub created_at: DateTime<Utc>,
     pub sent_at: Option<DateTime<Utc>>,
+    pub body_html: Option<String>,
+    pub unsubscribe_url: Option<String>,
+    /// The report delivery that it is about.
+    pub delivery_id: Option<i64>,
+    /// Whether the delivery's file is attached.
+    pub has_file: bool,
 }

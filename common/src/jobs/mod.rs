@@ -21,6 +21,7 @@ use crate::store::{Conn, Result, Tx};
 
 mod collect_analytics;
 mod deliver_webhook;
+mod export_report;
 mod fetch_feed;
 mod import_media;
 mod noop;

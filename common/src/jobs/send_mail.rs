@@ -1,7 +1,9 @@
 //! `send_mail`: sends a mail of the outbox.
 
 use super::{JobDefinition, SubjectDescription};
-use crate::store::{Conn, Result, Tx, mails};
+use crate::domain::mail::MailStatus;
+use crate::domain::report::{ReportError, ReportErrorCode};
+use crate::store::{Conn, Result, Tx, mails, report_deliveries};
 
 pub struct SendMail;
 
@@ -16,14 +18,26 @@ impl JobDefinition for SendMail {
     }
 
     async fn on_dead(tx: &mut Tx, mail_id: i64, _trace: Option<&str>) -> Result<()> {
-        mails::mark_failed(tx, mail_id, "internal error; retry its job to send it").await
+        mails::mark_failed(tx, mail_id, "internal error; retry its job to send it").await?;
+        record_for_report(tx, mail_id, "The mail could not be sent.").await
     }
 
     async fn on_cancelled(tx: &mut Tx, mail_id: i64) -> Result<()> {
-        mails::mark_failed(tx, mail_id, "cancelled by the operator").await
+        mails::mark_failed(tx, mail_id, "cancelled by the operator").await?;
+        record_for_report(tx, mail_id, "The operator cancelled the mail.").await
     }
 
     async fn on_retry(tx: &mut Tx, mail_id: i64) -> Result<bool> {
-        mails::retry_failed(tx, mail_id).await
+        let retried = mails::retry_failed(tx, mail_id).await?;
+        if retried {
+            report_deliveries::record_mail(tx, mail_id, MailStatus::Pending, None).await?;
+        }
+        Ok(retried)
     }
+}
+
+/// Shows the failure of a report's mail in its delivery.
+async fn record_for_report(tx: &mut Tx, mail_id: i64, message: &str) -> Result<()> {
+    let error = ReportError::new(ReportErrorCode::InternalError, message);
+    report_deliveries::record_mail(tx, mail_id, MailStatus::Failed, Some(&error)).await
 }

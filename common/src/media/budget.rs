@@ -1,4 +1,4 @@
-//! Limits the memory of all pictures together, and the number of pictures processed concurrently: one per core.
+//! Limits the memory of heavy work (pictures, reports), and how much of it runs concurrently: one piece per core.
 //!
 //! A decoded picture is up to a hundred times as large as its file, and several uploads arrive at once.
 
@@ -27,7 +27,7 @@ struct Threads(Option<Runtime>);
 impl Threads {
     fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let runtime = Builder::new_current_thread().max_blocking_threads(cores).thread_name("pictures").build();
+        let runtime = Builder::new_current_thread().max_blocking_threads(cores).thread_name("heavy-work").build();
         if let Err(error) = &runtime {
             tracing::error!(%error, "no dedicated threads for pictures");
         }

@@ -27,6 +27,7 @@ use crate::telemetry::metrics::{self, IngestOutcome};
 pub mod budget;
 pub mod import;
 pub mod picture;
+pub mod plain_file;
 pub mod rendition;
 pub mod spool;
 pub mod storage;
@@ -235,7 +236,7 @@ async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Rese
         key: format!("{name}.{}", picture.kind.extension()),
         thumbnail_key: format!("{name}{THUMBNAIL}.{}", picture.thumbnail_kind.extension()),
         sha256: Sha256::digest(&picture.bytes).into(),
-        mime_type: picture.kind,
+        mime_type: picture.kind.as_str(),
         size_bytes: i64::try_from(picture.bytes.len()).unwrap_or(i64::MAX),
         width: size(picture.width),
         height: size(picture.height),

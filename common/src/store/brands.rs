@@ -105,6 +105,24 @@ pub async fn plan_of(conn: &mut Conn, brand_id: i64) -> Result<Option<(i64, Stri
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?)
 }
 
+/// Finds a brand by its id alone, for work outside a request.
+pub async fn find(conn: &mut Conn, brand_id: i64) -> Result<Option<Brand>> {
+    const SQL: &str = "SELECT * FROM brands WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?)
+}
+
+/// Returns the first owner of a brand.
+pub async fn owner(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>> {
+    const SQL: &str = "
+        SELECT user_id
+        FROM brand_members
+        WHERE brand_id = $1
+            AND role = 'owner'
+        ORDER BY user_id
+        LIMIT 1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_optional(c))?)
+}
+
 /// Adds a member or changes the role.
 pub async fn set_member(tx: &mut Tx, brand_id: i64, user_id: i64, role: Role) -> Result<()> {
     const SQL: &str = "

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
-use crate::domain::media::{FileState, ImageType};
+use crate::domain::media::FileState;
 
 /// A file that is about to be uploaded.
 #[derive(Debug, Clone)]
@@ -19,9 +19,11 @@ pub struct NewFile {
     /// New names, used unless the brand already has these bytes.
     pub key: String,
     pub thumbnail_key: String,
+    /// The brand's files with the same hash are one.
     pub sha256: [u8; 32],
-    pub mime_type: ImageType,
+    pub mime_type: &'static str,
     pub size_bytes: i64,
+    /// In pixels; 0 for a file that is no picture.
     pub width: i32,
     pub height: i32,
 }
@@ -149,6 +151,41 @@ pub async fn mark_unused_for_deletion(tx: &mut Tx, file_id: i64) -> Result<()> {
         RETURNING workspace_id, size_bytes";
     let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(file_id).fetch_all(c))?;
     release_space(tx, &doomed).await
+}
+
+/// Marks the files of report deliveries for deletion, and releases their space. No two deliveries share one.
+pub async fn mark_of_deliveries_for_deletion(tx: &mut Tx, delivery_ids: &[i64]) -> Result<()> {
+    let sql = list_sql!(
+        tx,
+        "UPDATE files SET state = 'doomed' WHERE state <> 'doomed' AND id IN (SELECT file_id FROM report_deliveries \
+         WHERE id",
+        ") RETURNING workspace_id, size_bytes"
+    );
+    let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(sql).bind(id_list(delivery_ids)).fetch_all(c))?;
+    release_space(tx, &doomed).await
+}
+
+/// Marks the files of all deliveries of a report for deletion, and releases their space.
+pub async fn mark_of_report_for_deletion(tx: &mut Tx, report_id: i64) -> Result<()> {
+    const SQL: &str = "
+        UPDATE files
+        SET state = 'doomed'
+        WHERE state <> 'doomed'
+            AND id IN (
+                SELECT file_id
+                FROM report_deliveries
+                WHERE report_id = $1
+                    AND file_id IS NOT NULL
+            )
+        RETURNING workspace_id, size_bytes";
+    let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(report_id).fetch_all(c))?;
+    release_space(tx, &doomed).await
+}
+
+/// Returns the name in the storage of a stored file.
+pub async fn key_of(conn: &mut Conn, file_id: i64) -> Result<Option<String>> {
+    const SQL: &str = "SELECT key FROM files WHERE id = $1 AND state = 'stored'";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(file_id).fetch_optional(c))?)
 }
 
 /// Marks for deletion, at most `limit` of each, reserved files that were not touched since `before`, and files of

@@ -7,23 +7,35 @@ use crate::domain::job::{JobKind, Lane, NewJob};
 use crate::domain::mail::Mail;
 
 /// A mail to be put into the outbox.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct NewMail<'a> {
     pub recipient: &'a str,
     pub subject: &'a str,
     pub body_text: &'a str,
+    /// The same for programs that show HTML.
+    pub body_html: Option<&'a str>,
+    /// Ends mails of this kind to the recipient, with one request (RFC 8058).
+    pub unsubscribe_url: Option<&'a str>,
+    /// The report delivery that it is about: it is deleted with it.
+    pub delivery_id: Option<i64>,
+    /// Whether the delivery's file is attached.
+    pub has_file: bool,
     pub message_id: &'a str,
 }
 
 /// Stores a mail on behalf of a user, with the job that sends it. It is deleted with the user.
 pub async fn enqueue_mail(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<i64> {
     const SQL: &str = "
-        INSERT INTO mails (user_id, recipient, subject, body_text, message_id, status, created_at)
-        VALUES ($1, $2, $3, $4, $5, 'pending', $6)
+        INSERT INTO mails (
+            user_id, recipient, subject, body_text, message_id, status, created_at, body_html, unsubscribe_url,
+            delivery_id, has_file
+        )
+        VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7, $8, $9, $10)
         RETURNING id";
     let now = tx.now;
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.recipient).bind(new.subject)
-        .bind(new.body_text).bind(new.message_id).bind(now).fetch_one(c))?;
+        .bind(new.body_text).bind(new.message_id).bind(now).bind(new.body_html).bind(new.unsubscribe_url)
+        .bind(new.delivery_id).bind(new.has_file).fetch_one(c))?;
     let job = NewJob::new(JobKind::SendMail, id, now).lane(Lane::MailServer).trace(trace.map(str::to_owned));
     super::jobs::enqueue(tx, &job).await?;
     Ok(id)
@@ -32,7 +44,8 @@ pub async fn enqueue_mail(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: O
 /// Finds a mail by its id alone, for the worker and the operator.
 pub async fn find(conn: &mut Conn, mail_id: i64) -> Result<Option<Mail>> {
     const SQL: &str = "
-        SELECT id, user_id, recipient, subject, body_text, message_id, status, error, created_at, sent_at
+        SELECT id, user_id, recipient, subject, body_text, message_id, status, error, created_at, sent_at, body_html,
+            unsubscribe_url, delivery_id, has_file
         FROM mails
         WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(mail_id).fetch_optional(c))?)

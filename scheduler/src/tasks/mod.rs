@@ -6,6 +6,7 @@ pub mod dispatch;
 pub mod feeds;
 pub mod inbox;
 pub mod measure;
+pub mod reports;
 pub mod rescue;
 pub mod reservations;
 pub mod sweep;

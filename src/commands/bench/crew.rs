@@ -91,6 +91,7 @@ pub fn scheduler(place: &BenchEnvironment) -> Scheduler {
         store: place.scheduler().clone(),
         transport: place.notifier().clone(),
         library: place.library().clone(),
+        plans: Arc::default(),
     }
 }
 
@@ -114,6 +115,7 @@ pub fn job(
         feeds: Arc::new(Fetcher::new(guard.clone())),
         guard,
         mailer: None,
+        max_attachment_bytes: config.mail.max_attachment_bytes,
         latest_publish: delta(config.latest_publish),
         platform_timeout: delta(config.worker.platform_timeout),
         import_timeout: crier_worker::jobs::IMPORT_TIMEOUT,

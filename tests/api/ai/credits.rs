@@ -50,6 +50,7 @@ async fn clean_up(app: &AiApp) {
         store: app.store.store.clone(),
         transport: FixedCapacityTransport::with_room(1),
         library: app.library(&app.url),
+        plans: Default::default(),
     };
     reservations::run(&scheduler).await.unwrap();
 }

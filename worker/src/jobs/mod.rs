@@ -22,6 +22,7 @@ use crate::engine::Run;
 mod account_session;
 mod collect_analytics;
 mod deliver_webhook;
+mod export_report;
 pub mod fetch_feed;
 mod import_media;
 mod noop;
@@ -122,6 +123,8 @@ pub struct Deps {
     pub feeds: Arc<fetch_feed::Fetcher>,
     /// `None`: no mail is sent.
     pub mailer: Option<Arc<Mailer>>,
+    /// A report's file up to this size is attached to its mails, in bytes.
+    pub max_attachment_bytes: u64,
     /// A post that is late by more than this is not published.
     pub latest_publish: TimeDelta,
     /// The maximum duration of a call to a platform.
@@ -142,6 +145,7 @@ pub fn handler(kind: JobKind, deps: &Deps) -> Arc<dyn Job> {
         JobKind::SyncInbox => Arc::new(sync_inbox::SyncInbox::new(deps)),
         JobKind::SendReply => Arc::new(send_reply::SendReply::new(deps)),
         JobKind::CollectAnalytics => Arc::new(collect_analytics::CollectAnalytics::new(deps)),
+        JobKind::ExportReport => Arc::new(export_report::ExportReport::new(deps)),
         JobKind::Noop => Arc::new(noop::Noop),
     }
 }

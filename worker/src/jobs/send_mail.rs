@@ -12,8 +12,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::mail::MailStatus;
-use crier_common::mail::{Mailer, SendError};
-use crier_common::store::{Result, Store, Tx, mails};
+use crier_common::domain::report::{ReportError, ReportErrorCode};
+use crier_common::mail::{Attachment, Mailer, SendError};
+use crier_common::media::Library;
+use crier_common::reports::naming;
+use crier_common::store::{Conn, Result, Store, Tx, files, mails, report_deliveries};
 use crier_common::webhooks::schedule;
 
 use super::{Deps, Job, RunResult};
@@ -24,12 +27,13 @@ const NOT_CONFIGURED: &str =
 
 pub struct SendMail {
     store: Store,
+    library: Library,
     mailer: Option<Arc<Mailer>>,
 }
 
 impl SendMail {
     pub fn new(deps: &Deps) -> Self {
-        Self { store: deps.store.clone(), mailer: deps.mailer.clone() }
+        Self { store: deps.store.clone(), library: deps.library.clone(), mailer: deps.mailer.clone() }
     }
 }
 
@@ -40,17 +44,72 @@ impl Job for SendMail {
         let Some(mail) = mails::find(&mut conn, run.job.subject_id).await? else {
             return Ok(Box::new(Outcome::Cancelled("the mail is gone".into())));
         };
+        let attached = match mail.delivery_id.filter(|_| mail.has_file) {
+            Some(delivery_id) => Some(attached_file(&mut conn, delivery_id).await?),
+            None => None,
+        };
         drop(conn);
         if mail.status != MailStatus::Pending {
             return Ok(Box::new(Outcome::Cancelled(format!("the mail is {} already", mail.status))));
         }
         let Some(mailer) = &self.mailer else { return Ok(Box::new(MailEnd::NotConfigured)) };
-        Ok(Box::new(match run.call(mailer.send(&mail)).await {
+        // Held until the mail is sent: a mail holds its file several times over.
+        let size = attached.iter().flatten().map(|file| file.size_bytes * COPIES).sum();
+        let _share = self.library.budget().share(size).await;
+        let attachment = match attached {
+            Some(file) => match self.read(file).await {
+                Ok(read) => Some(read),
+                Err(ending) => return Ok(Box::new(ending)),
+            },
+            None => None,
+        };
+        Ok(Box::new(match run.call(mailer.send(&mail, attachment)).await {
             Ok(()) => MailEnd::Sent,
             Err(SendError::Deferred(why)) => MailEnd::Deferred(why, crier_common::random::unit()),
             Err(SendError::Refused(why)) => MailEnd::Refused(why),
+            Err(SendError::RecipientRefused(why)) => MailEnd::RecipientRefused(why),
         }))
     }
+}
+
+impl SendMail {
+    /// Reads the file that is attached; an error is how the run ends.
+    async fn read(&self, file: Option<AttachedFile>) -> std::result::Result<Attachment, MailEnd> {
+        let gone = || MailEnd::Refused("the report's file is gone".to_owned());
+        let file = file.ok_or_else(gone)?;
+        let read = self.library.storage().read(&file.key).await;
+        let read = read.map_err(|error| {
+            tracing::warn!(%error, "a report's file could not be read");
+            MailEnd::Deferred("the storage cannot be reached".to_owned(), crier_common::random::unit())
+        })?;
+        let bytes = read.ok_or_else(gone)?;
+        Ok(Attachment { name: file.name, media_type: file.media_type, bytes })
+    }
+}
+
+/// How often a file is in memory while its mail is sent: as bytes, in base64, and in the message.
+const COPIES: u64 = 5;
+
+/// The file of a report that is sent with a mail.
+struct AttachedFile {
+    name: String,
+    key: String,
+    media_type: &'static str,
+    size_bytes: u64,
+}
+
+/// Finds the file of a report delivery; `None`: it was deleted.
+async fn attached_file(conn: &mut Conn, delivery_id: i64) -> Result<Option<AttachedFile>> {
+    let Some(delivery) = report_deliveries::find_any(conn, delivery_id).await? else { return Ok(None) };
+    let Some(names) = report_deliveries::names_of(conn, &delivery).await? else { return Ok(None) };
+    let Some(file_id) = delivery.file_id else { return Ok(None) };
+    let Some(key) = files::key_of(conn, file_id).await? else { return Ok(None) };
+    Ok(Some(AttachedFile {
+        name: naming::file_name(&names.report, &names.brand, &delivery),
+        key,
+        media_type: delivery.format.media_type(),
+        size_bytes: delivery.size_bytes.map_or(0, i64::unsigned_abs),
+    }))
 }
 
 /// The reason that is stored if the mail server's own text cannot be stored.
@@ -62,6 +121,7 @@ enum MailEnd {
     /// With the jitter of the backoff.
     Deferred(String, f64),
     Refused(String),
+    RecipientRefused(String),
     NotConfigured,
 }
 
@@ -72,6 +132,7 @@ impl RunResult for MailEnd {
         match self {
             Self::Sent => {
                 mails::mark_sent(tx, id).await?;
+                report_deliveries::record_mail(tx, id, MailStatus::Sent, None).await?;
                 Ok(Outcome::Done)
             }
             Self::Deferred(why, jitter) => {
@@ -82,12 +143,16 @@ impl RunResult for MailEnd {
                         mails::mark_deferred(tx, id, why).await?;
                         Ok(Outcome::RetryAt(at, why.clone()))
                     }
-                    None => fail_mail(tx, id, why).await,
+                    None => fail_mail(tx, id, ReportErrorCode::InternalError, why).await,
                 }
             }
-            Self::Refused(why) => fail_mail(tx, id, why).await,
+            Self::Refused(why) => fail_mail(tx, id, ReportErrorCode::InternalError, why).await,
+            Self::RecipientRefused(why) => {
+                report_deliveries::stop_refused(tx, id, why).await?;
+                fail_mail(tx, id, ReportErrorCode::MailRefused, why).await
+            }
             Self::NotConfigured => {
-                mails::mark_failed(tx, id, NOT_CONFIGURED).await?;
+                fail_mail(tx, id, ReportErrorCode::MailNotConfigured, NOT_CONFIGURED).await?;
                 Ok(Outcome::Cancelled(NOT_CONFIGURED.to_owned()))
             }
         }
@@ -98,13 +163,16 @@ impl RunResult for MailEnd {
             Self::Sent => Self::Sent,
             Self::Deferred(_, jitter) => Self::Deferred(UNSTORABLE.to_owned(), *jitter),
             Self::Refused(_) => Self::Refused(UNSTORABLE.to_owned()),
+            Self::RecipientRefused(_) => Self::RecipientRefused(UNSTORABLE.to_owned()),
             Self::NotConfigured => Self::NotConfigured,
         }))
     }
 }
 
-/// Marks the mail as failed, without further attempts.
-async fn fail_mail(tx: &mut Tx, mail_id: i64, why: &str) -> Result<Outcome> {
+/// Marks the mail as failed, without further attempts; in its report delivery with the code.
+async fn fail_mail(tx: &mut Tx, mail_id: i64, code: ReportErrorCode, why: &str) -> Result<Outcome> {
     mails::mark_failed(tx, mail_id, why).await?;
+    let error = ReportError::new(code, why);
+    report_deliveries::record_mail(tx, mail_id, MailStatus::Failed, Some(&error)).await?;
     Ok(Outcome::Abort(why.to_owned()))
 }

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use salvo::Response;
 use salvo::http::ResBody;
 
-use crate::pages::is_known;
+use crate::file::is_known;
 
 #[derive(Debug)]
 pub struct PageBody {

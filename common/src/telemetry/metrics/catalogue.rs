@@ -21,6 +21,9 @@ const END_TO_END: &[f64] = &[
 ];
 const HTTP: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0];
 
+/// From a summary to 10,000 posts.
+const REPORT: &[f64] = &[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
 /// The provider's timeout is 20 s.
 const AI: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0];
 
@@ -56,6 +59,8 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     ("crier_webhook_attempts_total", Counter, "Attempts to deliver a webhook, by how they ended."),
     ("crier_webhook_attempt_duration_seconds", Histogram(ATTEMPT), "How long one attempt to deliver a webhook took."),
     ("crier_webhook_end_to_end_seconds", Histogram(END_TO_END), "From an event to its delivery being accepted."),
+    ("crier_reports_written_total", Counter, "Files of reports that were written, by format and outcome."),
+    ("crier_report_write_seconds", Histogram(REPORT), "How long writing a report's file took, by format."),
     ("crier_feed_fetches_total", Counter, "Fetches of feeds, by what came of them."),
     ("crier_platform_requests_total", Counter, "Requests to a platform's API, by class of the answer's status."),
     ("crier_platform_rate_limited_total", Counter, "Answers by which a platform asked for a pause."),

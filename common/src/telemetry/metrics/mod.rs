@@ -15,8 +15,10 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use crate::config::ProcessRole;
 use crate::domain::account::AccountStatus;
 use crate::domain::ai::Operation;
+use crate::domain::job::JobKind;
 use crate::domain::media::FileState;
 use crate::domain::post::AttemptOutcome;
+use crate::domain::report::ReportFormat;
 use crate::webhooks::DeliveryOutcome;
 
 mod catalogue;
@@ -295,6 +297,13 @@ pub fn media_ingested(outcome: IngestOutcome) {
     counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(1);
 }
 
+/// Records that a report's file was written, or could not be.
+pub fn report_written(format: ReportFormat, done: bool, took: Duration) {
+    let (format, outcome) = (format.as_str(), if done { "done" } else { "error" });
+    counter!("crier_reports_written_total", "format" => format, "outcome" => outcome).increment(1);
+    histogram!("crier_report_write_seconds", "format" => format).record(took.as_secs_f64());
+}
+
 /// Counts one call to the storage of files.
 pub fn storage_call(call: StorageCall, done: bool) {
     let outcome = if done { "done" } else { "error" };
@@ -359,6 +368,7 @@ mod tests {
         platform_request("sandbox", Some(http::StatusCode::TOO_MANY_REQUESTS));
         platform_request("sandbox", None);
         feed_fetched(FetchOutcome::Unchanged);
+        report_written(ReportFormat::Pdf, true, Duration::ZERO);
         scheduler_tick("dispatch", DateTime::from_timestamp(1_000, 0).unwrap());
         upkeep();
         let text = render();

@@ -54,6 +54,15 @@ fn start_worker(kinds: &[&'static str], platforms: &[&'static str]) {
         let _ = histogram!("crier_job_lateness_seconds", "kind" => kind);
         let _ = histogram!("crier_job_duration_seconds", "kind" => kind);
     }
+    if kinds.contains(&JobKind::ExportReport.as_str()) {
+        for format in ReportFormat::ALL {
+            for outcome in ["done", "error"] {
+                let labels = [("format", format.as_str()), ("outcome", outcome)];
+                counter!("crier_reports_written_total", &labels).increment(0);
+            }
+            let _ = histogram!("crier_report_write_seconds", "format" => format.as_str());
+        }
+    }
     for reason in RescueReason::ALL {
         jobs_rescued(*reason, 0);
     }

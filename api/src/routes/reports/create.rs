@@ -1,0 +1,112 @@
+//! `POST /brands/{brand}/reports`
+
+use std::sync::Arc;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::report::{self, MAX_NOTE, MAX_NOTES_BYTES, MAX_REPORTS, MAX_TITLE, MAX_WIDGETS, WidgetType};
+use crier_common::store::{Tx, brands, reports};
+use serde_json::json;
+
+use super::{FEATURES, Report, TAG, show};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
+use crate::fields::{Fields, ParsedBody, PatchField};
+use crate::openapi::schema::described;
+use crate::response::ApiResponse;
+
+described! {
+    /// What a note says.
+    pub struct NewWidgetOptions {
+        /// Required for a note.
+        pub text: Option<String> { "minLength": 1, "maxLength": 20000 },
+    }
+
+    /// A part of a report.
+    pub struct NewReportWidget {
+        pub r#type: WidgetType,
+        pub title: Option<String> { "maxLength": 120 },
+        pub options: Option<NewWidgetOptions>,
+    }
+
+    /// A report to be made.
+    pub struct NewReport {
+        pub name: String { "minLength": 1, "maxLength": 120 },
+        pub widgets: Vec<NewReportWidget> { "minItems": 1, "maxItems": 30 },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/reports", "createReport", Scope::ReportsWrite)
+        .tag(TAG)
+        .summary("Create a report")
+        .description(
+            "A report says what its files show; its widgets cannot be changed later. A brand has at most 500 reports. The \
+             notes of a report have at most 65,536 bytes together.",
+        )
+        .features(FEATURES)
+        .body::<NewReport>(json!({
+            "name": "Monthly report",
+            "widgets": [
+                { "type": "summary" },
+                { "type": "note", "title": "In short", "options": { "text": "October was our best month yet." } },
+                { "type": "followers_over_time", "title": "Followers" },
+                { "type": "top_posts" },
+            ],
+        }))
+        .response::<Report>(201, ResponseShape::One)
+        .error_codes(&[ErrorCode::LimitReached])
+        .checks_then_writes(|cx| cx.parse(read), create)
+        .with_rerender("report", show::show)
+}
+
+/// A parsed body.
+struct ParsedReport {
+    name: String,
+    widgets: Vec<report::ReportWidget>,
+}
+
+fn read(f: &Fields<'_>) -> Option<ParsedReport> {
+    let name = f.required("name", f.text("name", 1..=MAX_TITLE));
+    let widgets = match f.objects("widgets", MAX_WIDGETS, read_widget) {
+        PatchField::Value(widgets) if widgets.is_empty() && !f.problems.has("widgets") => {
+            f.problem("widgets", "Must have at least one element.");
+            PatchField::Absent
+        }
+        widgets => widgets,
+    };
+    let widgets = f.required("widgets", widgets)?;
+    let bytes: usize = widgets.iter().filter_map(|widget| widget.text.as_ref()).map(String::len).sum();
+    if bytes > MAX_NOTES_BYTES {
+        let message =
+            format!("The notes of a report have at most {MAX_NOTES_BYTES} bytes together; these have {bytes}.");
+        f.problem("widgets", message);
+    }
+    Some(ParsedReport { name: name?, widgets })
+}
+
+fn read_widget(f: &Fields<'_>) -> Option<report::ReportWidget> {
+    let widget_type = f.required("type", f.enum_value("type"));
+    let title = f.text("title", 0..=MAX_TITLE).value().filter(|title| !title.trim().is_empty());
+    let options = f.object("options").value();
+    let text = match (widget_type, options) {
+        (Some(WidgetType::Note), options) => {
+            let empty = serde_json::Map::new();
+            let within = f.within("options", options.unwrap_or(&empty));
+            Some(within.required("text", within.text("text", 1..=MAX_NOTE))?)
+        }
+        _ => None,
+    };
+    Some(report::ReportWidget { widget_type: widget_type?, title, text })
+}
+
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedReport>>>) -> Result<ApiResponse> {
+    let brand = cx.brand()?.id;
+    let new = parsed.valid()?;
+    brands::lock(tx, brand).await?;
+    ApiError::check_cap("A brand", MAX_REPORTS, "reports", reports::count(tx, brand).await?, 1)?;
+    let made = reports::create(tx, brand, &new.name, &new.widgets).await?;
+    let id = made.id;
+    let shown = Report::load_one(cx, tx, made).await?;
+    Ok(ApiResponse::created(&format!("/brands/{brand}/reports/{id}"), shown)?.with_records([id]))
+}

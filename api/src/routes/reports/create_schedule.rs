@@ -1,0 +1,156 @@
+//! `POST /brands/{brand}/reports/{report}/schedules`
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use crier_common::cron::CronSchedule;
+use crier_common::domain::access::Scope;
+use crier_common::domain::analytics::zone;
+use crier_common::domain::report::{MAX_RECIPIENTS, MAX_SCHEDULES, ReportFormat};
+use crier_common::domain::report_schedule::{Frequency, parse_time};
+use crier_common::store::report_schedules::{self, NewSchedule};
+use crier_common::store::{Tx, report_deliveries};
+use serde_json::json;
+
+use super::{FEATURES, ReportSchedule, TAG, lock};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, ErrorCode, Result};
+use crate::fields::{Fields, ParsedBody, PatchField};
+use crate::openapi::schema::described;
+use crate::response::ApiResponse;
+
+const DEFAULT_TIME: &str = "09:00";
+const FIELDS: usize = 5;
+/// Maximum length of a cron expression, and of a time, in characters.
+const MAX_LENGTH: usize = 120;
+
+described! {
+    /// When a report is exported and mailed by itself.
+    pub struct NewReportSchedule {
+        /// Every day, every Monday, every 1st of a month, or as `cron` says.
+        pub frequency: Frequency,
+        /// Minute, hour, day, month, weekday (0 and 7 are Sunday); required for `cron`, refused for others.
+        pub cron: Option<String> { "maxLength": 120, "x-extension": true },
+        /// `HH:MM`; refused for `cron`.
+        pub time: Option<String> { "default": "09:00", "x-extension": true },
+        pub recipients: Vec<String> { "minItems": 1, "maxItems": 20 },
+        pub format: Option<ReportFormat> { "default": "pdf" },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/reports/{report}/schedules", "createReportSchedule", Scope::ReportsWrite)
+        .tag(TAG)
+        .summary("Export and mail a report at regular times")
+        .description(
+            "Times are local ones of the brand's time zone: one that daylight saving skips is the next that exists, one \
+             that it repeats happens once. A daily report covers the day before, a weekly one the last Monday to Sunday, a \
+             monthly one the last calendar month, others the last 30 days. What was due while nothing ran is exported \
+             once. A report has at most 20 schedules. A recipient whose mail server refused earlier mails gets mails \
+             again.",
+        )
+        .features(FEATURES)
+        .body::<NewReportSchedule>(json!({
+            "frequency": "monthly", "time": "08:30", "recipients": ["ann@example.com"], "format": "pdf"
+        }))
+        .response::<ReportSchedule>(201, ResponseShape::One)
+        .error_codes(&[ErrorCode::LimitReached])
+        .checks_then_writes(read, create)
+}
+
+/// A parsed body.
+struct ParsedSchedule {
+    frequency: Frequency,
+    cron: Option<String>,
+    time: Option<String>,
+    recipients: Vec<String>,
+    format: ReportFormat,
+    next_run_at: DateTime<Utc>,
+}
+
+fn read(cx: &Context) -> ParsedBody<Option<ParsedSchedule>> {
+    cx.parse(|f| read_fields(f, cx.zone(), cx.now))
+}
+
+fn read_fields(f: &Fields<'_>, timezone: &str, now: DateTime<Utc>) -> Option<ParsedSchedule> {
+    let frequency: Option<Frequency> = f.required("frequency", f.enum_value("frequency"));
+    let cron = f.text("cron", 1..=MAX_LENGTH).value();
+    let time = f.text("time", 1..=MAX_LENGTH).value();
+    let recipients = read_recipients(f);
+    let format = f.enum_value("format").value().unwrap_or(ReportFormat::Pdf);
+    if let Some(text) = &time
+        && parse_time(text).is_none()
+    {
+        f.problem("time", "Must be a time such as 09:30.");
+    }
+    let (frequency, recipients) = (frequency?, recipients?);
+    let (cron, time) = match frequency {
+        Frequency::Cron => {
+            if time.is_some() && !f.problems.has("time") {
+                f.problem("time", "Must be left out for `cron`: the expression has the time.");
+            }
+            (f.required("cron", cron.map_or(PatchField::Absent, PatchField::Value)), None)
+        }
+        _ => {
+            if cron.is_some() {
+                f.problem("cron", "Must be left out, unless frequency is `cron`.");
+            }
+            (None, Some(time.unwrap_or_else(|| DEFAULT_TIME.to_owned())))
+        }
+    };
+    let at = time.as_deref().and_then(parse_time).unwrap_or_default();
+    let expression = frequency.expression(at, cron.as_deref().unwrap_or_default());
+    let next_run_at = if f.problems.has("cron") { None } else { next_run(f, &expression, timezone, now) };
+    Some(ParsedSchedule { frequency, cron, time, recipients, format, next_run_at: next_run_at? })
+}
+
+/// Returns the first time of an expression; a problem of the expression is one of `cron`, since ours have none.
+fn next_run(f: &Fields<'_>, expression: &str, timezone: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    if expression.split_whitespace().count() != FIELDS {
+        f.problem("cron", "Must have five fields: minute, hour, day, month and weekday, such as `0 9 * * 1`.");
+        return None;
+    }
+    let schedule = match expression.parse::<CronSchedule>() {
+        Ok(schedule) => schedule,
+        Err(error) => {
+            f.problem("cron", format!("Is {error}."));
+            return None;
+        }
+    };
+    let next = schedule.next_after(&now.with_timezone(&zone(Some(timezone))));
+    if next.is_none() {
+        f.problem("cron", "Names no day that exists.");
+    }
+    next.map(|at| at.to_utc())
+}
+
+fn read_recipients(f: &Fields<'_>) -> Option<Vec<String>> {
+    let given = match f.email_addresses("recipients", MAX_RECIPIENTS) {
+        PatchField::Value(list) if list.is_empty() && !f.problems.has("recipients") => {
+            f.problem("recipients", "Must have at least one element.");
+            PatchField::Absent
+        }
+        given => given,
+    };
+    f.required("recipients", given)
+}
+
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedSchedule>>>) -> Result<ApiResponse> {
+    let report = lock(cx, tx).await?;
+    let wanted = parsed.valid()?;
+    let there = report_schedules::of_reports(tx, &[report.id]).await?.len();
+    ApiError::check_cap("A report", MAX_SCHEDULES, "schedules", i64::try_from(there).unwrap_or(i64::MAX), 1)?;
+    let new = NewSchedule {
+        frequency: wanted.frequency,
+        cron: wanted.cron.as_deref(),
+        time: wanted.time.as_deref(),
+        format: wanted.format,
+        recipients: &wanted.recipients,
+        next_run_at: wanted.next_run_at,
+    };
+    let made = report_schedules::create(tx, report.id, &new).await?;
+    report_deliveries::allow_again(tx, cx.caller.workspace_id, &wanted.recipients).await?;
+    let path = format!("/brands/{}/reports/{}", report.brand_id, report.id);
+    ApiResponse::created(&path, ReportSchedule::new(made, cx.zone()))
+}

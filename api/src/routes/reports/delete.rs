@@ -1,0 +1,27 @@
+//! `DELETE /brands/{brand}/reports/{report}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, files, reports};
+
+use super::{FEATURES, TAG, lock};
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::Result;
+use crate::response::ApiResponse;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::delete("/brands/{brand}/reports/{report}", "deleteReport", Scope::ReportsWrite)
+        .tag(TAG)
+        .summary("Delete a report with its schedules, deliveries and files")
+        .description("An export that is running ends without a file or an event. Mails that wait are not sent.")
+        .features(FEATURES)
+        .no_content()
+        .writes(delete)
+}
+
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+    let held = lock(cx, tx).await?;
+    files::mark_of_report_for_deletion(tx, held.id).await?;
+    reports::delete(tx, held.brand_id, held.id).await?;
+    Ok(ApiResponse::no_content())
+}

@@ -1,0 +1,31 @@
+//! `DELETE /brands/{brand}/reports/{report}/schedules/{schedule}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, report_schedules};
+
+use super::{FEATURES, TAG, lock};
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Result};
+use crate::response::ApiResponse;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::delete(
+        "/brands/{brand}/reports/{report}/schedules/{schedule}",
+        "deleteReportSchedule",
+        Scope::ReportsWrite,
+    )
+    .tag(TAG)
+    .summary("Delete a schedule of a report; its exports stay")
+    .features(FEATURES)
+    .no_content()
+    .writes(delete)
+}
+
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+    let report = lock(cx, tx).await?;
+    if !report_schedules::delete(tx, report.id, cx.id("schedule")?).await? {
+        return Err(ApiError::not_found("report schedule"));
+    }
+    Ok(ApiResponse::no_content())
+}

@@ -1,0 +1,34 @@
+//! `GET /brands/{brand}/reports/{report}/deliveries`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, Page, report_deliveries};
+
+use super::{FEATURES, ReportDelivery, TAG, find};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, FieldProblems, Result};
+use crate::pagination;
+use crate::response::ApiResponse;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/reports/{report}/deliveries", "listReportDeliveries", Scope::ReportsRead)
+        .tag(TAG)
+        .summary("List the exports of a report, newest first")
+        .extension()
+        .features(FEATURES)
+        .pages()
+        .response::<ReportDelivery>(200, ResponseShape::Pages)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    let report = find(cx, conn).await?;
+    let mut problems = FieldProblems::new();
+    let page = pagination::requested_page(&cx.query, &mut problems);
+    if !problems.is_empty() {
+        return Err(ApiError::validation(problems));
+    }
+    let found = report_deliveries::list(conn, report.brand_id, report.id, page).await?;
+    let rows = ReportDelivery::load(conn, found.rows).await?;
+    pagination::answer(cx, page, Page { rows, total: found.total })
+}

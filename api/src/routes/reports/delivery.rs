@@ -1,0 +1,25 @@
+//! `GET /brands/{brand}/reports/deliveries/{delivery}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, report_deliveries};
+
+use super::{FEATURES, ReportDelivery, TAG};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, Result};
+use crate::response::ApiResponse;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/reports/deliveries/{delivery}", "getReportDelivery", Scope::ReportsRead)
+        .tag(TAG)
+        .summary("Read what has become of an export")
+        .features(FEATURES)
+        .response::<ReportDelivery>(200, ResponseShape::One)
+        .reads(show)
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    let found = report_deliveries::find(conn, cx.brand()?.id, cx.id("delivery")?).await?;
+    let found = found.ok_or_else(|| ApiError::not_found("report delivery"))?;
+    ApiResponse::ok(ReportDelivery::load_one(conn, found).await?)
+}

@@ -1,0 +1,47 @@
+//! `GET /brands/{brand}/reports/deliveries/{delivery}/download`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::report::{ReportDeliveryStatus, ReportFormat};
+use crier_common::store::{Conn, report_deliveries};
+
+use super::document::ReportDocument;
+use super::{FEATURES, TAG};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, SchemaFn};
+use crate::error::{ApiError, ErrorCode, Result};
+use crate::file::{self, FileResponse};
+use crate::openapi::schema::Documented;
+
+pub fn endpoint() -> Endpoint {
+    let endpoint = Endpoint::get(
+        "/brands/{brand}/reports/deliveries/{delivery}/download",
+        "downloadReportDelivery",
+        Scope::ReportsRead,
+    )
+    .tag(TAG)
+    .summary("Download the file of an export")
+    .description(
+        "The file with its own content type and a readable name. `Range`, `If-Range` and `If-None-Match` are \
+         understood. Once a file's time is over it is deleted: 404.",
+    )
+    .features(FEATURES)
+    .error_codes(&[ErrorCode::ReportNotReady])
+    .downloads(download);
+    ReportFormat::ALL.iter().fold(endpoint, |endpoint, format| {
+        let schema = (*format == ReportFormat::Json).then_some(ReportDocument::schema as SchemaFn);
+        endpoint.file_type(format.media_type(), schema)
+    })
+}
+
+async fn download(cx: &Context, conn: &mut Conn) -> Result<FileResponse> {
+    let found = report_deliveries::find(conn, cx.brand()?.id, cx.id("delivery")?).await?;
+    let found = found.ok_or_else(|| ApiError::not_found("report delivery"))?;
+    if found.status != ReportDeliveryStatus::Sent {
+        let message = format!(
+            "The file is not there: the export is {}. Ask GET /brands/{}/reports/deliveries/{} until it is `sent`.",
+            found.status, found.brand_id, found.id
+        );
+        return Err(ApiError::new(ErrorCode::ReportNotReady, message));
+    }
+    file::of_delivery(conn, &found).await?.ok_or_else(|| ApiError::not_found("file of this delivery"))
+}

@@ -1,0 +1,89 @@
+//! `POST /brands/{brand}/reports/{report}/export`
+
+use std::sync::Arc;
+
+use chrono::NaiveDate;
+use crier_common::domain::access::Scope;
+use crier_common::domain::analytics::zone;
+use crier_common::domain::report::{MAX_DAYS, ReportFormat};
+use crier_common::domain::report_schedule::{last_days, local_day};
+use crier_common::reports;
+use crier_common::store::Tx;
+use crier_common::store::report_deliveries::{self, NewDelivery};
+use serde_json::json;
+
+use super::{FEATURES, ReportDelivery, TAG, delivery_path, lock};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, Result};
+use crate::fields::{Fields, ParsedBody};
+use crate::openapi::schema::described;
+use crate::response::ApiResponse;
+
+described! {
+    /// Which days to export, and how.
+    pub struct NewExport {
+        pub format: ReportFormat,
+        /// The first day. Default: 29 days before `end`.
+        pub start: Option<NaiveDate>,
+        /// The last day, at most 365 days later. Default: today in the brand's time zone.
+        pub end: Option<NaiveDate>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/reports/{report}/export", "exportReport", Scope::ReportsWrite)
+        .tag(TAG)
+        .summary("Export a report to a file")
+        .description(
+            "The file is made after the answer. Ask at `Location` what has become of it, or listen for `report.sent` and \
+             `report.failed`. It counts in the workspace's storage, and is deleted when the plan shows no figures of its \
+             day any more.",
+        )
+        .features(FEATURES)
+        .body::<NewExport>(json!({ "format": "pdf", "start": "2026-10-01", "end": "2026-10-31" }))
+        .response::<ReportDelivery>(202, ResponseShape::One)
+        .checks_then_writes(read, export)
+}
+
+/// A parsed body.
+struct ParsedExport {
+    format: ReportFormat,
+    start: NaiveDate,
+    end: NaiveDate,
+}
+
+fn read(cx: &Context) -> ParsedBody<Option<ParsedExport>> {
+    let today = local_day(cx.now, zone(Some(cx.zone())));
+    cx.parse(|f| read_fields(f, today))
+}
+
+fn read_fields(f: &Fields<'_>, today: NaiveDate) -> Option<ParsedExport> {
+    let format = f.required("format", f.enum_value("format"));
+    let (start, end) = (f.date("start").value(), f.date("end").value());
+    let end = end.unwrap_or(today);
+    let start = start.unwrap_or_else(|| last_days(end).0);
+    if end < start {
+        f.problem("end", format!("Must not be before start, {start}."));
+    } else if (end - start).num_days() >= MAX_DAYS {
+        f.problem("end", format!("A report covers at most {MAX_DAYS} days; end must be earlier, or start later."));
+    }
+    Some(ParsedExport { format: format?, start, end })
+}
+
+async fn export(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedExport>>>) -> Result<ApiResponse> {
+    let report = lock(cx, tx).await?;
+    let wanted = parsed.valid()?;
+    let new = NewDelivery {
+        report_id: report.id,
+        brand_id: report.brand_id,
+        schedule_id: None,
+        format: wanted.format,
+        starts_on: wanted.start,
+        ends_on: wanted.end,
+    };
+    let id = reports::enqueue(tx, cx.caller.workspace_id, &new, &[], cx.trace()).await?;
+    let made = report_deliveries::find(tx, report.brand_id, id).await?;
+    let made = made.ok_or_else(|| ApiError::bug("a delivery made just now is gone"))?;
+    ApiResponse::accepted(&delivery_path(report.brand_id, id), ReportDelivery::load_one(tx, made).await?)
+}

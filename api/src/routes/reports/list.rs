@@ -1,0 +1,32 @@
+//! `GET /brands/{brand}/reports`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, Page, reports};
+
+use super::{FEATURES, Report, TAG};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::{ApiError, FieldProblems, Result};
+use crate::pagination;
+use crate::response::ApiResponse;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/reports", "listReports", Scope::ReportsRead)
+        .tag(TAG)
+        .summary("List a brand's reports, newest first")
+        .features(FEATURES)
+        .pages()
+        .response::<Report>(200, ResponseShape::Pages)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    let mut problems = FieldProblems::new();
+    let page = pagination::requested_page(&cx.query, &mut problems);
+    if !problems.is_empty() {
+        return Err(ApiError::validation(problems));
+    }
+    let found = reports::list(conn, cx.brand()?.id, page).await?;
+    let rows = Report::load(cx, conn, found.rows).await?;
+    pagination::answer(cx, page, Page { rows, total: found.total })
+}

@@ -1,0 +1,251 @@
+//! Reports: what they show, their exports (called deliveries), and their schedules.
+//!
+//! An export is a row and a job; the worker makes the file (`worker/src/jobs/export_report`).
+
+use crier_common::domain::mail::MailStatus;
+use crier_common::domain::plan::Feature;
+use crier_common::domain::report::{
+    self, ReportDeliveryStatus, ReportErrorCode, ReportFormat, ReportRecipient, WidgetType,
+};
+use crier_common::domain::report_schedule::{self, Frequency};
+use crier_common::store::{Conn, Tx, report_deliveries, report_schedules, reports};
+
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Result};
+use crate::openapi::schema::record;
+use crate::response::{PREFIX, ScheduledTimestamp, Timestamp};
+
+mod create;
+mod create_schedule;
+mod delete;
+mod delete_schedule;
+mod deliveries;
+mod delivery;
+pub mod document;
+mod download;
+mod export;
+mod list;
+mod show;
+mod update;
+
+pub const TAG: &str = "Reports";
+const FEATURES: &[Feature] = &[Feature::Reports];
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        list::endpoint(),
+        create::endpoint(),
+        show::endpoint(),
+        update::endpoint(),
+        delete::endpoint(),
+        export::endpoint(),
+        deliveries::endpoint(),
+        delivery::endpoint(),
+        download::endpoint(),
+        create_schedule::endpoint(),
+        delete_schedule::endpoint(),
+    ]
+}
+
+record! {
+    /// What a note says.
+    pub struct WidgetOptions {
+        /// Shown as paragraphs; never as markup.
+        pub text: Option<String> { "examples": ["October was our best month yet."] },
+    }
+
+    /// A part of a report.
+    pub struct ReportWidget {
+        pub r#type: WidgetType,
+        /// Shown above it; null: a title by its type.
+        pub title: Option<String> { "examples": ["At a glance"] },
+        /// Of a note; null for other types.
+        pub options: Option<WidgetOptions>,
+    }
+
+    /// When a report is exported and mailed by itself.
+    pub struct ReportSchedule {
+        pub id: i64,
+        pub report_id: i64,
+        pub frequency: Frequency,
+        /// Five POSIX fields; null for other frequencies.
+        pub cron: Option<String> { "examples": [null] },
+        /// Null for `cron`.
+        pub time: Option<String> { "x-extension": true, "examples": ["09:00"] },
+        /// The brand's.
+        pub timezone: String { "examples": ["Europe/Berlin"] },
+        pub recipients: Vec<String> { "examples": [["ann@example.com"]] },
+        pub format: ReportFormat,
+        pub next_run_at: ScheduledTimestamp,
+        pub last_run_at: Option<Timestamp>,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
+    }
+
+    /// A report.
+    pub struct Report {
+        pub id: i64,
+        pub name: String { "examples": ["Monthly report"] },
+        pub widgets: Vec<ReportWidget>,
+        /// Oldest first.
+        pub schedules: Vec<ReportSchedule>,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
+    }
+
+    /// Why an export or a mail failed.
+    pub struct ReportProblem {
+        pub code: ReportErrorCode,
+        /// For people.
+        pub message: String,
+    }
+
+    /// A mail with a scheduled report.
+    pub struct ReportMail {
+        pub recipient: String { "format": "email" },
+        pub status: MailStatus,
+        pub error: Option<ReportProblem>,
+    }
+
+    /// An export of a report.
+    pub struct ReportDelivery {
+        pub id: i64,
+        pub report_id: i64,
+        /// Null where it was asked for, or the schedule was deleted.
+        pub schedule_id: Option<i64> { "examples": [null] },
+        /// `sent`: the file is there.
+        pub status: ReportDeliveryStatus,
+        pub format: ReportFormat,
+        /// The first day.
+        pub start: chrono::NaiveDate,
+        /// The last day.
+        pub end: chrono::NaiveDate,
+        pub size_bytes: Option<i64> { "examples": [48213] },
+        /// Why it failed; while it is pending, why the try before did.
+        pub error: Option<ReportProblem> { "examples": [null] },
+        /// A path from the host's root; null while there is no file, and after its time.
+        pub download_url: Option<String> { "format": "uri-reference", "examples": ["/api/public/v1/brands/17/reports/deliveries/42/download"] },
+        /// The mails of a scheduled export.
+        pub mail: Vec<ReportMail> { "x-extension": true },
+        pub completed_at: Option<Timestamp>,
+        pub created_at: Timestamp,
+        pub updated_at: Timestamp,
+    }
+}
+
+impl From<report::ReportWidget> for ReportWidget {
+    fn from(w: report::ReportWidget) -> Self {
+        let options = w.text.map(|text| WidgetOptions { text: Some(text) });
+        Self { r#type: w.widget_type, title: w.title, options }
+    }
+}
+
+impl ReportSchedule {
+    fn new(s: report_schedule::ReportSchedule, timezone: &str) -> Self {
+        Self {
+            id: s.id,
+            report_id: s.report_id,
+            frequency: s.frequency,
+            cron: s.cron,
+            time: s.time,
+            timezone: timezone.to_owned(),
+            recipients: s.recipients,
+            format: s.format,
+            next_run_at: s.next_run_at.into(),
+            last_run_at: s.last_run_at.map(Into::into),
+            created_at: s.created_at.into(),
+            updated_at: s.updated_at.into(),
+        }
+    }
+}
+
+impl Report {
+    /// Returns reports with their schedules.
+    async fn load(cx: &Context, conn: &mut Conn, found: Vec<report::Report>) -> Result<Vec<Self>> {
+        let ids: Vec<i64> = found.iter().map(|report| report.id).collect();
+        let schedules = report_schedules::of_reports(conn, &ids).await?;
+        let shown = found.into_iter().map(|report| Self {
+            id: report.id,
+            schedules: schedules
+                .iter()
+                .filter(|schedule| schedule.report_id == report.id)
+                .map(|schedule| ReportSchedule::new(schedule.clone(), cx.zone()))
+                .collect(),
+            name: report.name,
+            widgets: report.widgets.into_iter().map(Into::into).collect(),
+            created_at: report.created_at.into(),
+            updated_at: report.updated_at.into(),
+        });
+        Ok(shown.collect())
+    }
+
+    async fn load_one(cx: &Context, conn: &mut Conn, found: report::Report) -> Result<Self> {
+        let mut loaded = Self::load(cx, conn, vec![found]).await?;
+        loaded.pop().ok_or_else(|| ApiError::bug("a report was not loaded"))
+    }
+}
+
+impl From<report::ReportError> for ReportProblem {
+    fn from(error: report::ReportError) -> Self {
+        Self { code: error.code, message: error.message }
+    }
+}
+
+impl ReportDelivery {
+    /// Returns deliveries with their mails.
+    async fn load(conn: &mut Conn, found: Vec<report::ReportDelivery>) -> Result<Vec<Self>> {
+        let ids: Vec<i64> = found.iter().map(|delivery| delivery.id).collect();
+        let recipients = report_deliveries::recipients_of(conn, &ids).await?;
+        let mails = |id: i64| recipients.iter().filter(move |to| to.delivery_id == id).cloned().map(ReportMail::from);
+        Ok(found.into_iter().map(|delivery| Self::new(mails(delivery.id).collect(), delivery)).collect())
+    }
+
+    async fn load_one(conn: &mut Conn, found: report::ReportDelivery) -> Result<Self> {
+        let mut loaded = Self::load(conn, vec![found]).await?;
+        loaded.pop().ok_or_else(|| ApiError::bug("a delivery was not loaded"))
+    }
+
+    fn new(mail: Vec<ReportMail>, d: report::ReportDelivery) -> Self {
+        let path = || format!("{PREFIX}{}/download", delivery_path(d.brand_id, d.id));
+        Self {
+            id: d.id,
+            report_id: d.report_id,
+            schedule_id: d.schedule_id,
+            status: d.status,
+            format: d.format,
+            start: d.starts_on,
+            end: d.ends_on,
+            size_bytes: d.size_bytes,
+            error: d.error.map(Into::into),
+            download_url: d.file_id.map(|_| path()),
+            mail,
+            completed_at: d.completed_at.map(Into::into),
+            created_at: d.created_at.into(),
+            updated_at: d.updated_at.into(),
+        }
+    }
+}
+
+impl From<ReportRecipient> for ReportMail {
+    fn from(to: ReportRecipient) -> Self {
+        Self { recipient: to.recipient, status: to.status, error: to.error.map(Into::into) }
+    }
+}
+
+/// Returns the path of a delivery, relative to the API's base.
+fn delivery_path(brand_id: i64, delivery_id: i64) -> String {
+    format!("/brands/{brand_id}/reports/deliveries/{delivery_id}")
+}
+
+/// Returns the report in the path; 404 if it does not exist.
+async fn find(cx: &Context, conn: &mut Conn) -> Result<report::Report> {
+    let found = reports::find(conn, cx.brand()?.id, cx.id("report")?).await?;
+    found.ok_or_else(|| ApiError::not_found("report"))
+}
+
+/// Locks and returns the report in the path; 404 if it does not exist.
+async fn lock(cx: &Context, tx: &mut Tx) -> Result<report::Report> {
+    let found = reports::find_for_update(tx, cx.brand()?.id, cx.id("report")?).await?;
+    found.ok_or_else(|| ApiError::not_found("report"))
+}

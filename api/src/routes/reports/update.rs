@@ -1,0 +1,52 @@
+//! `PUT /brands/{brand}/reports/{report}`
+
+use std::sync::Arc;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::report::MAX_TITLE;
+use crier_common::store::{Tx, reports};
+use serde_json::json;
+
+use super::{FEATURES, Report, TAG, find, lock, show};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, ResponseShape};
+use crate::error::Result;
+use crate::fields::{Fields, ParsedBody, PatchField};
+use crate::openapi::schema::described;
+use crate::response::ApiResponse;
+
+described! {
+    /// A new name of a report.
+    pub struct ReportChanges {
+        pub name: PatchField<String> { "minLength": 1, "maxLength": 120 },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/brands/{brand}/reports/{report}", "updateReport", Scope::ReportsWrite)
+        .tag(TAG)
+        .summary("Rename a report")
+        .features(FEATURES)
+        .body::<ReportChanges>(json!({ "name": "Quarterly report" }))
+        .response::<Report>(200, ResponseShape::One)
+        .checks_then_writes(|cx| cx.parse(read), update)
+        .with_rerender("report", show::show)
+}
+
+fn read(f: &Fields<'_>) -> Option<String> {
+    let name = f.text("name", 1..=MAX_TITLE);
+    if name == PatchField::Null {
+        f.problem("name", "Must not be null.");
+    }
+    name.value()
+}
+
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<String>>>) -> Result<ApiResponse> {
+    let held = lock(cx, tx).await?;
+    parsed.problems().into_result()?;
+    if let Some(name) = &parsed.value {
+        reports::rename(tx, held.brand_id, held.id, name).await?;
+    }
+    let changed = find(cx, tx).await?;
+    ApiResponse::ok(Report::load_one(cx, tx, changed).await?)
+}

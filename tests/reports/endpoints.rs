@@ -1,0 +1,213 @@
+//! The report endpoints: what they accept, refuse and show.
+
+use serde_json::{Value, json};
+
+use crate::support::app::{MISSING_ID, TestApp, on_both_apps};
+use crate::support::reports::{all_widgets, create, tenant_in};
+
+on_both_apps!(
+    a_report_lives,
+    invalid_reports_are_refused,
+    invalid_exports_are_refused,
+    invalid_schedules_are_refused,
+    a_schedule_has_its_next_time,
+    a_report_has_at_most_twenty_schedules,
+    another_brand_s_reports_are_not_found,
+    large_reports_are_rendered_again_for_a_repeated_request,
+);
+
+async fn a_report_lives(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let report = create(&t, "Weekly", all_widgets()).await;
+    let shown = t.get(&report).await.data(200);
+    assert_eq!((&shown["name"], &shown["schedules"]), (&json!("Weekly"), &json!([])));
+    let widget = |place: usize| &shown["widgets"][place];
+    assert_eq!(widget(0), &json!({ "type": "summary", "title": null, "options": null }));
+    assert_eq!(widget(1), &json!({ "type": "note", "title": "In short", "options": { "text": "A good month." } }));
+    let listed = t.get(&t.path("/reports")).await.expect(200);
+    assert_eq!((&listed["data"][0], &listed["meta"]["total"]), (&shown, &json!(1)));
+    app.advance(5);
+    let renamed = t.put(&report, json!({ "name": "Monthly", "widgets": [] })).await.data(200);
+    assert_eq!((&renamed["name"], &renamed["widgets"]), (&json!("Monthly"), &shown["widgets"]));
+    assert_ne!(renamed["updated_at"], shown["updated_at"]);
+    assert_eq!(t.put(&report, json!({})).await.data(200), renamed, "nothing to change");
+    t.delete(&report).await.expect(204);
+    t.get(&report).await.expect_error(404, "not_found");
+    assert_eq!(t.get(&t.path("/reports")).await.expect(200)["data"], json!([]));
+}
+
+async fn invalid_reports_are_refused(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let note = |text: Value| json!([{ "type": "note", "options": { "text": text } }]);
+    let summary = json!({ "type": "summary" });
+    for (name, widgets, fields) in [
+        (Value::Null, json!([summary]), vec!["name"]),
+        (json!(""), json!([summary]), vec!["name"]),
+        (json!("x".repeat(121)), json!([summary]), vec!["name"]),
+        (json!("R"), Value::Null, vec!["widgets"]),
+        (json!("R"), json!([]), vec!["widgets"]),
+        (json!("R"), json!({}), vec!["widgets"]),
+        (json!("R"), Value::from(vec![summary.clone(); 31]), vec!["widgets"]),
+        (json!("R"), json!([summary, 5]), vec!["widgets.1"]),
+        (json!("R"), json!([summary, { "type": "magic" }, {}]), vec!["widgets.1.type", "widgets.2.type"]),
+        (json!("R"), json!([{ "type": "note" }]), vec!["widgets.0.options.text"]),
+        (json!("R"), note(json!("")), vec!["widgets.0.options.text"]),
+        (json!("R"), note(json!("x".repeat(20_001))), vec!["widgets.0.options.text"]),
+        (json!("R"), json!([{ "type": "summary", "title": "x".repeat(121) }]), vec!["widgets.0.title"]),
+        (json!("R"), json!([{ "type": "summary", "options": 5 }]), vec!["widgets.0.options"]),
+        (json!("R"), Value::from(vec![note(json!("x".repeat(20_000)))[0].clone(); 4]), vec!["widgets"]),
+    ] {
+        let reply = t.post(&t.path("/reports"), json!({ "name": name, "widgets": widgets })).await;
+        assert_eq!(reply.invalid_fields(), fields);
+    }
+    let report = create(&t, "R", json!([summary])).await;
+    assert_eq!(t.put(&report, json!({ "name": null })).await.invalid_fields(), ["name"]);
+    assert_eq!(app.number("SELECT count(*) FROM reports").await, 1);
+}
+
+async fn invalid_exports_are_refused(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let report = create(&t, "R", json!([{ "type": "summary" }])).await;
+    for (body, fields) in [
+        (json!({}), vec!["format"]),
+        (json!({ "format": "docx" }), vec!["format"]),
+        (json!({ "format": "pdf", "start": "2026-01-02", "end": "2026-01-01" }), vec!["end"]),
+        (json!({ "format": "pdf", "start": "2026-02-30" }), vec!["start"]),
+        (json!({ "format": "pdf", "end": 5 }), vec!["end"]),
+        (json!({ "format": "pdf", "start": "2025-01-01", "end": "2026-01-02" }), vec!["end"]),
+    ] {
+        assert_eq!(t.post(&format!("{report}/export"), body).await.invalid_fields(), fields);
+    }
+    t.post(&t.path(&format!("/reports/{MISSING_ID}/export")), json!({ "format": "pdf" }))
+        .await
+        .expect_error(404, "not_found");
+    assert_eq!(app.number("SELECT count(*) FROM report_deliveries").await, 0);
+    // The defaults are the last 30 days of the brand's zone, where it is already tomorrow.
+    app.sql("UPDATE brands SET timezone = 'Pacific/Kiritimati'").await;
+    let made = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
+    let today = (app.store.now() + chrono::TimeDelta::hours(14)).date_naive();
+    assert_eq!((&made["end"], &made["start"]), (&json!(today), &json!(today - chrono::Days::new(29))));
+    assert_eq!((&made["status"], &made["download_url"]), (&json!("pending"), &json!(null)));
+    let path = t.path(&format!("/reports/deliveries/{}", made["id"]));
+    assert_eq!(t.get(&path).await.data(200), made);
+    t.get(&format!("{path}/download")).await.expect_error(409, "report_not_ready");
+}
+
+async fn invalid_schedules_are_refused(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let report = create(&t, "R", json!([{ "type": "summary" }])).await;
+    let cases = [
+        (json!({ "frequency": "hourly" }), vec!["frequency"]),
+        (json!({ "frequency": null }), vec!["frequency"]),
+        (json!({ "recipients": null }), vec!["recipients"]),
+        (json!({ "recipients": [] }), vec!["recipients"]),
+        (
+            json!({ "recipients": ["ann@example.com", "nope", "a@", "@b", "a b@c", 5] }),
+            vec!["recipients.1", "recipients.2", "recipients.3", "recipients.4", "recipients.5"],
+        ),
+        (json!({ "recipients": (0..21).map(|n| format!("a{n}@example.com")).collect::<Vec<_>>() }), vec!["recipients"]),
+        (json!({ "format": "docx" }), vec!["format"]),
+        (json!({ "time": "25:00" }), vec!["time"]),
+        (json!({ "time": "9am" }), vec!["time"]),
+        (json!({ "cron": "0 9 * * *" }), vec!["cron"]),
+        (json!({ "frequency": "cron" }), vec!["cron"]),
+        (json!({ "frequency": "cron", "cron": "61 * * * *" }), vec!["cron"]),
+        (json!({ "frequency": "cron", "cron": "0 0 9 * * *" }), vec!["cron"]),
+        (json!({ "frequency": "cron", "cron": "@daily" }), vec!["cron"]),
+        (json!({ "frequency": "cron", "cron": "0 0 30 2 *" }), vec!["cron"]),
+        (json!({ "frequency": "cron", "cron": "0 9 * * *", "time": "09:00" }), vec!["time"]),
+        (json!({ "frequency": "cron", "cron": 5 }), vec!["cron"]),
+    ];
+    for (change, fields) in cases {
+        let mut body = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let reply = t.post(&format!("{report}/schedules"), body).await;
+        assert_eq!(reply.invalid_fields(), fields, "{change}");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM report_schedules").await, 0);
+}
+
+async fn a_schedule_has_its_next_time(app: TestApp) {
+    // The clock is at 10:13 of 2026-06-09 UTC, a Tuesday; in New York it is 06:13.
+    let t = tenant_in(&app, "America/New_York").await;
+    let report = create(&t, "R", json!([{ "type": "summary" }])).await;
+    for (body, time, cron, next) in [
+        (json!({ "frequency": "daily" }), json!("09:00"), json!(null), "2026-06-09T13:00:00Z"),
+        (json!({ "frequency": "daily", "time": "07:30" }), json!("07:30"), json!(null), "2026-06-09T11:30:00Z"),
+        (json!({ "frequency": "weekly" }), json!("09:00"), json!(null), "2026-06-15T13:00:00Z"),
+        (json!({ "frequency": "monthly", "time": "23:45" }), json!("23:45"), json!(null), "2026-07-02T03:45:00Z"),
+        (
+            json!({ "frequency": "cron", "cron": "15 6 * * 7" }),
+            json!(null),
+            json!("15 6 * * 7"),
+            "2026-06-14T10:15:00Z",
+        ),
+        (
+            json!({ "frequency": "cron", "cron": "0 6 29 2 *" }),
+            json!(null),
+            json!("0 6 29 2 *"),
+            "2028-02-29T11:00:00Z",
+        ),
+        (
+            json!({ "frequency": "cron", "cron": "30 2 14 3 *" }),
+            json!(null),
+            json!("30 2 14 3 *"),
+            "2027-03-14T07:00:00Z",
+        ),
+    ] {
+        let mut body = body;
+        body["recipients"] = json!(["Ann@Example.com", "ann@example.com ", "bob@bücher.example"]);
+        let made = t.post(&format!("{report}/schedules"), body.clone()).await.data(201);
+        assert_eq!((&made["time"], &made["cron"], &made["next_run_at"]), (&time, &cron, &json!(next)), "{body}");
+        assert_eq!((&made["format"], &made["timezone"]), (&json!("pdf"), &json!("America/New_York")));
+        assert_eq!((&made["last_run_at"], &made["frequency"]), (&json!(null), &body["frequency"]));
+        assert_eq!(made["recipients"], json!(["Ann@Example.com", "bob@bücher.example"]), "each once");
+        let shown = t.get(&report).await.data(200);
+        assert_eq!(shown["schedules"], json!([made]));
+        t.delete(&format!("{report}/schedules/{}", made["id"])).await.expect(204);
+        t.delete(&format!("{report}/schedules/{}", made["id"])).await.expect_error(404, "not_found");
+    }
+}
+
+async fn a_report_has_at_most_twenty_schedules(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let report = create(&t, "R", json!([{ "type": "summary" }])).await;
+    let body = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
+    for _ in 0..20 {
+        t.post(&format!("{report}/schedules"), body.clone()).await.expect(201);
+    }
+    t.post(&format!("{report}/schedules"), body).await.expect_error(402, "limit_reached");
+}
+
+async fn another_brand_s_reports_are_not_found(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let report = create(&t, "R", json!([{ "type": "summary" }])).await;
+    let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
+    let schedule = t.post(&format!("{report}/schedules"), schedule).await.data(201);
+    let made = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
+    let id = report.rsplit('/').next().unwrap();
+    let of_other = |rest: &str| other.path(&format!("/reports/{rest}"));
+    other.get(&of_other(id)).await.expect_error(404, "not_found");
+    other.put(&of_other(id), json!({ "name": "Mine" })).await.expect_error(404, "not_found");
+    other.delete(&of_other(id)).await.expect_error(404, "not_found");
+    other.post(&of_other(&format!("{id}/export")), json!({ "format": "csv" })).await.expect_error(404, "not_found");
+    other.get(&of_other(&format!("{id}/deliveries"))).await.expect_error(404, "not_found");
+    other.delete(&of_other(&format!("{id}/schedules/{}", schedule["id"]))).await.expect_error(404, "not_found");
+    other.get(&of_other(&format!("deliveries/{}", made["id"]))).await.expect_error(404, "not_found");
+    other.get(&of_other(&format!("deliveries/{}/download", made["id"]))).await.expect_error(404, "not_found");
+    assert_eq!(other.get(&other.path("/reports")).await.expect(200)["data"], json!([]));
+    // A schedule of another report of the same brand is not found either.
+    let second = create(&t, "S", json!([{ "type": "summary" }])).await;
+    t.delete(&format!("{second}/schedules/{}", schedule["id"])).await.expect_error(404, "not_found");
+}
+
+async fn large_reports_are_rendered_again_for_a_repeated_request(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let note = json!({ "type": "note", "options": { "text": "ä".repeat(16_000) } });
+    let body = json!({ "name": "Large", "widgets": [note, note] });
+    let send = async || t.request("POST", &t.path("/reports")).idempotency_key("k").json(&body).send().await;
+    let (first, again) = (send().await, send().await);
+    assert!(first.body.len() > 64_000 && again.replayed());
+    assert_eq!(again.data(201), first.data(201));
+    assert_eq!(app.number("SELECT count(*) FROM reports").await, 1);
+}

@@ -1,0 +1,278 @@
+//! Exports: the delivery's way, its file, its event, and what happens when something fails.
+
+use crier_common::domain::event::EventName;
+use crier_common::domain::job::{JobKind, JobState};
+use crier_common::store::jobs::operate;
+use crier_scheduler::tasks;
+use serde_json::{Value, json};
+
+use crate::support::app::Tenant;
+use crate::support::reports::{Reports, all_widgets, create, delivery, download, export};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    every_format_is_downloaded_with_its_type_and_name,
+    a_file_is_served_in_parts_and_not_again,
+    a_json_file_has_the_shape_of_the_api_s_document,
+    events_say_what_has_become_of_an_export,
+    a_file_counts_in_the_workspace_s_storage,
+    a_full_storage_fails_the_export,
+    an_unavailable_storage_is_tried_again,
+    a_run_that_died_is_repeated_without_a_second_file,
+    deleting_a_report_removes_its_files,
+    a_report_deleted_during_its_export_leaves_nothing,
+    files_are_removed_after_the_plan_s_days,
+    an_operator_can_retry_a_failed_export,
+);
+
+async fn reported(r: &Reports) -> (Tenant<'_>, String) {
+    let t = r.app.tenant("unlimited").await;
+    let report = create(&t, "Monatsbericht", all_widgets()).await;
+    (t, report)
+}
+
+/// Returns the payloads of an event.
+async fn events(r: &Reports, name: &str) -> Vec<Value> {
+    let count = r.number(format!("SELECT count(*) FROM events WHERE name = '{name}'")).await;
+    let mut found = Vec::new();
+    for n in 0..count {
+        let sql = format!("SELECT payload FROM events WHERE name = '{name}' ORDER BY id LIMIT 1 OFFSET {n}");
+        let payload: String = r.value(sql).await;
+        found.push(serde_json::from_str::<Value>(&payload).unwrap()["data"].clone());
+    }
+    found
+}
+
+async fn every_format_is_downloaded_with_its_type_and_name(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = reported(&r).await;
+    r.sql("UPDATE brands SET name = 'Brot & Söhne'").await;
+    for (format, media_type, start) in [
+        ("pdf", "application/pdf", &b"%PDF-"[..]),
+        ("csv", "text/csv; charset=utf-8", b"widget,title,"),
+        ("json", "application/json", b"{\"version\":1,"),
+        ("pptx", "application/vnd.openxmlformats-officedocument.presentationml.presentation", b"PK\x03\x04"),
+        ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", b"PK\x03\x04"),
+    ] {
+        let days = json!({ "format": format, "start": "2026-06-01", "end": "2026-06-30" });
+        let made = export(&r, &t, &report, days).await;
+        assert_eq!((&made["status"], &made["error"], &made["mail"]), (&json!("sent"), &json!(null), &json!([])));
+        let reply = t.get(made["download_url"].as_str().unwrap().strip_prefix("/api/public/v1").unwrap()).await;
+        reply.assert_status(200);
+        assert_eq!(reply.header("content-type"), Some(media_type));
+        let name = "Monatsbericht%20-%20Brot%20&%20S%C3%B6hne%20-%202026-06-01%20to%202026-06-30";
+        let disposition = reply.header("content-disposition").unwrap();
+        assert!(disposition.starts_with("attachment; filename=\"Monatsbericht - Brot & S_hne"), "{disposition}");
+        assert!(disposition.ends_with(&format!("filename*=UTF-8''{name}.{format}")), "{disposition}");
+        assert!(reply.body.starts_with(start), "{format}");
+        assert_eq!(made["size_bytes"], reply.body.len());
+    }
+    let listed = t.get(&format!("{report}/deliveries?per_page=2")).await.expect(200);
+    assert_eq!((&listed["data"][0]["format"], &listed["meta"]["total"]), (&json!("xlsx"), &json!(5)));
+}
+
+async fn a_file_is_served_in_parts_and_not_again(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = reported(&r).await;
+    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    let whole = download(&t, &made).await;
+    let tag = whole.header("etag").unwrap();
+    let path = t.path(&format!("/reports/deliveries/{}/download", made["id"]));
+    let part = t.request("GET", &path).header("range", "bytes=0-5").send().await;
+    part.assert_status(206);
+    assert_eq!((part.body.as_slice(), part.header("content-type")), (&b"widget"[..], Some("text/csv; charset=utf-8")));
+    let size = whole.body.len();
+    assert_eq!(part.header("content-range"), Some(format!("bytes 0-5/{size}").as_str()));
+    let past = t.request("GET", &path).header("range", &format!("bytes={size}-")).send().await;
+    past.assert_status(416);
+    let known = t.request("GET", &path).header("if-none-match", tag).send().await;
+    known.assert_status(304);
+    assert!(known.body.is_empty());
+    assert!(!tag.contains('/') && whole.header("cache-control") == Some("private, no-cache"));
+}
+
+async fn events_say_what_has_become_of_an_export(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = reported(&r).await;
+    let user = r.number("SELECT min(user_id) FROM brand_members").await;
+    r.store.webhook(user, &[EventName::ReportSent, EventName::ReportFailed]).await;
+    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    let data = json!({
+        "delivery_id": made["id"], "report_id": made["report_id"], "brand_id": t.brand, "format": "csv", "error": null,
+    });
+    assert_eq!(events(&r, "report.sent").await, [data]);
+    assert_eq!(events(&r, "report.failed").await, Vec::<Value>::new());
+}
+
+async fn a_file_counts_in_the_workspace_s_storage(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = reported(&r).await;
+    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    assert_eq!(made["size_bytes"], r.number("SELECT CAST(sum(bytes) AS bigint) FROM storage_usage").await);
+    // Equal bytes are two files: the end of one does not end the other.
+    export(&r, &t, &report, json!({ "format": "csv" })).await;
+    assert_eq!(r.stored_files().len(), 2);
+}
+
+async fn a_full_storage_fails_the_export(s: TestStore) {
+    let r = Reports::start(s).await;
+    let t = r.app.tenant("business").await;
+    let report = create(&t, "R", all_widgets()).await;
+    let full = "INSERT INTO storage_usage (workspace_id, bytes) SELECT id, 9000000000000 FROM workspaces";
+    r.sql(full).await;
+    let user = r.number("SELECT min(user_id) FROM brand_members").await;
+    r.store.webhook(user, &[EventName::ReportFailed]).await;
+    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    assert_eq!((&made["status"], &made["error"]["code"]), (&json!("failed"), &json!("storage_limit_exceeded")));
+    assert!(made["completed_at"].is_string() && made["download_url"].is_null());
+    assert_eq!(events(&r, "report.failed").await[0]["error"]["code"], "storage_limit_exceeded");
+    download(&t, &made).await.expect_error(409, "report_not_ready");
+    assert!(r.stored_files().is_empty());
+}
+
+async fn an_unavailable_storage_is_tried_again(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = reported(&r).await;
+    export(&r, &t, &report, json!({ "format": "csv" })).await;
+    r.store.set_storage_unavailable(true);
+    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    assert_eq!((&made["status"], &made["error"]["code"]), (&json!("pending"), &json!("internal_error")));
+    r.store.set_storage_unavailable(false);
+    r.advance(10);
+    r.run_jobs().await;
+    let made = delivery(&t, made["id"].as_i64().unwrap()).await;
+    assert_eq!((&made["status"], &made["error"]), (&json!("sent"), &json!(null)));
+    assert_eq!(r.stored_files().len(), 2);
+}
+
+async fn a_run_that_died_is_repeated_without_a_second_file(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = reported(&r).await;
+    let made = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
+    // The run stores its file, and its worker dies before the job is settled.
+    let job = r.number("SELECT id FROM jobs WHERE kind = 'export_report'").await;
+    let claimed = r.store.claim(&[job], "dead").await;
+    assert_eq!(claimed.len(), 1);
+    r.advance(crate::support::jobs::LEASE_EXPIRY_SECONDS);
+    r.run_jobs().await;
+    assert_eq!(delivery(&t, made["id"].as_i64().unwrap()).await["status"], "sent");
+    assert_eq!(r.stored_files().len(), 1);
+}
+
+/// Deletes the bytes of files that are marked for deletion.
+async fn sweep(r: &Reports) {
+    r.advance(3_700);
+    tasks::sweep::run(&r.scheduler).await.unwrap();
+}
+
+async fn deleting_a_report_removes_its_files(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = reported(&r).await;
+    let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
+    t.post(&format!("{report}/schedules"), schedule).await.expect(201);
+    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    t.delete(&report).await.expect(204);
+    download(&t, &made).await.expect_error(404, "not_found");
+    assert_eq!(r.number("SELECT count(*) FROM report_schedules").await, 0);
+    assert_eq!(r.number("SELECT CAST(sum(bytes) AS bigint) FROM storage_usage").await, 0);
+    sweep(&r).await;
+    assert!(r.stored_files().is_empty());
+    assert_eq!(r.number("SELECT count(*) FROM files").await, 0);
+}
+
+async fn a_report_deleted_during_its_export_leaves_nothing(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = reported(&r).await;
+    t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.expect(202);
+    t.delete(&report).await.expect(204);
+    r.run_jobs().await;
+    sweep(&r).await;
+    assert!(r.stored_files().is_empty());
+    let job = r.number("SELECT id FROM jobs WHERE kind = 'export_report'").await;
+    assert_eq!(r.store.show(job).await.state, JobState::Cancelled);
+}
+
+async fn files_are_removed_after_the_plan_s_days(s: TestStore) {
+    let r = Reports::start(s).await;
+    let t = r.app.tenant("pro").await;
+    let report = create(&t, "R", all_widgets()).await;
+    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    let days = r.api.plans.get("pro").unwrap().analytics_days.unwrap();
+    r.advance(i64::try_from(days).unwrap() * 86_400 - 1);
+    tasks::reports::run(&r.scheduler).await.unwrap();
+    download(&t, &made).await.assert_status(200);
+    r.advance(1);
+    tasks::reports::run(&r.scheduler).await.unwrap();
+    download(&t, &made).await.expect_error(404, "not_found");
+    let shown = delivery(&t, made["id"].as_i64().unwrap()).await;
+    assert_eq!((&shown["status"], &shown["download_url"]), (&json!("sent"), &json!(null)));
+    sweep(&r).await;
+    assert!(r.stored_files().is_empty());
+}
+
+async fn an_operator_can_retry_a_failed_export(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = reported(&r).await;
+    export(&r, &t, &report, json!({ "format": "csv" })).await;
+    r.store.set_storage_unavailable(true);
+    let made = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
+    for _ in 0..6 {
+        r.run_jobs().await;
+        r.advance(1_000);
+    }
+    let id = made["id"].as_i64().unwrap();
+    assert_eq!(delivery(&t, id).await["status"], "failed");
+    let job =
+        r.number(format!("SELECT id FROM jobs WHERE kind = '{}' AND subject_id = {id}", JobKind::ExportReport)).await;
+    assert_eq!(r.store.show(job).await.state, JobState::Dead);
+    r.store.set_storage_unavailable(false);
+    r.write(async |tx| {
+        assert!(crier_common::jobs::on_retry(tx, JobKind::ExportReport, id).await?);
+        operate::retry(tx, job).await
+    })
+    .await;
+    r.run_jobs().await;
+    assert_eq!(delivery(&t, id).await["status"], "sent");
+}
+
+/// Asserts that a value has the shape that the API's document promises: every property, no other, and each of its type.
+fn assert_conforms(schemas: &Value, schema: &Value, value: &Value, path: &str) {
+    if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
+        return assert_conforms(schemas, &schemas[name], value, path);
+    }
+    let allowed = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        one => vec![one.as_str().expect("a type")],
+    };
+    let actual = match value {
+        Value::Null => "null",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+        Value::Bool(_) => "boolean",
+    };
+    assert!(allowed.contains(&actual), "{path} is {value}, not {allowed:?}");
+    if let Some(words) = schema["enum"].as_array() {
+        assert!(words.contains(value), "{path} is {value}, not one of {words:?}");
+    }
+    if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
+        values.iter().for_each(|value| assert_conforms(schemas, items, value, &format!("{path}[]")));
+    }
+    if let (Some(properties), Some(object)) = (schema["properties"].as_object(), value.as_object()) {
+        assert_eq!(object.keys().collect::<Vec<_>>(), properties.keys().collect::<Vec<_>>(), "{path}");
+        for (name, schema) in properties {
+            assert_conforms(schemas, schema, &object[name], &format!("{path}.{name}"));
+        }
+    }
+}
+
+async fn a_json_file_has_the_shape_of_the_api_s_document(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = reported(&r).await;
+    let made = export(&r, &t, &report, json!({ "format": "json" })).await;
+    let file = download(&t, &made).await.expect(200);
+    let schemas = t.get("/openapi.json").await.expect(200)["components"]["schemas"].clone();
+    assert_conforms(&schemas, &schemas["ReportDocument"], &file, "report");
+    assert_eq!((&file["version"], file["widgets"].as_array().unwrap().len()), (&json!(1), 8));
+}

@@ -1,0 +1,257 @@
+//! The mails of scheduled reports: who gets them, what they say, and what ends them.
+
+use crier_common::domain::analytics::Figures;
+use serde_json::{Value, json};
+
+use crate::support::app::Tenant;
+use crate::support::mail_server::{MailServer, SmtpReply, SmtpStep};
+use crate::support::reports::{
+    Reports, Settings, create, delivery, figures, followers, newest_delivery, publish, tenant_in,
+};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    each_recipient_gets_one_mail_with_the_file,
+    a_large_file_is_behind_a_link_that_needs_no_key,
+    without_a_mail_server_the_file_is_there,
+    one_refused_recipient_does_not_deprive_the_others,
+    a_deferred_mail_is_tried_again_with_the_same_message_id,
+    a_recipient_can_end_the_mails_of_a_schedule,
+    a_failed_export_sends_no_mail,
+    mails_of_a_deleted_report_are_not_sent,
+    hostile_names_stay_in_the_body,
+);
+
+const PUBLIC_URL: &str = "https://crier.example";
+
+async fn start(s: TestStore, server: &MailServer) -> Reports {
+    let settings = Settings { mailer: Some(server.mailer()), public_url: Some(PUBLIC_URL), ..Settings::default() };
+    Reports::start_with(s, settings).await
+}
+
+/// A weekly report to these recipients; it is 2026-06-09.
+async fn weekly<'a>(r: &'a Reports, name: &str, recipients: &[&str]) -> (Tenant<'a>, String) {
+    let t = tenant_in(&r.app, "UTC").await;
+    let report = create(&t, name, json!([{ "type": "summary" }])).await;
+    let schedule = json!({ "frequency": "weekly", "recipients": recipients, "format": "csv" });
+    t.post(&format!("{report}/schedules"), schedule).await.expect(201);
+    (t, report)
+}
+
+/// Fires the next Monday's report.
+async fn next_week(r: &Reports) {
+    r.advance(7 * 86_400);
+    r.fire().await;
+}
+
+/// Returns `recipient: status, code` of each mail.
+async fn mails(t: &Tenant<'_>, report: &str) -> Vec<String> {
+    let newest = newest_delivery(t, report).await;
+    let line = |mail: &Value| {
+        let code = mail["error"]["code"].as_str().map(|code| format!(", {code}")).unwrap_or_default();
+        format!("{}: {}{code}", mail["recipient"].as_str().unwrap(), mail["status"].as_str().unwrap())
+    };
+    newest["mail"].as_array().unwrap().iter().map(line).collect()
+}
+
+/// Returns a header of a received mail, unfolded.
+fn header(mail: &str, name: &str) -> Option<String> {
+    let head = mail.split("\n\n").next().unwrap().replace("\n ", " ").replace("\n\t", " ");
+    head.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(": ")?.to_owned()))
+}
+
+/// Returns a mail without the soft line breaks of quoted-printable.
+fn unfolded(mail: &str) -> String {
+    mail.replace("=\n", "").replace("=3D", "=").replace("=E2=80=93", "–")
+}
+
+/// Returns the first address in a mail that begins so.
+fn address(mail: &str, begin: &str) -> String {
+    let text = unfolded(mail);
+    let at = text.find(begin).unwrap_or_else(|| panic!("no {begin} in {text}"));
+    text[at..].chars().take_while(|c| !c.is_whitespace() && !"\"<>".contains(*c)).collect()
+}
+
+async fn each_recipient_gets_one_mail_with_the_file(s: TestStore) {
+    let server = MailServer::start().await;
+    let r = start(s, &server).await;
+    let (t, report) = weekly(&r, "Wochenbericht", &["ann@example.com", "bob@example.com"]).await;
+    let account = t.account("demo").await;
+    publish(&t, account, "x", "2026-06-02T10:00:00Z", figures(100, 10)).await;
+    for n in 0..3 {
+        publish(
+            &t,
+            account,
+            "x",
+            &format!("2026-06-1{n}T10:00:00Z"),
+            Figures { likes: Some(4_115), ..figures(200, 0) },
+        )
+        .await;
+    }
+    followers(&t, account, "2026-06-10T00:00:00Z", 1_234_567).await;
+    next_week(&r).await;
+    assert_eq!(mails(&t, &report).await, ["ann@example.com: sent", "bob@example.com: sent"]);
+    let sent = server.mails();
+    assert_eq!(sent.len(), 2);
+    let mail = &sent[0];
+    assert_eq!(header(mail, "To").as_deref(), Some("ann@example.com"));
+    assert_ne!(header(mail, "Message-ID"), header(&sent[1], "Message-ID"));
+    let unsubscribe = header(mail, "List-Unsubscribe").unwrap();
+    assert!(unsubscribe.starts_with(&format!("<{PUBLIC_URL}/reports/unsubscribe/")), "{unsubscribe}");
+    assert_eq!(header(mail, "List-Unsubscribe-Post").as_deref(), Some("List-Unsubscribe=One-Click"));
+    let text = unfolded(mail);
+    for part in [
+        "8–14 June 2026",
+        "Posts: 3 (+200 % on the period before)",
+        "Engagements: 12,345",
+        "Followers: 1,234,567\n",
+        "The report is attached as a CSV file.",
+        "<!doctype html>",
+        "Content-Type: text/csv",
+        "=\"Wochenbericht - Bakery - 2026-06-08 to 2026-06-14.csv\"",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    r.fire().await;
+    assert_eq!(server.mails().len(), 2, "no second mail");
+}
+
+async fn a_large_file_is_behind_a_link_that_needs_no_key(s: TestStore) {
+    let server = MailServer::start().await;
+    let settings = Settings { mailer: Some(server.mailer()), max_attachment: Some(10), ..Settings::default() };
+    let r = Reports::start_with(s, settings).await;
+    let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
+    next_week(&r).await;
+    let mail = &server.mails()[0];
+    assert!(!mail.contains("Content-Disposition: attachment"), "{mail}");
+    let url = address(mail, &format!("{}/reports/files/", r.url));
+    let path = url.strip_prefix(&r.url).unwrap();
+    let reply = r.page(path).await;
+    reply.assert_status(200);
+    assert!(reply.header("content-disposition").unwrap().starts_with("attachment; filename=\"R - Bakery - "));
+    assert!(reply.body.starts_with(b"widget,title,"));
+    // A token of something else, a changed one, and none lead nowhere.
+    let other = address(mail, &format!("{}/reports/unsubscribe/", r.url)).replace("unsubscribe", "files");
+    for wrong in [other.strip_prefix(&r.url).unwrap(), &path[..path.len() - 2], "/reports/files/x"] {
+        r.page(wrong).await.assert_status(404);
+    }
+    r.advance(14 * 86_400 - 1);
+    r.page(path).await.assert_status(200);
+    r.advance(1);
+    r.page(path).await.assert_status(410);
+    t.delete(&report).await.expect(204);
+}
+
+async fn without_a_mail_server_the_file_is_there(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
+    next_week(&r).await;
+    assert_eq!(newest_delivery(&t, &report).await["status"], "sent");
+    assert_eq!(mails(&t, &report).await, ["ann@example.com: failed, mail_not_configured"]);
+}
+
+async fn one_refused_recipient_does_not_deprive_the_others(s: TestStore) {
+    let server = MailServer::start().await;
+    let r = start(s, &server).await;
+    let (t, report) = weekly(&r, "R", &["gone@example.com", "ann@example.com"]).await;
+    server.then(SmtpStep::Recipient, SmtpReply::Say("550 5.1.1 No such user"));
+    next_week(&r).await;
+    assert_eq!(mails(&t, &report).await, ["gone@example.com: failed, mail_refused", "ann@example.com: sent"]);
+    // No further mail is tried, in any of the workspace's schedules.
+    next_week(&r).await;
+    assert_eq!(mails(&t, &report).await, ["gone@example.com: failed, mail_refused", "ann@example.com: sent"]);
+    assert_eq!(server.mails().len(), 2);
+    assert_eq!(server.received_lines().iter().filter(|line| line.line.contains("gone@")).count(), 1);
+    // Until someone enters the address anew.
+    let again = json!({ "frequency": "weekly", "recipients": ["Gone@example.com"] });
+    t.post(&format!("{report}/schedules"), again).await.expect(201);
+    next_week(&r).await;
+    assert_eq!(server.mails().len(), 5);
+}
+
+async fn a_deferred_mail_is_tried_again_with_the_same_message_id(s: TestStore) {
+    let server = MailServer::start().await;
+    let r = start(s, &server).await;
+    let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
+    server.then(SmtpStep::Recipient, SmtpReply::Say("451 4.7.1 Greylisted"));
+    // The second connection takes the mail and breaks before the worker hears of it.
+    server.then(SmtpStep::End, SmtpReply::HangUp);
+    next_week(&r).await;
+    assert_eq!(mails(&t, &report).await, ["ann@example.com: pending"]);
+    let id: String = r.value("SELECT message_id FROM mails").await;
+    for _ in 0..3 {
+        r.advance(3_600);
+        r.run_jobs().await;
+    }
+    assert_eq!(mails(&t, &report).await, ["ann@example.com: sent"]);
+    assert!(server.mails().iter().all(|mail| header(mail, "Message-ID").as_ref() == Some(&id)));
+    assert_eq!(r.number("SELECT count(*) FROM mails").await, 1);
+}
+
+async fn a_recipient_can_end_the_mails_of_a_schedule(s: TestStore) {
+    let server = MailServer::start().await;
+    let r = start(s, &server).await;
+    let (t, report) = weekly(&r, "R <b>", &["Ann@example.com", "bob@example.com"]).await;
+    next_week(&r).await;
+    let path = header(&server.mails()[0], "List-Unsubscribe").unwrap();
+    let path = path.trim_matches(['<', '>']).strip_prefix(PUBLIC_URL).unwrap();
+    // Programs that check mails open every address: that alone ends nothing.
+    let asked = r.page(path).await;
+    let text = String::from_utf8(asked.body.clone()).unwrap();
+    assert!(text.contains("<button>Get no more of these mails</button>") && text.contains("R &#60;b&#62;"), "{text}");
+    assert_eq!(asked.header("cache-control"), Some("no-cache"));
+    assert_eq!(r.number("SELECT count(*) FROM report_mail_stops").await, 0);
+    for _ in 0..2 {
+        let done = r.visit("POST", &format!("{}{path}", r.url)).raw("List-Unsubscribe=One-Click").send().await;
+        done.assert_status(200);
+    }
+    assert_eq!(r.number("SELECT count(*) FROM report_mail_stops").await, 1);
+    next_week(&r).await;
+    assert_eq!(mails(&t, &report).await, ["Ann@example.com: failed, unsubscribed", "bob@example.com: sent"]);
+    assert_eq!(server.mails().len(), 3);
+    r.page("/reports/unsubscribe/AAAA").await.assert_status(404);
+    t.delete(&report).await.expect(204);
+    r.page(path).await.assert_status(404);
+}
+
+async fn a_failed_export_sends_no_mail(s: TestStore) {
+    let server = MailServer::start().await;
+    let r = start(s, &server).await;
+    let t = r.app.tenant("business").await;
+    let report = create(&t, "R", json!([{ "type": "summary" }])).await;
+    let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
+    t.post(&format!("{report}/schedules"), schedule).await.expect(201);
+    r.sql("INSERT INTO storage_usage (workspace_id, bytes) SELECT id, 9000000000000 FROM workspaces").await;
+    r.advance(86_400);
+    r.fire().await;
+    assert_eq!(newest_delivery(&t, &report).await["status"], "failed");
+    assert_eq!(mails(&t, &report).await, ["ann@example.com: failed, report_failed"]);
+    assert!(server.mails().is_empty());
+}
+
+async fn mails_of_a_deleted_report_are_not_sent(s: TestStore) {
+    let server = MailServer::start().await;
+    let r = start(s, &server).await;
+    let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
+    server.then(SmtpStep::Recipient, SmtpReply::Say("451 4.7.1 Greylisted"));
+    next_week(&r).await;
+    t.delete(&report).await.expect(204);
+    r.advance(3_600);
+    r.run_jobs().await;
+    assert!(server.mails().is_empty());
+    assert_eq!(r.number("SELECT count(*) FROM mails").await, 0);
+}
+
+async fn hostile_names_stay_in_the_body(s: TestStore) {
+    let server = MailServer::start().await;
+    let r = start(s, &server).await;
+    let (t, report) =
+        weekly(&r, "A\r\nBcc: eve@example.com\r\n\r\n<script>alert(1)</script>", &["ann@example.com"]).await;
+    next_week(&r).await;
+    let made = newest_delivery(&t, &report).await;
+    assert_eq!(delivery(&t, made["id"].as_i64().unwrap()).await["mail"][0]["status"], "sent");
+    let mail = unfolded(&server.mails()[0]);
+    assert_eq!(header(&mail, "Bcc"), None);
+    let html = &mail[mail.find("<!doctype html>").unwrap()..];
+    assert!(html.contains("&#60;script&#62;") && !html.contains("<script>"), "{html}");
+}

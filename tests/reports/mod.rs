@@ -1,0 +1,8 @@
+//! Reports: the endpoints, what an export shows, schedules, mails, and files.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod endpoints;
+mod exports;
+mod mails;
+mod numbers;
+mod schedules;

@@ -1,0 +1,172 @@
+//! What the widgets show: the numbers of the record, in the days of the brand's zone.
+
+use crier_common::domain::analytics::Figures;
+use serde_json::{Value, json};
+
+use crate::support::app::Tenant;
+use crate::support::reports::{
+    Reports, Settings, all_widgets, create, figures, followers, publish, tenant_in, widgets,
+};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    widgets_show_the_numbers_of_the_brand_s_days,
+    an_empty_period_is_explained_in_words,
+    figures_that_no_platform_gave_are_null,
+    the_plan_limits_how_far_back_a_report_shows,
+    top_posts_are_ordered_by_engagement,
+    hostile_texts_stay_text,
+);
+
+fn rows(widget: &Value) -> Vec<Value> {
+    widget["rows"].as_array().expect("rows").clone()
+}
+
+/// Returns the row of the summary with this metric: its value, and that of the period before.
+fn metric(summary: &Value, name: &str) -> (Value, Value) {
+    let found = rows(summary).into_iter().find(|row| row["metric"] == name).expect("a metric");
+    (found["value"].clone(), found["previous"].clone())
+}
+
+async fn october(r: &Reports) -> (Tenant<'_>, i64, String) {
+    let t = tenant_in(&r.app, "Asia/Tokyo").await;
+    let account = t.account("demo").await;
+    let october = "2026-10-20T00:00:00Z".parse::<chrono::DateTime<chrono::Utc>>().unwrap();
+    r.clock.advance(october - r.store.now());
+    let report = create(&t, "R", all_widgets()).await;
+    (t, account, report)
+}
+
+async fn widgets_show_the_numbers_of_the_brand_s_days(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, account, report) = october(&r).await;
+    // In Tokyo the 10th begins at 15:00 UTC of the 9th.
+    publish(&t, account, "before", "2026-10-09T14:59:59Z", figures(1, 1)).await;
+    publish(&t, account, "first", "2026-10-09T15:00:00Z", figures(10, 2)).await;
+    publish(&t, account, "second", "2026-10-11T14:59:59Z", Figures { clicks: Some(4), ..figures(20, 3) }).await;
+    publish(&t, account, "after", "2026-10-11T15:00:00Z", figures(100, 50)).await;
+    followers(&t, account, "2026-10-08T16:00:00Z", 90).await;
+    followers(&t, account, "2026-10-09T16:00:00Z", 100).await;
+    followers(&t, account, "2026-10-10T16:00:00Z", 97).await;
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-11" })).await;
+    let summary = &shown["summary"];
+    for (name, value, previous) in [
+        ("Posts", json!(2), json!(1)),
+        ("Impressions", json!(30), json!(1)),
+        ("Reach", json!(null), json!(null)),
+        ("Engagements", json!(9), json!(1)),
+        ("Likes", json!(5), json!(1)),
+        ("Clicks", json!(4), json!(null)),
+        ("Followers", json!(97), json!(90)),
+    ] {
+        assert_eq!(metric(summary, name), (value, previous), "{name}");
+    }
+    assert_eq!(
+        shown["posts_over_time"]["rows"],
+        json!([
+            { "date": "2026-10-10", "posts": 1 },
+            { "date": "2026-10-11", "posts": 1 },
+        ])
+    );
+    assert_eq!(
+        shown["engagement_over_time"]["rows"],
+        json!([
+            { "date": "2026-10-10", "likes": 2, "comments": null, "shares": null, "clicks": null },
+            { "date": "2026-10-11", "likes": 3, "comments": null, "shares": null, "clicks": 4 },
+        ])
+    );
+    let key = format!("account_{account}");
+    assert_eq!(
+        shown["followers_over_time"]["rows"],
+        json!([
+            { "date": "2026-10-10", key.clone(): 100 },
+            { "date": "2026-10-11", key: 97 },
+        ])
+    );
+    let posts = rows(&shown["posts_table"]);
+    assert_eq!(posts.iter().map(|post| &post["text"]).collect::<Vec<_>>(), ["second", "first"]);
+    assert_eq!(posts[0]["published_at"], "2026-10-11T23:59:59");
+    assert_eq!((&posts[0]["url"], &posts[0]["engagements"]), (&json!("https://brot.example/1"), &json!(7)));
+    let of_account = &rows(&shown["accounts_table"])[0];
+    assert_eq!((&of_account["followers"], &of_account["new_followers"]), (&json!(97), &json!(7)));
+    assert_eq!((&of_account["posts"], &of_account["engagements"]), (&json!(2), &json!(9)));
+    assert_eq!(shown["note"]["rows"], json!([{ "text": "A good month." }]));
+    assert!(shown.values().all(|widget| widget["remark"].is_null()), "{shown:?}");
+}
+
+async fn an_empty_period_is_explained_in_words(s: TestStore) {
+    let r = Reports::start(s).await;
+    let t = tenant_in(&r.app, "UTC").await;
+    let report = create(&t, "R", all_widgets()).await;
+    let shown = widgets(&r, &t, &report, json!({})).await;
+    for (widget, words) in [
+        ("summary", "No posts were published in this period."),
+        ("posts_over_time", "No posts were published in this period."),
+        ("engagement_over_time", "No posts were published in this period."),
+        ("followers_over_time", "No numbers of followers were recorded in this period."),
+        ("top_posts", "No posts were published in this period."),
+        ("posts_table", "No posts were published in this period."),
+        ("accounts_table", "No accounts are connected, and nothing was published in this period."),
+    ] {
+        assert_eq!(shown[widget]["remark"], words, "{widget}");
+        assert_eq!(rows(&shown[widget]).is_empty(), widget != "summary", "{widget}");
+    }
+    assert_eq!(metric(&shown["summary"], "Posts"), (json!(0), json!(0)));
+    assert_eq!(metric(&shown["summary"], "Likes"), (json!(null), json!(null)));
+}
+
+async fn figures_that_no_platform_gave_are_null(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, account, report) = october(&r).await;
+    publish(&t, account, "x", "2026-10-10T00:00:00Z", Figures::default()).await;
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
+    let post = &rows(&shown["posts_table"])[0];
+    assert!(["impressions", "likes", "comments", "shares", "clicks", "engagements"].iter().all(|f| post[*f].is_null()));
+    assert_eq!(shown["engagement_over_time"]["remark"], "No platform gave figures for the posts of this period.");
+    assert_eq!(shown["top_posts"]["remark"], "No platform gave figures for the posts of this period.");
+    // A day that has begun nowhere is not shown.
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-12-31" })).await;
+    assert_eq!(rows(&shown["posts_over_time"]).len(), 11);
+}
+
+async fn the_plan_limits_how_far_back_a_report_shows(s: TestStore) {
+    let r = Reports::start_with(s, Settings { retention_days: Some(30), ..Settings::default() }).await;
+    let (t, account, report) = october(&r).await;
+    publish(&t, account, "old", "2026-09-10T00:00:00Z", figures(1, 1)).await;
+    publish(&t, account, "new", "2026-10-10T00:00:00Z", figures(1, 1)).await;
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-09-01", "end": "2026-10-12" })).await;
+    let cut = "The plan shows figures of the last 30 days only.";
+    assert_eq!((rows(&shown["posts_table"]).len(), &shown["posts_table"]["remark"]), (1, &json!(cut)));
+    assert_eq!(metric(&shown["summary"], "Posts"), (json!(1), json!(null)), "nothing to compare with");
+    let days = rows(&shown["posts_over_time"]);
+    assert_eq!((&days[0]["date"], days.len()), (&json!("2026-09-21"), 22));
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-08-01", "end": "2026-08-12" })).await;
+    let remark = format!("No posts were published in this period. {cut}");
+    assert_eq!(shown["posts_table"]["remark"], remark.as_str());
+}
+
+async fn top_posts_are_ordered_by_engagement(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, account, report) = october(&r).await;
+    for n in 0..12 {
+        publish(&t, account, &format!("post {n}"), "2026-10-10T00:00:00Z", figures(0, (n * 7) % 12)).await;
+    }
+    publish(&t, account, "without figures", "2026-10-10T00:00:00Z", Figures::default()).await;
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
+    let likes: Vec<i64> = rows(&shown["top_posts"]).iter().map(|post| post["likes"].as_i64().unwrap()).collect();
+    assert_eq!(likes, [11, 10, 9, 8, 7, 6, 5, 4, 3, 2]);
+    assert_eq!(rows(&shown["posts_table"]).len(), 13);
+}
+
+async fn hostile_texts_stay_text(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, account, report) = october(&r).await;
+    let text = "=1+1 #panic(\"x\") <b>&amp;</b> \u{202e}gnp.exe \u{1f600}";
+    publish(&t, account, text, "2026-10-10T00:00:00Z", figures(1, 1)).await;
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
+    assert_eq!(rows(&shown["posts_table"])[0]["text"], text);
+    publish(&t, account, &"long ".repeat(300), "2026-10-10T00:00:01Z", figures(1, 1)).await;
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
+    let cut = rows(&shown["posts_table"])[0]["text"].as_str().unwrap().to_owned();
+    assert!(cut.ends_with("long…") && cut.chars().count() <= 500, "{cut}");
+}

@@ -1,0 +1,162 @@
+//! Schedules: when they fire, what they cover, and that each time fires once.
+
+use chrono::{DateTime, Utc};
+use crier_scheduler::tasks;
+use serde_json::{Value, json};
+
+use crate::support::app::Tenant;
+use crate::support::reports::{Reports, create, newest_delivery, tenant_in};
+use crate::support::store::{TestStore, on_both, run_concurrently};
+
+on_both!(
+    each_frequency_fires_at_its_local_time_and_covers_its_period,
+    daylight_saving_neither_skips_nor_repeats_a_report,
+    what_was_due_while_nothing_ran_fires_once,
+    two_schedulers_fire_once,
+    an_export_that_has_not_ended_is_not_piled_up,
+    a_plan_without_reports_fires_none,
+);
+
+fn at(text: &str) -> DateTime<Utc> {
+    text.parse().expect("a time")
+}
+
+/// A report with a schedule that is made at `now`.
+async fn scheduled<'a>(r: &'a Reports, zone: &str, now: &str, mut schedule: Value) -> (Tenant<'a>, String) {
+    r.clock.advance(at(now) - r.store.now());
+    let t = tenant_in(&r.app, zone).await;
+    let report = create(&t, "R", json!([{ "type": "summary" }])).await;
+    schedule["recipients"] = json!(["ann@example.com"]);
+    schedule["format"] = json!("csv");
+    t.post(&format!("{report}/schedules"), schedule).await.expect(201);
+    (t, report)
+}
+
+/// Moves the clock there, and fires what is due.
+async fn fire_at(r: &Reports, now: &str) {
+    r.clock.advance(at(now) - r.store.now());
+    r.fire().await;
+}
+
+async fn count(r: &Reports) -> i64 {
+    r.number("SELECT count(*) FROM report_deliveries").await
+}
+
+/// Returns the days that the newest delivery covers.
+async fn covered(t: &Tenant<'_>, report: &str) -> (String, String) {
+    let newest = newest_delivery(t, report).await;
+    let day = |name: &str| newest[name].as_str().expect("a day").to_owned();
+    (day("start"), day("end"))
+}
+
+async fn each_frequency_fires_at_its_local_time_and_covers_its_period(s: TestStore) {
+    let r = Reports::start(s).await;
+    // Auckland is 12 hours ahead in June: its Monday begins on Sunday.
+    let mut all = Vec::new();
+    for (schedule, before, due, start, end) in [
+        (json!({ "frequency": "daily", "time": "00:00" }), "06-12T11:59:59", "06-12T12:00:00", "06-12", "06-12"),
+        (json!({ "frequency": "weekly" }), "06-14T20:59:59", "06-14T21:00:00", "06-08", "06-14"),
+        (json!({ "frequency": "cron", "cron": "0 9 16 6 *" }), "06-15T20:59:59", "06-15T21:00:00", "05-18", "06-16"),
+        (json!({ "frequency": "monthly" }), "06-30T20:59:59", "06-30T21:00:00", "06-01", "06-30"),
+    ] {
+        all.push((
+            schedule,
+            format!("2026-{before}Z"),
+            format!("2026-{due}Z"),
+            format!("2026-{start}"),
+            format!("2026-{end}"),
+        ));
+    }
+    for (schedule, before, due, start, end) in all {
+        r.sql("DELETE FROM reports").await;
+        let now = r.store.now().max(at("2026-06-12T00:00:00Z")).to_rfc3339();
+        let (t, report) = scheduled(&r, "Pacific/Auckland", &now, schedule.clone()).await;
+        fire_at(&r, &before).await;
+        assert_eq!(count(&r).await, 0, "{schedule} before its time");
+        fire_at(&r, &due).await;
+        assert_eq!(count(&r).await, 1, "{schedule}");
+        assert_eq!(covered(&t, &report).await, (start, end), "{schedule}");
+        let shown = t.get(&report).await.data(200)["schedules"][0].clone();
+        assert_eq!(shown["last_run_at"].as_str().map(at), Some(at(&due)), "{schedule}");
+        assert!(at(shown["next_run_at"].as_str().unwrap()) > at(&due), "{schedule}");
+        r.fire().await;
+        assert_eq!(count(&r).await, 1, "{schedule} fires once");
+    }
+}
+
+async fn daylight_saving_neither_skips_nor_repeats_a_report(s: TestStore) {
+    let r = Reports::start(s).await;
+    // Berlin: on 2026-10-25 the hour from 02:00 happens twice, on 2027-03-28 it does not happen.
+    let (t, report) =
+        scheduled(&r, "Europe/Berlin", "2026-10-24T10:00:00Z", json!({ "frequency": "daily", "time": "02:30" })).await;
+    for (n, due, covers) in [
+        (1, "2026-10-25T00:30:00Z", "2026-10-24"),
+        (1, "2026-10-25T01:30:00Z", "2026-10-24"),
+        (2, "2026-10-26T01:30:00Z", "2026-10-25"),
+    ] {
+        fire_at(&r, due).await;
+        assert_eq!((count(&r).await, covered(&t, &report).await.1), (n, covers.to_owned()), "{due}");
+    }
+    // Nothing ran during the winter: one report, for the last time that was missed.
+    fire_at(&r, "2027-03-27T12:00:00Z").await;
+    assert_eq!((count(&r).await, covered(&t, &report).await.1), (3, "2027-03-26".to_owned()));
+    for (n, due, covers) in [
+        (3, "2027-03-28T00:59:59Z", "2027-03-26"),
+        (4, "2027-03-28T01:00:00Z", "2027-03-27"),
+        (5, "2027-03-29T00:30:00Z", "2027-03-28"),
+    ] {
+        fire_at(&r, due).await;
+        assert_eq!((count(&r).await, covered(&t, &report).await.1), (n, covers.to_owned()), "{due}");
+    }
+}
+
+async fn what_was_due_while_nothing_ran_fires_once(s: TestStore) {
+    let r = Reports::start(s).await;
+    let every_minute = json!({ "frequency": "cron", "cron": "* * * * *" });
+    let (t, report) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", every_minute).await;
+    fire_at(&r, "2026-09-12T12:34:30Z").await;
+    assert_eq!((count(&r).await, covered(&t, &report).await.1), (1, "2026-09-12".to_owned()));
+    let next = t.get(&report).await.data(200)["schedules"][0]["next_run_at"].clone();
+    assert_eq!(next, "2026-09-12T12:35:00Z");
+}
+
+async fn two_schedulers_fire_once(s: TestStore) {
+    let r = Reports::start(s).await;
+    scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
+    r.clock.advance(at("2026-06-12T09:00:00Z") - r.store.now());
+    let second = r.store.open_second_store().await;
+    let other = crier_scheduler::Scheduler { store: second, ..r.scheduler.clone() };
+    run_concurrently(8, |n| {
+        let one = if n % 2 == 0 { r.scheduler.clone() } else { other.clone() };
+        async move { tasks::reports::run(&one).await.unwrap() }
+    })
+    .await;
+    assert_eq!(count(&r).await, 1);
+}
+
+async fn an_export_that_has_not_ended_is_not_piled_up(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (t, report) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
+    for due in ["2026-06-12T09:00:00Z", "2026-06-13T09:00:00Z"] {
+        r.clock.advance(at(due) - r.store.now());
+        tasks::reports::run(&r.scheduler).await.unwrap();
+    }
+    assert_eq!(count(&r).await, 1, "no worker ran");
+    let shown = t.get(&report).await.data(200)["schedules"][0].clone();
+    assert_eq!(shown["next_run_at"], "2026-06-14T09:00:00Z");
+    assert_eq!(shown["last_run_at"], "2026-06-12T09:00:00.000000Z");
+    fire_at(&r, "2026-06-13T10:00:00Z").await;
+    fire_at(&r, "2026-06-14T09:00:00Z").await;
+    assert_eq!(count(&r).await, 2);
+}
+
+async fn a_plan_without_reports_fires_none(s: TestStore) {
+    let r = Reports::start(s).await;
+    let (_, _) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
+    r.sql("UPDATE workspaces SET plan = 'free'").await;
+    fire_at(&r, "2026-06-12T09:00:00Z").await;
+    assert_eq!(count(&r).await, 0);
+    r.sql("UPDATE workspaces SET plan = 'unlimited'").await;
+    fire_at(&r, "2026-06-13T09:00:00Z").await;
+    assert_eq!(count(&r).await, 1);
+}

@@ -1,0 +1,197 @@
+//! Reports end to end: the API, the scheduler and a worker over one database and one storage.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::analytics::{AccountFigures, Figures};
+use crier_common::domain::job::JobKind;
+use crier_common::domain::plan::{Plan, Plans};
+use crier_common::http::Guard;
+use crier_common::mail::Mailer;
+use crier_common::store::analytics;
+use crier_common::webhooks::sender::Sender;
+use crier_scheduler::{Scheduler, tasks};
+use crier_worker::engine::Engine;
+use crier_worker::jobs::fetch_feed::Fetcher;
+use crier_worker::jobs::{Deps, Registry};
+use serde_json::{Value, json};
+
+use super::app::{Reply, Tenant, TestApp};
+use super::jobs::FixedCapacityTransport;
+use super::store::TestStore;
+
+/// An installation with every role.
+pub struct Reports {
+    pub app: TestApp,
+    pub engine: Engine,
+    pub scheduler: Scheduler,
+}
+
+impl Deref for Reports {
+    type Target = TestApp;
+    fn deref(&self) -> &TestApp {
+        &self.app
+    }
+}
+
+/// What differs between installations.
+#[derive(Default)]
+pub struct Settings {
+    pub mailer: Option<Mailer>,
+    /// In bytes; `None`: 10 MiB.
+    pub max_attachment: Option<u64>,
+    pub public_url: Option<&'static str>,
+    /// How far back the plans show figures, for the worker; `None`: as far as they do.
+    pub retention_days: Option<u64>,
+}
+
+impl Reports {
+    pub async fn start(store: TestStore) -> Self {
+        Self::start_with(store, Settings::default()).await
+    }
+
+    pub async fn start_with(store: TestStore, settings: Settings) -> Self {
+        let app = match settings.public_url {
+            Some(url) => TestApp::start_at(store, url).await,
+            None => TestApp::start(store).await,
+        };
+        let transport = FixedCapacityTransport::with_room(10_000);
+        let library = app.library(settings.public_url.unwrap_or(&app.url));
+        let plans: Arc<Plans> = Arc::default();
+        let guard = Guard::new(Vec::new());
+        let deps = Deps {
+            store: app.store.store.clone(),
+            platforms: app.api.platforms.clone(),
+            library: library.clone(),
+            plans: Arc::new(Plans::new(
+                plans
+                    .iter()
+                    .cloned()
+                    .map(|plan| Plan { analytics_days: settings.retention_days.or(plan.analytics_days), ..plan }),
+            )),
+            feeds: Arc::new(Fetcher::new(guard.clone())),
+            webhooks: Arc::new(Sender::new(guard.clone())),
+            guard,
+            mailer: settings.mailer.map(Arc::new),
+            max_attachment_bytes: settings.max_attachment.unwrap_or(10 << 20),
+            latest_publish: TimeDelta::hours(24),
+            platform_timeout: TimeDelta::seconds(10),
+            import_timeout: Duration::from_secs(10),
+        };
+        let engine = Engine::new(app.store.store.clone(), Registry::new(&deps, JobKind::ALL), 64);
+        let scheduler = Scheduler { store: app.store.store.clone(), transport, library, plans };
+        Self { app, engine, scheduler }
+    }
+
+    /// Runs all jobs that are due.
+    pub async fn run_jobs(&self) {
+        for _ in 0..1_000 {
+            self.scheduler.tick().await.expect("a tick");
+            let notified = self.app.store.notifier.take();
+            if notified.is_empty() {
+                return;
+            }
+            for id in notified {
+                self.engine.run(id).await;
+            }
+        }
+        panic!("jobs are notified forever");
+    }
+
+    /// Fires what is due, and runs it.
+    pub async fn fire(&self) {
+        tasks::reports::run(&self.scheduler).await.expect("the task");
+        self.run_jobs().await;
+    }
+}
+
+/// Every type of widget.
+pub fn all_widgets() -> Value {
+    json!([
+        { "type": "summary" },
+        { "type": "note", "title": "In short", "options": { "text": "A good month." } },
+        { "type": "posts_over_time" },
+        { "type": "engagement_over_time" },
+        { "type": "followers_over_time" },
+        { "type": "top_posts" },
+        { "type": "accounts_table" },
+        { "type": "posts_table" },
+    ])
+}
+
+/// Creates a report and returns its path.
+pub async fn create(t: &Tenant<'_>, name: &str, widgets: Value) -> String {
+    let made = t.post(&t.path("/reports"), json!({ "name": name, "widgets": widgets })).await.data(201);
+    t.path(&format!("/reports/{}", made["id"]))
+}
+
+/// Exports a report and runs its job; returns the delivery.
+pub async fn export(r: &Reports, t: &Tenant<'_>, report: &str, body: Value) -> Value {
+    let accepted = t.post(&format!("{report}/export"), body).await.data(202);
+    r.run_jobs().await;
+    delivery(t, accepted["id"].as_i64().expect("an id")).await
+}
+
+pub async fn delivery(t: &Tenant<'_>, id: i64) -> Value {
+    t.get(&t.path(&format!("/reports/deliveries/{id}"))).await.data(200)
+}
+
+/// Returns the newest delivery of a report.
+pub async fn newest_delivery(t: &Tenant<'_>, report: &str) -> Value {
+    let listed = t.get(&format!("{report}/deliveries?per_page=1")).await.expect(200);
+    listed["data"][0].clone()
+}
+
+pub async fn download(t: &Tenant<'_>, delivery: &Value) -> Reply {
+    t.get(&t.path(&format!("/reports/deliveries/{}/download", delivery["id"]))).await
+}
+
+/// Exports a report as JSON and returns its widgets by type.
+pub async fn widgets(r: &Reports, t: &Tenant<'_>, report: &str, days: Value) -> BTreeMap<String, Value> {
+    let mut body = days;
+    body["format"] = "json".into();
+    let made = export(r, t, report, body).await;
+    assert_eq!(made["status"], "sent", "{made}");
+    let document = download(t, &made).await.expect(200);
+    let widgets = document["widgets"].as_array().expect("widgets").clone();
+    widgets.into_iter().map(|widget| (widget["type"].as_str().expect("a type").to_owned(), widget)).collect()
+}
+
+/// A published post with its newest figures, on an account of the brand.
+pub async fn publish(t: &Tenant<'_>, account: i64, text: &str, at: &str, figures: Figures) {
+    let at: DateTime<Utc> = at.parse().expect("a time");
+    let made = t.post(&t.path("/posts"), json!({ "content": text, "accounts": [account] })).await.data(201);
+    let target = made["targets"][0]["id"].as_i64().expect("a target");
+    let update = "UPDATE post_targets SET status = 'published', url = 'https://brot.example/1', published_at =";
+    t.app.sql(format!("{update} '{}' WHERE id = {target}", at.to_rfc3339())).await;
+    // The scheduler looks no further back than it has to.
+    t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
+    t.app.write(async |tx| analytics::add_published(tx, 1_000).await).await;
+    let collected = analytics::Collected { target_id: target, figures: Some(figures), next_at: None };
+    t.app.write(async |tx| analytics::record_posts(tx, std::slice::from_ref(&collected)).await).await;
+}
+
+pub async fn followers(t: &Tenant<'_>, account: i64, at: &str, followers: i64) {
+    let at: DateTime<Utc> = at.parse().expect("a time");
+    let figures = AccountFigures { followers: Some(followers), ..AccountFigures::default() };
+    t.app
+        .write(async |tx| {
+            tx.now = at;
+            analytics::record_account(tx, account, &figures).await
+        })
+        .await;
+}
+
+pub fn figures(impressions: i64, likes: i64) -> Figures {
+    Figures { impressions: Some(impressions), likes: Some(likes), ..Figures::default() }
+}
+
+/// A tenant whose brand is in a time zone.
+pub async fn tenant_in<'a>(app: &'a TestApp, zone: &str) -> Tenant<'a> {
+    let t = app.tenant("unlimited").await;
+    app.sql(format!("UPDATE brands SET timezone = '{zone}' WHERE id = {}", t.brand)).await;
+    t
+}

@@ -1,0 +1,121 @@
+//! The result of a run of `export_report`, and what is written for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use crier_common::domain::job::{Claimed, Outcome};
+use crier_common::domain::report::{ReportDelivery, ReportError, ReportErrorCode};
+use crier_common::mail::Mailer;
+use crier_common::reports::mail::{MailContent, MailContext};
+use crier_common::reports::{self, mail};
+use crier_common::store::report_deliveries::{self, DeliveredFile};
+use crier_common::store::{Result, Tx, brands, files};
+
+use super::super::{RunResult, backoff_from_table};
+use super::ExportError;
+
+/// The backoff between attempts, each ± 20 %.
+const PAUSES: [Duration; 4] =
+    [Duration::from_secs(5), Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(10)];
+
+/// Returns the backoff after an attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
+pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
+    backoff_from_table(&PAUSES, attempt, jitter)
+}
+
+/// A file that is in the storage, and what its mails say.
+#[derive(Clone)]
+pub struct Exported {
+    pub file_id: i64,
+    pub size_bytes: i64,
+    /// How long it is kept; `None`: as long as its report.
+    pub lifetime: Option<TimeDelta>,
+    pub workspace_id: i64,
+    pub mail: MailContent,
+    pub mailer: Option<Arc<Mailer>>,
+    pub public_url: String,
+}
+
+/// The result that is written when the job is settled.
+pub struct ExportEnd {
+    delivery_id: i64,
+    outcome: std::result::Result<Exported, ExportError>,
+    jitter: f64,
+}
+
+impl ExportEnd {
+    pub fn new(delivery_id: i64, outcome: std::result::Result<Exported, ExportError>) -> Self {
+        Self { delivery_id, outcome, jitter: crier_common::random::unit() }
+    }
+
+    async fn complete(
+        &self,
+        tx: &mut Tx,
+        job: &Claimed,
+        delivery: &ReportDelivery,
+        made: &Exported,
+    ) -> Result<Outcome> {
+        if !files::mark_stored(tx, made.file_id).await? {
+            let error = ReportError::new(ReportErrorCode::InternalError, "It took too long to keep the file.");
+            return self.fail(tx, job, delivery, &ExportError { error, is_retryable: true }).await;
+        }
+        let expires_at = made.lifetime.map(|lifetime| tx.now + lifetime);
+        let file = DeliveredFile { id: made.file_id, size_bytes: made.size_bytes, expires_at };
+        reports::complete(tx, delivery, file, job.trace.as_deref()).await?;
+        if let Some(owner) = brands::owner(tx, delivery.brand_id).await? {
+            let cx = MailContext {
+                mailer: made.mailer.as_deref(),
+                public_url: &made.public_url,
+                workspace_id: made.workspace_id,
+                user_id: owner,
+                trace: job.trace.as_deref(),
+            };
+            mail::enqueue(tx, &cx, delivery, &made.mail).await?;
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Retries or fails the export. A refusal is a normal result: the job is done. An internal error makes the job dead,
+    /// so that an operator sees it and can run it again.
+    async fn fail(
+        &self,
+        tx: &mut Tx,
+        job: &Claimed,
+        delivery: &ReportDelivery,
+        failure: &ExportError,
+    ) -> Result<Outcome> {
+        let (error, message) = (&failure.error, failure.error.message.clone());
+        if failure.is_retryable && job.attempt < job.max_attempts {
+            reports::retry_later(tx, delivery, error).await?;
+            return Ok(Outcome::RetryAt(tx.now + pause(job.attempt, self.jitter), message));
+        }
+        reports::fail(tx, delivery, error, job.trace.as_deref()).await?;
+        Ok(match error.code {
+            ReportErrorCode::InternalError => Outcome::Abort(message),
+            _ => Outcome::Done,
+        })
+    }
+}
+
+#[async_trait]
+impl RunResult for ExportEnd {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        let held = report_deliveries::lock(tx, self.delivery_id).await?;
+        match (held.filter(|delivery| !delivery.status.is_terminal()), &self.outcome) {
+            (Some(delivery), Ok(made)) => self.complete(tx, job, &delivery, made).await,
+            (Some(delivery), Err(failure)) => self.fail(tx, job, &delivery, failure).await,
+            (None, outcome) => {
+                if let Ok(made) = outcome {
+                    files::abandon(tx, made.file_id).await?;
+                }
+                Ok(Outcome::Cancelled("the delivery is gone, or has ended".to_owned()))
+            }
+        }
+    }
+
+    fn order(&self) -> i64 {
+        self.outcome.as_ref().map_or(0, |made| made.file_id)
+    }
+}

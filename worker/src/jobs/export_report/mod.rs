@@ -1,0 +1,219 @@
+//! `export_report`: makes the file of a report delivery, once, and puts its mails into the outbox.
+//!
+//! 1. *Begin*, a short transaction: checks that the delivery is still open and the lease is ours. Sets it to
+//!    `processing`.
+//! 2. *Read*, without a transaction: the record becomes a document of plain values (`builder.rs`).
+//! 3. *Render and store*, without a transaction: the file is written in memory, on a thread for such work and within a
+//!    budget of memory, then reserved in the workspace's quota and put into the storage.
+//! 4. *End*, in the transaction that settles the job: keeps the file, completes the delivery, writes its mails and its
+//!    event.
+//!
+//! A run has no external effect, so it can be aborted anywhere and repeated; it does not count as a call. A dead run
+//! leaves at most a reserved file, which the sweep deletes. The mails are rows with their Message-ID before any of them
+//! is sent.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::TimeDelta;
+use crier_common::domain::job::Outcome;
+use crier_common::domain::plan::{Plan, Plans};
+use crier_common::domain::report::{Report, ReportDelivery, ReportError, ReportErrorCode};
+use crier_common::mail::Mailer;
+use crier_common::media::plain_file::PlainFile;
+use crier_common::media::{Budget, IngestError, Library, Owner};
+use crier_common::reports;
+use crier_common::reports::mail::MailContent;
+use crier_common::store::jobs::engine as rows;
+use crier_common::store::{Result, Store, StoreError, brands, report_deliveries, reports as report_rows};
+use crier_common::telemetry::metrics;
+use crier_reports::{Document, WriteError};
+
+use self::builder::{BuiltReport, build};
+use self::ending::{ExportEnd, Exported};
+use self::output::LimitedOutput;
+use self::period::ExportScope;
+use super::{Deps, Job, RunResult};
+use crate::engine::Run;
+
+mod builder;
+mod ending;
+mod output;
+mod period;
+mod tables;
+
+/// The memory that all files take together while they are written, in bytes. Not that of the pictures: many reports of
+/// one tenant would delay the uploads of all others.
+const MEMORY: u64 = 256 << 20;
+/// What a file takes in any case, and for each row of its tables, in bytes (`crier bench reports`).
+const BASE_MEMORY: u64 = 48 << 20;
+const ROW_MEMORY: u64 = 20 << 10;
+
+pub struct ExportReport {
+    store: Store,
+    library: Library,
+    plans: Arc<Plans>,
+    mailer: Option<Arc<Mailer>>,
+    max_attachment_bytes: u64,
+    budget: Budget,
+}
+
+enum BeginResult {
+    Ready(Box<PreparedExport>),
+    /// There is nothing to do.
+    Stop(Box<dyn RunResult>),
+}
+
+/// Everything that the run needs.
+struct PreparedExport {
+    delivery: ReportDelivery,
+    report: Report,
+    owner: Owner,
+    plan: Plan,
+}
+
+/// Why there is no file.
+pub struct ExportError {
+    error: ReportError,
+    is_retryable: bool,
+}
+
+impl ExportReport {
+    pub fn new(deps: &Deps) -> Self {
+        Self {
+            store: deps.store.clone(),
+            library: deps.library.clone(),
+            plans: deps.plans.clone(),
+            mailer: deps.mailer.clone(),
+            max_attachment_bytes: deps.max_attachment_bytes,
+            budget: Budget::new(MEMORY),
+        }
+    }
+
+    async fn begin(&self, run: &Run) -> Result<BeginResult> {
+        let stop = |why: &str| Ok(BeginResult::Stop(Box::new(Outcome::Cancelled(why.to_owned()))));
+        // A power cut may undo this, as it may undo the claim; the next run writes it again.
+        let mut tx = self.store.begin_async_commit().await?;
+        let Some(delivery) = report_deliveries::lock(&mut tx, run.job.subject_id).await? else {
+            return stop("the delivery is gone");
+        };
+        // The lease was lost; the result is discarded, so this reason is never stored.
+        if !rows::still_held(&mut tx, &run.job).await? {
+            return stop("the lease was lost");
+        }
+        if delivery.status.is_terminal() {
+            return stop("the delivery has ended");
+        }
+        let Some(report) = report_rows::find(&mut tx, delivery.brand_id, delivery.report_id).await? else {
+            return stop("the report is gone");
+        };
+        let Some((workspace_id, plan)) = brands::plan_of(&mut tx, delivery.brand_id).await? else {
+            return stop("the brand is gone");
+        };
+        reports::begin(&mut tx, &delivery).await?;
+        tx.commit().await?;
+        let unknown = || StoreError::Decode(format!("the plans' file has no plan `{plan}`"));
+        let plan = self.plans.get(&plan).ok_or_else(unknown)?.clone();
+        let owner = Owner { workspace_id, brand_id: delivery.brand_id, cap: plan.storage_bytes() };
+        Ok(BeginResult::Ready(Box::new(PreparedExport { delivery, report, owner, plan })))
+    }
+
+    async fn read(&self, begin: &PreparedExport) -> Result<Option<BuiltReport>> {
+        let mut conn = self.store.read().await?;
+        let Some(brand) = brands::find(&mut conn, begin.delivery.brand_id).await? else { return Ok(None) };
+        let Some(names) = report_deliveries::names_of(&mut conn, &begin.delivery).await? else { return Ok(None) };
+        let scope = ExportScope::new(&begin.delivery, &brand, begin.plan.analytics_days, self.store.now());
+        build(&mut conn, &scope, &begin.report, &names).await.map(Some)
+    }
+
+    /// Writes the document in memory. The share of the budget is released with the document; the file is far smaller.
+    async fn render(&self, document: Document, begin: &PreparedExport) -> std::result::Result<Bytes, ExportError> {
+        let rows: usize = document.widgets.iter().map(|widget| widget.table.rows.len()).sum();
+        let _share = self.budget.share(BASE_MEMORY + ROW_MEMORY * rows as u64).await;
+        let format = begin.delivery.format;
+        let work = move || {
+            let (mut out, began) = (LimitedOutput::default(), Instant::now());
+            let written = crier_reports::write(&document, format, &mut out);
+            metrics::report_written(format, written.is_ok(), began.elapsed());
+            written.map(|()| Bytes::from(out.into_bytes()))
+        };
+        let failed = |why: String| {
+            tracing::error!(delivery = begin.delivery.id, %format, error = why, "a report could not be written");
+            let error = ReportError::new(ReportErrorCode::InternalError, "Crier could not write this file.");
+            ExportError { error, is_retryable: false }
+        };
+        match self.budget.run(work).await {
+            Some(Ok(bytes)) => Ok(bytes),
+            Some(Err(WriteError::Io(_))) => {
+                let message = "The file would be too large. Choose fewer days or fewer widgets.";
+                Err(ExportError {
+                    error: ReportError::new(ReportErrorCode::ReportFailed, message),
+                    is_retryable: false,
+                })
+            }
+            Some(Err(error)) => Err(failed(error.to_string())),
+            None => Err(failed("it panicked".to_owned())),
+        }
+    }
+
+    async fn keep(&self, bytes: Bytes, begin: &PreparedExport) -> std::result::Result<i64, ExportError> {
+        let format = begin.delivery.format;
+        let file = PlainFile { extension: format.as_str(), media_type: format.media_type(), bytes };
+        self.library.store_file(&self.store, &begin.owner, &file).await.map_err(|error| match error {
+            IngestError::Full => {
+                let message = "The workspace's storage is full. Delete files, or choose a larger plan.";
+                let error = ReportError::new(ReportErrorCode::StorageLimitExceeded, message);
+                ExportError { error, is_retryable: false }
+            }
+            error => {
+                tracing::warn!(delivery = begin.delivery.id, %error, "a report could not be stored");
+                let error = ReportError::new(ReportErrorCode::InternalError, "The storage did not take the file.");
+                ExportError { error, is_retryable: true }
+            }
+        })
+    }
+
+    async fn export(&self, built: BuiltReport, begin: &PreparedExport) -> std::result::Result<Exported, ExportError> {
+        let BuiltReport { document, headlines } = built;
+        let brand = document.brand.clone();
+        let bytes = self.render(document, begin).await?;
+        let size_bytes = bytes.len() as u64;
+        let file_id = self.keep(bytes, begin).await?;
+        let mail = MailContent {
+            report: begin.report.name.clone(),
+            brand,
+            headlines,
+            is_attached: size_bytes <= self.max_attachment_bytes,
+        };
+        Ok(Exported {
+            file_id,
+            size_bytes: i64::try_from(size_bytes).unwrap_or(i64::MAX),
+            lifetime: begin.plan.analytics_days.and_then(|days| TimeDelta::try_days(i64::try_from(days).ok()?)),
+            workspace_id: begin.owner.workspace_id,
+            mail,
+            mailer: self.mailer.clone(),
+            public_url: self.library.public_url().to_owned(),
+        })
+    }
+}
+
+#[async_trait]
+impl Job for ExportReport {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+        let begin = match self.begin(run).await? {
+            BeginResult::Ready(begin) => begin,
+            BeginResult::Stop(ending) => return Ok(ending),
+        };
+        let Some(built) = self.read(&begin).await? else {
+            return Ok(Box::new(Outcome::Cancelled("the brand is gone".to_owned())));
+        };
+        let outcome = self.export(built, &begin).await;
+        Ok(Box::new(ExportEnd::new(begin.delivery.id, outcome)))
+    }
+
+    fn backoff(&self, attempt: i32) -> TimeDelta {
+        ending::pause(attempt, crier_common::random::unit())
+    }
+}

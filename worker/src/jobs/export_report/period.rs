@@ -1,0 +1,63 @@
+//! The days of a report as times: what is read, and the period of the same length before it.
+
+use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, TimeDelta, Utc};
+use crier_common::domain::analytics::{Tz, day_start, zone};
+use crier_common::domain::brand::Brand;
+use crier_common::domain::report::ReportDelivery;
+use crier_common::domain::report_schedule::local_day;
+use crier_common::store::report_figures::TimeRange;
+
+/// What an export reads: of which brand, and of which days.
+#[derive(Clone, Debug)]
+pub struct ExportScope {
+    pub brand_id: i64,
+    pub zone: Tz,
+    pub starts_on: NaiveDate,
+    pub ends_on: NaiveDate,
+    /// The days of the report that the plan shows and that have begun; the oldest first.
+    pub days: Vec<NaiveDate>,
+    /// How far back the plan shows, if that cuts the report.
+    pub cut_to_days: Option<u64>,
+    pub now: DateTime<Utc>,
+}
+
+impl ExportScope {
+    pub fn new(delivery: &ReportDelivery, brand: &Brand, retention_days: Option<u64>, now: DateTime<Utc>) -> Self {
+        let zone = zone(Some(&brand.timezone));
+        let today = local_day(now, zone);
+        let (starts_on, ends_on) = (delivery.starts_on, delivery.ends_on);
+        let kept = retention_days.map(|days| (days, today - Days::new(days.saturating_sub(1).min(100_000))));
+        let first = kept.map_or(starts_on, |(_, kept)| starts_on.max(kept));
+        let last = ends_on.min(today);
+        let days = first.iter_days().take_while(|day| *day <= last).collect();
+        let cut_to_days = kept.filter(|(_, kept)| *kept > starts_on).map(|(days, _)| days);
+        Self { brand_id: brand.id, zone, starts_on, ends_on, days, cut_to_days, now }
+    }
+
+    /// Returns the time of all days; empty if there are none.
+    pub fn range(&self) -> TimeRange {
+        match (self.days.first(), self.days.last()) {
+            (Some(first), Some(last)) => (day_start(*first, self.zone), day_start(*last + Days::new(1), self.zone)),
+            _ => (self.now, self.now),
+        }
+    }
+
+    /// Returns the time of as many days before; `None` if the plan does not show all of them.
+    pub fn range_before(&self) -> Option<TimeRange> {
+        let first = *self.days.first().filter(|_| self.cut_to_days.is_none())?;
+        let before = first - Days::new(self.days.len() as u64);
+        Some((day_start(before, self.zone), day_start(first, self.zone)))
+    }
+
+    /// Returns when each day begins and ends.
+    pub fn bounds(&self) -> Vec<TimeRange> {
+        let bounds = |day: &NaiveDate| (day_start(*day, self.zone), day_start(*day + Days::new(1), self.zone));
+        self.days.iter().map(bounds).collect()
+    }
+
+    /// Returns a time as clocks in the brand's zone show it, without fractions of a second.
+    pub fn local(&self, at: DateTime<Utc>) -> NaiveDateTime {
+        let local = at.with_timezone(&self.zone).naive_local();
+        local - TimeDelta::nanoseconds(i64::from(at.timestamp_subsec_nanos()))
+    }
+}

@@ -1,0 +1,99 @@
+//! Tables of reports: their columns, and cells from what the record has.
+
+use crier_common::domain::analytics::Figures;
+use crier_common::platforms::catalogue;
+use crier_common::store::report_figures::PublishedPost;
+use crier_reports::{Cell, Column, ColumnType, Table};
+
+use super::period::ExportScope;
+
+/// Maximum length of a cell's text, in characters.
+pub const MAX_TEXT: usize = 500;
+
+/// `(key, label, type)`.
+type ColumnSpec = (&'static str, &'static str, ColumnType);
+
+const POST_COLUMNS: &[ColumnSpec] = &[
+    ("published_at", "Published", ColumnType::Time),
+    ("account", "Account", ColumnType::Text),
+    ("platform", "Platform", ColumnType::Text),
+    ("text", "Text", ColumnType::Text),
+    ("url", "Link", ColumnType::Link),
+    ("impressions", "Impressions", ColumnType::Count),
+    ("likes", "Likes", ColumnType::Count),
+    ("comments", "Comments", ColumnType::Count),
+    ("shares", "Shares", ColumnType::Count),
+    ("clicks", "Clicks", ColumnType::Count),
+    ("engagements", "Engagements", ColumnType::Count),
+];
+
+pub fn columns(specs: &[ColumnSpec]) -> Vec<Column> {
+    specs.iter().map(|(key, label, column_type)| column(*key, *label, *column_type)).collect()
+}
+
+pub fn column(key: impl Into<String>, label: impl Into<String>, column_type: ColumnType) -> Column {
+    Column { key: key.into(), label: label.into(), column_type }
+}
+
+/// Returns a number, or an empty cell where it is not known.
+pub fn count(number: Option<i64>) -> Cell {
+    number.map_or(Cell::Empty, Cell::Count)
+}
+
+/// Returns a text of at most [`MAX_TEXT`] characters, with an ellipsis where it was cut.
+pub fn text(text: &str) -> Cell {
+    match text.char_indices().nth(MAX_TEXT) {
+        None => Cell::Text(text.to_owned()),
+        Some(_) => {
+            let kept: String = text.chars().take(MAX_TEXT - 1).collect();
+            Cell::Text(format!("{}…", kept.trim_end()))
+        }
+    }
+}
+
+/// Returns a table of posts, one row for each account that a post was published on.
+pub fn posts(scope: &ExportScope, posts: Vec<PublishedPost>) -> Table {
+    let rows = posts.into_iter().map(|post| post_row(scope, post)).collect();
+    Table { columns: columns(POST_COLUMNS), rows, totals: None }
+}
+
+fn post_row(scope: &ExportScope, post: PublishedPost) -> Vec<Cell> {
+    let engagements = post.figures.engagements();
+    let Figures { impressions, reach: _, likes, comments, shares, clicks } = post.figures;
+    let mut row = vec![
+        Cell::Time(scope.local(post.published_at)),
+        post.account.as_deref().map_or(Cell::Empty, text),
+        Cell::Text(catalogue::descriptor(post.platform).name.to_owned()),
+        text(&post.text),
+        post.url.filter(|url| is_web_address(url)).map_or(Cell::Empty, Cell::Link),
+    ];
+    row.extend([impressions, likes, comments, shares, clicks, engagements].map(count));
+    row
+}
+
+fn is_web_address(url: &str) -> bool {
+    url.starts_with("https://") || url.starts_with("http://")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_by_characters() {
+        let exact = "é".repeat(MAX_TEXT);
+        assert_eq!(text(&exact), Cell::Text(exact.clone()));
+        let Cell::Text(cut) = text(&format!("{exact}!")) else { panic!("a text") };
+        assert_eq!((cut.chars().count(), cut.ends_with('…')), (MAX_TEXT, true));
+    }
+
+    #[test]
+    fn only_web_addresses_are_links() {
+        for (url, is_link) in
+            [("https://x.example/1", true), ("http://x", true), ("javascript:alert(1)", false), ("", false)]
+        {
+            assert_eq!(is_web_address(url), is_link, "{url}");
+        }
+    }
+}
