@@ -16,8 +16,8 @@ mod connect;
 
 pub use bench::{
     AnalyticsMeasurement, BenchAnalytics, BenchCommand, BenchCost, BenchInbox, BenchJobs, BenchMedia, BenchOptions,
-    BenchPages, BenchWebhooks, CostMeasurement, InboxMeasurement, Measurement, MediaMeasurement, PagesMeasurement,
-    WebhookMeasurement,
+    BenchPages, BenchReports, BenchWebhooks, CostMeasurement, InboxMeasurement, Measurement, MediaMeasurement,
+    PagesMeasurement, WebhookMeasurement,
 };
 pub use connect::{AccountCommand, AppCommand, ConnectAccount, SetApp};
 

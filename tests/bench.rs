@@ -22,6 +22,7 @@ const TINY_MEDIA: &[&str] =
     &["media", "--megapixels", "1", "--pictures", "4", "--at-once", "3", "--large", "1", "--json"];
 const TINY_PAGES: &[&str] = &["pages", "--requests", "200", "--pages", "5", "--json"];
 const TINY_INBOX: &[&str] = &["inbox", "--conversations", "200", "--messages", "600", "--repeat", "2", "--json"];
+const TINY_REPORTS: &[&str] = &["reports", "--posts", "3", "--json"];
 const TINY_ANALYTICS: &[&str] = &["analytics", "--posts", "700", "--repeat", "2", "--json"];
 /// All tests share a Postgres, and cannot tell the databases of one `crier bench` from those of another.
 static SERVER: Mutex<()> = Mutex::const_new(());
@@ -298,6 +299,21 @@ async fn embedded_analytics_report_every_figure_and_clean_up() {
 #[tokio::test]
 async fn split_analytics_report_every_figure_and_clean_up() {
     split(TINY_ANALYTICS, &of_analytics(), &["analytics", "--posts", "1000000"]).await;
+}
+
+fn of_reports() -> Names {
+    let mut all = Vec::new();
+    add(&mut all, "machine", MACHINE);
+    for format in ["pdf", "csv", "json", "pptx", "xlsx"] {
+        let figures = ["time", "peak memory", "file"].map(|figure| format!("{format}, 3 posts, {figure}"));
+        add(&mut all, "reports", &figures.each_ref().map(String::as_str));
+    }
+    all
+}
+
+#[tokio::test]
+async fn embedded_reports_report_every_figure_and_clean_up() {
+    embedded(TINY_REPORTS, &of_reports()).await;
 }
 
 async fn databases(server: &mut PgConnection) -> Vec<String> {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crier_common::domain::report::ReportFormat;
+
 use super::Format;
 
 #[derive(Subcommand, Debug)]
@@ -81,6 +83,15 @@ pub enum BenchCommand {
         )
     )]
     Analytics(BenchAnalytics),
+    /// Measure how long each format of a report takes, and how much memory, with a sample report. Half a minute.
+    #[command(
+        after_help = concat!(
+            "Examples:\n",
+            "  crier bench reports\n",
+            "  crier bench reports --posts 10000 --only pdf --json",
+        )
+    )]
+    Reports(BenchReports),
     /// Count what requests and jobs ask of the database: statements, transactions and what is written. The counts are the
     /// same on every machine. A few seconds, on a database of its own that is deleted at the end.
     #[command(
@@ -243,6 +254,19 @@ pub struct BenchAnalytics {
 crier_common::text_enum! {
     /// What `crier bench analytics` measures.
     pub enum AnalyticsMeasurement { Series = "series" }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchReports {
+    /// Some of: pdf, csv, json, pptx, xlsx [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "FORMAT,…")]
+    pub only: Vec<ReportFormat>,
+    /// How many posts the reports have.
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 10_000], value_name = "N,…")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub posts: Vec<u32>,
+    #[command(flatten)]
+    pub options: BenchOptions,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -58,6 +58,7 @@ pub fn run(config: Config, command: Command) -> ExitCode {
             BenchCommand::Pages(args) => bench::run(config, args),
             BenchCommand::Inbox(args) => bench::run(config, args),
             BenchCommand::Analytics(args) => bench::run(config, args),
+            BenchCommand::Reports(args) => bench::run(config, args),
             BenchCommand::Cost(args) => bench::run(config, args),
         });
     }

@@ -36,6 +36,7 @@ mod memory;
 mod outside;
 mod pages;
 mod place;
+mod reports;
 mod resident;
 mod sandbox_accounts;
 mod service;
