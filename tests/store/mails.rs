@@ -16,6 +16,7 @@ on_both![
     a_deferred_mail_keeps_its_error_until_sent,
     a_sent_mail_stays_sent,
     a_dead_job_fails_its_mail,
+    old_mails_that_have_ended_are_purged,
 ];
 
 const NEW: NewMail<'_> = NewMail {
@@ -111,4 +112,25 @@ async fn a_dead_job_fails_its_mail(s: TestStore) {
     assert!(found(&s, id).await.error.unwrap().contains("operator"));
     let described = jobs::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().unwrap();
     assert!(described.words.contains("failed") && !described.words.contains("example.com"), "{}", described.words);
+}
+
+async fn old_mails_that_have_ended_are_purged(s: TestStore) {
+    let w = s.create_world().await;
+    let mut ids = Vec::new();
+    for message_id in ["<1@example.com>", "<2@example.com>", "<3@example.com>", "<4@example.com>"] {
+        ids.push(s.write(async |tx| mails::enqueue_mail(tx, w.user, &NewMail { message_id, ..NEW }, None).await).await);
+        s.advance(10);
+    }
+    s.write(async |tx| {
+        mails::mark_sent(tx, ids[0]).await?;
+        mails::mark_failed(tx, ids[1], "refused").await?;
+        mails::mark_sent(tx, ids[3]).await
+    })
+    .await;
+    let before = s.later(-15);
+    assert_eq!(s.write(async |tx| mails::purge(tx, before, 1).await).await, 1, "the oldest first");
+    assert!(mails::find(&mut s.conn().await, ids[0]).await.unwrap().is_none());
+    assert_eq!(s.write(async |tx| mails::purge(tx, before, 10).await).await, 1);
+    let left = [found(&s, ids[2]).await.status, found(&s, ids[3]).await.status];
+    assert_eq!(left, [MailStatus::Pending, MailStatus::Sent], "one waits, one is too young");
 }

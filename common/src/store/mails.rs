@@ -1,6 +1,8 @@
 //! The outbox: mails and their status. A mail is written in the transaction that causes it; a `send_mail` job passes it
 //! to the mail server.
 
+use chrono::{DateTime, Utc};
+
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 use crate::domain::job::{JobKind, Lane, NewJob};
@@ -79,6 +81,24 @@ pub async fn mark_failed(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> 
         WHERE id = $1 AND status = 'pending'";
     execute!(tx, SQL, mail_id, reason)?;
     Ok(())
+}
+
+/// Deletes mails that ended and are older than `before`, oldest first. What has become of a report's mail stays in its
+/// delivery. Returns how many.
+pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
+    // Checks the status again on the row itself: the operator may have revived the mail meanwhile.
+    const SQL: &str = "
+        DELETE FROM mails
+        WHERE id IN (
+            SELECT id
+            FROM mails
+            WHERE status <> 'pending'
+                AND created_at <= $1
+            ORDER BY created_at
+            LIMIT $2
+        )
+            AND status <> 'pending'";
+    Ok(execute!(tx, SQL, before, limit)?)
 }
 
 /// Makes a failed mail pending again; `false`: it does not exist or has not failed.

@@ -1,7 +1,7 @@
-//! Deletes finished rows: ended jobs after 7 days (dead ones 30), ended imports after 30, stored responses after a day,
-//! deleted posts once they have no running jobs, the record of lane holds after 30, and the URLs at which accounts were
-//! connected a day after their end. Everything else that shows a
-//! user what happened (targets, deliveries, attempts) stays.
+//! Deletes finished rows: ended jobs after 7 days (dead ones 30), ended imports and mails after 30, stored responses
+//! after a day, deleted posts once they have no running jobs, the record of lane holds after 30, and the URLs at which
+//! accounts were connected a day after their end. Everything else that shows a user what happened (targets,
+//! deliveries, attempts) stays.
 //!
 //! It must not block others for long, above all SQLite's single writer: each batch is a transaction, as large as can be
 //! deleted in a few milliseconds, and other writers get their turn between two batches. It continues while there is
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use crier_common::store::jobs::{dispatch, holds};
-use crier_common::store::{Result, Tx, authorizations, idempotency, media_jobs, posts};
+use crier_common::store::{Result, Tx, authorizations, idempotency, mails, media_jobs, posts};
 
 use crate::Scheduler;
 
@@ -19,6 +19,8 @@ const ENDED_JOB_RETENTION: TimeDelta = TimeDelta::days(7);
 const DEAD_JOB_RETENTION: TimeDelta = TimeDelta::days(30);
 /// As long as the dead job of an import that failed with an internal error: until then the operator may run it again.
 const IMPORT_RETENTION: TimeDelta = TimeDelta::days(30);
+/// As long as the dead job of a mail that failed: until then the operator may run it again.
+const MAIL_RETENTION: TimeDelta = TimeDelta::days(30);
 /// How long an expired URL still says that it has expired or was used.
 const AUTHORIZATION_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The first and the maximum batch size.
@@ -29,9 +31,10 @@ const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row; if there is more, the next tick follows at once.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [PurgeKind; 6] = [
+const ALL: [PurgeKind; 7] = [
     PurgeKind::Jobs,
     PurgeKind::Imports,
+    PurgeKind::Mails,
     PurgeKind::Answers,
     PurgeKind::Posts,
     PurgeKind::Holds,
@@ -42,6 +45,7 @@ const ALL: [PurgeKind; 6] = [
 enum PurgeKind {
     Jobs,
     Imports,
+    Mails,
     Answers,
     Posts,
     Holds,
@@ -54,6 +58,7 @@ impl PurgeKind {
         match self {
             Self::Jobs => dispatch::purge(tx, now - ENDED_JOB_RETENTION, now - DEAD_JOB_RETENTION, limit).await,
             Self::Imports => media_jobs::purge(tx, now - IMPORT_RETENTION, limit).await,
+            Self::Mails => mails::purge(tx, now - MAIL_RETENTION, limit).await,
             Self::Answers => idempotency::purge(tx, limit).await,
             Self::Posts => posts::purge(tx, limit).await,
             Self::Holds => holds::purge(tx, limit).await,
