@@ -87,7 +87,7 @@ impl PostView {
         self.record["reply"]["parent"]["uri"].as_str()
     }
 
-    /// Tells what this post answers. One that answers the root begins a thread.
+    /// Adds what this post answers. One that answers the root begins a thread.
     fn add_to(&self, parents: &mut Parents) {
         parents.insert(&self.uri, self.parent().filter(|parent| *parent != self.root()));
     }

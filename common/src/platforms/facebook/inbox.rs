@@ -24,10 +24,12 @@ use crate::domain::platform::{ConversationType, Platform, TextRules, TextUnit};
 use crate::platforms::call::Effect;
 use crate::platforms::inbox::by_post::{CommentList, Walk};
 use crate::platforms::inbox::newest_first::Pass;
-use crate::platforms::inbox::refused::{missing_permission, refused_before};
+use crate::platforms::inbox::refused::missing_permission;
 use crate::platforms::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::platforms::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::platforms::meta::inbox::{INTERVAL, Said, find_reply, is_object_id, of_reply, page_read, read};
+use crate::platforms::meta::inbox::{
+    self, INTERVAL, Said, Streams, find_reply, is_object_id, list, list_below, of_reply, read,
+};
 use crate::platforms::meta::insights::is_gone;
 use crate::platforms::{
     CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker,
@@ -169,8 +171,19 @@ impl Conversation {
     }
 }
 
-impl Facebook {
-    fn missing(stream: &str) -> Failure {
+#[async_trait]
+impl Streams for Facebook {
+    const BELOW_POSTS: &'static str = COMMENTS;
+
+    fn now(&self) -> DateTime<Utc> {
+        self.client.now()
+    }
+
+    fn access_of(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError> {
+        self.access(account)
+    }
+
+    fn missing(_account: &ConnectorAccount, stream: &str) -> Failure {
         let (what, permissions) = match stream {
             COMMENTS => ("comments be read", "pages_read_user_content"),
             _ => ("messages be read", "pages_messaging"),
@@ -178,15 +191,13 @@ impl Facebook {
         missing_permission(Platform::Facebook, what, permissions)
     }
 
-    /// Reads a page of posts with the newest comments of each.
-    async fn posts(access: &Access<'_>, page: &str, mut walk: Walk) -> Result<InboxPage, GraphFailure> {
+    async fn posts(access: &Access<'_>, account: &ConnectorAccount, mut walk: Walk) -> Result<InboxPage, GraphFailure> {
+        let page = account.external_id.as_str();
         let comment_list = format!("comments.filter(stream).order(reverse_chronological).limit({COMMENTS_PER_PAGE})");
         let fields = format!("id,permalink_url,created_time,{comment_list}{{{COMMENT_FIELDS}}}");
         let since = walk.posts_since().timestamp().to_string();
-        let mut query = vec![("fields", fields.as_str()), ("limit", POSTS_PER_PAGE), ("since", since.as_str())];
-        query.extend(walk.page.as_deref().map(|after| ("after", after)));
-        let request = access.request(Method::GET, &format!("{page}/feed")).query(&query);
-        let found: List<Value> = access.call_with_codes(Effect::Repeatable, request).await?;
+        let query = [("fields", fields.as_str()), ("limit", POSTS_PER_PAGE), ("since", since.as_str())];
+        let found = list(access, &format!("{page}/feed"), &query, walk.page.as_deref()).await?;
         let posts: Vec<Post> = read(&found.data);
         let oldest = posts.iter().filter_map(|post| parse_time(&post.created_time)).min();
         let (mut messages, mut lists) = (Vec::new(), Vec::new());
@@ -201,44 +212,41 @@ impl Facebook {
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
-    /// Reads a further page of a post's comments.
-    async fn comments_of(
+    async fn below_post(
         access: &Access<'_>,
-        page: &str,
+        account: &ConnectorAccount,
         mut walk: Walk,
         list: CommentList,
     ) -> Result<InboxPage, GraphFailure> {
-        let mut query = vec![
+        let query = [
             ("fields", COMMENT_FIELDS),
             ("filter", "stream"),
             ("order", "reverse_chronological"),
             ("limit", COMMENTS_PER_PAGE),
         ];
-        query.extend(list.page.as_deref().map(|after| ("after", after)));
-        let request = access.request(Method::GET, &format!("{}/comments", list.post)).query(&query);
-        let found: List<Value> = match access.call_with_codes(Effect::Repeatable, request).await {
-            // The post was deleted meanwhile.
-            Err(failure) if is_gone(&failure) => List::default(),
-            found => found?,
-        };
-        let (messages, goes_on) = comments(&mut walk, page, &found.data, &list);
+        let found = list_below(access, &format!("{}/comments", list.post), &query, list.page.as_deref()).await?;
+        let (messages, goes_on) = comments(&mut walk, &account.external_id, &found.data, &list);
         let (cursor, has_more) = walk.after_list(found.next().filter(|_| goes_on), Vec::new());
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
-    async fn conversations(access: &Access<'_>, page: &str, pass: Pass) -> Result<InboxPage, GraphFailure> {
-        let mut query =
-            vec![("platform", "MESSENGER"), ("fields", CONVERSATION_FIELDS), ("limit", CONVERSATIONS_PER_PAGE)];
-        query.extend(pass.page.as_deref().map(|after| ("after", after)));
-        let request = access.request(Method::GET, &format!("{page}/conversations")).query(&query);
-        let found: List<Value> = access.call_with_codes(Effect::Repeatable, request).await?;
+    async fn newest_first(
+        access: &Access<'_>,
+        account: &ConnectorAccount,
+        pass: Pass,
+    ) -> Result<InboxPage, GraphFailure> {
+        let page = account.external_id.as_str();
+        let query = [("platform", "MESSENGER"), ("fields", CONVERSATION_FIELDS), ("limit", CONVERSATIONS_PER_PAGE)];
+        let found = list(access, &format!("{page}/conversations"), &query, pass.page.as_deref()).await?;
         let conversations: Vec<Conversation> = read(&found.data);
         let times: Vec<_> = conversations.iter().filter_map(|one| parse_time(&one.updated_time)).collect();
         let messages = conversations.into_iter().flat_map(|one| one.messages(page, pass.until)).collect();
         let (cursor, has_more) = pass.after(&times, found.next());
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
+}
 
+impl Facebook {
     /// Returns what the page said in a thread, the newest first.
     async fn said(&self, account: &ConnectorAccount, thread: &ReplyThread) -> Result<Vec<Said>, GraphFailure> {
         let (access, page) = (self.access(account)?, account.external_id.as_str());
@@ -249,18 +257,14 @@ impl Facebook {
                     ("user_id", thread.thread_id.as_str()),
                     ("fields", CONVERSATION_FIELDS),
                 ];
-                let request = access.request(Method::GET, &format!("{page}/conversations")).query(&query);
-                let found: List<Value> = access.call_with_codes(Effect::Repeatable, request).await?;
+                let found = list(&access, &format!("{page}/conversations"), &query, None).await?;
                 let conversations: Vec<Conversation> = read(&found.data);
                 conversations.iter().flat_map(|one| read::<Message>(&one.messages.data)).collect()
             }
             ConversationType::Comment | ConversationType::Mention => {
                 let fields = "id,message,created_time,from{id,name}";
                 let query = [("fields", fields), ("order", "reverse_chronological"), ("limit", SEARCHED)];
-                let path = format!("{}/comments", thread_id(thread)?);
-                let request = access.request(Method::GET, &path).query(&query);
-                let found: List<Value> = access.call_with_codes(Effect::Repeatable, request).await?;
-                read(&found.data)
+                read(&list(&access, &format!("{}/comments", thread_id(thread)?), &query, None).await?.data)
             }
         };
         let own = messages.into_iter().filter(|one| one.from.as_ref().is_some_and(|from| from.id == page));
@@ -291,24 +295,7 @@ impl InboxConnector for Facebook {
         stream: &str,
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
-        let (now, missing) = (self.client.now(), Self::missing(stream));
-        if let Some(page) = refused_before(account, cursor, now, &missing) {
-            return Ok(page);
-        }
-        let (access, page) = (self.access(account)?, account.external_id.as_str());
-        if stream == MESSAGES {
-            let pass = Pass::read(cursor, now);
-            let (again, has_page) = (pass.again(), pass.page.is_some());
-            let read = Self::conversations(&access, page, pass).await;
-            return page_read(account, now, read, again, has_page, missing);
-        }
-        let walk = Walk::read(cursor, now);
-        let (again, has_page) = (walk.again(), walk.page.is_some() || walk.list().is_some());
-        let read = match walk.list().cloned() {
-            Some(list) => Self::comments_of(&access, page, walk, list).await,
-            None => Self::posts(&access, page, walk).await,
-        };
-        page_read(account, now, read, again, has_page, missing)
+        inbox::fetch(self, account, stream, cursor).await
     }
 
     fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {

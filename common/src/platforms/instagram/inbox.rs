@@ -23,11 +23,11 @@ use crate::domain::platform::{ConversationType, Platform};
 use crate::platforms::call::Effect;
 use crate::platforms::inbox::by_post::{CommentList, Walk};
 use crate::platforms::inbox::newest_first::Pass;
-use crate::platforms::inbox::refused::{missing_permission, refused_before};
+use crate::platforms::inbox::refused::missing_permission;
 use crate::platforms::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::platforms::meta::containers::is_id;
 use crate::platforms::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::platforms::meta::inbox::{INTERVAL, Said, find_reply, of_reply, page_read, read};
+use crate::platforms::meta::inbox::{self, INTERVAL, Said, Streams, find_reply, list, list_below, of_reply, read};
 use crate::platforms::meta::insights::is_gone;
 use crate::platforms::{
     CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, catalogue, time_marker,
@@ -199,7 +199,7 @@ impl Conversation {
 }
 
 impl Instagram {
-    fn missing(account: &ConnectorAccount, what: &str, stream: &str) -> Failure {
+    fn missing_to(account: &ConnectorAccount, what: &str, stream: &str) -> Failure {
         let permission = match (stream, is_by_facebook(account)) {
             (COMMENTS, false) => "instagram_business_manage_comments",
             (COMMENTS, true) => "instagram_manage_comments",
@@ -208,14 +208,28 @@ impl Instagram {
         };
         missing_permission(Platform::Instagram, &format!("{stream} be {what}"), permission)
     }
+}
 
-    /// Reads a page of posts with the newest comments of each.
+#[async_trait]
+impl Streams for Instagram {
+    const BELOW_POSTS: &'static str = COMMENTS;
+
+    fn now(&self) -> DateTime<Utc> {
+        self.client.now()
+    }
+
+    fn access_of(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError> {
+        self.access(account)
+    }
+
+    fn missing(account: &ConnectorAccount, stream: &str) -> Failure {
+        Self::missing_to(account, "read", stream)
+    }
+
     async fn posts(access: &Access<'_>, account: &ConnectorAccount, mut walk: Walk) -> Result<InboxPage, GraphFailure> {
         let fields = format!("id,timestamp,permalink,comments.limit({PER_PAGE}){{{}}}", comment_fields());
-        let mut query = vec![("fields", fields.as_str()), ("limit", PER_PAGE)];
-        query.extend(walk.page.as_deref().map(|after| ("after", after)));
-        let request = access.request(Method::GET, &format!("{}/media", account.external_id)).query(&query);
-        let found: List<Value> = access.call_with_codes(Effect::Repeatable, request).await?;
+        let query = [("fields", fields.as_str()), ("limit", PER_PAGE)];
+        let found = list(access, &format!("{}/media", account.external_id), &query, walk.page.as_deref()).await?;
         let posts: Vec<Media> = read(&found.data);
         let oldest = posts.iter().filter_map(|post| parse_time(&post.timestamp)).min();
         let (mut messages, mut lists, mut answers) = (Vec::new(), Vec::new(), Vec::new());
@@ -233,8 +247,8 @@ impl Instagram {
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
-    /// Reads a further page of a post's comments, or of the answers to a comment.
-    async fn comments_of(
+    /// The comments of a post, or the answers to a comment.
+    async fn below_post(
         access: &Access<'_>,
         account: &ConnectorAccount,
         mut walk: Walk,
@@ -244,30 +258,22 @@ impl Instagram {
             Some(comment) => (format!("{comment}/replies"), ANSWER_FIELDS.to_owned()),
             None => (format!("{}/comments", list.post), comment_fields()),
         };
-        let mut query = vec![("fields", fields.as_str()), ("limit", PER_PAGE)];
-        query.extend(list.page.as_deref().map(|after| ("after", after)));
-        let request = access.request(Method::GET, &path).query(&query);
-        let found: List<Value> = match access.call_with_codes(Effect::Repeatable, request).await {
-            // The post or the comment was deleted meanwhile.
-            Err(failure) if is_gone(&failure) => List::default(),
-            found => found?,
-        };
+        let query = [("fields", fields.as_str()), ("limit", PER_PAGE)];
+        let found = list_below(access, &path, &query, list.page.as_deref()).await?;
         let new = comments(account, &mut walk, &found.data, &list);
         let next = found.next().filter(|_| new.goes_on || list.thread.is_some());
         let (cursor, has_more) = walk.after_list(next, new.answers);
         Ok(InboxPage { messages: new.messages, cursor, has_more, unavailable: None })
     }
 
-    async fn conversations(
+    async fn newest_first(
         access: &Access<'_>,
         account: &ConnectorAccount,
         pass: Pass,
     ) -> Result<InboxPage, GraphFailure> {
-        let mut query = vec![("platform", "instagram"), ("fields", CONVERSATION_FIELDS), ("limit", PER_PAGE)];
-        query.extend(pass.page.as_deref().map(|after| ("after", after)));
+        let query = [("platform", "instagram"), ("fields", CONVERSATION_FIELDS), ("limit", PER_PAGE)];
         // Of the page, with its token.
-        let request = access.request(Method::GET, "me/conversations").query(&query);
-        let found: List<Value> = access.call_with_codes(Effect::Repeatable, request).await?;
+        let found = list(access, "me/conversations", &query, pass.page.as_deref()).await?;
         let conversations: Vec<Conversation> = read(&found.data);
         let times: Vec<_> = conversations.iter().filter_map(|one| parse_time(&one.updated_time)).collect();
         let messages = conversations.into_iter().flat_map(|one| one.messages(account, pass.until)).collect();
@@ -298,24 +304,7 @@ impl InboxConnector for Instagram {
         stream: &str,
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
-        let (now, missing) = (self.client.now(), Self::missing(account, "read", stream));
-        if let Some(page) = refused_before(account, cursor, now, &missing) {
-            return Ok(page);
-        }
-        let access = self.access(account)?;
-        if stream == MESSAGES {
-            let pass = Pass::read(cursor, now);
-            let (again, has_page) = (pass.again(), pass.page.is_some());
-            let read = Self::conversations(&access, account, pass).await;
-            return page_read(account, now, read, again, has_page, missing);
-        }
-        let walk = Walk::read(cursor, now);
-        let (again, has_page) = (walk.again(), walk.page.is_some() || walk.list().is_some());
-        let read = match walk.list().cloned() {
-            Some(list) => Self::comments_of(&access, account, walk, list).await,
-            None => Self::posts(&access, account, walk).await,
-        };
-        page_read(account, now, read, again, has_page, missing)
+        inbox::fetch(self, account, stream, cursor).await
     }
 
     fn refusal(&self, thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
@@ -341,7 +330,7 @@ impl InboxConnector for Instagram {
         let access = self.access(account)?;
         let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
         let made: Result<Created, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
-        let missing = Self::missing(account, "answered", COMMENTS);
+        let missing = Self::missing_to(account, "answered", COMMENTS);
         Ok(Published::new(made.map_err(|failure| of_reply(failure, missing))?.id, None))
     }
 
@@ -351,10 +340,8 @@ impl InboxConnector for Instagram {
         let (mut after, mut said) = (None::<String>, Vec::new());
         // They may begin with the oldest.
         for _ in 0..MAX_SEARCHED_PAGES {
-            let mut query = vec![("fields", ANSWER_FIELDS), ("limit", SEARCHED)];
-            query.extend(after.as_deref().map(|after| ("after", after)));
-            let request = access.request(Method::GET, &path).query(&query);
-            let found: List<Value> = match access.call_with_codes(Effect::Repeatable, request).await {
+            let query = [("fields", ANSWER_FIELDS), ("limit", SEARCHED)];
+            let found = match list(&access, &path, &query, after.as_deref()).await {
                 Err(failure) if is_gone(&failure) => return Ok(Reconciled::Absent),
                 found => found.map_err(|failure| failure.error)?,
             };

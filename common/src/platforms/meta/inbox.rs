@@ -1,16 +1,22 @@
-//! What the inboxes of Meta's platforms share: permissions that are missing, and replies whose answer was lost.
+//! What the inboxes of Meta's platforms share: their two streams, permissions that are missing, and replies whose answer
+//! was lost. One more platform of Meta implements [`Streams`], and its `fetch` calls [`fetch`].
 //!
 //! Meta answers "does not exist" (100/33) for what an account may not see and for what was deleted. Neither says that
 //! the account's access has ended: that shows when it publishes.
 
+use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
+use http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::graph::GraphFailure;
+use super::graph::{Access, GraphFailure, List};
 use super::insights::is_gone;
 use crate::domain::failure::{Category, Failure};
-use crate::platforms::inbox::refused::refused;
+use crate::platforms::call::Effect;
+use crate::platforms::inbox::by_post::{CommentList, Walk};
+use crate::platforms::inbox::newest_first::Pass;
+use crate::platforms::inbox::refused::{refused, refused_before};
 use crate::platforms::inbox::{InboxPage, OutgoingReply};
 use crate::platforms::{CallError, ConnectorAccount, Published, Reconciled, marker_time};
 
@@ -38,16 +44,86 @@ fn is_permission(failure: &GraphFailure) -> bool {
     matches!(failure.code, 3 | 10 | 200..=299)
 }
 
-/// Returns what a look gets for a page of a stream. `again`: the cursor to begin with again; `has_page`: the platform
-/// was asked for a page that it named before; `missing`: the failure where the permission is missing.
-pub(in crate::platforms) fn page_read(
+/// Asks for a page of a list, from `after` on.
+pub(in crate::platforms) async fn list(
+    access: &Access<'_>,
+    path: &str,
+    query: &[(&str, &str)],
+    after: Option<&str>,
+) -> Result<List<Value>, GraphFailure> {
+    let request = access.request(Method::GET, path).query(query).query(&after.map(|after| [("after", after)]));
+    access.call_with_codes(Effect::Repeatable, request).await
+}
+
+/// The same for what stands below a post or a comment, which may have been deleted meanwhile: it has no entries then.
+pub(in crate::platforms) async fn list_below(
+    access: &Access<'_>,
+    path: &str,
+    query: &[(&str, &str)],
+    after: Option<&str>,
+) -> Result<List<Value>, GraphFailure> {
+    match list(access, path, query, after).await {
+        Err(failure) if is_gone(&failure) => Ok(List::default()),
+        found => found,
+    }
+}
+
+/// The two streams of an inbox: what people write below the account's posts, and one list, the newest first.
+#[async_trait]
+pub(in crate::platforms) trait Streams {
+    /// The stream of what stands below posts. The other one is a list.
+    const BELOW_POSTS: &'static str;
+
+    fn now(&self) -> DateTime<Utc>;
+
+    fn access_of(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError>;
+
+    /// Returns the failure of a stream whose permission is missing.
+    fn missing(account: &ConnectorAccount, stream: &str) -> Failure;
+
+    /// Reads a page of posts with what comes with them, and notes which have more below.
+    async fn posts(access: &Access<'_>, account: &ConnectorAccount, walk: Walk) -> Result<InboxPage, GraphFailure>;
+
+    /// Reads a further page of what stands below a post.
+    async fn below_post(
+        access: &Access<'_>,
+        account: &ConnectorAccount,
+        walk: Walk,
+        list: CommentList,
+    ) -> Result<InboxPage, GraphFailure>;
+
+    /// Reads a page of the other stream.
+    async fn newest_first(
+        access: &Access<'_>,
+        account: &ConnectorAccount,
+        pass: Pass,
+    ) -> Result<InboxPage, GraphFailure>;
+}
+
+/// Reads a page of a stream.
+pub(in crate::platforms) async fn fetch<S: Streams>(
+    platform: &S,
     account: &ConnectorAccount,
-    now: DateTime<Utc>,
-    read: Result<InboxPage, GraphFailure>,
-    again: Value,
-    has_page: bool,
-    missing: Failure,
+    stream: &str,
+    cursor: Option<&Value>,
 ) -> Result<InboxPage, CallError> {
+    let (now, missing) = (platform.now(), S::missing(account, stream));
+    if let Some(page) = refused_before(account, cursor, now, &missing) {
+        return Ok(page);
+    }
+    let access = platform.access_of(account)?;
+    let (again, has_page, read) = if stream == S::BELOW_POSTS {
+        let walk = Walk::read(cursor, now);
+        let (again, has_page) = (walk.again(), walk.page.is_some() || walk.list().is_some());
+        let read = match walk.list().cloned() {
+            Some(list) => S::below_post(&access, account, walk, list).await,
+            None => S::posts(&access, account, walk).await,
+        };
+        (again, has_page, read)
+    } else {
+        let pass = Pass::read(cursor, now);
+        (pass.again(), pass.page.is_some(), S::newest_first(&access, account, pass).await)
+    };
     match read {
         Ok(page) => Ok(page),
         Err(failure) if is_permission(&failure) || is_gone(&failure) => Ok(refused(account, again, now, missing)),

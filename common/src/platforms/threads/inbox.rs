@@ -23,11 +23,11 @@ use crate::platforms::call::Effect;
 use crate::platforms::inbox::by_post::{CommentList, Walk};
 use crate::platforms::inbox::newest_first::Pass;
 use crate::platforms::inbox::parents::{MAX_LEVELS, Parents};
-use crate::platforms::inbox::refused::{missing_permission, refused_before};
+use crate::platforms::inbox::refused::missing_permission;
 use crate::platforms::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
 use crate::platforms::meta::containers::{ContainerRequest, is_id};
 use crate::platforms::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::platforms::meta::inbox::{INTERVAL, Said, find_reply, of_reply, page_read, read};
+use crate::platforms::meta::inbox::{self, INTERVAL, Said, Streams, find_reply, list, list_below, of_reply, read};
 use crate::platforms::meta::insights::is_gone;
 use crate::platforms::{
     CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, catalogue, time_marker,
@@ -114,8 +114,19 @@ impl Reply {
     }
 }
 
-impl Threads {
-    fn missing(stream: &str) -> Failure {
+#[async_trait]
+impl Streams for Threads {
+    const BELOW_POSTS: &'static str = REPLIES;
+
+    fn now(&self) -> DateTime<Utc> {
+        self.client.now()
+    }
+
+    fn access_of(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError> {
+        Ok(self.access(account.secrets.require("access_token")?))
+    }
+
+    fn missing(_account: &ConnectorAccount, stream: &str) -> Failure {
         let (what, permission) = match stream {
             REPLIES => ("replies be read", "threads_read_replies"),
             _ => ("mentions be read", "threads_manage_mentions"),
@@ -123,16 +134,9 @@ impl Threads {
         missing_permission(Platform::Threads, what, permission)
     }
 
-    fn access_of(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError> {
-        Ok(self.access(account.secrets.require("access_token")?))
-    }
-
-    /// Reads a page of posts, and notes those that have replies.
     async fn posts(access: &Access<'_>, account: &ConnectorAccount, walk: Walk) -> Result<InboxPage, GraphFailure> {
-        let mut query = vec![("fields", "id,timestamp,permalink,has_replies"), ("limit", POSTS_PER_PAGE)];
-        query.extend(walk.page.as_deref().map(|after| ("after", after)));
-        let request = access.request(Method::GET, &format!("{}/threads", account.external_id)).query(&query);
-        let found: List<Value> = access.call_with_codes(Effect::Repeatable, request).await?;
+        let query = [("fields", "id,timestamp,permalink,has_replies"), ("limit", POSTS_PER_PAGE)];
+        let found = list(access, &format!("{}/threads", account.external_id), &query, walk.page.as_deref()).await?;
         let posts: Vec<Post> = read(&found.data);
         let oldest = posts.iter().filter_map(|post| parse_time(&post.timestamp)).min();
         let since = walk.posts_since();
@@ -146,21 +150,15 @@ impl Threads {
         Ok(InboxPage { cursor, has_more, ..InboxPage::default() })
     }
 
-    /// Reads a page of the replies to a post, on every level.
-    async fn replies_to(
+    /// The replies to a post, on every level.
+    async fn below_post(
         access: &Access<'_>,
         account: &ConnectorAccount,
         mut walk: Walk,
         list: CommentList,
     ) -> Result<InboxPage, GraphFailure> {
-        let mut query = vec![("fields", FIELDS), ("reverse", "true"), ("limit", REPLIES_PER_PAGE)];
-        query.extend(list.page.as_deref().map(|after| ("after", after)));
-        let request = access.request(Method::GET, &format!("{}/conversation", list.post)).query(&query);
-        let found: List<Value> = match access.call_with_codes(Effect::Repeatable, request).await {
-            // The post was deleted meanwhile.
-            Err(failure) if is_gone(&failure) => List::default(),
-            found => found?,
-        };
+        let query = [("fields", FIELDS), ("reverse", "true"), ("limit", REPLIES_PER_PAGE)];
+        let found = list_below(access, &format!("{}/conversation", list.post), &query, list.page.as_deref()).await?;
         let replies: Vec<Reply> = read(&found.data);
         let times: Vec<_> = replies.iter().filter_map(|reply| parse_time(&reply.timestamp)).collect();
         let goes_on = walk.goes_on(&times);
@@ -183,6 +181,28 @@ impl Threads {
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
+    async fn newest_first(
+        access: &Access<'_>,
+        account: &ConnectorAccount,
+        pass: Pass,
+    ) -> Result<InboxPage, GraphFailure> {
+        let query = [("fields", FIELDS), ("limit", REPLIES_PER_PAGE)];
+        let found = list(access, &format!("{}/mentions", account.external_id), &query, pass.page.as_deref()).await?;
+        let mentions: Vec<Reply> = read(&found.data);
+        let times: Vec<_> = mentions.iter().filter_map(|mention| parse_time(&mention.timestamp)).collect();
+        let message = |mention: Reply| {
+            let root = mention.root_post.as_ref().map_or_else(|| mention.id.clone(), |root| root.id.clone());
+            let url = mention.permalink.clone().filter(|_| root == mention.id);
+            mention.message(account, ConversationType::Mention, root.clone(), Subject { external_id: root, url })
+        };
+        let new = mentions.into_iter().rev().filter_map(message).filter(|message| message.sent_at >= pass.until);
+        let messages = new.filter(|message| message.direction == MessageDirection::Inbound).collect();
+        let (cursor, has_more) = pass.after(&times, found.next());
+        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+}
+
+impl Threads {
     async fn look_up_parents(
         access: &Access<'_>,
         replies: &[Reply],
@@ -208,27 +228,9 @@ impl Threads {
         }
         Ok(())
     }
-
-    async fn mentions(access: &Access<'_>, account: &ConnectorAccount, pass: Pass) -> Result<InboxPage, GraphFailure> {
-        let mut query = vec![("fields", FIELDS), ("limit", REPLIES_PER_PAGE)];
-        query.extend(pass.page.as_deref().map(|after| ("after", after)));
-        let request = access.request(Method::GET, &format!("{}/mentions", account.external_id)).query(&query);
-        let found: List<Value> = access.call_with_codes(Effect::Repeatable, request).await?;
-        let mentions: Vec<Reply> = read(&found.data);
-        let times: Vec<_> = mentions.iter().filter_map(|mention| parse_time(&mention.timestamp)).collect();
-        let message = |mention: Reply| {
-            let root = mention.root_post.as_ref().map_or_else(|| mention.id.clone(), |root| root.id.clone());
-            let url = mention.permalink.clone().filter(|_| root == mention.id);
-            mention.message(account, ConversationType::Mention, root.clone(), Subject { external_id: root, url })
-        };
-        let new = mentions.into_iter().rev().filter_map(message).filter(|message| message.sent_at >= pass.until);
-        let messages = new.filter(|message| message.direction == MessageDirection::Inbound).collect();
-        let (cursor, has_more) = pass.after(&times, found.next());
-        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
-    }
 }
 
-/// Tells what a reply answers. One that answers the post begins a thread.
+/// Adds what a reply answers. One that answers the post begins a thread.
 fn add(parents: &mut Parents, id: &str, replied_to: Option<&Object>, post: &str) {
     let above = replied_to.map(|above| above.id.as_str()).filter(|above| *above != post && is_id(above));
     parents.insert(id, above);
@@ -250,24 +252,7 @@ impl InboxConnector for Threads {
         stream: &str,
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
-        let (now, missing) = (self.client.now(), Self::missing(stream));
-        if let Some(page) = refused_before(account, cursor, now, &missing) {
-            return Ok(page);
-        }
-        let access = self.access_of(account)?;
-        if stream == MENTIONS {
-            let pass = Pass::read(cursor, now);
-            let (again, has_page) = (pass.again(), pass.page.is_some());
-            let read = Self::mentions(&access, account, pass).await;
-            return page_read(account, now, read, again, has_page, missing);
-        }
-        let walk = Walk::read(cursor, now);
-        let (again, has_page) = (walk.again(), walk.page.is_some() || walk.list().is_some());
-        let read = match walk.list().cloned() {
-            Some(list) => Self::replies_to(&access, account, walk, list).await,
-            None => Self::posts(&access, account, walk).await,
-        };
-        page_read(account, now, read, again, has_page, missing)
+        inbox::fetch(self, account, stream, cursor).await
     }
 
     fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
