@@ -6,14 +6,15 @@
 //!
 //! `cargo fmt` does not find these files, since a macro declares them: `rustfmt --edition 2024 worker/reports/src/*.rs`.
 //!
-//! **To add a widget:** its line in `WidgetType`, and a function in `worker/src/jobs/export_report` that reads its
-//! table. The writers draw any [`Widget`] by its [`View`].
+//! **To add a widget:** its line in `WidgetType`, its columns in [`columns`], and a function in
+//! `worker/src/jobs/export_report` that reads its table. The writers draw any [`Widget`] by its [`View`].
 
 use std::io::Write;
 
 use crier_common::domain::report::ReportFormat;
 use crier_common::for_each_report_format;
 
+pub mod columns;
 pub mod document;
 mod palette;
 pub mod sample;

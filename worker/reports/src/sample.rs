@@ -4,7 +4,8 @@
 use chrono::{Days, NaiveDate, TimeDelta};
 use crier_common::domain::report::WidgetType;
 
-use crate::document::{Cell, Chart, ChartType, Column, ColumnType, Document, Period, Table, View, Widget};
+use crate::columns::{self, columns};
+use crate::document::{Cell, Chart, ChartType, Document, Period, Table, View, Widget};
 
 const ACCOUNTS: [(&str, &str, i64); 3] = [
     ("Bäckerei Sonnenaufgang", "Bluesky", 4_210),
@@ -41,7 +42,7 @@ pub fn document(posts: usize) -> Document {
                 "What we learnt",
                 View::Text,
                 Table {
-                    columns: columns(&[("text", "Text", ColumnType::Text)]),
+                    columns: columns(columns::NOTE),
                     rows: vec![vec![Cell::Text(
                         "Posts before seven in the morning did best.\n\nNext month we try two a day, and fewer links."
                             .to_owned(),
@@ -87,15 +88,6 @@ fn chart(widget_type: WidgetType, title: &str, unit: &str, chart_type: ChartType
     widget(widget_type, title, View::Chart(Chart { chart_type, series, unit: unit.to_owned() }), table)
 }
 
-fn columns(all: &[(&str, &str, ColumnType)]) -> Vec<Column> {
-    let column = |(key, label, column_type): &(&str, &str, ColumnType)| Column {
-        key: (*key).to_owned(),
-        label: (*label).to_owned(),
-        column_type: *column_type,
-    };
-    all.iter().map(column).collect()
-}
-
 /// A repeatable number below `below` that looks random.
 fn number(seed: usize, below: u64) -> i64 {
     let mixed = (seed as u64).wrapping_add(0x9e37_79b9).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -106,11 +98,7 @@ fn figures(posts: usize) -> Table {
     let count = posts as i64;
     let row = |metric: &str, value: Cell, previous: Cell| vec![Cell::Text(metric.to_owned()), value, previous];
     Table {
-        columns: columns(&[
-            ("metric", "Metric", ColumnType::Text),
-            ("value", "This period", ColumnType::Count),
-            ("previous", "Previous period", ColumnType::Count),
-        ]),
+        columns: columns(columns::FIGURES),
         rows: vec![
             row("Posts", Cell::Count(count), Cell::Count(count * 4 / 5)),
             row("Impressions", Cell::Count(count * 1_204), Cell::Count(count * 1_310)),
@@ -126,7 +114,7 @@ fn figures(posts: usize) -> Table {
 fn posts_over_time(days: &[NaiveDate], posts: usize) -> Table {
     let per_day = posts.div_ceil(days.len().max(1)) as u64;
     Table {
-        columns: columns(&[("date", "Date", ColumnType::Date), ("posts", "Posts", ColumnType::Count)]),
+        columns: columns(columns::POSTS_OVER_TIME),
         rows: days
             .iter()
             .enumerate()
@@ -148,24 +136,15 @@ fn engagement_over_time(days: &[NaiveDate]) -> Table {
         ]
     };
     Table {
-        columns: columns(&[
-            ("date", "Date", ColumnType::Date),
-            ("likes", "Likes", ColumnType::Count),
-            ("comments", "Comments", ColumnType::Count),
-            ("shares", "Shares", ColumnType::Count),
-            ("clicks", "Clicks", ColumnType::Count),
-        ]),
+        columns: columns(columns::ENGAGEMENT_OVER_TIME),
         rows: days.iter().enumerate().map(row).collect(),
         totals: None,
     }
 }
 
 fn followers(days: &[NaiveDate]) -> Table {
-    let mut all = columns(&[("date", "Date", ColumnType::Date)]);
-    for (n, (name, platform, _)) in ACCOUNTS.iter().enumerate() {
-        let label = format!("{name} ({platform})");
-        all.push(Column { key: format!("account_{}", n + 1), label, column_type: ColumnType::Count });
-    }
+    let accounts = (1..).zip(&ACCOUNTS).map(|(n, (name, platform, _))| (n, format!("{name} ({platform})")));
+    let all = columns::followers_over_time(accounts);
     let row = |(n, day): (usize, &NaiveDate)| {
         let followers = ACCOUNTS.iter().enumerate().map(|(account, (.., base))| match (account, n) {
             (2, 11..=14) => Cell::Empty,
@@ -177,23 +156,7 @@ fn followers(days: &[NaiveDate]) -> Table {
 }
 
 fn posts_table(rows: Vec<Vec<Cell>>) -> Table {
-    Table {
-        columns: columns(&[
-            ("published_at", "Published", ColumnType::Time),
-            ("account", "Account", ColumnType::Text),
-            ("platform", "Platform", ColumnType::Text),
-            ("text", "Text", ColumnType::Text),
-            ("url", "Link", ColumnType::Link),
-            ("impressions", "Impressions", ColumnType::Count),
-            ("likes", "Likes", ColumnType::Count),
-            ("comments", "Comments", ColumnType::Count),
-            ("shares", "Shares", ColumnType::Count),
-            ("clicks", "Clicks", ColumnType::Count),
-            ("engagements", "Engagements", ColumnType::Count),
-        ]),
-        rows,
-        totals: None,
-    }
+    Table { columns: columns(columns::POSTS), rows, totals: None }
 }
 
 fn post(n: usize, of: usize, start: NaiveDate) -> Vec<Cell> {
@@ -229,17 +192,5 @@ fn accounts_table(posts: usize) -> Table {
             Cell::Count(number(n + 7, 9_000)),
         ]
     };
-    Table {
-        columns: columns(&[
-            ("account", "Account", ColumnType::Text),
-            ("platform", "Platform", ColumnType::Text),
-            ("followers", "Followers", ColumnType::Count),
-            ("new_followers", "New followers", ColumnType::Count),
-            ("posts", "Posts", ColumnType::Count),
-            ("impressions", "Impressions", ColumnType::Count),
-            ("engagements", "Engagements", ColumnType::Count),
-        ]),
-        rows: ACCOUNTS.iter().enumerate().map(row).collect(),
-        totals: None,
-    }
+    Table { columns: columns(columns::ACCOUNTS), rows: ACCOUNTS.iter().enumerate().map(row).collect(), totals: None }
 }

@@ -20,7 +20,7 @@ pub fn add(deck: &mut Deck, widget: &Widget) {
         _ => None,
     });
     let text = texts.collect::<Vec<_>>().join("\n");
-    // One more than is shown tells whether something is left out.
+    // One more than is shown, to see whether something is left out.
     let mut pages = pages(&text, MAX_SLIDES + 1);
     let left_out = (pages.len() > MAX_SLIDES).then(|| "The rest is in the XLSX file of this report.".to_owned());
     pages.truncate(MAX_SLIDES);

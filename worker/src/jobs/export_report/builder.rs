@@ -1,7 +1,8 @@
 //! Reads the record into a document. What several widgets show is read once.
 //!
-//! **To add a widget:** its line in `WidgetType` (`common/src/domain/report.rs`), its default title and its arm in
-//! [`Builder::widget`]. The writers draw it by its view.
+//! **To add a widget:** its line in `WidgetType` (`common/src/domain/report.rs`), its columns in
+//! `worker/reports/src/columns.rs`, its default title and its arm in [`Builder::widget`]. The writers draw it by its
+//! view.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,10 +15,11 @@ use crier_common::reports::naming;
 use crier_common::store::analytics::{self, DayOfPosts};
 use crier_common::store::report_deliveries::DeliveryNames;
 use crier_common::store::{Conn, PageRequest, Result, accounts, report_figures};
-use crier_reports::{Cell, Chart, ChartType, ColumnType, Document, Period, Table, View, Widget};
+use crier_reports::columns::{self, columns};
+use crier_reports::{Cell, Chart, ChartType, Document, Period, Table, View, Widget};
 
 use super::period::ExportScope;
-use super::tables::{self, MAX_TEXT, column, columns, count, text};
+use super::tables::{self, MAX_TEXT, count, text};
 
 /// Maximum number of rows of all posts tables of a report together.
 const MAX_ROWS: usize = 10_000;
@@ -259,11 +261,7 @@ impl Builder<'_> {
             vec![Cell::Text(label.to_owned()), count(value), count(before)]
         };
         Table {
-            columns: columns(&[
-                ("metric", "Metric", ColumnType::Text),
-                ("value", "This period", ColumnType::Count),
-                ("previous", "Previous period", ColumnType::Count),
-            ]),
+            columns: columns(columns::FIGURES),
             rows: self.totals.rows().into_iter().map(row).collect(),
             totals: None,
         }
@@ -279,7 +277,7 @@ impl Builder<'_> {
         let has_posts = self.totals.posts > 0;
         let row = |(date, day): (NaiveDate, DayOfPosts)| vec![Cell::Date(date), Cell::Count(day.posts)];
         Table {
-            columns: columns(&[("date", "Date", ColumnType::Date), ("posts", "Posts", ColumnType::Count)]),
+            columns: columns(columns::POSTS_OVER_TIME),
             rows: self.by_day().filter(|_| has_posts).map(row).collect(),
             totals: has_posts.then(|| vec![Cell::Text("Total".to_owned()), Cell::Count(self.totals.posts)]),
         }
@@ -293,13 +291,7 @@ impl Builder<'_> {
         let is_known = self.totals.figures.engagements().is_some();
         let totals = || [Cell::Text("Total".to_owned())].into_iter().chain(cells(&self.totals.figures)).collect();
         Table {
-            columns: columns(&[
-                ("date", "Date", ColumnType::Date),
-                ("likes", "Likes", ColumnType::Count),
-                ("comments", "Comments", ColumnType::Count),
-                ("shares", "Shares", ColumnType::Count),
-                ("clicks", "Clicks", ColumnType::Count),
-            ]),
+            columns: columns(columns::ENGAGEMENT_OVER_TIME),
             rows: self.by_day().filter(|_| is_known).map(row).collect(),
             totals: is_known.then(totals),
         }
@@ -311,8 +303,7 @@ impl Builder<'_> {
         shown.sort_by_key(|account| (std::cmp::Reverse(account.last), account.id));
         let left_out = shown.len().saturating_sub(MAX_LINES);
         shown.truncate(MAX_LINES);
-        let mut all = columns(&[("date", "Date", ColumnType::Date)]);
-        all.extend(shown.iter().map(|a| column(format!("account_{}", a.id), &a.label, ColumnType::Count)));
+        let all = columns::followers_over_time(shown.iter().map(|account| (account.id, account.label.clone())));
         let row = |date: &NaiveDate| {
             let followers = shown.iter().map(|account| count(account.by_day.get(date).copied()));
             [Cell::Date(*date)].into_iter().chain(followers).collect()
@@ -329,7 +320,7 @@ impl Builder<'_> {
 
     async fn posts_table(&mut self) -> Result<(Table, Option<String>)> {
         let (brand, range) = (self.scope.brand_id, self.scope.range());
-        // One more than can be shown tells whether there are more.
+        // One more than can be shown, to see whether there are more.
         let limit = i64::try_from(self.rows_left + 1).unwrap_or(i64::MAX);
         let mut posts = report_figures::newest(self.conn, brand, range, limit, READ_TEXT).await?;
         let is_cut = posts.len() > self.rows_left;
@@ -369,16 +360,7 @@ impl Builder<'_> {
             let cells = [Some(number), figures.impressions, figures.engagements()].map(count);
             rows.push([name, Cell::Empty, Cell::Empty, Cell::Empty].into_iter().chain(cells).collect());
         }
-        let all = [
-            ("account", "Account", ColumnType::Text),
-            ("platform", "Platform", ColumnType::Text),
-            ("followers", "Followers", ColumnType::Count),
-            ("new_followers", "New followers", ColumnType::Count),
-            ("posts", "Posts", ColumnType::Count),
-            ("impressions", "Impressions", ColumnType::Count),
-            ("engagements", "Engagements", ColumnType::Count),
-        ];
-        Ok(Table { columns: columns(&all), rows, totals: None })
+        Ok(Table { columns: columns(columns::ACCOUNTS), rows, totals: None })
     }
 }
 
@@ -390,11 +372,7 @@ fn chart(chart_type: ChartType, series: usize, unit: &str) -> View {
 }
 
 fn note(text: &str) -> Table {
-    Table {
-        columns: columns(&[("text", "Text", ColumnType::Text)]),
-        rows: vec![vec![Cell::Text(text.to_owned())]],
-        totals: None,
-    }
+    Table { columns: columns(columns::NOTE), rows: vec![vec![Cell::Text(text.to_owned())]], totals: None }
 }
 
 /// Returns a remark if a table has no rows.

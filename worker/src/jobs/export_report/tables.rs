@@ -1,39 +1,15 @@
-//! Tables of reports: their columns, and cells from what the record has.
+//! Tables of reports: cells from what the record has.
 
 use crier_common::domain::analytics::Figures;
 use crier_common::platforms::catalogue;
 use crier_common::store::report_figures::PublishedPost;
-use crier_reports::{Cell, Column, ColumnType, Table};
+use crier_reports::columns::{self, columns};
+use crier_reports::{Cell, Table};
 
 use super::period::ExportScope;
 
 /// Maximum length of a cell's text, in characters.
 pub const MAX_TEXT: usize = 500;
-
-/// `(key, label, type)`.
-type ColumnSpec = (&'static str, &'static str, ColumnType);
-
-const POST_COLUMNS: &[ColumnSpec] = &[
-    ("published_at", "Published", ColumnType::Time),
-    ("account", "Account", ColumnType::Text),
-    ("platform", "Platform", ColumnType::Text),
-    ("text", "Text", ColumnType::Text),
-    ("url", "Link", ColumnType::Link),
-    ("impressions", "Impressions", ColumnType::Count),
-    ("likes", "Likes", ColumnType::Count),
-    ("comments", "Comments", ColumnType::Count),
-    ("shares", "Shares", ColumnType::Count),
-    ("clicks", "Clicks", ColumnType::Count),
-    ("engagements", "Engagements", ColumnType::Count),
-];
-
-pub fn columns(specs: &[ColumnSpec]) -> Vec<Column> {
-    specs.iter().map(|(key, label, column_type)| column(*key, *label, *column_type)).collect()
-}
-
-pub fn column(key: impl Into<String>, label: impl Into<String>, column_type: ColumnType) -> Column {
-    Column { key: key.into(), label: label.into(), column_type }
-}
 
 /// Returns a number, or an empty cell where it is not known.
 pub fn count(number: Option<i64>) -> Cell {
@@ -54,7 +30,7 @@ pub fn text(text: &str) -> Cell {
 /// Returns a table of posts, one row for each account that a post was published on.
 pub fn posts(scope: &ExportScope, posts: Vec<PublishedPost>) -> Table {
     let rows = posts.into_iter().map(|post| post_row(scope, post)).collect();
-    Table { columns: columns(POST_COLUMNS), rows, totals: None }
+    Table { columns: columns(columns::POSTS), rows, totals: None }
 }
 
 fn post_row(scope: &ExportScope, post: PublishedPost) -> Vec<Cell> {
