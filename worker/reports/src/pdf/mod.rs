@@ -17,6 +17,7 @@ mod tests;
 mod text;
 mod world;
 
+use std::cmp::Ordering;
 use std::io::Write;
 
 use chrono::{Datelike, Timelike};
@@ -357,24 +358,16 @@ fn card(row: &[Cell], width: f64, texts: &Texts) -> Dict {
 /// Returns the change against the previous period, and its direction. Against nothing, or against zero, there is none.
 fn change(value: Option<i64>, previous: Option<i64>) -> (String, &'static str) {
     let (Some(value), Some(previous)) = (value, previous) else { return (String::new(), "") };
-    let percent = match (value == previous, previous) {
-        (true, _) => 0.0,
+    match (value, previous) {
+        (0, 0) => return (String::new(), ""),
         (_, 0) => return ("previously 0".to_owned(), ""),
-        _ => (value as f64 - previous as f64) / (previous as f64).abs() * 100.0,
-    };
-    let direction = if percent > 0.0 {
-        "up"
-    } else if percent < 0.0 {
-        "down"
-    } else {
-        ""
-    };
-    let sign = if percent > 0.0 {
-        "+"
-    } else if percent < 0.0 {
-        "−"
-    } else {
-        ""
+        _ => {}
+    }
+    let percent = (value as f64 - previous as f64) / (previous as f64).abs() * 100.0;
+    let (sign, direction) = match value.cmp(&previous) {
+        Ordering::Greater => ("+", "up"),
+        Ordering::Less => ("−", "down"),
+        Ordering::Equal => ("", ""),
     };
     let percent = percent.abs();
     let number = if percent < 100.0 { format!("{percent:.1}") } else { naming::count(percent.round() as i64) };

@@ -405,6 +405,8 @@ fn columns_fill_the_width_and_no_more() {
 fn changes_are_written_for_people() {
     assert_eq!(super::change(Some(5), Some(4)), ("+25.0 %".to_owned(), "up"));
     assert_eq!(super::change(Some(5), Some(0)), ("previously 0".to_owned(), ""));
+    assert_eq!(super::change(Some(7), Some(7)), ("0.0 %".to_owned(), ""));
+    assert_eq!(super::change(Some(0), Some(0)), (String::new(), ""));
     assert_eq!(super::change(None, Some(4)), (String::new(), ""));
 }
 
