@@ -82,9 +82,28 @@ pub struct DueSchedule {
     pub is_busy: bool,
 }
 
+/// A due schedule, or why its row cannot be read (a newer version may have written it). Such a row must not keep the
+/// others from firing.
+pub struct DueRow {
+    pub id: i64,
+    pub schedule: sqlx::Result<DueSchedule>,
+}
+
+impl<'r, R> sqlx::FromRow<'r, R> for DueRow
+where
+    R: sqlx::Row,
+    DueSchedule: sqlx::FromRow<'r, R>,
+    i64: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    &'static str: sqlx::ColumnIndex<R>,
+{
+    fn from_row(row: &'r R) -> sqlx::Result<Self> {
+        Ok(Self { id: row.try_get("id")?, schedule: DueSchedule::from_row(row) })
+    }
+}
+
 /// Locks and returns schedules that are due, the longest due first, at most `limit`. Those that another scheduler holds
 /// are left to it.
-pub async fn due(tx: &mut Tx, limit: i64) -> Result<Vec<DueSchedule>> {
+pub async fn due(tx: &mut Tx, limit: i64) -> Result<Vec<DueRow>> {
     let lock = tx.for_engine("FOR UPDATE OF s SKIP LOCKED", "");
     let sql = format!(
         "

@@ -12,7 +12,7 @@ use crier_common::domain::plan::Feature;
 use crier_common::domain::report_schedule::local_day;
 use crier_common::reports;
 use crier_common::store::report_deliveries::{self, NewDelivery};
-use crier_common::store::report_schedules::{self, DueSchedule};
+use crier_common::store::report_schedules::{self, DueRow, DueSchedule};
 use crier_common::store::{Result, Tx};
 
 use crate::Scheduler;
@@ -21,7 +21,7 @@ const BATCH: i64 = 50;
 const BATCHES: usize = 10;
 /// How many times of a schedule are looked at, to find the last that was missed.
 const MAX_MISSED: usize = 1_000;
-/// When a schedule whose expression can no longer be read is looked at again.
+/// When a schedule that cannot be read is looked at again.
 const UNREADABLE: TimeDelta = TimeDelta::days(1);
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
@@ -29,8 +29,8 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     for _ in 0..BATCHES {
         let mut tx = s.store.begin().await?;
         let due = report_schedules::due(&mut tx, BATCH).await?;
-        for one in &due {
-            fire(s, &mut tx, one).await?;
+        for row in &due {
+            fire(s, &mut tx, row).await?;
         }
         tx.commit().await?;
         if due.len() < batch {
@@ -50,12 +50,16 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
 
 /// Enqueues the export of a schedule that is due, and moves it to its next time. An export is left out while the one
 /// before has not ended, and while the plan has no reports.
-async fn fire(s: &Scheduler, tx: &mut Tx, due: &DueSchedule) -> Result<()> {
-    let schedule = &due.schedule;
-    let Some(times) = RunTimes::of(due, tx.now) else {
-        tracing::error!(schedule = schedule.id, "the time of a report's schedule cannot be computed; it waits a day");
-        return report_schedules::advance(tx, schedule.id, tx.now + UNREADABLE, false).await;
+async fn fire(s: &Scheduler, tx: &mut Tx, row: &DueRow) -> Result<()> {
+    let read = row.schedule.as_ref().map_err(ToString::to_string);
+    let (due, times) = match read.and_then(|due| Ok((due, RunTimes::of(due, tx.now)?))) {
+        Ok(read) => read,
+        Err(reason) => {
+            tracing::error!(schedule = row.id, reason, "a report's schedule cannot be read; it waits a day");
+            return report_schedules::advance(tx, row.id, tx.now + UNREADABLE, false).await;
+        }
     };
+    let schedule = &due.schedule;
     let is_allowed = s.plans.get(&due.plan).is_some_and(|plan| plan.has(Feature::Reports));
     if is_allowed && !due.is_busy {
         let (starts_on, ends_on) = schedule.frequency.covers(local_day(times.last_due, zone(Some(&due.timezone))));
@@ -83,19 +87,23 @@ struct RunTimes {
 }
 
 impl RunTimes {
-    /// `None`: the expression cannot be read, or names no further day.
-    fn of(due: &DueSchedule, now: DateTime<Utc>) -> Option<Self> {
-        let schedule: CronSchedule = due.schedule.expression().parse().ok()?;
+    /// Returns an error in words if the expression cannot be read or names no further day.
+    fn of(due: &DueSchedule, now: DateTime<Utc>) -> std::result::Result<Self, String> {
+        let expression = due.schedule.expression();
+        let schedule: CronSchedule = expression.parse().map_err(|error| format!("{expression}: {error}"))?;
         let zone = zone(Some(&due.timezone));
-        let next_after = |at: DateTime<Utc>| Some(schedule.next_after(&at.with_timezone(&zone))?.to_utc());
+        let next_after = |at: DateTime<Utc>| {
+            let next = schedule.next_after(&at.with_timezone(&zone)).map(|next| next.to_utc());
+            next.ok_or_else(|| format!("{expression} names no further time"))
+        };
         let mut last_due = due.schedule.next_run_at;
         for _ in 0..MAX_MISSED {
             let next = next_after(last_due)?;
             if next > now {
-                return Some(Self { last_due, next });
+                return Ok(Self { last_due, next });
             }
             last_due = next;
         }
-        Some(Self { last_due: now, next: next_after(now)? })
+        Ok(Self { last_due: now, next: next_after(now)? })
     }
 }
