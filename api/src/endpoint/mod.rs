@@ -4,24 +4,25 @@
 //!
 //! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint`
 //! and the handler; one line in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of the
-//! document. There are eight kinds of handlers:
+//! document. There are eight kinds of handlers. The first two need no live key and no `Idempotency-Key`; they may be
+//! `POST`s that change nothing.
 //!
-//! | | for | the handler receives | `Idempotency-Key`, live key |
-//! |---|---|---|---|
-//! | [`Endpoint::reads`] | requests that change nothing, including some `POST`s | a connection | no |
-//! | [`Endpoint::downloads`] | a stored file | a connection; returns which file | no |
-//! | [`Endpoint::writes`] | changes to the database only | the transaction that also stores the response; it may be retried, so the handler must do nothing else | yes |
-//! | [`Endpoint::checks_then_writes`] | the same, with a body | the same, and the body parsed before the transaction began, because on SQLite a transaction blocks all other writers | yes |
-//! | [`Endpoint::queries_then_writes`] | an external query that may be repeated (a name server) | no transaction, then returns a [`WriteStep`] | yes |
-//! | [`Endpoint::uploads_then_writes`] | storing a file of the request's form | the same, without an overall deadline | yes |
-//! | [`Endpoint::leases_then_writes`] | a call that must not run twice concurrently (a platform) | the same, with a lease on the key meanwhile | yes |
-//! | [`Endpoint::reserves_then_writes`] | the same, if it takes something that must be given back on failure (credits) | the same, without an overall deadline | yes |
+//! | | for |
+//! |---|---|
+//! | [`Endpoint::reads`] | what changes nothing |
+//! | [`Endpoint::downloads`] | a stored file |
+//! | [`Endpoint::writes`] | changes to the database only |
+//! | [`Endpoint::checks_then_writes`] | the same, with a body |
+//! | [`Endpoint::queries_then_writes`] | an external query that may be repeated (a name server) |
+//! | [`Endpoint::uploads_then_writes`] | storing a file of the request's form |
+//! | [`Endpoint::leases_then_writes`] | a call that must not run twice concurrently (a platform) |
+//! | [`Endpoint::reserves_then_writes`] | the same, if it takes something that is given back on failure (credits) |
 //!
 //! A write whose response may be larger than 64 KiB sets with [`Endpoint::with_rerender`] how it is rendered for a
 //! repeated request.
 
-use std::future::Future;
-use std::pin::Pin;
+mod handler;
+
 use std::sync::Arc;
 
 use crier_common::domain::access::Scope;
@@ -32,162 +33,12 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::file::FileResponse;
 use crate::openapi::schema::{Documented, Schema};
 use crate::response::ApiResponse;
 
-pub type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result<ApiResponse>> + Send + 'a>>;
-
-/// A handler: `async fn(&Context, &mut Conn) -> Result<ApiResponse>`, or the same with a [`Tx`].
-pub trait Handler<'a, C: 'a>: Send + Sync {
-    fn call(&self, cx: &'a Context, conn: &'a mut C) -> HandlerFuture<'a>;
-}
-
-impl<'a, C: 'a, F, Fut> Handler<'a, C> for F
-where
-    F: Fn(&'a Context, &'a mut C) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<ApiResponse>> + Send + 'a,
-{
-    fn call(&self, cx: &'a Context, conn: &'a mut C) -> HandlerFuture<'a> {
-        Box::pin(self(cx, conn))
-    }
-}
-
-/// The first step of two: `async fn(&Context) -> Result<WriteStep>`.
-pub trait Prepare<'a>: Send + Sync {
-    fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<WriteStep>> + Send + 'a>>;
-}
-
-impl<'a, F, Fut> Prepare<'a> for F
-where
-    F: Fn(&'a Context) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<WriteStep>> + Send + 'a,
-{
-    fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<WriteStep>> + Send + 'a>> {
-        Box::pin(self(cx))
-    }
-}
-
-/// A handler that receives the parsed body: `async fn(&Context, &mut Tx, Arc<T>) -> Result<ApiResponse>`.
-pub trait ParsedBodyHandler<'a, T>: Send + Sync {
-    fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> HandlerFuture<'a>;
-}
-
-impl<'a, T, F, Fut> ParsedBodyHandler<'a, T> for F
-where
-    F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<ApiResponse>> + Send + 'a,
-{
-    fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> HandlerFuture<'a> {
-        Box::pin(self(cx, tx, parsed))
-    }
-}
-
-/// A handler of a download: `async fn(&Context, &mut Conn) -> Result<FileResponse>`.
-pub trait DownloadHandler<'a>: Send + Sync {
-    fn call(
-        &self,
-        cx: &'a Context,
-        conn: &'a mut Conn,
-    ) -> Pin<Box<dyn Future<Output = Result<FileResponse>> + Send + 'a>>;
-}
-
-impl<'a, F, Fut> DownloadHandler<'a> for F
-where
-    F: Fn(&'a Context, &'a mut Conn) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<FileResponse>> + Send + 'a,
-{
-    fn call(
-        &self,
-        cx: &'a Context,
-        conn: &'a mut Conn,
-    ) -> Pin<Box<dyn Future<Output = Result<FileResponse>> + Send + 'a>> {
-        Box::pin(self(cx, conn))
-    }
-}
-
-/// The second step: writes the result of the first one. May be retried.
-pub struct WriteStep {
-    write: Box<dyn for<'a> Handler<'a, Tx>>,
-    undo: Option<Undo>,
-}
-
-/// Undoes the first step.
-type Undo = Box<dyn for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + Sync>;
-
-impl WriteStep {
-    /// Combines the result of the first step with the function that writes it.
-    pub fn new<T, F>(learned: T, write: F) -> Self
-    where
-        T: Send + Sync + 'static,
-        F: for<'a> Fn(&'a Context, &'a mut Tx, Arc<T>) -> HandlerFuture<'a> + Send + Sync + 'static,
-    {
-        struct Bound<T, F>(Arc<T>, F);
-        impl<'a, T, F> Handler<'a, Tx> for Bound<T, F>
-        where
-            T: Send + Sync,
-            F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> HandlerFuture<'a> + Send + Sync,
-        {
-            fn call(&self, cx: &'a Context, tx: &'a mut Tx) -> HandlerFuture<'a> {
-                (self.1)(cx, tx, self.0.clone())
-            }
-        }
-        Self { write: Box::new(Bound(Arc::new(learned), write)), undo: None }
-    }
-
-    /// Sets what runs if nothing was written in the end, because of an error or because another request with the same
-    /// key was faster.
-    pub fn or_undo<F>(self, undo: F) -> Self
-    where
-        F: for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + Sync + 'static,
-    {
-        Self { undo: Some(Box::new(undo)), ..self }
-    }
-
-    pub(crate) async fn undo(&self, cx: &Context) {
-        if let Some(undo) = &self.undo {
-            undo(cx).await;
-        }
-    }
-
-    pub(crate) fn call<'a>(&self, cx: &'a Context, tx: &'a mut Tx) -> HandlerFuture<'a> {
-        self.write.call(cx, tx)
-    }
-}
-
-/// The kind of handler of an endpoint.
-#[derive(Clone)]
-pub enum HandlerKind {
-    Reads(Arc<dyn for<'a> Handler<'a, Conn>>),
-    Downloads(Arc<dyn for<'a> DownloadHandler<'a>>),
-    /// Called before the transaction begins; returns the step that runs inside it.
-    Writes(Arc<dyn Fn(&Context) -> WriteStep + Send + Sync>),
-    TwoSteps {
-        prepare: Arc<dyn for<'a> Prepare<'a>>,
-        first: FirstStep,
-    },
-}
-
-/// The kind of the first step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FirstStep {
-    /// An external query with a timeout of 20 s; running it twice does no harm.
-    Query,
-    /// The same, but running it twice does harm: the key is leased meanwhile.
-    Lease,
-    /// Stores a file; each part of that has its own deadline.
-    Upload,
-    /// Like [`FirstStep::Lease`], but without an external timeout: it keeps the limit of 20 s itself, and gives back what
-    /// it took.
-    Reserve,
-}
-
-impl FirstStep {
-    /// Returns whether the key is leased during the first step.
-    pub const fn holds(self) -> bool {
-        matches!(self, Self::Lease | Self::Reserve)
-    }
-}
+pub use handler::{
+    DownloadHandler, FirstStep, Handler, HandlerFuture, HandlerKind, ParsedBodyHandler, Prepare, WriteStep,
+};
 
 /// The shape of a success response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -388,6 +239,7 @@ impl Endpoint {
         Self { codes, ..self }
     }
 
+    /// The handler receives a connection.
     pub fn reads<H>(self, handler: H) -> Self
     where
         H: for<'a> Handler<'a, Conn> + 'static,
@@ -395,7 +247,7 @@ impl Endpoint {
         Self { handler: HandlerKind::Reads(Arc::new(handler)), ..self }
     }
 
-    /// Sends a file of one of [`Endpoint::file_types`].
+    /// Sends a file of one of [`Endpoint::file_types`]. The handler receives a connection and returns which file.
     pub fn downloads<H>(self, handler: H) -> Self
     where
         H: for<'a> DownloadHandler<'a> + 'static,
@@ -403,6 +255,7 @@ impl Endpoint {
         Self { shape: ResponseShape::File, handler: HandlerKind::Downloads(Arc::new(handler)), ..self }
     }
 
+    /// The handler receives the transaction that also stores the response. It may be retried, so it must do nothing else.
     pub fn writes<H>(self, handler: H) -> Self
     where
         H: for<'a> Handler<'a, Tx> + 'static,
@@ -415,7 +268,8 @@ impl Endpoint {
         Self { handler: HandlerKind::Writes(Arc::new(begin)), ..self }
     }
 
-    /// `read` parses the body without the database; `write` reports the problems it found, in the order of the checks.
+    /// `read` parses the body before the transaction begins, because on SQLite a transaction blocks all other writers;
+    /// `write` reports the problems it found, in the order of the checks.
     pub fn checks_then_writes<T, R, W>(self, read: R, write: W) -> Self
     where
         T: Send + Sync + 'static,
@@ -432,8 +286,8 @@ impl Endpoint {
 
     /// Sets how a response that is too large to store ([`crate::response::MAX_KEPT`]) is rendered again, for an endpoint
     /// that [`Endpoint::writes`]. `handler` reads the current records; its context contains the ids passed to
-    /// [`ApiResponse::with_records`] under the name `record`. Never use this for a response with a secret: a secret is shown
-    /// once.
+    /// [`ApiResponse::with_records`] under the name `record`. Never use this for a response with a secret: a secret is
+    /// shown once.
     pub fn with_rerender<H>(self, record: &'static str, handler: H) -> Self
     where
         H: for<'a> Handler<'a, Conn> + 'static,
@@ -441,6 +295,7 @@ impl Endpoint {
         Self { rerender: Some(Rerender { record, handler: Arc::new(handler) }), ..self }
     }
 
+    /// `prepare` has no transaction, and returns a [`WriteStep`].
     pub fn queries_then_writes<H>(self, prepare: H) -> Self
     where
         H: for<'a> Prepare<'a> + 'static,
@@ -448,6 +303,7 @@ impl Endpoint {
         self.two_steps(FirstStep::Query, prepare)
     }
 
+    /// The same, with a lease on the key meanwhile.
     pub fn leases_then_writes<H>(self, prepare: H) -> Self
     where
         H: for<'a> Prepare<'a> + 'static,
@@ -455,6 +311,7 @@ impl Endpoint {
         self.two_steps(FirstStep::Lease, prepare)
     }
 
+    /// Like [`Endpoint::queries_then_writes`], without an overall deadline.
     pub fn uploads_then_writes<H>(self, prepare: H) -> Self
     where
         H: for<'a> Prepare<'a> + 'static,
@@ -462,6 +319,7 @@ impl Endpoint {
         self.two_steps(FirstStep::Upload, prepare)
     }
 
+    /// Like [`Endpoint::leases_then_writes`], without an overall deadline.
     pub fn reserves_then_writes<H>(self, prepare: H) -> Self
     where
         H: for<'a> Prepare<'a> + 'static,
