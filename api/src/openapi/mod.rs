@@ -125,7 +125,7 @@ fn headers() -> Value {
         "RateLimitReset": integer("The unix second at which it is whole again."),
         "RequestId": text("The request's id; name it when you report a problem."),
         "RetryAfter": integer("Seconds to wait before the next try."),
-        "Location": text("The path of what was made, or of where to see what becomes of it."),
+        "Location": text("The path of what was made, or of where to see its state."),
         "IdempotentReplayed": { "description": "The answer was stored by an earlier request under the same key.",
             "schema": { "type": "string", "enum": ["true"] } },
         "Allow": text("The methods that this path answers."),

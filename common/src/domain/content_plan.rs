@@ -9,7 +9,7 @@ crate::text_enum! {
 }
 
 crate::text_enum! {
-    /// What becomes of an item: a post at its time, a draft, or a post that waits for approval.
+    /// What is made of an item: a post at its time, a draft, or a post that waits for approval.
     pub enum Destination { Calendar = "calendar", Draft = "draft", Approval = "approval" }
 }
 

@@ -83,7 +83,7 @@ pub async fn mark_failed(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> 
     Ok(())
 }
 
-/// Deletes mails that ended and are older than `before`, oldest first. What has become of a report's mail stays in its
+/// Deletes mails that ended and are older than `before`, oldest first. The state of a report's mail stays in its
 /// delivery. Returns how many.
 pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
     // Checks the status again on the row itself: the operator may have revived the mail meanwhile.

@@ -186,7 +186,7 @@ pub async fn retry_recipients(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Records what has become of a mail, if it is one of a report.
+/// Records the state of a mail, if it is one of a report.
 pub async fn record_mail(tx: &mut Tx, mail_id: i64, status: MailStatus, error: Option<&ReportError>) -> Result<()> {
     const SQL: &str = "UPDATE report_recipients SET status = $2, error = $3 WHERE mail_id = $1";
     execute!(tx, SQL, mail_id, status, error.map(Json))?;

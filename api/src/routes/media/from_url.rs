@@ -37,7 +37,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Import a picture from an address")
         .description(
-            "The picture is fetched after the answer, with up to 5 tries. Ask at `poll_url` what has become of it, or \
+            "The picture is fetched after the answer, with up to 5 tries. Ask at `poll_url` for its state, or \
              listen for `media.completed` and `media.failed`. What is taken for a picture, and how large it may be, \
              is as with an upload.",
         )

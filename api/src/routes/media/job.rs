@@ -19,7 +19,7 @@ record! {
         pub message: String,
     }
 
-    /// An import from an address, and what has become of it.
+    /// An import from an address, and its state.
     pub struct MediaImport {
         pub id: i64,
         pub status: MediaJobStatus,
@@ -61,7 +61,7 @@ pub fn path(brand_id: i64, job_id: i64) -> String {
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/jobs/{job}", "getMediaJob", Scope::MediaRead)
         .tag(TAG)
-        .summary("Read what has become of an import")
+        .summary("Read the state of an import")
         .response::<MediaImport>(200, ResponseShape::One)
         .reads(show)
 }

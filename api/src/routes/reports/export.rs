@@ -36,7 +36,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Export a report to a file")
         .description(
-            "The file is made after the answer. Ask at `Location` what has become of it, or listen for `report.sent` and \
+            "The file is made after the answer. Ask at `Location` for its state, or listen for `report.sent` and \
              `report.failed`. It counts in the workspace's storage, and is deleted when the plan shows no figures of its \
              day any more.",
         )
