@@ -1,12 +1,17 @@
 //! The first start on an empty database: creates a workspace and its owner and, for `crier`, a brand and a key that is
 //! shown once.
 
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
+
 use crier_common::config::Config;
 use crier_common::process::{self, StartError};
 use crier_common::store::{Store, StoreError, brands, keys, users};
+use crier_common::telemetry::logs;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::output::try_line;
+use crate::output::{line, try_line};
 
 /// Email address of a new installation's user.
 pub const OWNER: &str = "owner@localhost";
@@ -46,13 +51,21 @@ async fn make_owner(tx: &mut crier_common::store::Tx, config: &Config) -> Result
     Ok((workspace, owner))
 }
 
-/// Shows the key of a new installation once the API is listening. The key is recorded as shown only after it was
-/// printed; if the process ends in between, the next start shows another key.
+/// Says where things are, once the API is listening; on the first start with the key. The key is recorded as shown only
+/// after it was printed; if the process ends in between, the next start shows another key.
 pub async fn welcome(store: &Store, config: &Config) {
-    if let Err(error) = show_key(store, config).await {
-        tracing::warn!(
+    match show_key(store, config).await {
+        Ok(true) => {}
+        Ok(false) => Banner::of(config).show(),
+        Err(error) => tracing::warn!(
             %error,
             "the first key could not be shown; the next start shows one, or make one: crier key create --user {OWNER}"
+        ),
+    }
+    if config.http.addr.ip().is_unspecified() && !config.has_public_url {
+        tracing::warn!(
+            "CRIER_PUBLIC_URL is not set, so links in responses begin with {}, which other machines cannot reach",
+            config.absolute("")
         );
     }
 }
@@ -65,22 +78,80 @@ enum ShowKeyError {
     Stdout(#[from] std::io::Error),
 }
 
-async fn show_key(store: &Store, config: &Config) -> Result<(), ShowKeyError> {
+/// Shows the key of a new installation. Returns `false` if it was shown before.
+async fn show_key(store: &Store, config: &Config) -> Result<bool, ShowKeyError> {
     let mut tx = store.begin().await?;
-    let Some(key) = keys::create_first(&mut tx).await? else { return Ok(()) };
+    let Some(key) = keys::create_first(&mut tx).await? else { return Ok(false) };
     tx.commit().await?;
-    try_line(text(config, &key))?;
+    Banner::of(config).show_with_key(&key)?;
     let mut tx = store.begin().await?;
     keys::mark_first_key_shown(&mut tx).await?;
-    Ok(tx.commit().await?)
+    tx.commit().await?;
+    Ok(true)
 }
 
-/// Returns the text of the first start, the only output that contains the key.
-fn text(config: &Config, key: &SecretString) -> String {
-    let base = config.absolute("/api/public/v1");
-    format!(
-        "\nCrier is running.\n\n  API       {base}\n  Docs      {docs}\n  Your key  {key}   (shown this once; keep it)\n\nTry it:\n\n  curl -H 'Authorization: Bearer {key}' {base}/brands\n",
-        docs = config.absolute("/docs"),
-        key = key.expose_secret(),
-    )
+/// Where the parts of a running installation are.
+#[derive(serde::Serialize)]
+struct Banner {
+    api: String,
+    docs: String,
+    /// `None`: it is switched off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<String>,
+    #[serde(skip)]
+    is_json: bool,
+}
+
+impl Banner {
+    fn of(config: &Config) -> Self {
+        Self {
+            api: config.absolute("/api/public/v1"),
+            docs: config.absolute("/docs"),
+            sandbox: config.sandbox.then(|| config.absolute("/sandbox/demo")),
+            is_json: logs::is_json(&config.log),
+        }
+    }
+
+    fn places(&self) -> String {
+        let sandbox = self.sandbox.as_ref().map(|url| format!("  Sandbox   {url}\n")).unwrap_or_default();
+        format!("  API       {}\n  Docs      {}\n{sandbox}", self.api, self.docs)
+    }
+
+    /// On later starts. With a JSON log it is an event of the log.
+    fn show(&self) {
+        if self.is_json {
+            tracing::info!(api = self.api, docs = self.docs, sandbox = self.sandbox, "Crier is running");
+            return;
+        }
+        line(format_args!("\nCrier is running.\n\n{}  New key   crier key create --user {OWNER}\n", self.places()));
+    }
+
+    /// The only output that contains the key. It goes to stdout, and not to the log. Where stdout is the same file as a
+    /// JSON log, it is a JSON object too.
+    fn show_with_key(&self, key: &SecretString) -> std::io::Result<()> {
+        let key = key.expose_secret();
+        if self.is_json && is_stdout_stderr() {
+            let mut object = serde_json::json!(self);
+            object["message"] = "Crier is running; the key is shown this once".into();
+            object["key"] = key.into();
+            return try_line(object);
+        }
+        try_line(format_args!(
+            "\nCrier is running.\n\n{}  Your key  {key}   (shown this once; keep it)\n\nTry it:\n\n  \
+             curl -H 'Authorization: Bearer {key}' {}/brands\n",
+            self.places(),
+            self.api
+        ))
+    }
+}
+
+fn is_stdout_stderr() -> bool {
+    let same = || -> std::io::Result<bool> { Ok(file_of(std::io::stdout())? == file_of(std::io::stderr())?) };
+    same().unwrap_or(false)
+}
+
+/// Returns the device and the inode.
+fn file_of(stream: impl AsFd) -> std::io::Result<(u64, u64)> {
+    let metadata = File::from(stream.as_fd().try_clone_to_owned()?).metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
 }

@@ -40,6 +40,8 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_media_taken_in_total", &["outcome"], &[API, WORKER, SCHEDULER]),
     ("crier_storage_calls_total", &["call", "outcome"], &[API, WORKER, SCHEDULER]),
     ("crier_media_files", &["state"], &[SCHEDULER]),
+    ("crier_disk_free_bytes", &["directory"], &[API, WORKER, SCHEDULER]),
+    ("crier_disk_size_bytes", &["directory"], &[API, WORKER, SCHEDULER]),
     ("crier_media_bytes", &[], &[SCHEDULER]),
     ("crier_ai_requests_total", &["operation", "outcome"], &[API]),
     ("crier_ai_request_duration_seconds", &["operation"], &[API]),
@@ -86,6 +88,7 @@ fn is_bounded(label: &str, value: &str) -> bool {
         "format" => value.parse::<ReportFormat>().is_ok(),
         "platform" => value.parse::<Platform>().is_ok(),
         "status" => value.parse::<AccountStatus>().is_ok() || (value.len() == 3 && value.parse::<u16>().is_ok()),
+        "directory" => ["data", "temporary", "database", "files"].contains(&value),
         "version" => value == env!("CARGO_PKG_VERSION"),
         // The matched pattern, not the requested path.
         "route" => {

@@ -24,9 +24,9 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may be idle; longer than any handler waits.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Serves until the process stops. `listening` is called once the address is bound.
+/// Serves until the process stops. `listening` is called once clients can connect.
 pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), StartError> {
-    let (config, addr) = (&process.config, process.config.http.addr);
+    let config = &process.config;
     let limiter: Arc<dyn Limiter> = match &config.redis_url {
         None => Arc::new(MemoryLimiter::new(process.store.clock().clone())),
         Some(url) => Arc::new(
@@ -45,11 +45,8 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
         limiter,
         trusted_proxies: config.http.trusted_proxies.clone(),
     });
-    let listener = TcpListener::bind(addr)
-        .await
-        .map_err(|error| StartError::Io { what: format!("CRIER_HTTP_ADDR {addr} cannot be listened on"), error })?;
-    tracing::info!(%addr, "the API listens");
-    process.listening();
+    let listener = process.listen()?;
+    tracing::info!(addr = %config.http.addr, "the API listens");
     listening();
     let max_connections = descriptors::for_clients(config.http.max_connections);
     if max_connections < config.http.max_connections {

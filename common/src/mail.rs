@@ -121,6 +121,14 @@ impl Mailer {
         Ok(())
     }
 
+    /// Connects and logs in, and sends nothing.
+    pub async fn check(&self) -> Result<(), SendError> {
+        let late = |_| SendError::Deferred(format!("the mail server did not answer within {:?}", self.timeout));
+        let mut connection = timeout(self.timeout, self.connect()).await.map_err(late)??;
+        let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
+        Ok(())
+    }
+
     fn message(&self, mail: &Mail, attachment: Option<Attachment>) -> Result<Message, SendError> {
         let to = address(&mail.recipient).ok_or_else(|| {
             SendError::RecipientRefused("the recipient is no address that mail can be sent to".to_owned())

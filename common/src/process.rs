@@ -4,16 +4,16 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::ai::{self, Ai};
-use crate::backoff::{self, ExponentialBuilder, Pauses};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, ConfigSource, Database, Invocation, ProcessRole};
+use crate::config::{Config, ConfigSource, Database, Invocation, ProcessRole};
 use crate::domain::job::{JobKind, JobNotifier};
 use crate::domain::platform::Platform;
 use crate::http::{self, Guard, HttpClient};
@@ -23,14 +23,23 @@ use crate::platforms::sandbox::Sandbox;
 use crate::platforms::{Clients, ConnectorRegistry, PlatformsConfig};
 use crate::queue::{Transport, memory::MemoryNotifier, redis::RedisNotifier};
 use crate::secrets::Cipher;
-use crate::store::{Db, Store, StoreError, users};
+use crate::store::{Db, Store, users};
 use crate::telemetry::{logs, metrics, ops};
+
+use data_dir::{DataDirLock, NewKey};
+use listeners::Listeners;
 
 pub mod data_dir;
 pub mod descriptors;
+pub mod disk;
+pub mod error;
+mod keys;
+mod listeners;
+mod wait;
 
-/// The pauses between attempts to reach the database at the start.
-const RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(100), Duration::from_secs(1));
+pub use error::StartError;
+pub use keys::check as check_keys;
+
 /// Interval of the readiness checks.
 const READINESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum size of a platform's response body.
@@ -40,34 +49,6 @@ const PLATFORM_BODY: usize = 4 * 1024 * 1024;
 const DATABASE: &str = "database";
 const QUEUE: &str = "queue";
 const API: &str = "api";
-
-/// Why a process does not start, in words for the operator.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error("{0}")]
-    Refused(String),
-    #[error("the database: {0}")]
-    Store(#[from] StoreError),
-    #[error("{what}: {error}")]
-    Io { what: String, error: std::io::Error },
-}
-
-impl StartError {
-    /// Prints the error to stderr and returns the exit code for `main`.
-    pub fn exit(&self) -> ExitCode {
-        use std::io::Write as _;
-        if let Self::Config(error) = self {
-            return error.exit();
-        }
-        let _ = writeln!(std::io::stderr().lock(), "{self}");
-        match self {
-            Self::Refused(_) => ExitCode::from(2),
-            _ => ExitCode::FAILURE,
-        }
-    }
-}
 
 /// A process with all its services opened.
 #[derive(Clone)]
@@ -84,6 +65,10 @@ pub struct Process {
     pub stop: CancellationToken,
     /// Cancelled after everything has stopped; ends the notifier's tasks and the ops server.
     closed: CancellationToken,
+    /// The address of the API, until it listens.
+    api_socket: Arc<Mutex<Option<TcpSocket>>>,
+    /// Held until the process ends.
+    _data_dir: Option<Arc<DataDirLock>>,
 }
 
 /// Runs a separate process from command line to exit code.
@@ -124,6 +109,7 @@ where
         Ok(runtime) => runtime,
         Err(error) => return StartError::Io { what: "the runtime".into(), error }.exit(),
     };
+    let database = config.database.clone();
     let ended = runtime.block_on(async {
         let process = Process::open(config).await?;
         let worked = tokio::select! {
@@ -139,14 +125,14 @@ where
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.exit(),
+        Err(error) => error.explain(&database).exit(),
     }
 }
 
 impl Process {
     /// Opens everything and waits for services that are not reachable yet (they may start in any order). Meanwhile the
     /// ops server is up and reports what is missing.
-    pub async fn open(config: Config) -> Result<Self, StartError> {
+    pub async fn open(mut config: Config) -> Result<Self, StartError> {
         http::check_root_certificates().map_err(|error| StartError::Refused(error.to_string()))?;
         let role = config.role;
         let kinds: Vec<&str> = JobKind::ALL.iter().map(|k| k.as_str()).collect();
@@ -157,12 +143,14 @@ impl Process {
         let parts = [Some(DATABASE), needs_queue.then_some(QUEUE), answers.then_some(API)];
         let readiness = ops::Readiness::new(parts.into_iter().flatten());
         let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
-        let addr = config.http.ops_addr;
-        let ops = ops::Ops::bind(addr, readiness.clone())
-            .await
-            .map_err(|error| StartError::Io { what: format!("CRIER_OPS_ADDR {addr} cannot be listened on"), error })?;
-        tokio::spawn(ops.serve(closed.clone()));
         on_signal(&stop).map_err(|error| StartError::Io { what: "signals".into(), error })?;
+        let data_dir = (role == ProcessRole::Crier).then(|| DataDirLock::take(&config.data_dir)).transpose()?;
+        let listeners = Listeners::bind(&mut config).await?;
+        if let Some(lock) = &data_dir {
+            lock.write_holder(config.http.addr);
+        }
+        tokio::spawn(ops::Ops::new(listeners.ops, readiness.clone()).serve(closed.clone()));
+        tokio::spawn(disk::keep_measuring(disk::directories(&config), closed.clone()));
 
         let transport: Arc<dyn Transport> = match &config.redis_url {
             None => Arc::new(MemoryNotifier::default()),
@@ -171,23 +159,40 @@ impl Process {
                     .map_err(|error| StartError::Refused(format!("CRIER_REDIS_URL is not usable: {error}")))?,
             ),
         };
-        let store = open_store(&config, TransportNotifier::of(&transport)).await?;
-        wait_for_schema(&config, &store, &stop).await?;
+        let (store, new_key) = open_store(&config, TransportNotifier::of(&transport), OnMissing::Create).await?;
+        wait::for_schema(&config, &store, &stop).await?;
+        keys::check(&config, &store, new_key).await?;
         check_plans(&store, &config).await?;
         readiness.ready(DATABASE);
         let guard = Guard::new(config.guard.allowed_private_networks.clone());
         let platforms = Arc::new(platforms_of(&config, &store, &guard));
         let library = library_of(&config)?;
         let ai = ai_of(&config, &guard);
-        let config = Arc::new(config);
-        let process = Self { config, store, transport, platforms, library, ai, guard, readiness, stop, closed };
+        let process = Self {
+            config: Arc::new(config),
+            store,
+            transport,
+            platforms,
+            library,
+            ai,
+            guard,
+            readiness,
+            stop,
+            closed,
+            api_socket: Arc::new(Mutex::new(listeners.api)),
+            _data_dir: data_dir.map(Arc::new),
+        };
         tokio::spawn(process.clone().watch(needs_queue));
         Ok(process)
     }
 
-    /// Marks the API as ready. Call it once the API's address is bound.
-    pub fn listening(&self) {
+    /// Lets clients connect to the API, and marks it as ready.
+    pub fn listen(&self) -> Result<TcpListener, StartError> {
+        let socket = self.api_socket.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let socket = socket.ok_or_else(|| StartError::Refused(format!("{} has no API", self.config.role)))?;
+        let listener = listeners::listen(socket, self.config.http.addr)?;
         self.readiness.ready(API);
+        Ok(listener)
     }
 
     /// Keeps the readiness state up to date.
@@ -271,10 +276,25 @@ fn on_signal(stop: &CancellationToken) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Opens the configured store. `crier` creates its data directory and key if they are missing.
-pub async fn open_store(config: &Config, notifier: Arc<dyn JobNotifier>) -> Result<Store, StartError> {
-    let keys = match &config.secret_keys {
-        Some(keys) => keys.as_slice().to_vec(),
+/// What happens if the installation does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMissing {
+    /// `crier` creates its data directory, its key and its database.
+    Create,
+    Refuse,
+}
+
+/// Opens the configured store. A key that was created is returned; [`check_keys`] stores it.
+pub async fn open_store(
+    config: &Config,
+    notifier: Arc<dyn JobNotifier>,
+    on_missing: OnMissing,
+) -> Result<(Store, Option<NewKey>), StartError> {
+    if on_missing == OnMissing::Refuse {
+        data_dir::require_installation(config)?;
+    }
+    let (keys, new_key) = match &config.secret_keys {
+        Some(keys) => (keys.as_slice().to_vec(), None),
         None => data_dir::secret_keys(&config.data_dir)?,
     };
     let cipher = Cipher::new(&keys).map_err(|error| StartError::Refused(format!("CRIER_SECRET_KEY: {error}")))?;
@@ -288,7 +308,7 @@ pub async fn open_store(config: &Config, notifier: Arc<dyn JobNotifier>) -> Resu
             Db::postgres(url.expose_secret(), connections(config))?
         }
     };
-    Ok(Store::new(db, Clock::system(), cipher, notifier))
+    Ok((Store::new(db, Clock::system(), cipher, notifier), new_key))
 }
 
 /// Enough for the work that runs concurrently, few enough for many replicas on one server.
@@ -296,32 +316,6 @@ fn connections(config: &Config) -> u32 {
     match config.role {
         ProcessRole::Scheduler => 6,
         _ => 20,
-    }
-}
-
-/// Waits for a current schema. `crier` migrates it itself; the separate processes wait for `crier migrate`.
-async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToken) -> Result<(), StartError> {
-    let mut pauses = Pauses::new(RETRIES);
-    let mut warned = false;
-    loop {
-        let ready = if config.role == ProcessRole::Crier {
-            store.db().migrate().await
-        } else {
-            store.db().check_schema_version().await
-        };
-        match ready {
-            Ok(()) => return Ok(()),
-            Err(error) if config.role == ProcessRole::Crier && !error.is_unavailable() => return Err(error.into()),
-            Err(error) if !warned => {
-                tracing::warn!(%error, "waiting for the database (CRIER_DATABASE_URL) and its schema (`crier migrate`)");
-                warned = true;
-            }
-            Err(_) => {}
-        }
-        tokio::select! {
-            () = tokio::time::sleep(pauses.next_pause()) => {}
-            () = stop.cancelled() => return Err(StartError::Refused("stopped before the database could be reached".into())),
-        }
     }
 }
 

@@ -73,6 +73,11 @@ pub enum SecretError {
     Damaged,
 }
 
+/// Returns the id of the key that a value was sealed with; `None`: it is no sealed value.
+pub fn key_id(sealed: &[u8]) -> Option<u8> {
+    sealed.get(1).copied()
+}
+
 /// Encrypts and decrypts values.
 #[derive(Clone)]
 pub struct Cipher {
@@ -95,15 +100,29 @@ impl Cipher {
         Ok(Self { keys: std::sync::Arc::new(keys) })
     }
 
+    /// Returns the ids of the keys; the first one seals.
+    pub fn ids(&self) -> impl Iterator<Item = u8> {
+        self.keys.iter().map(|(id, _)| *id)
+    }
+
+    pub fn has(&self, id: u8) -> bool {
+        self.ids().any(|key| key == id)
+    }
+
     pub fn seal(&self, place: &SecretLocation<'_>, plain: &[u8]) -> Result<Vec<u8>, SecretError> {
-        let (id, cipher) = self.keys.first().ok_or(SecretError::NoKey)?;
+        self.seal_with(self.ids().next().ok_or(SecretError::NoKey)?, place, plain)
+    }
+
+    /// Seals with the key of this id.
+    pub fn seal_with(&self, id: u8, place: &SecretLocation<'_>, plain: &[u8]) -> Result<Vec<u8>, SecretError> {
+        let (_, cipher) = self.keys.iter().find(|(key, _)| *key == id).ok_or(SecretError::UnknownKey(id))?;
         let mut nonce = [0u8; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| SecretError::NoRandomness)?;
         let sealed = cipher
             .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &place.bytes() })
             .map_err(|_| SecretError::Damaged)?;
         let mut out = Vec::with_capacity(2 + NONCE + sealed.len());
-        out.extend_from_slice(&[VERSION, *id]);
+        out.extend_from_slice(&[VERSION, id]);
         out.extend_from_slice(&nonce);
         out.extend_from_slice(&sealed);
         Ok(out)

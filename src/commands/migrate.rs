@@ -1,11 +1,10 @@
-//! `crier migrate`
+//! `crier migrate`. Every command but this one needs a current schema; [`super::run`] makes it here.
 
 use super::{Context, Result};
 use crate::first_start;
 use crate::output::line;
 
 pub async fn run(cx: &Context) -> Result {
-    cx.store.db().migrate().await?;
     if first_start::migrate(&cx.store, &cx.config).await? {
         line(format_args!(
             "The database is ready, with the user {owner}. Next: crier key create --user {owner}",

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crier_common::config::Config;
 use crier_common::domain::job::NoopNotifier;
-use crier_common::process::{StartError, open_store};
+use crier_common::process::error::print;
+use crier_common::process::{OnMissing, StartError, check_keys, open_store};
 use crier_common::store::{Store, StoreError};
 use crier_common::telemetry::logs;
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,12 +16,16 @@ use crate::cli::{BenchCommand, Command, WebhooksCommand};
 
 mod account;
 mod app;
+mod backup;
 mod bench;
+mod doctor;
 mod jobs;
 mod key;
 mod member;
 mod migrate;
 mod plan;
+mod post;
+pub mod reference;
 mod user;
 mod webhooks;
 
@@ -62,25 +67,53 @@ pub fn run(config: Config, command: Command) -> ExitCode {
             BenchCommand::Cost(args) => bench::run(config, args),
         });
     }
+    if let Command::Doctor(format) = command {
+        return doctor::run(&config, format);
+    }
+    if let Command::Restore { file } = command {
+        return backup::restore(config, &file);
+    }
+    in_runtime(config, |config| run_in(config, command))
+}
+
+/// Runs a command to its end; prints its error.
+fn in_runtime<F, Fut>(config: Config, work: F) -> ExitCode
+where
+    F: FnOnce(Config) -> Fut,
+    Fut: Future<Output = Result>,
+{
     logs::init(&config.log);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return StartError::Io { what: "the runtime".into(), error }.exit(),
     };
-    let done = runtime.block_on(async {
-        let store = open_store(&config, Arc::new(NoopNotifier)).await?;
-        let cx = Context { config, store };
-        if !matches!(command, Command::Migrate)
-            && let Err(error) = cx.store.db().check_schema_version().await
-        {
-            let hint = if error.is_unavailable() { "is it running?" } else { "run `crier migrate` first" };
-            return refused(format!("the database is not ready ({error}); {hint}"));
-        }
-        let done = dispatch(&cx, command).await;
-        cx.store.db().close().await;
-        done
-    });
-    exit(done)
+    let database = config.database.clone();
+    exit(runtime.block_on(work(config)).map_err(|error| match error {
+        CommandError::Store(error) => CommandError::Start(StartError::Store(error).explain(&database)),
+        CommandError::Start(error) => CommandError::Start(error.explain(&database)),
+        refused => refused,
+    }))
+}
+
+/// Opens the installation and runs the command in it.
+async fn run_in(config: Config, command: Command) -> Result {
+    let migrates = matches!(command, Command::Migrate);
+    let on_missing = if migrates { OnMissing::Create } else { OnMissing::Refuse };
+    let (store, new_key) = open_store(&config, Arc::new(NoopNotifier), on_missing).await?;
+    store.db().probe().await?;
+    if migrates {
+        store.db().migrate().await?;
+    } else if let Err(error) = store.db().check_schema_version().await {
+        return match error.is_unavailable() {
+            true => Err(error.into()),
+            false => refused(format!("the database is not ready ({error}); run `crier migrate` first")),
+        };
+    }
+    check_keys(&config, &store, new_key).await?;
+    let cx = Context { config, store };
+    let done = dispatch(&cx, command).await;
+    cx.store.db().close().await;
+    done
 }
 
 pub fn webhooks(command: WebhooksCommand) -> ExitCode {
@@ -101,8 +134,7 @@ fn exit(done: Result) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandError::Start(error)) => error.exit(),
         Err(error) => {
-            use std::io::Write as _;
-            let _ = writeln!(std::io::stderr().lock(), "crier: {error}");
+            print(error);
             ExitCode::FAILURE
         }
     }
@@ -110,14 +142,25 @@ fn exit(done: Result) -> ExitCode {
 
 async fn dispatch(cx: &Context, command: Command) -> Result {
     match command {
-        Command::Serve | Command::Bench(_) | Command::Webhooks(_) => Ok(()),
+        // Run without an open installation: `main`, [`run`].
+        Command::Serve
+        | Command::Bench(_)
+        | Command::Webhooks(_)
+        | Command::Doctor(_)
+        | Command::Restore { .. }
+        | Command::Config
+        | Command::Completions { .. }
+        | Command::Man { .. } => Ok(()),
         Command::Migrate => migrate::run(cx).await,
+        Command::Backup { file } => backup::backup(cx, &file).await,
+        Command::Resume(args) => backup::resume(cx, args).await,
         Command::User(command) => user::run(cx, command).await,
         Command::Member(command) => member::run(cx, command).await,
         Command::Key(command) => key::run(cx, command).await,
         Command::Account(command) => account::run(cx, command).await,
         Command::App(command) => app::run(cx, command).await,
         Command::Plan(command) => plan::run(cx, command).await,
+        Command::Post(command) => post::run(cx, command).await,
         Command::Jobs(command) => jobs::run(cx, command).await,
     }
 }

@@ -38,18 +38,21 @@ impl CommandOutput {
     }
 }
 
+/// The key of [`TestStore`], as it is configured.
+const SECRET_KEY: &str = "1:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
+
 /// Returns a `crier` command that is not started yet.
 pub fn command(s: &TestStore, args: &[&str]) -> Command {
     let place = s.place();
     let url = if s.is_postgres() { place } else { format!("sqlite://{place}") };
     let mut command = Command::new(program("crier"));
     command.args(args).env_clear().env("CRIER_DATABASE_URL", url).env("CRIER_LOG", "off").stdin(Stdio::null());
+    command.env("CRIER_SECRET_KEY", SECRET_KEY);
     command
 }
 
 /// Runs `crier` with these arguments.
 pub fn crier(s: &TestStore, args: &[&str]) -> CommandOutput {
-    // The secret key is created in the data directory.
     let dir = tempfile::tempdir().expect("a directory");
     run(command(s, args).env("CRIER_DATA_DIR", dir.path()).current_dir(dir.path()))
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection};
 
 use super::client::{Client, until};
+use super::command::{CommandOutput, run};
 use super::servers::{self, TestDatabase, free_port};
 
 /// A running installation; dereferences to a [`Client`] of it.
@@ -115,15 +116,14 @@ impl Installation {
 
     /// Runs an operator command; returns stdout.
     pub fn command(&self, args: &[&str]) -> String {
-        let out = Command::new(program("crier"))
-            .args(args)
-            .env_clear()
-            .envs(&self.env)
-            .current_dir(self.dir.path())
-            .output()
-            .expect("crier runs");
-        assert!(out.status.success(), "crier {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8(out.stdout).expect("text")
+        self.try_command(args, &[]).expect_stdout().to_owned()
+    }
+
+    /// Runs an operator command with further configuration keys.
+    pub fn try_command(&self, args: &[&str], keys: &[(&str, &str)]) -> CommandOutput {
+        let mut command = Command::new(program("crier"));
+        command.args(args).env_clear().envs(&self.env).envs(keys.iter().copied()).current_dir(self.dir.path());
+        run(command.stdin(Stdio::null()))
     }
 
     /// Returns the names of the processes that are started initially.

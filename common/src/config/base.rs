@@ -12,7 +12,7 @@ use super::{ProcessRole, values};
 const PUBLIC_URL: Key = Key::new(
     "PUBLIC_URL",
     "The address under which clients and platforms reach the API.",
-    Preset::Value("http://127.0.0.1:8080"),
+    Preset::Words("http:// and the address at which the API listens"),
     "https://crier.example.com",
 );
 pub(super) const DATA_DIR: Key = Key::new(
@@ -42,7 +42,8 @@ const LATEST_PUBLISH: Key = Key::new(
 pub(super) const KEYS: &[Key] = &[PUBLIC_URL, DATA_DIR, SANDBOX, PLANS_FILE, LATEST_PUBLISH];
 
 pub(super) struct Base {
-    pub(super) public_url: Url,
+    /// `None`: the address at which the API listens.
+    pub(super) public_url: Option<Url>,
     pub(super) data_dir: PathBuf,
     pub(super) sandbox: bool,
     pub(super) plans_file: Option<PathBuf>,
@@ -52,7 +53,7 @@ pub(super) struct Base {
 pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> Base {
     let late = |text: &str| values::duration(text, Duration::from_secs(1), Duration::from_secs(366 * 86_400));
     Base {
-        public_url: reader.parse(&PUBLIC_URL, public_url),
+        public_url: reader.optional(&PUBLIC_URL, public_url),
         data_dir: reader.parse(&DATA_DIR, values::path),
         sandbox: reader.optional(&SANDBOX, values::boolean).unwrap_or(role == ProcessRole::Crier),
         plans_file: reader.optional(&PLANS_FILE, values::path),

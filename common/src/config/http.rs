@@ -1,8 +1,9 @@
 //! Listen addresses and trusted proxies.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
+use url::Url;
 
 use super::keys::{Key, Preset};
 use super::reader::Reader;
@@ -36,6 +37,21 @@ pub struct HttpConfig {
     pub ops_addr: SocketAddr,
     pub trusted_proxies: Vec<IpNet>,
     pub max_connections: usize,
+}
+
+impl HttpConfig {
+    /// Returns the URL of the address at which the API listens. From this machine, an unspecified one is reached by
+    /// loopback.
+    pub fn own_url(&self) -> Url {
+        let ip = match self.addr.ip() {
+            ip if !ip.is_unspecified() => ip,
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        let address = SocketAddr::new(ip, self.addr.port());
+        // An address and a port always are a URL.
+        Url::parse(&format!("http://{address}")).unwrap_or_else(|_| unreachable!("{address} is no host"))
+    }
 }
 
 pub(super) fn read(reader: &mut Reader) -> HttpConfig {

@@ -31,6 +31,7 @@ mod worker;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -81,6 +82,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// At the root of a host: its path is `/`.
     pub public_url: Url,
+    /// Whether it was configured. Otherwise it is the address at which the API listens.
+    pub has_public_url: bool,
     pub data_dir: PathBuf,
     pub database: Database,
     /// `None`: the in-process queue.
@@ -110,6 +113,8 @@ impl Config {
         let base = base::read(&mut reader, role);
         let config = Self {
             role,
+            has_public_url: base.public_url.is_some(),
+            public_url: base.public_url.unwrap_or_else(|| http.own_url()),
             http,
             database: database::read(&mut reader, role, &base.data_dir),
             redis_url: queue::read(&mut reader, role),
@@ -123,13 +128,20 @@ impl Config {
             plans: plans::read(&mut reader, base.plans_file.as_deref(), &source.read_file),
             worker: worker::read(&mut reader),
             log: log::read(&mut reader),
-            public_url: base.public_url,
             data_dir: base.data_dir,
             sandbox: base.sandbox,
             plans_file: base.plans_file,
             latest_publish: base.latest_publish,
         };
         if reader.problems.is_empty() { Ok(config) } else { Err(ConfigError { problems: reader.problems }) }
+    }
+
+    /// Sets the address at which the API really listens, which may have another port than the configured one.
+    pub fn set_bound_addr(&mut self, addr: SocketAddr) {
+        self.http.addr = addr;
+        if !self.has_public_url {
+            self.public_url = self.http.own_url();
+        }
     }
 
     /// Returns the public URL of a path: `/docs` is `https://crier.example.com/docs`.
@@ -154,7 +166,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Prints the problems to stderr and returns the exit code for `main`.
+    /// Prints the problems to stderr, one a line, and returns the exit code for `main`.
     pub fn exit(&self) -> ExitCode {
         use std::io::Write as _;
         // If stderr is closed, the error cannot be reported anywhere.
@@ -165,10 +177,7 @@ impl ConfigError {
 
 impl std::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("The configuration is not right:")?;
-        for ConfigProblem { key, message } in &self.problems {
-            write!(f, "\n  {key}: {message}")?;
-        }
-        Ok(())
+        let lines = self.problems.iter().map(|ConfigProblem { key, message }| format!("crier: {key}: {message}"));
+        f.write_str(&lines.collect::<Vec<_>>().join("\n"))
     }
 }

@@ -453,7 +453,7 @@ fn a_separate_process_parses_its_command_line() {
     assert_eq!(flags, [("log", "a=b"), ("drain", "1s")].map(|(k, v)| (k.to_owned(), v.to_owned())));
     assert_eq!(
         parse(&["serve", "--log"]).unwrap_err().to_string(),
-        "The configuration is not right:\n  `serve`: is no flag; flags are --key VALUE, and --help lists them\n  \
-         --log: needs a value after it"
+        "crier: `serve`: is no flag; flags are --key VALUE, and --help lists them\n\
+         crier: --log: needs a value after it"
     );
 }

@@ -44,7 +44,7 @@ fn row_name(workspace_id: i64, platform: Platform, external_id: &str) -> String 
     format!("{workspace_id}/{platform}/{external_id}")
 }
 
-fn place(row: &str) -> SecretLocation<'_> {
+pub(super) fn place(row: &str) -> SecretLocation<'_> {
     SecretLocation { table: "social_accounts", row, column: "secrets" }
 }
 

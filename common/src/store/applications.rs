@@ -18,7 +18,7 @@ struct Row {
 }
 
 /// The client id is the row's name: it is known before the row has an id, and two rows may share an application.
-fn place(client_id: &str) -> SecretLocation<'_> {
+pub(super) fn place(client_id: &str) -> SecretLocation<'_> {
     SecretLocation { table: "applications", row: client_id, column: "client_secret" }
 }
 

@@ -13,7 +13,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
+use sqlx::{Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -25,6 +25,7 @@ use crate::backoff::{self, ExponentialBuilder, Retryable};
 
 /// How long to wait for a connection before the database counts as unreachable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long SQLite waits for another process (a `crier` command) to finish its write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses between attempts to open a file that another process holds.
@@ -243,6 +244,24 @@ impl Db {
         Ok(())
     }
 
+    /// Returns the number of the last migration that was applied.
+    pub async fn schema_version(&self) -> Result<i64, StoreError> {
+        const SQL: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success";
+        let mut conn = self.read().await?;
+        Ok(run!(&mut conn, c => sqlx::query_scalar(SQL).fetch_one(c))?)
+    }
+
+    /// Copies a SQLite database to an empty file, as it is at one moment, while others use it.
+    pub async fn copy_to(&self, target: &Path) -> Result<(), StoreError> {
+        let Self::Sqlite { path, .. } = self else {
+            return Err(StoreError::Decode("a database on Postgres cannot be copied to a file".into()));
+        };
+        let mut connection = SqliteConnection::connect_with(&sqlite_options(path).create_if_missing(false)).await?;
+        sqlx::query("VACUUM INTO $1").bind(target.to_string_lossy()).execute(&mut connection).await?;
+        connection.close().await?;
+        Ok(())
+    }
+
     /// Fails if the schema is older than this version. A later one, from a newer process beside this one, is accepted.
     pub async fn check_schema_version(&self) -> Result<(), StoreError> {
         let newest = match self {
@@ -250,12 +269,22 @@ impl Db {
             Self::Sqlite { .. } => sqlx::migrate!("../migrations/sqlite"),
         };
         let wanted = newest.iter().map(|m| m.version).max().unwrap_or_default();
-        const SQL: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success";
-        let mut conn = self.read().await?;
-        let have: i64 = run!(&mut conn, c => sqlx::query_scalar(SQL).fetch_one(c))?;
+        let have = self.schema_version().await?;
         if have < wanted {
             return Err(StoreError::Decode(format!("the schema is at version {have}, this program needs {wanted}")));
         }
+        Ok(())
+    }
+
+    /// Opens one connection, and returns at once why that is not possible: a pool would try until its time-out, and then
+    /// return only that.
+    pub async fn probe(&self) -> Result<(), StoreError> {
+        let Self::Pg(pool) = self else { return Ok(()) };
+        let options = pool.connect_options();
+        let connect = PgConnection::connect_with(&options);
+        let connection =
+            tokio::time::timeout(PROBE_TIMEOUT, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
+        connection.close().await?;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::secrets::{Cipher, SecretLocation};
 
 const COLUMNS: &str = "id, user_id, url, events, description, is_active, disabled_reason, created_at, updated_at";
 
-fn place(row: &str) -> SecretLocation<'_> {
+pub(super) fn place(row: &str) -> SecretLocation<'_> {
     SecretLocation { table: "webhooks", row, column: "secret" }
 }
 

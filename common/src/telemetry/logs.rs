@@ -3,6 +3,7 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal, stderr};
 use std::panic::PanicHookInfo;
+use std::time::{Duration, Instant};
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
@@ -11,6 +12,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{LogConfig, LogFormat};
 
+const REPEAT_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Initialises logging. Only the first call has an effect (several tests share a process).
 pub fn init(config: &LogConfig) {
     if subscriber(config, stderr().is_terminal(), stderr).try_init().is_ok() {
@@ -18,11 +21,20 @@ pub fn init(config: &LogConfig) {
     }
 }
 
+/// Returns whether the log consists of JSON objects.
+pub fn is_json(config: &LogConfig) -> bool {
+    format(config, stderr().is_terminal()) == LogFormat::Json
+}
+
+fn format(config: &LogConfig, terminal: bool) -> LogFormat {
+    config.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json })
+}
+
 fn subscriber<W>(config: &LogConfig, terminal: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let format = config.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
+    let format = format(config, terminal);
     // The configuration has already validated the filter. salvo's `info` lines duplicate ours. A bad certificate of a
     // user's server is not our error; the delivery's result shows it (`CRIER_LOG` can enable these lines).
     let filter = format!("salvo_core=warn,rustls_platform_verifier=off,{}", config.filter);
@@ -32,6 +44,20 @@ where
         LogFormat::Text => Box::new(builder.with_ansi(terminal).finish()),
         // The list of spans already contains the current one.
         LogFormat::Json => Box::new(builder.json().flatten_event(true).with_current_span(false).finish()),
+    }
+}
+
+/// When a state that lasts is logged again: at once, then every ten seconds.
+#[derive(Debug, Default)]
+pub struct Repeat(Option<Instant>);
+
+impl Repeat {
+    pub fn is_due(&mut self) -> bool {
+        let is_due = self.0.is_none_or(|last| last.elapsed() >= REPEAT_INTERVAL);
+        if is_due {
+            self.0 = Some(Instant::now());
+        }
+        is_due
     }
 }
 

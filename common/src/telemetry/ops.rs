@@ -98,9 +98,8 @@ pub struct Ops {
 }
 
 impl Ops {
-    /// Binds the address. A failure (the port is taken) stops the start: the process could not be monitored.
-    pub async fn bind(addr: SocketAddr, readiness: Readiness) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(addr).await?, readiness })
+    pub fn new(listener: TcpListener, readiness: Readiness) -> Self {
+        Self { listener, readiness }
     }
 
     /// Returns the bound address, with the actual port if 0 was configured.
@@ -197,7 +196,7 @@ mod tests {
 
     async fn start() -> Server {
         let readiness = Readiness::new(["database", "queue"]);
-        let ops = Ops::bind("127.0.0.1:0".parse().unwrap(), readiness.clone()).await.unwrap();
+        let ops = Ops::new(TcpListener::bind("127.0.0.1:0").await.unwrap(), readiness.clone());
         let (addr, stop) = (ops.local_addr().unwrap(), CancellationToken::new());
         Server { addr, readiness, task: tokio::spawn(ops.serve(stop.clone())), stop }
     }

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use crier_common::domain::account::AccountStatus;
 use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::media::FileState;
@@ -36,7 +37,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
         metrics::jobs(name, CountedState::Ready, jobs(JobState::Ready));
         metrics::jobs(name, CountedState::Running, jobs(JobState::Running));
         metrics::jobs(name, CountedState::Dead, jobs(JobState::Dead));
-        metrics::jobs_oldest_ready(name, of(JobState::Ready).map(|one| age(s, one)).max().unwrap_or_default());
+        metrics::jobs_oldest_ready(name, oldest_ready(&overview, *kind).map_or(Duration::ZERO, |at| age(s, at)));
         metrics::jobs_paused(name, paused.contains(kind));
     }
     metrics::webhook_endpoints(EndpointState::Active, count(active));
@@ -75,6 +76,32 @@ fn count(rows: i64) -> u64 {
     u64::try_from(rows).unwrap_or(0)
 }
 
-fn age(s: &Scheduler, group: &StateCount) -> Duration {
-    (s.store.now() - group.oldest).to_std().unwrap_or_default()
+fn age(s: &Scheduler, at: DateTime<Utc>) -> Duration {
+    (s.store.now() - at).to_std().unwrap_or_default()
+}
+
+/// Returns since when the oldest job that any free worker would take has been due. A job that waits for its lane is not
+/// one: more workers would not run it earlier.
+fn oldest_ready(overview: &[StateCount], kind: JobKind) -> Option<DateTime<Utc>> {
+    let ready = overview.iter().filter(|one| one.kind == kind && one.state == JobState::Ready && !one.waiting);
+    ready.map(|one| one.oldest).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_wait_for_their_lane_are_not_ready_for_a_worker() {
+        let at = |seconds| DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(seconds);
+        let group = |kind, state, waiting, seconds| StateCount { kind, state, waiting, jobs: 1, oldest: at(seconds) };
+        let overview = [
+            group(JobKind::Noop, JobState::Ready, true, 1),
+            group(JobKind::Noop, JobState::Ready, false, 5),
+            group(JobKind::Noop, JobState::Running, false, 2),
+            group(JobKind::SendMail, JobState::Ready, true, 3),
+        ];
+        assert_eq!(oldest_ready(&overview, JobKind::Noop), Some(at(5)));
+        assert_eq!(oldest_ready(&overview, JobKind::SendMail), None);
+    }
 }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::{CAPACITY, Queues, reconnect_pauses, storage};
 use crate::domain::job::{JobKind, JobNotification};
+use crate::telemetry::logs::Repeat;
 
 /// The maximum number of ids per push.
 const MAX_BATCH: usize = 500;
@@ -70,13 +71,13 @@ impl Pusher {
 
     /// Runs until the notifier is dropped.
     pub async fn run(mut self) {
-        let (mut pauses, mut warned) = (reconnect_pauses(), false);
+        let (mut pauses, mut repeat) = (reconnect_pauses(), Repeat::default());
+        let server = self.queues.client.get_connection_info().addr().to_string();
         loop {
             match self.queues.connect().await {
                 Ok(connection) => {
                     tracing::info!("connected to the queue (Redis)");
                     self.up.store(true, Ordering::Relaxed);
-                    warned = true;
                     pauses.reset();
                     let error = self.push_until_failure(connection).await;
                     self.up.store(false, Ordering::Relaxed);
@@ -86,11 +87,13 @@ impl Pusher {
                         }
                         None => return,
                     }
+                    repeat = Repeat::default();
                 }
-                Err(error) if !warned => {
-                    warned = true;
-                    tracing::warn!(%error, "the queue (CRIER_REDIS_URL) is not reachable yet; jobs wait in the \
-                         database");
+                Err(error) if repeat.is_due() => {
+                    tracing::warn!(
+                        "Redis at {server} is not reachable (CRIER_REDIS_URL): {error}; jobs wait in the \
+                         database"
+                    );
                 }
                 Err(_) => {}
             }

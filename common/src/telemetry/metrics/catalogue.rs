@@ -73,6 +73,8 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
         Gauge,
         "Files in the storage or on their way to it, or from it, by state; thumbnails not counted.",
     ),
+    ("crier_disk_free_bytes", Gauge, "Bytes that the process may still write to the disk of a directory."),
+    ("crier_disk_size_bytes", Gauge, "The size of the disk of a directory, in bytes."),
     ("crier_media_bytes", Gauge, "Bytes of files as the plans count them: reserved and stored, without thumbnails."),
     ("crier_webhook_endpoints", Gauge, "Webhook endpoints, by state."),
     ("crier_accounts", Gauge, "Social accounts, by platform and status."),

@@ -285,6 +285,12 @@ pub fn media_bytes(bytes: u64) {
     gauge!("crier_media_bytes").set(bytes as f64);
 }
 
+/// Records the space of the disk of a directory, in bytes.
+pub fn disk(directory: &'static str, free: u64, size: u64) {
+    gauge!("crier_disk_free_bytes", "directory" => directory).set(free as f64);
+    gauge!("crier_disk_size_bytes", "directory" => directory).set(size as f64);
+}
+
 /// Records one request to the AI provider.
 pub fn ai_request(operation: Operation, outcome: AiOutcome, took: Duration) {
     let (operation, outcome) = (operation.as_str(), outcome.as_str());

@@ -1,0 +1,340 @@
+//! How `crier` starts, and what it says when it cannot: as a person at a terminal meets it.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use sqlx::{Connection as _, Executor as _, SqliteConnection};
+
+use crate::support::client::{until, until_true};
+use crate::support::command::{CommandOutput, run};
+use crate::support::process::{Installation, program};
+use crate::support::servers::{PostgresServer, free_port};
+
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const OTHER_KEY: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
+
+/// A directory in which a person runs `crier`.
+struct Machine(tempfile::TempDir);
+
+/// A running `crier`, killed when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.path().join("crier-data")
+    }
+
+    /// A command in the directory, with free ports and no other configuration.
+    fn crier(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        // Permissions must hold for the superuser too.
+        command.args(["--pdeathsig", "KILL", "--bounding-set", "-dac_override,-dac_read_search"]);
+        command.arg(program("crier")).args(args).env_clear().current_dir(self.0.path()).stdin(Stdio::null());
+        command.env("CRIER_HTTP_ADDR", "127.0.0.1:0").env("CRIER_OPS_ADDR", "127.0.0.1:0");
+        command.env("CRIER_LOG_FORMAT", "text");
+        command
+    }
+
+    /// Starts it, and waits until it has said that it runs.
+    async fn start(&self) -> Running {
+        self.start_with(self.crier(&[])).await
+    }
+
+    async fn start_with(&self, mut command: Command) -> Running {
+        let file = |name: &str| std::fs::File::create(self.0.path().join(name)).expect("a file");
+        let child = command.stdout(file("out")).stderr(file("err")).spawn().expect("it starts");
+        let running = Running(child);
+        let has_ended = |out: String| out.contains("(shown this once") || out.contains("New key");
+        until_true("it runs", || has_ended(self.read("out"))).await;
+        running
+    }
+
+    /// Starts and kills it once.
+    async fn install(&self) {
+        let mut running = self.start().await;
+        until("the key is recorded as shown", || async {
+            (self.number("SELECT count(*) FROM first_key").await == 0).then_some(())
+        })
+        .await;
+        running.0.kill().expect("it ends");
+        running.0.wait().expect("it ends");
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
+    }
+
+    async fn database(&self) -> SqliteConnection {
+        let url = format!("sqlite://{}", self.data().join("crier.db").display());
+        SqliteConnection::connect(&url).await.expect("a database")
+    }
+
+    async fn number(&self, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&mut self.database().await).await.expect("a number")
+    }
+
+    async fn execute(&self, sql: &'static str) {
+        self.database().await.execute(sql).await.expect("it is done");
+    }
+
+    fn entries(&self) -> Vec<String> {
+        names(self.0.path())
+    }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+}
+
+/// Asserts that it failed with one line that begins and continues like this.
+#[track_caller]
+fn assert_says(output: &CommandOutput, status: i32, line: &str) {
+    let error = output.refused(status);
+    let last = error.lines().last().unwrap_or_default();
+    assert!(last.starts_with("crier: ") && last.contains(line), "{error}\nis not\n{line}");
+}
+
+#[tokio::test]
+async fn a_busy_port_costs_nothing() {
+    let machine = Machine::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+    for variable in ["CRIER_HTTP_ADDR", "CRIER_OPS_ADDR"] {
+        let output = run(machine.crier(&[]).env(variable, &addr));
+        let line = format!(
+            "crier: {addr} cannot be listened on; stop the program that uses it, or choose another port with {variable}: \
+             Address already in use (os error 98)"
+        );
+        assert_says(&output, 1, &line);
+        assert_eq!(names(&machine.data()), ["crier.lock"], "nothing was made");
+    }
+}
+
+#[tokio::test]
+async fn links_have_the_address_that_was_bound() {
+    let machine = Machine::new();
+    let running = machine.start().await;
+    let out = machine.read("out");
+    let api = out.split_whitespace().find(|word| word.starts_with("http://127.0.0.1:")).expect("an address").to_owned();
+    assert!(!api.contains(":8080") && !api.contains(":0/"), "{out}");
+    let key = out.split_once("Your key").unwrap().1.split_whitespace().next().unwrap().to_owned();
+    let client = reqwest::Client::new();
+    let brands = client.get(format!("{api}/brands")).bearer_auth(&key).send().await.expect("an answer");
+    let page: serde_json::Value = serde_json::from_slice(&brands.bytes().await.unwrap()).unwrap();
+    assert!(page["links"]["first"].as_str().unwrap().starts_with(&format!("{api}/brands")), "{page}");
+    drop(running);
+
+    let running = machine.start().await;
+    let out = machine.read("out");
+    for part in [
+        "  API       http://127.0.0.1:",
+        "  Docs      http://",
+        "  Sandbox   http://",
+        "crier key create --user owner@localhost",
+    ] {
+        assert!(out.contains(part), "{out}");
+    }
+    assert!(!out.contains("svc_live_"), "{out}");
+    drop(running);
+}
+
+#[tokio::test]
+async fn a_json_log_has_no_other_lines_in_it() {
+    let machine = Machine::new();
+    machine.install().await;
+    let mut command = machine.crier(&[]);
+    command.env("CRIER_LOG_FORMAT", "json");
+    let file = std::fs::File::create(machine.0.path().join("both")).unwrap();
+    let child = command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
+    let _running = Running(child);
+    until_true("it runs", || machine.read("both").contains("Crier is running")).await;
+    for line in machine.read("both").lines() {
+        assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_other_machines_reach_needs_a_public_url() {
+    let machine = Machine::new();
+    let mut command = machine.crier(&[]);
+    command.env("CRIER_HTTP_ADDR", "0.0.0.0:0");
+    let _running = machine.start_with(command).await;
+    until_true("it warns", || machine.read("err").contains("CRIER_PUBLIC_URL is not set, so links")).await;
+    assert!(machine.read("out").contains("API       http://127.0.0.1:"), "{}", machine.read("out"));
+}
+
+#[tokio::test]
+async fn one_crier_has_a_data_directory() {
+    let machine = Machine::new();
+    let running = machine.start().await;
+    let line = format!("the data directory ./crier-data is in use by process {} (http://127.0.0.1:", running.0.id());
+    assert_says(&run(&mut machine.crier(&[])), 2, &line);
+    run(&mut machine.crier(&["user", "list"])).expect_stdout();
+    drop(running);
+    drop(machine.start().await);
+}
+
+#[tokio::test]
+async fn commands_make_no_installation() {
+    let machine = Machine::new();
+    for args in [["user", "list"].as_slice(), &["key", "create", "--user", "a@b.example"], &["jobs", "kinds"]] {
+        let line = "there is no installation here: ./crier-data/crier.db does not exist. Start `crier` once, or name its \
+                    directory with --data-dir or CRIER_DATA_DIR";
+        assert_says(&run(&mut machine.crier(args)), 2, line);
+    }
+    assert_eq!(machine.entries(), Vec::<String>::new());
+    run(&mut machine.crier(&["migrate"])).expect_stdout();
+    run(&mut machine.crier(&["user", "list"])).expect_stdout();
+}
+
+#[tokio::test]
+async fn a_lost_or_exchanged_key_file_is_noticed() {
+    let machine = Machine::new();
+    machine.install().await;
+    let file = machine.data().join("secret.key");
+    let key = std::fs::read_to_string(&file).unwrap();
+    let refused = |what: &str| {
+        let line = format!(
+            "the secrets in the database (credentials, signing secrets) are encrypted with the key 0, and {what}"
+        );
+        for args in [[].as_slice(), &["user", "list"]] {
+            assert_says(&run(&mut machine.crier(args)), 2, &line);
+        }
+    };
+    std::fs::remove_file(&file).unwrap();
+    // Nothing is encrypted yet, but the check is.
+    refused("./crier-data/secret.key is missing; restore the file from a backup, or set CRIER_SECRET_KEY");
+    assert!(!file.exists(), "no other key takes its place");
+    std::fs::write(&file, OTHER_KEY).unwrap();
+    refused("./crier-data/secret.key has another key of this id");
+    std::fs::write(&file, format!("1:{OTHER_KEY}")).unwrap();
+    drop(machine.start().await);
+    std::fs::write(&file, key).unwrap();
+    drop(machine.start().await);
+}
+
+#[tokio::test]
+async fn a_key_that_nothing_needs_may_go() {
+    let s = Installation::split().await;
+    let other = format!("1:{OTHER_KEY}");
+    let refused = |value: &str, what: &str| {
+        let output = s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", value)]);
+        assert_says(&output, 2, what);
+    };
+    refused(OTHER_KEY, "the key 0, and CRIER_SECRET_KEY has another key of this id; set it to the key that was used");
+    s.sandbox("demo").await;
+    refused(&other, "the key 0, and CRIER_SECRET_KEY does not have it");
+    s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", &format!("{other},0:{KEY}"))]).expect_stdout();
+    assert_eq!(s.number("SELECT count(*) FROM secret_key_checks").await, 2);
+    s.execute("DELETE FROM social_accounts").await;
+    s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", &other)]).expect_stdout();
+    assert_eq!(s.number("SELECT min(key_id) FROM secret_key_checks").await, 1);
+}
+
+#[tokio::test]
+async fn an_installation_of_an_earlier_version_has_its_keys_checked_too() {
+    let s = Installation::split().await;
+    s.sandbox("demo").await;
+    s.execute("DELETE FROM secret_key_checks").await;
+    let output = s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", OTHER_KEY)]);
+    assert_says(&output, 2, "the key 0, and CRIER_SECRET_KEY has another key of this id");
+    assert_eq!(s.number("SELECT count(*) FROM secret_key_checks").await, 0);
+    s.command(&["user", "list"]);
+    assert_eq!(s.number("SELECT count(*) FROM secret_key_checks").await, 1);
+}
+
+#[tokio::test]
+async fn failures_of_the_file_system_name_the_path_and_the_remedy() {
+    let machine = Machine::new();
+    machine.install().await;
+    let (data, file) = (machine.data(), machine.data().join("crier.db"));
+    let start = |keys: &[(&str, &str)]| run(machine.crier(&[]).envs(keys.iter().copied()));
+
+    set_mode(&file, 0o400);
+    assert_says(&start(&[]), 1, "the database ./crier-data/crier.db");
+    set_mode(&file, 0o600);
+
+    set_mode(&data, 0o500);
+    let output = start(&[("CRIER_DATA_DIR", "./crier-data/deeper")]);
+    assert_says(
+        &output,
+        1,
+        "the directory ./crier-data/deeper cannot be made; choose another with CRIER_DATA_DIR: Permission denied",
+    );
+    set_mode(&data, 0o700);
+
+    machine.execute("INSERT INTO _sqlx_migrations VALUES (9999, 'later', CURRENT_TIMESTAMP, 1, x'00', 1)").await;
+    assert_says(
+        &start(&[]),
+        1,
+        "the database was migrated by a newer version of Crier (schema 9999); run that version, or restore the backup \
+         that was made before the upgrade",
+    );
+
+    for end in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(data.join(format!("crier.db{end}")));
+    }
+    std::fs::write(&file, vec![b'x'; 8_192]).unwrap();
+    assert_says(
+        &start(&[]),
+        1,
+        "the database ./crier-data/crier.db is damaged or no SQLite database; move it away and restore a backup",
+    );
+}
+
+#[tokio::test]
+async fn failures_of_postgres_name_the_server_and_the_remedy() {
+    let machine = Machine::new();
+    let port = free_port();
+    let away = format!("postgres://ann:secret@127.0.0.1:{port}/crier");
+    let command =
+        |url: &str| run(machine.crier(&["user", "list"]).env("CRIER_DATABASE_URL", url).env("CRIER_SECRET_KEY", KEY));
+    let output = command(&away);
+    assert_says(
+        &output,
+        1,
+        &format!(
+            "Postgres at 127.0.0.1:{port} is not reachable: Connection refused (os error 111); is it running? (CRIER_DATABASE_URL)"
+        ),
+    );
+    assert!(!output.err.contains("secret@"), "{output:?}");
+
+    let server = PostgresServer::start();
+    let (place, _) = server.url().rsplit_once('/').map(|(place, name)| (place.to_owned(), name.to_owned())).unwrap();
+    assert_says(&command(&format!("{place}/nothing")), 1, "has no database nothing; create it with: createdb -O crier");
+    let output = command(&place.replace("correct", "wrong"));
+    assert_says(&output, 1, "refuses the password of the user crier; correct CRIER_DATABASE_URL");
+    assert_says(&command(&server.url()), 1, "run `crier migrate` first");
+
+    // A process waits for a server that is away, and says so at once.
+    let mut worker = Command::new(program("crier-worker"));
+    worker.env_clear().env("CRIER_OPS_ADDR", "127.0.0.1:0").env("CRIER_DATABASE_URL", &away);
+    worker.env("CRIER_SECRET_KEY", KEY).env("CRIER_REDIS_URL", format!("redis://127.0.0.1:{port}"));
+    let _worker = Running(worker.stderr(std::fs::File::create(machine.0.path().join("err")).unwrap()).spawn().unwrap());
+    for line in [
+        format!("waiting for the database: Postgres at 127.0.0.1:{port} is not reachable: Connection refused"),
+        format!("Redis at 127.0.0.1:{port} is not reachable (CRIER_REDIS_URL): Connection refused"),
+    ] {
+        until_true(&line, || machine.read("err").contains(&line)).await;
+    }
+}
