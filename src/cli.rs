@@ -2,24 +2,28 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use chrono::TimeDelta;
-use clap::{Arg, ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use crier_common::config::{ConfigSource, duration, keys};
+use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell;
+use crier_common::config::{ConfigSource, keys};
 use crier_common::domain::access::{KeyMode, Role, Scopes};
-use crier_common::domain::job::{JobKind, JobState};
 use secrecy::SecretString;
 
+mod backup;
 mod bench;
 mod connect;
+mod jobs;
+mod post;
 
+pub use backup::{Overdue, ResumeArgs};
 pub use bench::{
     AnalyticsMeasurement, BenchAnalytics, BenchCommand, BenchCost, BenchInbox, BenchJobs, BenchMedia, BenchOptions,
     BenchPages, BenchReports, BenchWebhooks, CostMeasurement, InboxMeasurement, Measurement, MediaMeasurement,
     PagesMeasurement, WebhookMeasurement,
 };
 pub use connect::{AccountCommand, AppCommand, ConnectAccount, SetApp};
+pub use jobs::{JobFilter, JobsCommand};
+pub use post::{ListPosts, PostCommand};
 
 /// Publishes posts to social platforms, on your own machine.
 #[derive(Parser, Debug)]
@@ -29,12 +33,12 @@ pub use connect::{AccountCommand, AppCommand, ConnectAccount, SetApp};
     after_help = concat!(
         "Examples:\n",
         "  crier                                  start everything, on SQLite in ./crier-data\n",
+        "  crier doctor                           check what this installation depends on\n",
         "  crier user add ann@example.com         a user with a workspace of her own\n",
         "  crier key create --user ann@example.com\n",
-        "  crier jobs list --state dead --json\n",
+        "  crier post list --status failed        what failed, and why\n",
         "  crier webhooks listen                  show what webhooks bring, on a local port\n",
-        "  crier bench jobs                       how fast the jobs are on this machine\n",
-        "  crier bench webhooks                   and how fast the webhooks",
+        "  crier help config                      every configuration key; each is also a flag",
     )
 )]
 pub struct Cli {
@@ -48,6 +52,27 @@ pub enum Command {
     Serve,
     /// Bring the database to this version; the first time, make a workspace and the user owner@localhost.
     Migrate,
+    /// Check the database, the storage, the mail server and all else that this installation depends on; exit status 1 if
+    /// a check fails.
+    #[command(after_help = "Examples:\n  crier doctor\n  crier doctor --json | jq '.[] | select(.status != \"ok\")'")]
+    Doctor(Format),
+    /// Write a backup of an embedded installation to a file, while it runs.
+    #[command(after_help = "Examples:\n  crier backup crier-monday.tar\n  crier backup - | gzip > crier.tar.gz")]
+    Backup {
+        /// A file that does not exist yet, or - for stdout.
+        file: PathBuf,
+    },
+    /// Make an installation from a backup, in an empty directory. Publishing is held until `crier resume`.
+    #[command(
+        after_help = "Examples:\n  crier restore crier-monday.tar\n  crier restore crier-monday.tar --data-dir ./other"
+    )]
+    Restore {
+        /// The backup, or - for stdin.
+        file: PathBuf,
+    },
+    /// Publish again after a restore. Shows first what was due meanwhile.
+    #[command(after_help = "Examples:\n  crier resume\n  crier resume --overdue cancel")]
+    Resume(ResumeArgs),
     /// Users.
     #[command(subcommand)]
     User(UserCommand),
@@ -66,12 +91,29 @@ pub enum Command {
     /// Plans: what workspaces may use.
     #[command(subcommand)]
     Plan(PlanCommand),
+    /// Posts: what failed, and why.
+    #[command(subcommand)]
+    Post(PostCommand),
     /// Jobs: the work that waits, runs or died.
     #[command(subcommand)]
     Jobs(JobsCommand),
     /// Webhooks: try them out.
     #[command(subcommand)]
     Webhooks(WebhooksCommand),
+    /// Show every configuration key, with its default.
+    Config,
+    /// Print a script that completes commands in a shell.
+    #[command(after_help = "Example:\n  crier completions bash > /etc/bash_completion.d/crier")]
+    Completions {
+        /// bash, zsh, fish, elvish or powershell.
+        shell: Shell,
+    },
+    /// Write the manual pages to a directory.
+    #[command(after_help = "Example:\n  crier man /usr/local/share/man/man1")]
+    Man {
+        /// Where the files go; it must exist.
+        dir: PathBuf,
+    },
     /// Measure this version on this machine, beside the installation and without touching it.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -181,87 +223,6 @@ pub enum PlanCommand {
 }
 
 #[derive(Subcommand, Debug)]
-pub enum JobsCommand {
-    /// List jobs, newest first.
-    #[command(
-        after_help = concat!(
-            "Examples:\n",
-            "  crier jobs list --state dead\n",
-            "  crier jobs list --kind deliver_webhook --lane endpoint:7 --older-than 15m\n",
-            "  crier jobs list --kind publish_target --state dead --json",
-        )
-    )]
-    List {
-        #[command(flatten)]
-        which: JobFilter,
-        #[arg(long)]
-        state: Option<JobState>,
-        /// So many at most.
-        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=10_000))]
-        limit: i64,
-        #[command(flatten)]
-        format: Format,
-    },
-    /// Show all that is known of one job: its lane, what it acts on, every try, its last error.
-    #[command(after_help = "Example:\n  crier jobs show 42")]
-    Show {
-        id: i64,
-        /// Print JSON: one object.
-        #[arg(long)]
-        json: bool,
-    },
-    /// How many jobs of each kind stand where.
-    #[command(after_help = "Example:\n  crier jobs kinds --json")]
-    Kinds(Format),
-    /// Run dead or cancelled jobs again, with all their attempts; what they act on is told.
-    #[command(
-        after_help = concat!(
-            "Examples:\n",
-            "  crier jobs retry 42 43\n",
-            "  crier jobs retry --dead --kind publish_target\n",
-            "  crier jobs retry --dead --kind deliver_webhook --lane endpoint:7 --older-than 2h",
-        )
-    )]
-    Retry {
-        /// Of the jobs.
-        #[arg(required_unless_present = "dead", conflicts_with_all = ["kind", "lane", "older_than"])]
-        ids: Vec<i64>,
-        /// All dead jobs of a kind.
-        #[arg(long, requires = "kind", conflicts_with = "ids")]
-        dead: bool,
-        #[command(flatten)]
-        which: JobFilter,
-    },
-    /// Cancel jobs that have not begun; what they act on is told.
-    #[command(
-        group(ArgGroup::new("cancelled").args(["ids", "kind", "lane", "older_than"]).required(true).multiple(true)),
-        after_help = concat!(
-            "Examples:\n",
-            "  crier jobs cancel 44 45\n",
-            "  crier jobs cancel --kind deliver_webhook --state scheduled --lane endpoint:7\n\n",
-            "Without ids it takes a --kind, a --lane or an --older-than: all jobs of all kinds are never cancelled at \
-             once.",
-        )
-    )]
-    Cancel {
-        /// Of the jobs.
-        #[arg(conflicts_with_all = ["kind", "lane", "older_than"])]
-        ids: Vec<i64>,
-        #[command(flatten)]
-        which: JobFilter,
-        /// scheduled or ready; both where it is not given.
-        #[arg(long, value_parser = parse_unstarted_state, conflicts_with = "ids")]
-        state: Option<JobState>,
-    },
-    /// Claim no more jobs of a kind; what runs goes on.
-    #[command(after_help = "Example:\n  crier jobs pause publish_target")]
-    Pause { kind: JobKind },
-    /// Claim jobs of a kind again.
-    #[command(after_help = "Example:\n  crier jobs resume publish_target")]
-    Resume { kind: JobKind },
-}
-
-#[derive(Subcommand, Debug)]
 pub enum WebhooksCommand {
     /// Take deliveries on a local port and show each, until Ctrl-C. It needs no installation here.
     #[command(
@@ -300,24 +261,6 @@ pub struct ListenWebhooks {
     pub count: Option<u64>,
 }
 
-/// What narrows a command to some of the jobs.
-#[derive(Args, Debug, Clone)]
-pub struct JobFilter {
-    #[arg(long)]
-    pub kind: Option<JobKind>,
-    /// account:1, endpoint:2, brand:3.
-    #[arg(long)]
-    pub lane: Option<String>,
-    /// Made longer ago than this: 90s, 15m, 2h, 7d.
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    pub older_than: Option<TimeDelta>,
-}
-
-fn age(text: &str) -> Result<TimeDelta, String> {
-    let age = duration(text, Duration::ZERO, Duration::from_secs(3_650 * 86_400))?;
-    TimeDelta::from_std(age).map_err(|error| error.to_string())
-}
-
 fn timezone(name: &str) -> Result<String, String> {
     let zone = name.parse::<chrono_tz::Tz>().map_err(|_| "it must be an IANA name such as Europe/Berlin")?;
     Ok(zone.name().to_owned())
@@ -330,51 +273,74 @@ fn webhook_secret(text: &str) -> Result<SecretString, String> {
     }
 }
 
-fn parse_unstarted_state(word: &str) -> Result<JobState, String> {
-    match word.parse() {
-        Ok(state @ (JobState::Scheduled | JobState::Ready)) => Ok(state),
-        Ok(state) => Err(format!("a job that is {state} cannot be cancelled; it must be one of: scheduled, ready")),
-        Err(_) => Err("it must be one of: scheduled, ready".to_owned()),
-    }
-}
-
-/// Parses the command line. Exits on `--help`, `--version` or an error (status 2).
-pub fn parse() -> (Option<Command>, ConfigSource) {
-    let all = keys::all();
-    let fixed: Vec<String> = keys::fixed().map(keys::Key::flag).collect();
-    let mut command = Cli::command().arg(
+/// Returns the definition of the command line.
+pub fn definition() -> clap::Command {
+    let mut command = Cli::command().mut_subcommand("config", |config| config.after_help(keys::help())).arg(
         Arg::new("config")
             .long("config")
             .value_name("FILE")
             .global(true)
             .help("The file to read in place of crier.toml"),
     );
-    for key in &all {
-        let flag = key.flag();
-        // Platform keys work and are in the README, but there are too many of them for the help.
-        let hidden = !fixed.contains(&flag);
+    for key in keys::all() {
         let help = format!("{} [{}: {}]", key.meaning, key.variable(), key.default_text());
-        command = command.arg(
-            Arg::new(flag.clone())
-                .long(flag)
-                .value_name("VALUE")
-                .global(true)
-                .hide(hidden)
-                .hide_short_help(true)
-                .help(help)
-                .help_heading("Configuration"),
-        );
+        // `crier help config` shows them all: in every help they would hide the arguments of the command.
+        let flag = key.flag();
+        command = command.arg(Arg::new(flag.clone()).long(flag).value_name("VALUE").global(true).hide(true).help(help));
     }
-    let matches = command.get_matches();
+    command
+}
+
+/// Parses the command line. Exits on `--help`, `--version` or an error (status 2).
+pub fn parse() -> (Option<Command>, ConfigSource) {
+    let matches = definition().get_matches();
     let mut deepest = &matches;
     while let Some((_, sub)) = deepest.subcommand() {
         deepest = sub;
     }
-    let flags = all
+    let flags = keys::all()
         .iter()
         .filter_map(|key| Some((key.flag(), deepest.get_one::<String>(&key.flag())?.clone())))
         .collect::<Vec<_>>();
     let config = deepest.get_one::<String>("config").map(PathBuf::from);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     (cli.command, ConfigSource::of_process(config.as_deref(), flags))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visit(command: &clap::Command, check: &impl Fn(&clap::Command)) {
+        check(command);
+        command.get_subcommands().for_each(|sub| visit(sub, check));
+    }
+
+    #[test]
+    fn every_command_and_argument_has_a_help_text() {
+        visit(&definition(), &|command| {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!help.is_empty(), "{} {}", command.get_name(), argument.get_id());
+            }
+        });
+    }
+
+    #[test]
+    fn examples_are_commands_that_exist() {
+        visit(&definition(), &|command| {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in examples.lines().filter_map(|line| line.trim().strip_prefix("crier ")) {
+                let command_line = line.split("   ").next().unwrap_or_default();
+                let words = command_line.split_whitespace().take_while(|word| !matches!(*word, "|" | ">" | "<"));
+                let words: Vec<&str> = words.collect();
+                if words.first() == Some(&"help") {
+                    continue;
+                }
+                let parsed = definition().try_get_matches_from([&["crier"], words.as_slice()].concat());
+                assert!(parsed.is_ok(), "{line}: {}", parsed.err().map(|error| error.to_string()).unwrap_or_default());
+            }
+        });
+    }
 }

@@ -13,10 +13,14 @@ mod serve;
 fn main() -> ExitCode {
     crier_common::permissions::set_umask();
     let (command, source) = cli::parse();
-    // Needs no installation, so it must not fail on invalid configuration.
-    if let Some(cli::Command::Webhooks(command)) = command {
-        return commands::webhooks(command);
-    }
+    // What needs no installation must not fail on an invalid configuration.
+    let command = match command {
+        Some(cli::Command::Webhooks(command)) => return commands::webhooks(command),
+        Some(cli::Command::Config) => return commands::reference::config(),
+        Some(cli::Command::Completions { shell }) => return commands::reference::completions(shell),
+        Some(cli::Command::Man { dir }) => return commands::reference::man(&dir),
+        command => command,
+    };
     let config = match crier_common::config::Config::load(&source, crier_common::config::ProcessRole::Crier) {
         Ok(config) => config,
         Err(error) => return error.exit(),

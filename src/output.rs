@@ -42,6 +42,12 @@ pub fn rows<T: Serialize>(rows: &[T], json: bool) {
     }
 }
 
+/// Returns the first line of a text, with at most `max` characters.
+pub fn shortened(text: &str, max: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    if line.chars().count() <= max { line.to_owned() } else { line.chars().take(max - 1).chain(['…']).collect() }
+}
+
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),

@@ -3,11 +3,13 @@
 use serde_json::json;
 
 use crate::domain::event::EventName;
-use crate::domain::failure::Failure;
-use crate::domain::job::JobKind;
+use crate::domain::failure::{Category, Failure};
+use crate::domain::job::{JobKind, Lane, NewJob};
+use crate::domain::platform::Platform;
 use crate::domain::post::{Post, PostStatus, Target, TargetStatus};
+use crate::store::jobs::JobSubject;
 use crate::store::targets::{NewAttempt, TargetEnd, TargetEnded};
-use crate::store::{Result, Tx, events, jobs, posts, targets};
+use crate::store::{Result, Tx, brands, events, jobs, posts, targets};
 
 /// Ends a target (or leaves it waiting for its next attempt), stores the attempt, updates its post once all targets are terminal, and sends
 /// the event. `post` comes from [`posts::lock`]: its row is locked.
@@ -117,4 +119,51 @@ pub async fn retry_failed(tx: &mut Tx, target_id: i64) -> Result<bool> {
     targets::reset(tx, target_id, false).await?;
     posts::update(tx, &post).await?;
     Ok(true)
+}
+
+/// What came of [`retry_post`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PostRetry {
+    /// So many targets are published again. Commit the transaction; roll it back in all other cases.
+    Started(usize),
+    NotFound,
+    NothingFailed,
+    /// A worker has not ended with a target yet.
+    Busy,
+    /// The post may be on these accounts already, and the platform cannot say.
+    OutcomeUnknown(Vec<i64>),
+}
+
+/// Publishes the failed targets of a post again, for the operator. Those with an unknown outcome are included only if
+/// the operator says so. `can_reconcile`: whether the platform can say that a call has succeeded.
+pub async fn retry_post(
+    tx: &mut Tx,
+    post_id: i64,
+    outcome_unknown: bool,
+    can_reconcile: impl Fn(Platform) -> bool,
+) -> Result<PostRetry> {
+    let Some((mut post, false)) = posts::lock(tx, post_id).await? else { return Ok(PostRetry::NotFound) };
+    let mut failed = targets::list(tx, post_id).await?;
+    failed.retain(|target| target.status == TargetStatus::Failed);
+    if failed.is_empty() || post.move_to(PostStatus::Publishing).is_err() {
+        return Ok(PostRetry::NothingFailed);
+    }
+    let is_unknown =
+        |target: &&Target| target.error.as_ref().is_some_and(|error| error.category == Category::OutcomeUnknown);
+    let unknown: Vec<i64> = failed.iter().filter(is_unknown).map(|target| target.account_id).collect();
+    if !outcome_unknown && !unknown.is_empty() {
+        return Ok(PostRetry::OutcomeUnknown(unknown));
+    }
+    for target in &failed {
+        targets::reset(tx, target.id, !can_reconcile(target.platform)).await?;
+    }
+    posts::update(tx, &post).await?;
+    let workspace_id = brands::workspace_of(tx, post.brand_id).await?;
+    let job = NewJob::new(JobKind::PublishTarget, 0, tx.now);
+    let subject = |target: &Target| JobSubject { id: target.id, lane: Lane::Account(target.account_id), workspace_id };
+    let subjects: Vec<JobSubject> = failed.iter().map(subject).collect();
+    Ok(match jobs::enqueue_each(tx, &job, &subjects).await? {
+        enqueued if enqueued == subjects.len() => PostRetry::Started(enqueued),
+        _ => PostRetry::Busy,
+    })
 }

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::{Context, Result, refused};
 use crate::cli::{JobFilter, JobsCommand};
-use crate::output::{line, rows};
+use crate::output::{line, rows, shortened};
 
-mod change;
+pub(super) mod change;
 
 pub async fn run(cx: &Context, command: JobsCommand) -> Result {
     match command {
@@ -83,19 +83,10 @@ async fn list(cx: &Context, which: &JobFilter, state: Option<JobState>, limit: i
         attempt: format!("{}/{}", job.attempt, job.max_attempts),
         age: span(now - job.created_at),
         run_at: job.run_at.trunc_subsecs(0),
-        last_error: job.last_error.map(|error| shortened(&error)),
+        last_error: job.last_error.map(|error| shortened(&error, MAX_ERROR_CHARS)),
     };
     rows(&jobs.into_iter().map(row).collect::<Vec<_>>(), false);
     Ok(())
-}
-
-fn shortened(error: &str) -> String {
-    let line = error.lines().next().unwrap_or_default();
-    if line.chars().count() <= MAX_ERROR_CHARS {
-        line.to_owned()
-    } else {
-        line.chars().take(MAX_ERROR_CHARS).chain(['…']).collect()
-    }
 }
 
 /// Formats a duration in its largest suitable unit, in the syntax of `--older-than`: `15m`.

@@ -1,7 +1,7 @@
 //! `crier key create | list | delete`
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::access::KeyMode;
+use crier_common::domain::access::{KeyMode, Scopes};
 use crier_common::store::{keys, users};
 use secrecy::ExposeSecret;
 use serde::Serialize;
@@ -35,6 +35,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
         }
         KeyCommand::List(format) => {
             let all = keys::list(&mut cx.store.read().await?).await?;
+            let every_scope = Scopes::all().to_string();
             let list: Vec<KeyLine> = all
                 .into_iter()
                 .map(|k| KeyLine {
@@ -42,7 +43,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
                     user: k.email,
                     mode: k.mode,
                     key: format!("{}…{}", k.prefix, k.last4),
-                    scopes: k.scopes,
+                    scopes: if k.scopes == every_scope { "all".to_owned() } else { k.scopes },
                     last_used_at: k.last_used_at,
                     created_at: k.created_at,
                 })

@@ -1,6 +1,10 @@
 //! The operator's commands through the real program, on both engines.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod backup;
+mod doctor;
 mod jobs;
 mod plan;
+mod post;
+mod start;
 mod webhooks;

@@ -176,6 +176,12 @@ pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
+/// Finds a post by its id alone, for the operator.
+pub async fn find_any(conn: &mut Conn, post_id: i64) -> Result<Option<Post>> {
+    let sql = format!("SELECT {COLUMNS} {FROM} WHERE p.id = $1 AND p.deleted_at IS NULL");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_optional(c))?)
+}
+
 /// Locks a post by its id alone, for the worker. Also finds a post that was deleted while a target of it was in flight.
 /// Returns the post and whether it is deleted.
 pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {

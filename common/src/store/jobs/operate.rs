@@ -180,6 +180,21 @@ pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?)
 }
 
+/// Returns the jobs of some kinds that wait and are due, oldest first.
+pub async fn due_ids(conn: &mut Conn, kinds: &[JobKind], now: DateTime<Utc>) -> Result<Vec<i64>> {
+    const SQL: &str = "
+        SELECT id
+        FROM jobs
+        WHERE kind = $1 AND state IN ('scheduled', 'ready') AND run_at <= $2
+        ORDER BY id";
+    let mut ids = Vec::new();
+    for kind in kinds {
+        let due: Vec<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(*kind).bind(now).fetch_all(c))?;
+        ids.extend(due);
+    }
+    Ok(ids)
+}
+
 /// Pauses a kind: workers claim no more of its jobs; running ones continue.
 pub async fn pause_kind(tx: &mut Tx, kind: JobKind) -> Result<()> {
     let now = tx.now;

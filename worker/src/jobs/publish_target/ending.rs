@@ -286,13 +286,16 @@ impl RunResult for PublishEnd {
 
     fn observe(&self, outcome: &Outcome) {
         let platform = self.target.platform.as_str();
-        metrics::published(
-            platform,
-            match outcome {
-                Outcome::RetryAt(..) => AttemptOutcome::Retried,
-                _ => self.outcome.exhausted().outcome_and_error().0,
-            },
-        );
+        let (word, error) = match outcome {
+            Outcome::RetryAt(..) => (AttemptOutcome::Retried, None),
+            _ => self.outcome.exhausted().outcome_and_error(),
+        };
+        metrics::published(platform, word);
+        if word != AttemptOutcome::Retried {
+            let Target { id, post_id, account_id, .. } = self.target;
+            let code = error.map(|error| error.code);
+            tracing::info!(post_id, target_id = id, account_id, platform, outcome = %word, code, "a post has ended");
+        }
         if matches!(&self.outcome, PublishOutcome::Retry { failure, .. } if failure.category == Category::RateLimited) {
             metrics::platform_rate_limited(platform);
         }

@@ -1,0 +1,167 @@
+//! `crier backup | restore | resume`: an embedded installation as one file.
+//!
+//! The file is a tar archive: the database as SQLite copies it while it is in use, then the media library's files. A
+//! file that is deleted meanwhile is left out: its deletion came after the copy. A restored installation does not know
+//! what it published after the backup was made, so publishing is held until the operator resumes it.
+
+mod archive;
+mod restore;
+mod resume;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, IsTerminal as _, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crier_common::config::{Config, Database, Storage, key_file};
+use crier_common::domain::job::JobKind;
+use crier_common::process::StartError;
+use indicatif::ProgressBar;
+
+use self::archive::{ArchiveWriter, Manifest};
+use super::{CommandError, Context, Result, refused};
+
+pub use restore::run as restore;
+pub use resume::run as resume;
+
+const DATABASE: &str = "crier.db";
+const KEY: &str = "secret.key";
+const FILES: &str = "files";
+
+/// What is held after a restore: what other people see.
+const HELD: [JobKind; 3] = [JobKind::PublishTarget, JobKind::SendReply, JobKind::SendMail];
+
+fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> CommandError {
+    let what = what.into();
+    move |error| StartError::Io { what, error }.into()
+}
+
+/// Returns the path of the SQLite file; Postgres has tools of its own.
+fn sqlite_file(config: &Config) -> std::result::Result<&Path, CommandError> {
+    match &config.database {
+        Database::Sqlite(path) => Ok(path),
+        Database::Postgres(_) => refused(
+            "this installation is on Postgres, which has its own tools: pg_dump and pg_restore, or continuous archiving; \
+             docs/operations.md says how",
+        ),
+    }
+}
+
+/// Writes a backup to a file that does not exist yet, or to stdout (`-`).
+pub async fn backup(cx: &Context, target: &Path) -> Result {
+    let database = sqlite_file(&cx.config)?;
+    let dir = database.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let copy = tempfile::Builder::new().prefix("backup-").suffix(".db").tempfile_in(dir);
+    let copy = copy.map_err(io(format!("the directory {}", dir.display())))?;
+    cx.store.db().copy_to(copy.path()).await?;
+    let manifest = Manifest::now(cx.store.now(), cx.store.db().schema_version().await?);
+    if target == Path::new("-") {
+        let written = write(&cx.config, &manifest, copy.path(), std::io::stdout().lock())?;
+        return written.report("stdout");
+    }
+    let draft = PathBuf::from(format!("{}.part", target.display()));
+    if target.exists() {
+        return refused(format!("{} exists already; choose another name", target.display()));
+    }
+    let what = || format!("the backup {}", draft.display());
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft).map_err(io(what()))?;
+    let written = match write(&cx.config, &manifest, copy.path(), &file) {
+        Ok(written) => written,
+        Err(error) => {
+            let _ = fs::remove_file(&draft);
+            return Err(error);
+        }
+    };
+    file.sync_all().and_then(|()| fs::rename(&draft, target)).map_err(io(what()))?;
+    written.report(&target.display().to_string())
+}
+
+/// What was written.
+struct Written {
+    files: usize,
+    has_key: bool,
+    has_files: bool,
+}
+
+impl Written {
+    fn report(&self, place: &str) -> Result {
+        let mut err = std::io::stderr().lock();
+        let _ = writeln!(err, "Wrote the database and {} files to {place}.", self.files);
+        if self.has_key {
+            let _ = writeln!(err, "It contains the secret key: keep it as safe as the installation itself.");
+        } else {
+            let _ = writeln!(err, "It does not contain CRIER_SECRET_KEY: keep that beside it.");
+        }
+        if !self.has_files {
+            let _ = writeln!(err, "The media library is in a bucket, and not in the backup.");
+        }
+        Ok(())
+    }
+}
+
+fn write(
+    config: &Config,
+    manifest: &Manifest,
+    database: &Path,
+    out: impl Write,
+) -> std::result::Result<Written, CommandError> {
+    let progress = progress();
+    let mut archive = ArchiveWriter::new(progress.wrap_write(out));
+    let broken = || io("the backup");
+    archive.add_manifest(manifest).map_err(broken())?;
+    let key = key_file(&config.data_dir);
+    let has_key = config.secret_keys.is_none() && key.exists();
+    if has_key {
+        archive.add_file(KEY, &mut File::open(&key).map_err(broken())?).map_err(broken())?;
+    }
+    archive.add_file(DATABASE, &mut File::open(database).map_err(broken())?).map_err(broken())?;
+    let mut count = 0;
+    if let Storage::Directory(root) = &config.storage {
+        for path in files_below(root).map_err(broken())? {
+            let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) else { continue };
+            let mut file = match File::open(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                opened => opened.map_err(broken())?,
+            };
+            archive.add_file(&format!("{FILES}/{name}"), &mut file).map_err(broken())?;
+            count += 1;
+        }
+    }
+    archive.finish().and_then(|mut out| out.flush()).map_err(broken())?;
+    progress.finish_and_clear();
+    Ok(Written { files: count, has_key, has_files: matches!(config.storage, Storage::Directory(_)) })
+}
+
+/// Returns all files below a directory, sorted.
+fn files_below(root: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(dir) = open.pop() {
+        let entries = match fs::read_dir(&dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            match entry.file_type()? {
+                kind if kind.is_dir() => open.push(entry.path()),
+                kind if kind.is_file() => found.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Shows how many bytes were written or read, on a terminal.
+fn progress() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::no_length();
+    if let Ok(style) = indicatif::ProgressStyle::with_template("{bytes} in {elapsed} ({bytes_per_sec})") {
+        bar.set_style(style);
+    }
+    bar
+}

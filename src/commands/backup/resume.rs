@@ -1,0 +1,67 @@
+//! `crier resume`: lets go out what a restore holds, after the operator has seen it.
+
+use crier_common::domain::job::JobKind;
+use crier_common::store::jobs::operate;
+use crier_common::store::post_overview::{self, PostSummary};
+use serde::Serialize;
+
+use super::super::{Context, Result, jobs, refused};
+use super::HELD;
+use crate::cli::{Overdue, ResumeArgs};
+use crate::output::{line, rows, shortened};
+
+const MAX_SHOWN: i64 = 100;
+const MAX_TEXT: usize = 60;
+
+#[derive(Serialize)]
+struct OverdueLine {
+    id: i64,
+    brand: i64,
+    was_due: Option<String>,
+    text: String,
+}
+
+pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
+    let mut conn = cx.store.read().await?;
+    let paused = operate::paused_kinds(&mut conn).await?;
+    let held: Vec<JobKind> = HELD.into_iter().filter(|kind| paused.contains(kind)).collect();
+    if held.is_empty() {
+        return refused("nothing is held; kinds of jobs that were paused one by one: `crier jobs kinds`");
+    }
+    let now = cx.store.now();
+    let overdue = operate::due_ids(&mut conn, &held, now).await?;
+    let posts = post_overview::overdue(&mut conn, now, MAX_SHOWN).await?;
+    drop(conn);
+    match (args.overdue, overdue.len()) {
+        (_, 0) => {}
+        (None, count) => {
+            show(posts);
+            return refused(format!(
+                "{count} posts, replies and mails were due before now, and may have gone out after the backup was made. \
+                 Look at the accounts, then choose: `crier resume --overdue cancel` fails them, `crier resume --overdue \
+                 publish` sends them"
+            ));
+        }
+        (Some(Overdue::Cancel), _) => jobs::change::cancel(cx, &overdue).await?,
+        (Some(Overdue::Publish), count) => line(format_args!("{count} posts, replies and mails go out now.")),
+    }
+    let mut tx = cx.store.begin().await?;
+    for kind in held {
+        operate::resume_kind(&mut tx, kind).await?;
+    }
+    tx.commit().await?;
+    line("Publishing, replies and mails are resumed.");
+    Ok(())
+}
+
+fn show(posts: Vec<PostSummary>) {
+    let row = |post: PostSummary| OverdueLine {
+        id: post.id,
+        brand: post.brand_id,
+        was_due: post.scheduled_at.map(|at| at.format("%F %H:%M").to_string()),
+        text: shortened(&post.content, MAX_TEXT),
+    };
+    if !posts.is_empty() {
+        rows(&posts.into_iter().map(row).collect::<Vec<_>>(), false);
+    }
+}

@@ -1,0 +1,39 @@
+//! The limits of this machine.
+
+use crier_common::config::Config;
+use crier_common::process::{descriptors, disk};
+
+use super::Finding;
+
+const MIB: u64 = 1 << 20;
+/// Below this, imports and reports may fail.
+const LOW_SPACE: u64 = 1_024 * MIB;
+/// Below this, the database may not be able to write.
+const NO_SPACE: u64 = 100 * MIB;
+
+pub fn descriptors(config: &Config) -> Finding {
+    descriptors::raise();
+    let (limit, wanted) = (descriptors::limit(), config.http.max_connections);
+    let clients = descriptors::for_clients(wanted);
+    let detail = format!("{limit} open files, so {clients} connections of clients at once");
+    if clients < wanted {
+        let remedy =
+            format!("raise the limit to {} (`ulimit -Hn`, LimitNOFILE), or lower CRIER_MAX_CONNECTIONS", wanted * 2);
+        return Finding::warning("descriptors", detail, remedy);
+    }
+    Finding::ok("descriptors", detail)
+}
+
+pub fn disk(config: &Config) -> Finding {
+    let space = |(what, dir): (&'static str, std::path::PathBuf)| Some((what, disk::space(&dir).ok()?.free));
+    let Some((what, free)) = disk::directories(config).into_iter().filter_map(space).min_by_key(|(_, free)| *free)
+    else {
+        return Finding::warning("disk", "the free space is not known", "check the disk of CRIER_DATA_DIR");
+    };
+    let detail = format!("{} MiB are free for {what}", free / MIB);
+    match free {
+        0..NO_SPACE => Finding::failure("disk", detail, "free some space: without it nothing can be stored"),
+        NO_SPACE..LOW_SPACE => Finding::warning("disk", detail, "free some space, or add some"),
+        _ => Finding::ok("disk", detail),
+    }
+}

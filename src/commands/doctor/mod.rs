@@ -1,0 +1,138 @@
+//! `crier doctor`: checks everything that an installation depends on, by using it, and says what to do about what it
+//! finds. It changes nothing but a small file that it writes to the storage and deletes again.
+//!
+//! **To add a check:** a function that returns [`Finding`]s, and its line in [`check_all`].
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crier_common::config::Config;
+use crier_common::telemetry::logs;
+use serde::Serialize;
+
+use crate::cli::Format;
+use crate::output::{line, rows};
+
+mod installation;
+mod machine;
+mod platforms;
+mod services;
+
+/// How long one check may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Ok,
+    Warning,
+    Failure,
+}
+
+/// The result of a check.
+#[derive(Debug, Serialize)]
+struct Finding {
+    /// What was checked.
+    id: String,
+    status: Status,
+    /// What was found. It never contains a secret.
+    detail: String,
+    /// What to do; `None` if all is well.
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(id: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { id: id.into(), status: Status::Ok, detail: detail.into(), remedy: None }
+    }
+
+    fn warning(id: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { id: id.into(), status: Status::Warning, detail: detail.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn failure(id: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { id: id.into(), status: Status::Failure, detail: detail.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+/// Runs all checks; exit status 1 if one fails.
+pub fn run(config: &Config, format: Format) -> ExitCode {
+    logs::init(&config.log);
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return super::StartError::Io { what: "the runtime".into(), error }.exit(),
+    };
+    let findings = runtime.block_on(check_all(config, format));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    if format.json {
+        rows(&findings, true);
+    }
+    let count = |status| findings.iter().filter(|finding| finding.status == status).count();
+    let (failures, warnings) = (count(Status::Failure), count(Status::Warning));
+    if !format.json {
+        line(format_args!("\n{} checks: {failures} failed, {warnings} with a warning", findings.len()));
+    }
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+async fn check_all(config: &Config, format: Format) -> Vec<Finding> {
+    let mut report = Report { findings: Vec::new(), is_json: format.json };
+    let store = report.add_with("database", installation::database(config)).await;
+    if let Some(store) = &store {
+        report.add("schema", installation::schema(store)).await;
+        report.add("secret_key", installation::secret_key(config, store)).await;
+        report.add("plans", installation::plans(config, store)).await;
+        report.add("clock", services::clock(config, store)).await;
+    }
+    report.add("queue", services::queue(config)).await;
+    report.add("storage", services::storage(config)).await;
+    report.add("mail", services::mail(config)).await;
+    report.add("public_url", services::public_url(config)).await;
+    report.add("descriptors", async { machine::descriptors(config) }).await;
+    report.add("disk", async { machine::disk(config) }).await;
+    for finding in platforms::all(config, store.as_ref()).await {
+        report.push(finding);
+    }
+    if let Some(store) = store {
+        store.db().close().await;
+    }
+    report.findings
+}
+
+/// Collects the findings, and prints each as it comes.
+struct Report {
+    findings: Vec<Finding>,
+    is_json: bool,
+}
+
+impl Report {
+    async fn add(&mut self, id: &str, check: impl Future<Output = Finding>) {
+        self.add_with(id, async { (check.await, Some(())) }).await;
+    }
+
+    /// Adds the finding of a check that also returns something for further ones.
+    async fn add_with<T>(&mut self, id: &str, check: impl Future<Output = (Finding, Option<T>)>) -> Option<T> {
+        let (finding, found) = tokio::time::timeout(TIMEOUT, check).await.unwrap_or_else(|_| {
+            let detail = format!("no answer within {} s", TIMEOUT.as_secs());
+            (Finding::failure(id, detail, "check that the service runs and that a firewall lets it through"), None)
+        });
+        self.push(finding);
+        found
+    }
+
+    fn push(&mut self, finding: Finding) {
+        if !self.is_json {
+            let status = match finding.status {
+                Status::Ok => "ok",
+                Status::Warning => "warning",
+                Status::Failure => "FAILURE",
+            };
+            line(format_args!("{status:<8} {:<14} {}", finding.id, finding.detail));
+            if let Some(remedy) = &finding.remedy {
+                line(format_args!("{:23} → {remedy}", ""));
+            }
+        }
+        self.findings.push(finding);
+    }
+}

@@ -1,0 +1,49 @@
+//! The applications at platforms, and what each still needs there.
+
+use crier_common::config::Config;
+use crier_common::domain::platform::{ConnectTarget, Descriptor, Platform};
+use crier_common::http::Guard;
+use crier_common::platforms::ConnectorRegistry;
+use crier_common::process::platforms_of;
+use crier_common::store::{Store, applications};
+
+use super::Finding;
+
+/// Returns a finding for each platform whose application is set, and one for all others.
+pub async fn all(config: &Config, store: Option<&Store>) -> Vec<Finding> {
+    let Some(store) = store else { return Vec::new() };
+    let stored = match list(store).await {
+        Ok(stored) => stored,
+        Err(error) => {
+            let detail = format!("their applications cannot be read: {error}");
+            return vec![Finding::failure("platforms", detail, "see the check of the database")];
+        }
+    };
+    let registry = platforms_of(config, store, &Guard::new(config.guard.allowed_private_networks.clone()));
+    let is_usable = |d: &&Descriptor| registry.is_configured(d.platform, stored.contains(&d.platform));
+    let usable: Vec<&Descriptor> = registry.all().iter().filter(is_usable).collect();
+    let names = |all: &[&Descriptor]| all.iter().map(|d| d.platform.as_str()).collect::<Vec<_>>().join(", ");
+    let mut findings = vec![Finding::ok("platforms", format!("can be connected: {}", names(&usable)))];
+    findings.extend(usable.iter().filter(|d| d.needs_application()).map(|d| application(config, &registry, d)));
+    findings
+}
+
+async fn list(store: &Store) -> crier_common::store::Result<Vec<Platform>> {
+    let listed = applications::list(&mut store.read().await?).await?;
+    Ok(listed.into_iter().map(|application| application.platform).collect())
+}
+
+fn application(config: &Config, registry: &ConnectorRegistry, descriptor: &Descriptor) -> Finding {
+    let platform = descriptor.platform;
+    let callback = config.absolute(&format!("/connect/callback/{platform}"));
+    let detail = format!("its callback address at {} must be {callback}", descriptor.name);
+    let connector = registry.get(platform);
+    let gate = connector.as_ref().and_then(|connector| connector.oauth()?.gate(ConnectTarget::Default));
+    match gate {
+        Some(gate) => Finding::warning(platform.as_str(), detail, gate),
+        None if config.public_url.scheme() != "https" => {
+            Finding::warning(platform.as_str(), detail, "most platforms accept https only: set CRIER_PUBLIC_URL")
+        }
+        None => Finding::ok(platform.as_str(), detail),
+    }
+}

@@ -1,0 +1,157 @@
+//! The services around: Redis, the storage, the mail server, the clocks, and the way from outside to the API.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::config::{Config, Storage as StorageConfig};
+use crier_common::http::HttpClient;
+use crier_common::mail::Mailer;
+use crier_common::media::Storage;
+use crier_common::random;
+use crier_common::store::{Store, server};
+use redis::RedisError;
+use redis::aio::MultiplexedConnection;
+use secrecy::ExposeSecret as _;
+use url::Host;
+
+use super::Finding;
+use super::installation::text;
+
+/// Clocks that differ by more delay or hasten what is due.
+const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(1);
+/// Leases of jobs last 30 seconds.
+const CLOCK_LIMIT: TimeDelta = TimeDelta::seconds(10);
+const MAX_BODY: usize = 8 << 20;
+
+async fn redis(config: &Config) -> Option<Result<MultiplexedConnection, RedisError>> {
+    let url = config.redis_url.as_ref()?;
+    let connect = async { redis::Client::open(url.expose_secret())?.get_multiplexed_async_connection().await };
+    Some(connect.await)
+}
+
+pub async fn queue(config: &Config) -> Finding {
+    let Some(connected) = redis(config).await else { return Finding::ok("queue", "in the process itself") };
+    let asked = async { redis::cmd("PING").query_async::<String>(&mut connected?).await };
+    match asked.await {
+        Ok(_) => Finding::ok("queue", "Redis answers"),
+        Err(error) => Finding::failure(
+            "queue",
+            format!("Redis does not answer: {error}"),
+            "start it, or correct CRIER_REDIS_URL; until then posts go out late, from the database alone",
+        ),
+    }
+}
+
+pub async fn storage(config: &Config) -> Finding {
+    let (place, remedy) = match &config.storage {
+        StorageConfig::Directory(dir) => (dir.display().to_string(), "make it writable for this user"),
+        StorageConfig::S3(_) => ("the bucket".to_owned(), "correct CRIER_STORAGE_URL and its credentials"),
+    };
+    match write_and_read(&config.storage).await {
+        Ok(()) => Finding::ok("storage", format!("{place}: a file was written, read and deleted")),
+        Err(error) => Finding::failure("storage", format!("{place}: {error}"), remedy),
+    }
+}
+
+async fn write_and_read(config: &StorageConfig) -> Result<(), String> {
+    let text = |error: crier_common::media::StorageError| error.to_string();
+    let storage = Storage::open(config).map_err(text)?;
+    let name = random::text(16).map_err(|error| error.to_string())?;
+    let (key, bytes) = (format!("doctor/{name}"), Bytes::from_static(b"written by crier doctor"));
+    storage.put(&key, bytes.clone()).await.map_err(text)?;
+    let read = storage.read(&key).await.map_err(text);
+    storage.delete(&key).await.map_err(text)?;
+    match read? {
+        Some(read) if read == bytes => Ok(()),
+        _ => Err("what was written could not be read".to_owned()),
+    }
+}
+
+pub async fn mail(config: &Config) -> Finding {
+    let mailer = match Mailer::new(&config.mail) {
+        Ok(Some(mailer)) => mailer,
+        Ok(None) => {
+            let remedy = "set CRIER_SMTP_URL, so that owners learn of expired accounts and reports can be mailed";
+            return Finding::warning("mail", "no mail server is configured: no mail is sent", remedy);
+        }
+        Err(error) => return Finding::failure("mail", error.to_string(), "correct the variable"),
+    };
+    match mailer.check().await {
+        Ok(()) => Finding::ok("mail", "the server greets, and takes the login"),
+        Err(error) => Finding::failure("mail", error.to_string(), "start the mail server, or correct CRIER_SMTP_URL"),
+    }
+}
+
+pub async fn clock(config: &Config, store: &Store) -> Finding {
+    let mut behind = Vec::new();
+    match database_clock(store).await {
+        Ok(Some(offset)) => behind.push(("the database's", offset)),
+        Ok(None) => {}
+        Err(error) => return Finding::failure("clock", text(&error, config), "see the check of the database"),
+    }
+    if let Some(Ok(mut connection)) = redis(config).await
+        && let Ok((seconds, micros)) = redis::cmd("TIME").query_async::<(i64, u32)>(&mut connection).await
+        && let Some(at) = DateTime::from_timestamp(seconds, micros.saturating_mul(1_000))
+    {
+        behind.push(("Redis'", Utc::now() - at));
+    }
+    let Some((whose, offset)) = behind.into_iter().max_by_key(|(_, offset)| offset.abs()) else {
+        return Finding::ok("clock", "there is no other clock");
+    };
+    let detail = format!("differs from {whose} by {} ms", offset.num_milliseconds());
+    let remedy = "synchronize the clocks of all machines (chrony, systemd-timesyncd)";
+    match offset.abs() {
+        small if small <= CLOCK_TOLERANCE => Finding::ok("clock", detail),
+        medium if medium <= CLOCK_LIMIT => Finding::warning("clock", detail, remedy),
+        _ => Finding::failure("clock", detail, remedy),
+    }
+}
+
+/// Returns how much later it is here; the middle of the question counts.
+async fn database_clock(store: &Store) -> crier_common::store::Result<Option<TimeDelta>> {
+    let mut conn = store.read().await?;
+    let before = Utc::now();
+    let at = server::now(&mut conn).await?;
+    let middle = before + (Utc::now() - before) / 2;
+    Ok(at.map(|at| middle - at))
+}
+
+pub async fn public_url(config: &Config) -> Finding {
+    let (base, id) = (config.absolute(""), "public_url");
+    let is_loopback = match config.public_url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    let client = HttpClient::trusted(Duration::from_secs(8), MAX_BODY);
+    let url = config.absolute("/api/public/v1/openapi.json");
+    match client.send(client.request(http::Method::GET, &url)).await {
+        Ok(answer) if answer.status.is_success() && is_ours(&answer.body) => {}
+        Ok(answer) => {
+            let detail = format!("{url} answers {}, which is not from Crier", answer.status);
+            let remedy = "let the reverse proxy forward the whole host, or correct CRIER_PUBLIC_URL";
+            return Finding::failure(id, detail, remedy);
+        }
+        Err(error) => {
+            let detail = format!("{url} cannot be reached: {error}");
+            let remedy = "start Crier, and let the reverse proxy forward to it; or correct CRIER_PUBLIC_URL";
+            return Finding::failure(id, detail, remedy);
+        }
+    }
+    if is_loopback {
+        let remedy = "set CRIER_PUBLIC_URL to an https address to connect accounts in a browser, and to publish \
+                      pictures to platforms that download them";
+        return Finding::warning(id, format!("{base} is reached by this machine only"), remedy);
+    }
+    if config.public_url.scheme() != "https" {
+        return Finding::warning(id, format!("{base} is not https"), "put a reverse proxy with TLS in front");
+    }
+    Finding::ok(id, format!("{base} leads here"))
+}
+
+fn is_ours(body: &[u8]) -> bool {
+    let title = |document: serde_json::Value| document["info"]["title"].as_str().map(str::to_owned);
+    serde_json::from_slice(body).ok().and_then(title).is_some_and(|title| title.starts_with("Crier"))
+}

@@ -1,0 +1,31 @@
+//! `crier config | completions | man`: the program's own reference. They need no installation.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap_complete::Shell;
+use crier_common::config::keys;
+use crier_common::process::StartError;
+
+use crate::cli;
+use crate::output::line;
+
+pub fn config() -> ExitCode {
+    line(keys::help());
+    ExitCode::SUCCESS
+}
+
+pub fn completions(shell: Shell) -> ExitCode {
+    clap_complete::generate(shell, &mut cli::definition(), "crier", &mut std::io::stdout().lock());
+    ExitCode::SUCCESS
+}
+
+/// Writes a page for each command: `crier.1`, `crier-jobs-list.1`.
+pub fn man(dir: &Path) -> ExitCode {
+    match clap_mangen::generate_to(cli::definition(), dir) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            StartError::Io { what: format!("the directory {} cannot be written", dir.display()), error }.exit()
+        }
+    }
+}

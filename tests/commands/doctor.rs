@@ -1,0 +1,103 @@
+//! `crier doctor` on installations that are broken in one way each.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::command::CommandOutput;
+use crate::support::process::Installation;
+use crate::support::servers::free_port;
+
+const OTHER_KEY: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
+
+/// Runs it, and returns its findings.
+fn findings(output: &CommandOutput) -> Vec<Value> {
+    let found: Value = serde_json::from_str(&output.out).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    found.as_array().expect("an array").clone()
+}
+
+fn finding(findings: &[Value], id: &str) -> Value {
+    let found = findings.iter().find(|finding| finding["id"] == id);
+    found.unwrap_or_else(|| panic!("no {id} in {findings:?}")).clone()
+}
+
+/// Asserts that one check fails with this text, and that the command says so.
+#[track_caller]
+fn assert_fails(s: &Installation, keys: &[(&str, &str)], id: &str, text: &str) {
+    let output = s.try_command(&["doctor", "--json"], keys);
+    assert_eq!(output.status, Some(1), "{output:?}");
+    let found = finding(&findings(&output), id);
+    assert_eq!(found["status"], "failure", "{found}");
+    let said = format!("{} {}", found["detail"], found["remedy"]);
+    assert!(said.contains(text), "{said}\nhas no\n{text}");
+}
+
+#[tokio::test]
+async fn a_sound_installation_has_no_failure() {
+    for s in [Installation::embedded().await, Installation::split().await] {
+        let output = s.try_command(&["doctor", "--json"], &[]);
+        assert_eq!(output.status, Some(0), "{output:?}");
+        let found = findings(&output);
+        for id in ["database", "schema", "secret_key", "plans", "clock", "queue", "storage"] {
+            assert_eq!(finding(&found, id)["status"], "ok", "{found:?}");
+        }
+        // It is reached on this machine only, and sends no mail.
+        for id in ["public_url", "mail"] {
+            assert_eq!(finding(&found, id)["status"], "warning", "{found:?}");
+        }
+        let text = s.command(&["doctor"]);
+        assert!(text.contains("ok       database") && text.contains("0 failed"), "{text}");
+        let left = s.files().join("doctor").read_dir().map_or(0, |left| left.count());
+        assert_eq!(left, 0, "nothing is left");
+    }
+}
+
+#[tokio::test]
+async fn each_failure_of_an_embedded_installation_is_found() {
+    let mut s = Installation::embedded().await;
+    let port = free_port();
+    let smtp = format!("smtp://127.0.0.1:{port}");
+    assert_fails(&s, &[("CRIER_SMTP_URL", &smtp)], "mail", "Connection refused");
+    let away = format!("http://127.0.0.1:{port}");
+    assert_fails(&s, &[("CRIER_PUBLIC_URL", &away)], "public_url", "cannot be reached");
+    assert_fails(&s, &[("CRIER_SECRET_KEY", OTHER_KEY)], "secret_key", "which need key 0");
+    assert_fails(&s, &[("CRIER_DATA_DIR", "elsewhere")], "database", "there is no installation here");
+    assert!(!Path::new("elsewhere").exists());
+
+    s.execute("UPDATE workspaces SET plan = 'gone'").await;
+    assert_fails(&s, &[], "plans", "plans that workspaces are on: gone");
+    s.execute("DELETE FROM _sqlx_migrations WHERE version > 30").await;
+    assert_fails(&s, &[], "schema", "run `crier migrate`");
+
+    s.terminate("crier").await;
+    assert_fails(&s, &[], "public_url", "start Crier");
+    let files = s.files();
+    std::fs::remove_dir_all(&files).expect("a directory");
+    std::fs::write(&files, b"in the way").expect("a file");
+    assert_fails(&s, &[], "storage", "make it writable for this user");
+    let data = files.parent().expect("the data directory").to_owned();
+    for end in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(data.join(format!("crier.db{end}")));
+    }
+    std::fs::write(data.join("crier.db"), vec![b'x'; 8_192]).expect("a file");
+    assert_fails(&s, &[], "database", "is damaged or no SQLite database");
+}
+
+#[tokio::test]
+async fn each_failure_of_a_split_installation_is_found() {
+    let s = Installation::split().await;
+    let port = free_port();
+    let redis = format!("redis://:not-to-be-shown@127.0.0.1:{port}");
+    assert_fails(&s, &[("CRIER_REDIS_URL", &redis)], "queue", "Redis does not answer");
+    let database = format!("postgres://ann:not-to-be-shown@127.0.0.1:{port}/crier");
+    assert_fails(&s, &[("CRIER_DATABASE_URL", &database)], "database", "is not reachable: Connection refused");
+    let output = s.try_command(&["doctor"], &[("CRIER_DATABASE_URL", &database), ("CRIER_REDIS_URL", &redis)]);
+    assert!(!format!("{output:?}").contains("not-to-be-shown"), "{output:?}");
+    // Application secrets are not shown either.
+    let keys = [("CRIER_FACEBOOK_CLIENT_ID", "12345"), ("CRIER_FACEBOOK_CLIENT_SECRET", "not-to-be-shown")];
+    let output = s.try_command(&["doctor", "--json"], &keys);
+    let facebook = finding(&findings(&output), "facebook");
+    assert_eq!(facebook["status"], "warning", "{facebook}");
+    assert!(facebook["detail"].as_str().is_some_and(|text| text.contains("/connect/callback/facebook")), "{facebook}");
+    assert!(!output.out.contains("not-to-be-shown"), "{output:?}");
+}

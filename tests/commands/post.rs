@@ -1,0 +1,53 @@
+//! `crier post list | show | retry`.
+
+use crate::support::process::Installation;
+
+#[tokio::test]
+async fn failed_posts_are_listed_and_published_again() {
+    let s = Installation::embedded().await;
+    let (brand, account) = s.sandbox("demo").await;
+    let failed = s.post(brand, account, "refused [fail]").await;
+    assert_eq!(s.wait_for_post(brand, failed).await["status"], "failed");
+    let fine = s.post(brand, account, "fine").await;
+    s.wait_for_post(brand, fine).await;
+
+    let listed = s.try_command(&["post", "list", "--status", "failed", "--json"], &[]).json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!((listed[0]["id"].as_i64(), listed[0]["failed"].as_i64()), (Some(failed), Some(1)), "{listed}");
+    assert!(listed[0]["error"].is_string(), "{listed}");
+    let table = s.command(&["post", "list"]);
+    assert!(table.contains("refused [fail]") && table.lines().all(|line| line.chars().count() <= 140), "{table}");
+
+    let shown = s.try_command(&["post", "show", &failed.to_string(), "--json"], &[]).json();
+    assert_eq!(shown["targets"][0]["status"], "failed", "{shown}");
+    assert!(s.command(&["post", "show", &failed.to_string()]).contains("status     failed"));
+
+    s.execute("UPDATE posts SET content = 'accepted' WHERE content LIKE 'refused%'").await;
+    let said = s.command(&["post", "retry", &failed.to_string()]);
+    assert!(said.contains("1 of its accounts are tried again"), "{said}");
+    assert_eq!(s.wait_for_post(brand, failed).await["status"], "published");
+    let page = s.page("demo").await;
+    assert_eq!((page.matches("accepted").count(), page.matches("fine").count()), (1, 1), "{page}");
+
+    let refused = s.try_command(&["post", "retry", &fine.to_string(), "999"], &[]);
+    let error = refused.refused(1);
+    assert!(error.contains("has failed on no account") && error.contains("there is no post 999"), "{error}");
+}
+
+#[tokio::test]
+async fn a_post_that_may_be_out_is_retried_only_on_request() {
+    let s = Installation::split().await;
+    let (brand, account) = s.sandbox("demo").await;
+    let post = s.post(brand, account, "lost [fail]").await;
+    s.wait_for_post(brand, post).await;
+    s.execute(
+        "UPDATE post_targets SET error = '{\"code\":\"outcome_unknown\",\"category\":\"outcome_unknown\",\"message\":\"?\",\
+         \"platform_code\":null}'",
+    )
+    .await;
+    s.execute("UPDATE posts SET content = 'lost'").await;
+    let refused = s.try_command(&["post", "retry", &post.to_string()], &[]);
+    assert!(refused.refused(1).contains(&format!("may be out on account {account} already")), "{refused:?}");
+    s.command(&["post", "retry", "--outcome-unknown", &post.to_string()]);
+    assert_eq!(s.wait_for_post(brand, post).await["status"], "published");
+}
