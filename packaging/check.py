@@ -93,7 +93,11 @@ def check_pod(deployment, settings, where):
         check(security["allowPrivilegeEscalation"] is False, f"{at}: may escalate privileges")
         check(security["readOnlyRootFilesystem"] is True, f"{at}: a writable root")
         check(security["capabilities"] == {"drop": ["ALL"]}, f"{at}: capabilities")
-        check("memory" in container["resources"]["limits"], f"{at}: no limit of memory")
+        resources = container["resources"]
+        check("memory" in resources["limits"], f"{at}: no limit of memory")
+        # The schema has any text for a quantity.
+        for quantity in [*resources["requests"].values(), *resources["limits"].values()]:
+            check(re.fullmatch(r"\d+(m|[KMG]i)?", str(quantity)), f"{at}: {quantity} is no quantity")
     for container in spec["containers"]:
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         listens = {"ops": settings["data"]["CRIER_OPS_ADDR"]}
@@ -156,9 +160,10 @@ def check_kubernetes(name):
     check(bool(of_kind.get("ScaledObject")) == (name == "keda"), f"{name}: ScaledObject")
 
 
-check_systemd()
-check_compose()
-check_kubernetes("base")
-check_kubernetes("keda")
+for part, *arguments in (check_systemd,), (check_compose,), (check_kubernetes, "base"), (check_kubernetes, "keda"):
+    try:
+        part(*arguments)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        problems.append(f"{part.__name__} {' '.join(arguments)}: cannot go on: {error!r}")
 print("\n".join(problems))
 sys.exit(1 if problems else 0)
