@@ -50,10 +50,9 @@ pub struct Cli {
 pub enum Command {
     /// Run the API, the worker and the scheduler in this process (the default).
     Serve,
-    /// Bring the database to this version; the first time, make a workspace and the user owner@localhost.
+    /// Bring the database to this version; at first, make the user owner@localhost.
     Migrate,
-    /// Check the database, the storage, the mail server and all else that this installation depends on; exit status 1 if
-    /// a check fails.
+    /// Check all that this installation depends on; exit status 1 if a check fails.
     #[command(after_help = "Examples:\n  crier doctor\n  crier doctor --json | jq '.[] | select(.status != \"ok\")'")]
     Doctor(Format),
     /// Write a backup of an embedded installation to a file, while it runs.
@@ -62,7 +61,7 @@ pub enum Command {
         /// A file that does not exist yet, or - for stdout.
         file: PathBuf,
     },
-    /// Make an installation from a backup, in an empty directory. Publishing is held until `crier resume`.
+    /// Make an installation from a backup; publishing is held until `crier resume`.
     #[command(
         after_help = "Examples:\n  crier restore crier-monday.tar\n  crier restore crier-monday.tar --data-dir ./other"
     )]
@@ -70,7 +69,7 @@ pub enum Command {
         /// The backup, or - for stdin.
         file: PathBuf,
     },
-    /// Publish again after a restore. Shows first what was due meanwhile.
+    /// Publish again after a restore, once what was due meanwhile was seen.
     #[command(after_help = "Examples:\n  crier resume\n  crier resume --overdue cancel")]
     Resume(ResumeArgs),
     /// Users.
@@ -131,7 +130,9 @@ pub enum UserCommand {
     /// Add a user, in a workspace of its own unless one is named.
     #[command(after_help = "Example:\n  crier user add ann@example.com --name Ann --plan pro")]
     Add {
+        /// The user's email address.
         email: String,
+        /// The user's name, as others see it.
         #[arg(long)]
         name: Option<String>,
         /// The plan of the new workspace.
@@ -144,7 +145,10 @@ pub enum UserCommand {
     /// List users.
     List(Format),
     /// Delete a user with the keys and webhooks; what the user wrote stays.
-    Delete { email: String },
+    Delete {
+        /// The user's email address.
+        email: String,
+    },
 }
 
 #[derive(Subcommand, Debug)]
@@ -152,8 +156,10 @@ pub enum MemberCommand {
     /// Add a member to a brand, or change the role.
     #[command(after_help = "Example:\n  crier member add --brand 1 --user ann@example.com --role admin")]
     Add {
+        /// The brand's id.
         #[arg(long)]
         brand: i64,
+        /// The user's email address.
         #[arg(long)]
         user: String,
         /// owner, admin or editor.
@@ -162,8 +168,10 @@ pub enum MemberCommand {
     },
     /// Take a member out of a brand.
     Remove {
+        /// The brand's id.
         #[arg(long)]
         brand: i64,
+        /// The user's email address.
         #[arg(long)]
         user: String,
     },
@@ -174,6 +182,7 @@ pub enum KeyCommand {
     /// Make a key and print it; it cannot be shown again.
     #[command(after_help = "Example:\n  crier key create --user owner@localhost --scopes posts:read,posts:write")]
     Create {
+        /// The email address of the user that the key acts for.
         #[arg(long)]
         user: String,
         /// live or test.
@@ -186,7 +195,10 @@ pub enum KeyCommand {
     /// List keys (never the keys themselves).
     List(Format),
     /// Delete a key; it stops working at once.
-    Delete { id: i64 },
+    Delete {
+        /// The id, as `crier key list` shows it.
+        id: i64,
+    },
 }
 
 #[derive(Subcommand, Debug)]
@@ -202,8 +214,10 @@ pub enum PlanCommand {
         )
     )]
     Set {
+        /// The email address of a user of the workspace.
         #[arg(long)]
         user: String,
+        /// The name of a plan.
         plan: String,
         /// Where the months of the AI credits begin; as it was where it is not given, UTC at first.
         #[arg(long, value_name = "ZONE", value_parser = timezone)]
@@ -319,7 +333,8 @@ mod tests {
     #[test]
     fn every_command_and_argument_has_a_help_text() {
         visit(&definition(), &|command| {
-            assert!(command.get_about().is_some(), "{}", command.get_name());
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!((1..=120).contains(&about.len()), "{}: {about}", command.get_name());
             for argument in command.get_arguments() {
                 let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
                 assert!(!help.is_empty(), "{} {}", command.get_name(), argument.get_id());
@@ -333,7 +348,7 @@ mod tests {
             let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             for line in examples.lines().filter_map(|line| line.trim().strip_prefix("crier ")) {
                 let command_line = line.split("   ").next().unwrap_or_default();
-                let words = command_line.split_whitespace().take_while(|word| !matches!(*word, "|" | ">" | "<"));
+                let words = command_line.split_whitespace().take_while(|word| !word.starts_with(['|', '<', '>']));
                 let words: Vec<&str> = words.collect();
                 if words.first() == Some(&"help") {
                     continue;

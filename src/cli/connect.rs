@@ -23,7 +23,9 @@ pub enum AccountCommand {
 
 #[derive(Args, Debug)]
 pub struct ConnectAccount {
+    /// mastodon, facebook, …: `crier doctor` shows which can be connected here.
     pub platform: Platform,
+    /// The id of the brand that gets the account.
     #[arg(long)]
     pub brand: i64,
     /// The person's server or shop, where the platform has many.
@@ -51,11 +53,15 @@ pub enum AppCommand {
     /// List applications (never their secrets).
     List(Format),
     /// Delete an application. Accounts that were connected with it keep working.
-    Delete { id: i64 },
+    Delete {
+        /// The id, as `crier app list` shows it.
+        id: i64,
+    },
 }
 
 #[derive(Args, Debug)]
 pub struct SetApp {
+    /// Where it is registered.
     #[arg(long)]
     pub platform: Platform,
     /// default, or page for the second application of a platform that wants two.
@@ -67,6 +73,7 @@ pub struct SetApp {
     /// For this brand.
     #[arg(long)]
     pub brand: Option<i64>,
+    /// As the platform shows it; the secret is read from stdin.
     #[arg(long)]
     pub client_id: String,
 }

@@ -23,6 +23,7 @@ pub enum JobsCommand {
     List {
         #[command(flatten)]
         which: JobFilter,
+        /// scheduled, ready, running, done, dead or cancelled.
         #[arg(long)]
         state: Option<JobState>,
         /// So many at most.
@@ -34,6 +35,7 @@ pub enum JobsCommand {
     /// Show all that is known of one job: its lane, what it acts on, every try, its last error.
     #[command(after_help = "Example:\n  crier jobs show 42")]
     Show {
+        /// Of the job.
         id: i64,
         /// Print JSON: one object.
         #[arg(long)]
@@ -84,15 +86,22 @@ pub enum JobsCommand {
     },
     /// Claim no more jobs of a kind; what runs goes on.
     #[command(after_help = "Example:\n  crier jobs pause publish_target")]
-    Pause { kind: JobKind },
+    Pause {
+        /// As `crier jobs kinds` shows it.
+        kind: JobKind,
+    },
     /// Claim jobs of a kind again.
     #[command(after_help = "Example:\n  crier jobs resume publish_target")]
-    Resume { kind: JobKind },
+    Resume {
+        /// As `crier jobs kinds` shows it.
+        kind: JobKind,
+    },
 }
 
 /// What narrows a command to some of the jobs.
 #[derive(Args, Debug, Clone)]
 pub struct JobFilter {
+    /// As `crier jobs kinds` shows it.
     #[arg(long)]
     pub kind: Option<JobKind>,
     /// account:1, endpoint:2, brand:3.

@@ -15,6 +15,7 @@ pub enum PostCommand {
     /// Show a post with its accounts, and what failed there.
     #[command(after_help = "Example:\n  crier post show 42")]
     Show {
+        /// Of the post.
         id: i64,
         /// Print JSON: one object.
         #[arg(long)]
@@ -37,6 +38,7 @@ pub struct ListPosts {
     /// draft, pending_approval, scheduled, publishing, published, partially_published or failed.
     #[arg(long)]
     pub status: Option<PostStatus>,
+    /// The id of a brand.
     #[arg(long)]
     pub brand: Option<i64>,
     /// So many at most.

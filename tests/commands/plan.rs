@@ -140,6 +140,7 @@ async fn startup_fails_if_a_plan_in_use_is_missing(s: TestStore) {
                 .env("CRIER_SECRET_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
                 .env("CRIER_PLANS_FILE", &file)
                 .env("CRIER_DATA_DIR", dir.path())
+                .env("CRIER_HTTP_ADDR", "127.0.0.1:0")
                 .env("CRIER_OPS_ADDR", format!("127.0.0.1:{}", free_port()));
             refused(run(&mut process));
         }

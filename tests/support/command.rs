@@ -47,7 +47,7 @@ pub fn command(s: &TestStore, args: &[&str]) -> Command {
     let url = if s.is_postgres() { place } else { format!("sqlite://{place}") };
     let mut command = Command::new(program("crier"));
     command.args(args).env_clear().env("CRIER_DATABASE_URL", url).env("CRIER_LOG", "off").stdin(Stdio::null());
-    command.env("CRIER_SECRET_KEY", SECRET_KEY);
+    command.env("CRIER_SECRET_KEY", SECRET_KEY).env("CRIER_HTTP_ADDR", "127.0.0.1:0");
     command
 }
 
