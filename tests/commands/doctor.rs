@@ -47,8 +47,8 @@ async fn a_sound_installation_has_no_failure() {
         }
         let text = s.command(&["doctor"]);
         assert!(text.contains("ok       database") && text.contains("0 failed"), "{text}");
-        let left = s.files().join("doctor").read_dir().map_or(0, |left| left.count());
-        assert_eq!(left, 0, "nothing is left");
+        let left = s.files().join("media/do").read_dir().map_or(0, |left| left.count());
+        assert_eq!(left, 0, "the file of the check is deleted");
     }
 }
 

@@ -165,9 +165,9 @@ async fn a_plan_without_reports_fires_none(s: TestStore) {
 async fn a_schedule_that_cannot_be_read_does_not_hold_up_others(s: TestStore) {
     let r = Reports::start(s).await;
     let (t, report) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
-    r.sql("UPDATE report_schedules SET recipients = '{}'").await;
     let readable = json!({ "frequency": "daily", "format": "csv", "recipients": ["ann@example.com"] });
     t.post(&format!("{report}/schedules"), readable).await.expect(201);
+    r.sql("UPDATE report_schedules SET recipients = '{}' WHERE id = (SELECT min(id) FROM report_schedules)").await;
     fire_at(&r, "2026-06-12T09:00:00Z").await;
     assert_eq!(count(&r).await, 1);
     let waits = "SELECT count(*) FROM report_schedules WHERE last_run_at IS NULL AND next_run_at > '2026-06-13 08:59'";

@@ -58,7 +58,7 @@ async fn write_and_read(config: &StorageConfig) -> Result<(), String> {
     let text = |error: crier_common::media::StorageError| error.to_string();
     let storage = Storage::open(config).map_err(text)?;
     let name = random::text(16).map_err(|error| error.to_string())?;
-    let (key, bytes) = (format!("doctor/{name}"), Bytes::from_static(b"written by crier doctor"));
+    let (key, bytes) = (format!("doctor-{name}"), Bytes::from_static(b"written by crier doctor"));
     storage.put(&key, bytes.clone()).await.map_err(text)?;
     let read = storage.read(&key).await.map_err(text);
     storage.delete(&key).await.map_err(text)?;
