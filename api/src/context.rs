@@ -12,9 +12,10 @@ use crier_common::store::keys::Caller;
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::error::{ApiError, Result};
-use crate::fields::{Fields, ParsedBody};
+use crate::error::{ApiError, FieldProblems, Result};
+use crate::fields::{Fields, ParsedBody, Problems};
 use crate::response::PREFIX;
+use crate::runner::UnknownNames;
 
 /// A request that has passed the checks common to all endpoints.
 pub struct Context {
@@ -32,6 +33,10 @@ pub struct Context {
     pub body: Map<String, Value>,
     /// The file of a form.
     pub file: Option<UploadedFile>,
+    /// The names of the form's other parts that are files.
+    pub other_files: Vec<String>,
+    /// The names that the endpoint does not know.
+    pub unknown: UnknownNames,
     pub request_id: String,
     pub now: DateTime<Utc>,
 }
@@ -66,6 +71,12 @@ impl Context {
         self.membership.as_ref().map_or("UTC", |(brand, _)| &brand.timezone)
     }
 
+    /// Returns the problems that a request has before any of its values is read: its typos. An endpoint that reads the
+    /// query adds its own; [`Context::read`] and [`Context::parse`] begin with them.
+    pub fn typos(&self) -> FieldProblems {
+        self.unknown.typos.clone()
+    }
+
     /// Reads the body's fields; the error lists all problems.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T> {
         self.parse(read).into_valid()
@@ -73,7 +84,7 @@ impl Context {
 
     /// Reads the body's fields before a transaction begins; problems are reported later, inside it.
     pub fn parse<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> ParsedBody<T> {
-        ParsedBody::read(&self.body, read)
+        ParsedBody::read(Problems::from(self.typos()), &self.body, read)
     }
 
     /// Returns the trace id for jobs and events that this request causes.
@@ -110,6 +121,11 @@ impl Query {
     /// Returns a parameter's value; the last one if it occurs several times.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().rev().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
+    }
+
+    /// Returns the parameters' names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.pairs.iter().map(|(name, _)| name.as_str())
     }
 
     /// Returns all parameters but one, each as the client sent it and followed by `&`.

@@ -82,6 +82,13 @@ struct ProblemSet {
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<ProblemSet>);
 
+impl From<FieldProblems> for Problems {
+    fn from(fields: FieldProblems) -> Self {
+        let count = fields.values().map(Vec::len).sum();
+        Self(RefCell::new(ProblemSet { fields, count, more: false }))
+    }
+}
+
 impl Problems {
     pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
         steps::count_step();
@@ -136,8 +143,8 @@ pub struct ParsedBody<T> {
 }
 
 impl<T> ParsedBody<T> {
-    pub fn read(object: &Map<String, Value>, read: impl FnOnce(&Fields<'_>) -> T) -> Self {
-        let problems = Problems::default();
+    /// Reads `object`, and adds its problems to `problems`.
+    pub fn read(problems: Problems, object: &Map<String, Value>, read: impl FnOnce(&Fields<'_>) -> T) -> Self {
         let value = read(&Fields::new(object, &problems));
         Self { value, found: problems.0.into_inner() }
     }

@@ -42,10 +42,9 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
     let mut api = Router::with_path(response::PREFIX.trim_start_matches('/'));
     api = api.push(openapi::serve::document(app.clone()));
     for endpoint in routes::all() {
-        let endpoint = Arc::new(endpoint);
         let method = salvo::routing::filters::MethodFilter::new(endpoint.method.clone());
-        let runner = runner::Runner { app: app.clone(), endpoint: endpoint.clone() };
-        api = api.push(Router::with_path(pattern(endpoint.path)).filter(method).goal(runner));
+        let route = Router::with_path(pattern(endpoint.path)).filter(method);
+        api = api.push(route.goal(runner::Runner::new(app.clone(), endpoint)));
     }
     let router = Router::new().push(api).push(pages::router()).push(openapi::serve::reader());
     Service::new(router).hoop(middleware::RequestMiddleware { app, connections })

@@ -28,4 +28,5 @@ mod publishing;
 mod refusals;
 mod sandbox;
 mod tenancy;
+mod typos;
 mod webhooks;

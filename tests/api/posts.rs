@@ -67,8 +67,9 @@ async fn publishing_now_notifies_workers(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     app.notifier.take();
-    let late = json!({ "content": "x", "schedule_type": "now", "scheduled_at": hours(&app, 2), "accounts": [account] });
-    let made = create(&t, late).await.data(201);
+    let past =
+        json!({ "content": "x", "schedule_type": "now", "scheduled_at": hours(&app, -2), "accounts": [account] });
+    let made = create(&t, past).await.data(201);
     assert_eq!((&made["status"], &made["scheduled_at"]), (&json!("publishing"), &Value::Null));
     assert_eq!(app.notifier.take().len(), 1);
 }

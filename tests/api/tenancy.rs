@@ -15,7 +15,7 @@ on_both_apps!(
 );
 
 /// One of each record that has an id.
-struct TenantRecords {
+pub struct TenantRecords {
     account: i64,
     post: i64,
     webhook: i64,
@@ -34,7 +34,7 @@ struct TenantRecords {
 }
 
 impl TenantRecords {
-    async fn of(t: &Tenant<'_>) -> Self {
+    pub async fn of(t: &Tenant<'_>) -> Self {
         let account = t.account(&format!("handle{}", t.brand)).await;
         let post = t.post(&t.path("/posts"), json!({ "content": "mine", "accounts": [account] })).await.data(201);
         let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
@@ -80,7 +80,7 @@ impl TenantRecords {
     }
 
     /// Returns the id for a name in a path.
-    fn id(&self, path: &str, name: &str) -> i64 {
+    pub fn id(&self, path: &str, name: &str) -> i64 {
         match name {
             "delivery" if path.contains("/reports/") => self.report_delivery,
             "report" => self.report,

@@ -110,6 +110,8 @@ pub struct Endpoint {
     /// The error codes beyond those of the common checks.
     pub codes: &'static [ErrorCode],
     pub handler: HandlerKind,
+    /// Returns the name of a known field that is ignored because of another one.
+    pub ignores: Option<fn(&Context) -> Option<&'static str>>,
     /// Renders a large response, which is not stored, for a repeated request.
     pub rerender: Option<Rerender>,
 }
@@ -145,6 +147,7 @@ impl Endpoint {
             file_types: Vec::new(),
             codes: &[],
             handler: HandlerKind::Reads(Arc::new(nothing)),
+            ignores: None,
             rerender: None,
         }
     }
@@ -199,6 +202,11 @@ impl Endpoint {
     /// Takes a form with a file.
     pub fn upload<T: Documented>(self, example: Value) -> Self {
         Self { body: Some(RequestBody { schema: T::schema, example, form: BodyFormat::Multipart }), ..self }
+    }
+
+    /// Names a field in the header `Crier-Ignored-Fields` where `ignored` returns it.
+    pub fn ignores(self, ignored: fn(&Context) -> Option<&'static str>) -> Self {
+        Self { ignores: Some(ignored), ..self }
     }
 
     pub fn query<T: Documented>(mut self, name: &'static str, description: &'static str) -> Self {

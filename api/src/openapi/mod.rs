@@ -9,7 +9,7 @@ use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, ResponseShap
 use crate::error::{ErrorCode, ErrorType};
 use crate::response::PREFIX;
 
-mod example;
+pub mod example;
 pub mod schema;
 pub mod serve;
 
@@ -95,11 +95,15 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
     })
 }
 
+const IGNORED: &str = "Crier-Ignored-Fields";
+
 const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and answers are JSON; every request carries an API \
     key. Every write needs an `Idempotency-Key`: the same request sent again under the same key is answered from the first \
     one's answer. (Of an answer of more than 64 KiB the records are kept: they are shown as they are then, and where they were \
-    deleted since it is 404.) What is marked `x-extension` is not in the specification that this service implements; a client that knows \
-    only the specification never needs it.";
+    deleted since it is 404.) A field or query parameter that is unknown is ignored, and named in the header \
+    `Crier-Ignored-Fields`; one that looks like a typo of a known one is 422, so that a typo never publishes. \
+    What is marked `x-extension` is not in the specification that this service implements; a client that knows only the \
+    specification never needs it.";
 
 /// Adds `fields`, which only `validation_failed` errors contain, so it is not a field of the record.
 fn with_fields(mut schemas: BTreeMap<&'static str, Value>) -> BTreeMap<&'static str, Value> {
@@ -125,6 +129,8 @@ fn headers() -> Value {
         "RateLimitReset": integer("The unix second at which it is whole again."),
         "RequestId": text("The request's id; name it when you report a problem."),
         "RetryAfter": integer("Seconds to wait before the next try."),
+        "IgnoredFields": { "description": "The fields and query parameters of the request that are unknown here, and ignored; at most 20, \
+            then `...`.", "schema": { "type": "string" }, "x-extension": true },
         "Location": text("The path of what was made, or of where to see its state."),
         "IdempotentReplayed": { "description": "The answer was stored by an earlier request under the same key.",
             "schema": { "type": "string", "enum": ["true"] } },
@@ -233,6 +239,7 @@ fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
     if matches!(endpoint.status, 201 | 202) {
         headers.insert("Location".to_owned(), reference("Location"));
     }
+    headers.insert(IGNORED.to_owned(), reference("IgnoredFields"));
     if endpoint.is_write() {
         headers.insert("Idempotent-Replayed".to_owned(), reference("IdempotentReplayed"));
     }
@@ -327,6 +334,7 @@ fn refusal(status: u16, codes: &[ErrorCode], s: &mut Schema) -> Value {
     match status {
         401 => headers.insert("WWW-Authenticate".to_owned(), reference("Authenticate")),
         405 => headers.insert("Allow".to_owned(), reference("Allow")),
+        422 => headers.insert(IGNORED.to_owned(), reference("IgnoredFields")),
         _ => None,
     };
     let names: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();

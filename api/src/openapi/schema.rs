@@ -45,6 +45,20 @@ impl Schema {
         json!({ "$ref": format!("#/components/schemas/{name}") })
     }
 
+    /// Returns an object of fields that depend on the platform. Each is a name, the platform's name, and a schema.
+    pub fn by_platform(description: &str, fields: impl Iterator<Item = (&'static str, &'static str, Value)>) -> Value {
+        let mut platforms: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut properties = Map::new();
+        for (name, platform, schema) in fields {
+            platforms.entry(name).or_default().push(platform);
+            properties.entry(name).or_insert(schema);
+        }
+        for (name, platforms) in platforms {
+            properties[name]["description"] = format!("For {}.", platforms.join(", ")).into();
+        }
+        json!({ "type": "object", "description": description, "properties": properties, "additionalProperties": true })
+    }
+
     pub fn object(description: &str, fields: Vec<Field>) -> Value {
         let required: Vec<&str> = fields.iter().filter(|f| f.required).map(|f| f.name).collect();
         let mut properties = Map::new();

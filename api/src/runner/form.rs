@@ -35,6 +35,8 @@ const HEAD_PIECE: usize = 4 << 10;
 pub struct Form {
     pub texts: Map<String, Value>,
     pub file: Option<UploadedFile>,
+    /// The names of the other parts that are files; their content is dropped.
+    pub other_files: Vec<String>,
     /// Identifies the form's content, independent of the boundary.
     pub digest: Vec<u8>,
 }
@@ -112,12 +114,14 @@ where
         texts: Map::new(),
         text_bytes: 0,
         file: None,
+        other_files: Vec::new(),
         hash: Sha256::new(),
     };
     while let Some(part) = awaited.head(parts.next_field()).await.map_err(|error| refused(error, bounds.max_bytes))? {
         form.take(part).await?;
     }
-    Ok(Form { texts: form.texts, file: form.file, digest: form.hash.finalize().to_vec() })
+    let (texts, file, other_files) = (form.texts, form.file, form.other_files);
+    Ok(Form { texts, file, other_files, digest: form.hash.finalize().to_vec() })
 }
 
 /// Counts the bytes received while the parser waits for a part's head. At other times the count has no meaning.
@@ -179,6 +183,7 @@ struct FormReader {
     texts: Map<String, Value>,
     text_bytes: u64,
     file: Option<UploadedFile>,
+    other_files: Vec<String>,
     hash: Sha256,
 }
 
@@ -200,7 +205,9 @@ impl FormReader {
         }
         let text = self.take_text(&mut part).await?;
         // Other files are counted and dropped, like unknown fields.
-        if file_name.is_none() {
+        if file_name.is_some() {
+            self.other_files.push(name);
+        } else {
             let text = String::from_utf8(text).map_err(|_| broken("its texts are not UTF-8"))?;
             self.texts.insert(name, Value::String(text));
         }

@@ -28,15 +28,25 @@ mod body_reader;
 mod form;
 pub mod json;
 mod large_bodies;
+mod unknown;
 mod write;
 
 pub use body_reader::MinRate;
 pub use large_bodies::LargeBodySemaphore;
+use unknown::KnownNames;
+pub use unknown::UnknownNames;
 
 /// Runs one endpoint.
 pub struct Runner {
-    pub app: Arc<App>,
-    pub endpoint: Arc<Endpoint>,
+    app: Arc<App>,
+    endpoint: Endpoint,
+    known: KnownNames,
+}
+
+impl Runner {
+    pub fn new(app: Arc<App>, endpoint: Endpoint) -> Self {
+        Self { app, known: KnownNames::of(&endpoint), endpoint }
+    }
 }
 
 #[salvo::async_trait]
@@ -82,23 +92,28 @@ impl Runner {
             query: Query::parse(req.uri().query().unwrap_or_default()),
             body: serde_json::Map::new(),
             file: None,
+            other_files: Vec::new(),
+            unknown: UnknownNames::default(),
             request_id: request_id.to_owned(),
             now: self.app.store.now(),
         };
+        cx.unknown.check_query(&self.known, &cx.query);
         match &self.endpoint.handler {
             HandlerKind::Reads(handler) => {
                 if let Some(body) = &self.endpoint.body {
                     let raw = body::read(req, self.app.min_rate).await?;
-                    let parse = || body::parse(req.headers(), &raw, body.form == BodyFormat::OptionalJson);
-                    cx.body = self.app.large_bodies.run(raw.len(), parse).await?;
+                    let parse = || set_json_body(&mut cx, &self.known, body.form, req, &raw);
+                    self.app.large_bodies.run(raw.len(), parse).await?;
                 }
+                unknown::write_header(&self.endpoint, &mut cx, res);
                 handler.call(&cx, &mut self.app.store.read().await?).await.map(Some)
             }
             HandlerKind::Downloads(handler) => {
+                unknown::write_header(&self.endpoint, &mut cx, res);
                 let found = handler.call(&cx, &mut self.app.store.read().await?).await?;
                 self.send_file(req, &found, res).await.map(|()| None)
             }
-            _ => write::run(&self.endpoint, cx, req).await.map(Some),
+            _ => write::run(&self.endpoint, &self.known, cx, req, res).await.map(Some),
         }
     }
 
@@ -130,4 +145,11 @@ impl Runner {
         }
         Ok(())
     }
+}
+
+/// Parses a JSON body into the context, and looks for unknown fields in it.
+fn set_json_body(cx: &mut Context, known: &KnownNames, form: BodyFormat, req: &Request, raw: &[u8]) -> Result<()> {
+    cx.body = body::parse(req.headers(), raw, form == BodyFormat::OptionalJson)?;
+    cx.unknown.check_body(known, &cx.body);
+    Ok(())
 }

@@ -13,13 +13,12 @@ use chrono::{DateTime, Utc};
 use crier_common::store::idempotency::{self, IdempotencySlot, KeyState};
 use crier_common::store::{Store, Tx, files};
 use http::HeaderMap;
-use salvo::Request;
-use serde_json::{Map, Value};
+use salvo::{Request, Response};
 use sha2::{Digest, Sha256};
 use tracing::Instrument;
 
-use super::{body, form};
-use crate::context::{Context, UploadedFile};
+use super::{KnownNames, body, form, set_json_body, unknown};
+use crate::context::Context;
 use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, Prepare, Rerender};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::ApiResponse;
@@ -31,25 +30,33 @@ const MAX_ATTEMPTS: u32 = 3;
 /// How long an external service may take to answer while a request waits.
 const EXTERNAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Result<ApiResponse> {
+pub async fn run(
+    endpoint: &Endpoint,
+    known: &KnownNames,
+    mut cx: Context,
+    req: &mut Request,
+    res: &mut Response,
+) -> Result<ApiResponse> {
     let key = parse_idempotency_key(req.headers())?;
-    let (arrived, parsed) = receive(endpoint, &cx, &key, req).await?;
+    let (arrived, refusal) = receive(endpoint, known, &mut cx, &key, req).await?;
+    unknown::write_header(endpoint, &mut cx, res);
     let slot = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &arrived) };
     match &endpoint.handler {
         HandlerKind::Reads(_) | HandlerKind::Downloads(_) => Err(ApiError::bug("a read was run as a write")),
         HandlerKind::Writes(begin) => {
-            let refusal = set_body(&mut cx, parsed);
             let finish = cx.app.large_bodies.run(arrived.len(), || begin(&cx)).await;
             let again = endpoint.rerender.as_ref();
             let answer = write_with_retries(&cx, &slot, None, refusal, again, |cx, tx| finish.call(cx, tx)).await?;
             if answer.is_reference { render(again, cx, answer).await } else { Ok(answer) }
         }
         HandlerKind::TwoSteps { prepare, first } => {
-            let held = match lookup_key(&cx.app.store, &slot, &parsed, first.holds()).await? {
+            let held = match lookup_key(&cx.app.store, &slot, first.holds() && refusal.is_none()).await? {
                 KeyLookup::Answered(answer) => return Ok(answer),
                 KeyLookup::Free { held } => held,
             };
-            (cx.body, cx.file) = parsed?;
+            if let Some(refusal) = refusal {
+                return Err(refusal);
+            }
             let (prepare, first) = (prepare.clone(), *first);
             // Runs as a separate task, so that new tokens are saved even if the client disconnects.
             let work = tokio::spawn(async move { two_steps(cx, slot, prepare, first, held).await }.in_current_span());
@@ -58,28 +65,43 @@ pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Res
     }
 }
 
-/// The content of a body: its fields, and the file of a form.
-type Parsed = Result<(Map<String, Value>, Option<UploadedFile>)>;
-
-/// Reads the body. Returns the bytes that identify it, and its content. A parse error is returned inside, because the
+/// Reads the body into the context. Returns the bytes that identify it. A parse error is returned inside, because the
 /// state of the key is reported before problems of the body.
-async fn receive(endpoint: &Endpoint, cx: &Context, key: &str, req: &mut Request) -> Result<(Bytes, Parsed)> {
-    let Some(body) = &endpoint.body else { return Ok((Bytes::new(), Ok((Map::new(), None)))) };
+async fn receive(
+    endpoint: &Endpoint,
+    known: &KnownNames,
+    cx: &mut Context,
+    key: &str,
+    req: &mut Request,
+) -> Result<(Bytes, Option<ApiError>)> {
+    let Some(body) = &endpoint.body else { return Ok((Bytes::new(), None)) };
     if body.form == BodyFormat::Multipart {
-        let (bounds, spools) = (load_file_limits(cx, key).await?, cx.app.library.spools());
-        return Ok(match form::read(req, bounds, spools, cx.caller.workspace_id, cx.app.min_rate).await {
-            Ok(form) => (form.digest.into(), Ok((form.texts, form.file))),
-            // These errors are not about the form, which was not read.
-            Err(error) if matches!(error.code, ErrorCode::StorageLimitExceeded | ErrorCode::ServiceUnavailable) => {
-                return Err(error);
-            }
-            Err(error) => (Bytes::from_static(b"unreadable"), Err(error)),
-        });
+        return receive_form(known, cx, key, req).await;
     }
-    let raw = body::read(req, cx.app.min_rate).await?;
-    let parse = || body::parse(req.headers(), &raw, body.form == BodyFormat::OptionalJson);
-    let object = cx.app.large_bodies.run(raw.len(), parse).await;
-    Ok((raw, object.map(|object| (object, None))))
+    let (raw, app) = (body::read(req, cx.app.min_rate).await?, cx.app.clone());
+    let parsed = app.large_bodies.run(raw.len(), || set_json_body(cx, known, body.form, req, &raw)).await;
+    Ok((raw, parsed.err()))
+}
+
+async fn receive_form(
+    known: &KnownNames,
+    cx: &mut Context,
+    key: &str,
+    req: &mut Request,
+) -> Result<(Bytes, Option<ApiError>)> {
+    let (bounds, spools) = (load_file_limits(cx, key).await?, cx.app.library.spools());
+    match form::read(req, bounds, spools, cx.caller.workspace_id, cx.app.min_rate).await {
+        Ok(form) => {
+            cx.unknown.check_form(known, &form.texts, &form.other_files);
+            (cx.body, cx.file, cx.other_files) = (form.texts, form.file, form.other_files);
+            Ok((form.digest.into(), None))
+        }
+        // These errors are not about the form, which was not read.
+        Err(error) if matches!(error.code, ErrorCode::StorageLimitExceeded | ErrorCode::ServiceUnavailable) => {
+            Err(error)
+        }
+        Err(error) => Ok((Bytes::from_static(b"unreadable"), Some(error))),
+    }
 }
 
 /// Returns how large a file may be. For a known key the remaining storage is not checked: the file may already be in
@@ -97,17 +119,6 @@ async fn load_file_limits(cx: &Context, key: &str) -> Result<form::FileLimits> {
         Some(cap.saturating_sub(u64::try_from(used).unwrap_or_default()))
     };
     Ok(form::FileLimits { max_bytes: most, remaining_bytes: room, storage_mib })
-}
-
-/// Stores the body in the context, or returns the parse error.
-fn set_body(cx: &mut Context, parsed: Parsed) -> Option<ApiError> {
-    match parsed {
-        Ok(content) => {
-            (cx.body, cx.file) = content;
-            None
-        }
-        Err(error) => Some(error),
-    }
 }
 
 fn parse_idempotency_key(headers: &HeaderMap) -> Result<String> {
@@ -157,9 +168,9 @@ enum KeyLookup {
     },
 }
 
-/// Looks up the key before the first step, and leases it if that step must not run twice concurrently.
-async fn lookup_key(store: &Store, slot: &IdempotencySlot, parsed: &Parsed, hold: bool) -> Result<KeyLookup> {
-    if !hold || parsed.is_err() {
+/// Looks up the key before the first step, and leases it if `hold`: that step must not run twice concurrently.
+async fn lookup_key(store: &Store, slot: &IdempotencySlot, hold: bool) -> Result<KeyLookup> {
+    if !hold {
         let answer = response_for_key_state(idempotency::peek(store, slot).await?)?;
         return Ok(answer.map_or(KeyLookup::Free { held: None }, KeyLookup::Answered));
     }

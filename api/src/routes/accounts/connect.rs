@@ -2,7 +2,7 @@
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::platform::{Descriptor, Mode, Platform};
-use crier_common::platforms::{ConnectError, Connected, Secrets};
+use crier_common::platforms::{ConnectError, Connected, Secrets, catalogue};
 use crier_common::store::Tx;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, Problems};
-use crate::openapi::schema::request;
+use crate::openapi::schema::{Documented, Schema, request};
 use crate::response::ApiResponse;
 
 /// The maximum length of a credential; no platform's key or address is longer.
@@ -22,7 +22,22 @@ request! {
     /// Credentials for one platform, by the fields that its descriptor lists.
     pub struct NewAccountCredentials {
         pub platform: Platform,
-        pub credentials: Map<String, Value>,
+        pub credentials: Credentials,
+    }
+}
+
+/// The credentials of an account, by the names of its platform's fields.
+#[derive(Clone, Debug)]
+pub struct Credentials(Map<String, Value>);
+
+impl Documented for Credentials {
+    fn schema(s: &mut Schema) -> Value {
+        s.named("Credentials", |_| {
+            let fields = catalogue::all().iter().flat_map(|platform| {
+                platform.credential_fields.iter().map(|field| (field.name, platform.name, json!({ "type": "string" })))
+            });
+            Schema::by_platform("The fields that the platform's descriptor lists.", fields)
+        })
     }
 }
 
@@ -51,7 +66,7 @@ pub fn endpoint() -> Endpoint {
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let NewAccountCredentials { platform, credentials } = cx.read(|f| {
         let platform = f.required("platform", f.enum_value("platform"));
-        let credentials = f.required("credentials", f.object("credentials").map(Clone::clone));
+        let credentials = f.required("credentials", f.object("credentials").map(|all| Credentials(all.clone())));
         Some(NewAccountCredentials { platform: platform?, credentials: credentials? })
     })?;
     let descriptor = cx.app.platforms.descriptor(platform);
@@ -63,7 +78,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
             return Err(ApiError::field("platform", message));
         }
     }
-    let secrets = parse_credentials(&credentials, descriptor)?;
+    let secrets = parse_credentials(&credentials.0, descriptor)?;
     let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
     check_room(cx, platform).await?;
     let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(refused)?;

@@ -6,7 +6,7 @@ use crier_common::store::{Conn, Page, accounts};
 use super::{SocialAccount, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
-use crate::error::{ApiError, FieldProblems, Result};
+use crate::error::{ApiError, Result};
 use crate::pagination;
 use crate::response::ApiResponse;
 
@@ -20,7 +20,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let mut problems = FieldProblems::new();
+    let mut problems = cx.typos();
     let page = pagination::requested_page(&cx.query, &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));

@@ -62,7 +62,7 @@ fn text(query: &Query, name: &str, most: usize, problems: &mut FieldProblems) ->
 }
 
 async fn conversations(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let (query, mut problems) = (&cx.query, FieldProblems::new());
+    let (query, mut problems) = (&cx.query, cx.typos());
     let page = pagination::requested_page(query, &mut problems);
     let mut filter = ConversationFilter {
         status: pagination::enum_param(query, "status", &mut problems),

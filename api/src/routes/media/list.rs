@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization;
 use super::{MediaAsset, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
-use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::pagination;
 use crate::response::ApiResponse;
 
@@ -33,7 +33,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let mut problems = FieldProblems::new();
+    let mut problems = cx.typos();
     let page = pagination::requested_page(&cx.query, &mut problems);
     let asset_type = pagination::enum_param::<AssetType>(&cx.query, "asset_type", &mut problems);
     let search: Option<String> = cx.query.get("search").map(|text| text.nfc().collect());

@@ -30,6 +30,21 @@ pub fn endpoint() -> Endpoint {
         .uploads_then_writes(upload)
 }
 
+/// How many of a form's parts an error names, and how many characters of each.
+const MAX_NAMED: usize = 10;
+const MAX_NAME_CHARS: usize = 40;
+
+/// Says which parts came in place of the file.
+fn other_parts(cx: &Context) -> String {
+    let files = cx.other_files.iter().map(|name| (name, " (a file)"));
+    let parts = files.chain(cx.body.keys().map(|name| (name, ""))).take(MAX_NAMED);
+    let named = parts.map(|(name, kind)| format!("`{}`{kind}", name.chars().take(MAX_NAME_CHARS).collect::<String>()));
+    match named.collect::<Vec<_>>().join(", ").as_str() {
+        "" => "It has no part at all; send the picture's bytes as `file`.".to_owned(),
+        named => format!("It has {named}; send the picture's bytes as `file`."),
+    }
+}
+
 /// A stored file and the fields of its asset.
 struct Upload {
     file: IngestedFile,
@@ -41,7 +56,7 @@ struct Upload {
 async fn upload(cx: &Context) -> Result<WriteStep> {
     let (asset_type, alt_text) = cx.read(|f| {
         if cx.file.is_none() {
-            f.problem("file", "This field is required: a part of the form with this name.");
+            f.problem("file", format!("The form has no part with this name. {}", other_parts(cx)));
         }
         Some((
             f.enum_value("asset_type").value().unwrap_or(AssetType::Image),

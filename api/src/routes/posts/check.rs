@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Months, Utc};
-use crier_common::domain::account::SocialAccount;
+use crier_common::domain::account::{AccountStatus, SocialAccount};
 use crier_common::domain::media::Asset;
 use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
@@ -18,6 +18,8 @@ use crate::fields::{PatchField, Problems, steps};
 
 /// The maximum time ahead for which a post may be scheduled.
 const MAX_SCHEDULE_AHEAD: Months = Months::new(60);
+
+const TIME_FIELD: &str = "scheduled_at";
 
 /// The wanted accounts that belong to the brand, by id.
 pub type Accounts = HashMap<i64, SocialAccount>;
@@ -219,20 +221,29 @@ fn check_overrides(wanted: &DesiredPost, change: &PostChange, problems: &Problem
     }
 }
 
+/// Checks the time beside `now`, where one that has passed does no harm.
+pub fn check_now(change: &PostChange, now: DateTime<Utc>, problems: &Problems) {
+    if matches!(change.scheduled_at, PatchField::Value(at) if at > now) {
+        let message = "With `now` the post is published at once. Use `scheduled`, or leave this field out.";
+        problems.add(TIME_FIELD, message);
+    }
+}
+
 fn check_time(wanted: &DesiredPost, change: &PostChange, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
-    const FIELD: &str = "scheduled_at";
-    if problems.has(FIELD) {
+    if problems.has(TIME_FIELD) {
         return;
     }
-    let is_given =
-        matches!(change.scheduled_at, PatchField::Value(_)) && wanted.schedule_type != Some(ScheduleType::Now);
+    if wanted.schedule_type == Some(ScheduleType::Now) {
+        return check_now(change, now, problems);
+    }
+    let is_given = matches!(change.scheduled_at, PatchField::Value(_));
     match wanted.scheduled_at {
-        None if status == PostStatus::Scheduled => problems.add(FIELD, "This field is required for `scheduled`."),
+        None if status == PostStatus::Scheduled => problems.add(TIME_FIELD, "This field is required for `scheduled`."),
         Some(at) if is_given || wanted.schedule_type == Some(ScheduleType::Scheduled) => {
             if at <= now {
-                problems.add(FIELD, "Must be in the future.");
+                problems.add(TIME_FIELD, "Must be in the future.");
             } else if now.checked_add_months(MAX_SCHEDULE_AHEAD).is_some_and(|last| at > last) {
-                problems.add(FIELD, "Must be within 5 years from now.");
+                problems.add(TIME_FIELD, "Must be within 5 years from now.");
             }
         }
         _ => {}
@@ -248,11 +259,29 @@ fn check_accounts(wanted: &DesiredPost, lookup: &LookupContext, will_publish: bo
     }
     for (i, target) in wanted.targets.iter().enumerate() {
         steps::count_step();
-        if !lookup.accounts.contains_key(&target.account_id) {
-            let message = format!("There is no account {} in this brand.", target.account_id);
-            problems.add(format!("accounts.{i}"), message);
+        match lookup.accounts.get(&target.account_id) {
+            None => {
+                let message = format!("There is no account {} in this brand.", target.account_id);
+                problems.add(format!("accounts.{i}"), message);
+            }
+            Some(account) if will_publish => {
+                check_access(i, account).into_iter().for_each(|problem| problems.add(problem.field, problem.message));
+            }
+            Some(_) => {}
         }
     }
+}
+
+/// Returns the problem of an account without access, at its position among the post's.
+pub fn check_access(position: usize, account: &SocialAccount) -> Option<TargetProblem> {
+    let (id, name, platform) = (account.id, &account.name, account.platform);
+    (account.status == AccountStatus::Expired).then(|| TargetProblem {
+        field: format!("accounts.{position}"),
+        code: "account_expired",
+        message: format!(
+            "Account {id} ({name}): its access to {platform} has expired. Refresh it, or connect it again."
+        ),
+    })
 }
 
 /// Checks a target against its platform's rules; `None` if the account does not exist.

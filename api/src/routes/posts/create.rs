@@ -25,6 +25,7 @@ pub fn endpoint() -> Endpoint {
             "content": "Fresh bread from 7 o'clock.", "schedule_type": "scheduled",
             "scheduled_at": "2026-05-01T07:00:00", "accounts": [88]
         }))
+        .ignores(PostChange::ignored)
         .response::<PostDetail>(201, ResponseShape::One)
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(PostChange::parse, create)

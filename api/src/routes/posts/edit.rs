@@ -8,12 +8,14 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
-use serde_json::{Map, Value};
+use crier_common::platforms::catalogue;
+use crier_common::platforms::options::{self, OptionKind};
+use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField, steps};
-use crate::openapi::schema::request;
+use crate::openapi::schema::{Documented, Schema, request};
 
 pub const MAX_CONTENT_CHARS: usize = 65_535;
 /// The maximum number of accounts of a post.
@@ -39,8 +41,30 @@ request! {
         pub account_id: i64,
         pub content: Option<String> { "minLength": 1, "maxLength": 65535 },
         pub media: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 100 },
-        /// What a platform needs beyond text, as its descriptor says: `title`, `board`, `subreddit`, `link`, `visibility`.
-        pub options: Option<Map<String, Value>>,
+        pub options: Option<PostOptions>,
+    }
+}
+
+/// What a platform takes beyond text and pictures, by the options' names.
+#[derive(Clone, Debug, Default)]
+pub struct PostOptions(Map<String, Value>);
+
+impl Documented for PostOptions {
+    fn schema(s: &mut Schema) -> Value {
+        s.named("PostOptions", |_| {
+            let fields = catalogue::all().iter().flat_map(|platform| {
+                options::of(platform.platform).iter().map(|option| (option.name, platform.name, schema_of(option.kind)))
+            });
+            Schema::by_platform("What the account's platform takes beyond text and pictures.", fields)
+        })
+    }
+}
+
+fn schema_of(kind: OptionKind) -> Value {
+    match kind {
+        OptionKind::Boolean => json!({ "type": "boolean" }),
+        OptionKind::Link => json!({ "type": "string", "format": "uri" }),
+        OptionKind::Text(_) | OptionKind::OneOf(_) => json!({ "type": "string" }),
     }
 }
 
@@ -54,6 +78,14 @@ impl PostChange {
     /// Parses the request body.
     pub fn parse(cx: &Context) -> ParsedBody<Self> {
         cx.parse(|f| Self::read(f, cx.zone()))
+    }
+
+    /// Returns the field that is ignored: a time that has passed, with `now`.
+    pub fn ignored(cx: &Context) -> Option<&'static str> {
+        let parsed = cx.parse(|f| (f.enum_value("schedule_type").value(), f.time("scheduled_at", cx.zone()).value()));
+        let (schedule_type, scheduled_at) = parsed.value;
+        let ignored = schedule_type == Some(ScheduleType::Now) && scheduled_at.is_some_and(|at| at <= cx.now);
+        ignored.then_some("scheduled_at")
     }
 
     pub fn read(f: &Fields<'_>, zone: &str) -> Self {
@@ -93,12 +125,13 @@ fn read_override(f: &Fields<'_>) -> Option<PostOverride> {
     if options.as_ref().is_some_and(any_nul) {
         f.problem("options", "Must not contain the character NUL.");
     }
+    let options = options.map(PostOptions);
     Some(PostOverride { account_id: account_id.unwrap_or_default(), content, media, options })
 }
 
 impl PostOverride {
     fn target_override(&self) -> TargetOverride {
-        let options = self.options.clone().unwrap_or_default();
+        let options = self.options.clone().unwrap_or_default().0;
         TargetOverride { content: self.content.clone(), media: self.media.clone(), options }
     }
 }

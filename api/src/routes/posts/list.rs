@@ -7,7 +7,7 @@ use crier_common::store::{Conn, Page, posts, targets};
 use super::{Post, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
-use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::pagination;
 use crate::response::ApiResponse;
 
@@ -31,7 +31,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let mut problems = FieldProblems::new();
+    let mut problems = cx.typos();
     let page = pagination::requested_page(&cx.query, &mut problems);
     let status = pagination::enum_param::<PostStatus>(&cx.query, "status", &mut problems);
     if !problems.is_empty() {

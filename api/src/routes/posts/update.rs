@@ -23,6 +23,7 @@ pub fn endpoint() -> Endpoint {
              was published, or is being published, cannot change.",
         )
         .body::<PostChange>(json!({ "content": "Fresh bread from 6 o'clock.", "schedule_type": "now" }))
+        .ignores(PostChange::ignored)
         .response::<PostDetail>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::PostNotEditable, ErrorCode::LimitReached])
         .checks_then_writes(PostChange::parse, update)

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::platform::Platform;
+use crier_common::domain::post::ScheduleType;
 use crier_common::platforms::notes;
 use crier_common::store::Conn;
 use serde_json::json;
 
-use super::check::{LookupContext, TargetCheck, TextLengthCache, check, check_target};
+use super::check::{self, LookupContext, TargetCheck, TextLengthCache};
 use super::edit::{self, DesiredPost, PostChange};
 use super::{NewPost, TAG};
 use crate::context::Context;
@@ -54,6 +55,7 @@ pub fn endpoint() -> Endpoint {
         .description("Writes nothing: a test key may ask as well, and no Idempotency-Key is needed.")
         .extension()
         .body::<NewPost>(json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [88] }))
+        .ignores(PostChange::ignored)
         .response::<Validation>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(validate)
@@ -64,17 +66,21 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let parsed = PostChange::parse(cx);
     let (change, problems) = (parsed.value.clone(), parsed.problems());
     let wanted = DesiredPost::from_change(&post, &[], &change);
+    if wanted.schedule_type == Some(ScheduleType::Now) {
+        check::check_now(&change, cx.now, &problems);
+    }
     // Check it as a draft: the problems with platforms are the response and must not fail the request.
     let draft = DesiredPost { schedule_type: None, ..wanted.clone() };
     let change = PostChange { schedule_type: PatchField::Absent, ..change };
     let lookup = LookupContext::load(cx, conn, &wanted, &change).await?;
-    check(&post, &draft, &change, &lookup, &problems);
+    check::check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
     let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);
     // The post's own text is looked at once for all accounts of a platform.
     let mut of_post: HashMap<Platform, Vec<String>> = HashMap::new();
-    let checked = wanted.targets.iter().filter_map(|target| {
-        let checked = check_target(&wanted, target, &lookup, &mut measures)?;
+    let checked = wanted.targets.iter().enumerate().filter_map(|(position, target)| {
+        let mut checked = check::check_target(&wanted, target, &lookup, &mut measures)?;
+        checked.problems.extend(check::check_access(position, lookup.accounts.get(&target.account_id)?));
         let notes = match &target.target_override.content {
             Some(own) => notes::of(checked.platform, own),
             None => {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{FEATURES, TAG, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
-use crate::error::{ApiError, FieldProblems, Result};
+use crate::error::{ApiError, Result};
 use crate::openapi::schema::record;
 use crate::pagination;
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
@@ -74,7 +74,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let webhook = show::find(cx, conn).await?;
-    let mut problems = FieldProblems::new();
+    let mut problems = cx.typos();
     let page = pagination::requested_page(&cx.query, &mut problems);
     let status = pagination::enum_param(&cx.query, "status", &mut problems);
     let event = pagination::enum_param(&cx.query, "event", &mut problems);

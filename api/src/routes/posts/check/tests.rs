@@ -93,7 +93,8 @@ fn account(id: i64) -> SocialAccount {
 
 /// Parses and checks a body as `POST /posts` does; returns the problems.
 fn run(body: &Value, lookup: &LookupContext) -> Problems {
-    let parsed = ParsedBody::read(body.as_object().unwrap(), |f| PostChange::read(f, "Europe/Berlin"));
+    let parsed =
+        ParsedBody::read(Problems::default(), body.as_object().unwrap(), |f| PostChange::read(f, "Europe/Berlin"));
     let (post, problems) = (Post::draft(1, now()), parsed.problems());
     let wanted = DesiredPost::from_change(&post, &[], &parsed.value);
     check(&post, &wanted, &parsed.value, lookup, &problems);

@@ -1,0 +1,151 @@
+//! Finds the fields and query parameters of a request that its endpoint does not know. One that is near a known name is a
+//! typo, and refused with the other problems of the request, so that it never publishes something else than was meant.
+//! The others are ignored, and named in the response header `Crier-Ignored-Fields`. An idempotent replay has the header as
+//! well: it depends on the request alone.
+
+use http::{HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use salvo::Response;
+use serde_json::{Map, Value};
+
+use crate::context::{Context, Query};
+use crate::endpoint::Endpoint;
+use crate::error::FieldProblems;
+use crate::fields::{MAX_PROBLEMS, steps};
+
+mod names;
+mod near;
+
+pub use names::KnownNames;
+use names::{KnownFields, KnownValue};
+
+const HEADER: HeaderName = HeaderName::from_static("crier-ignored-fields");
+/// How many names the header has, and how many bytes; `...` follows if there are more.
+const MAX_NAMES: usize = 20;
+const MAX_BYTES: usize = 1_000;
+const MORE: &str = "...";
+/// Stands for a name without a letter.
+const EMPTY: &str = "\"\"";
+/// How many elements of a list are looked at; a longer list is refused for its length.
+const MAX_ELEMENTS: usize = 1_000;
+/// What is percent-encoded in a name; all that is not ASCII is, too.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b',').add(b'%').add(b'"');
+
+/// The unknown names of a request.
+#[derive(Debug, Default)]
+pub struct UnknownNames {
+    /// Those that are near a known one.
+    pub typos: FieldProblems,
+    ignored: Vec<String>,
+    bytes: usize,
+    more: bool,
+}
+
+impl UnknownNames {
+    /// Adds the unknown parameters of a query.
+    pub fn check_query(&mut self, known: &KnownNames, query: &Query) {
+        for name in query.names() {
+            if !known.query.iter().any(|k| k.name == name) {
+                self.add("", name, "parameter", near::nearest(name, known.query.iter()));
+            }
+        }
+    }
+
+    /// Adds the unknown fields of a JSON body.
+    pub fn check_body(&mut self, known: &KnownNames, body: &Map<String, Value>) {
+        if let Some(fields) = &known.body {
+            self.check_object(fields, body, "");
+        }
+    }
+
+    /// Adds the unknown parts of a form: texts, and files beside the one that is taken.
+    pub fn check_form(&mut self, known: &KnownNames, texts: &Map<String, Value>, other_files: &[String]) {
+        let Some(fields) = &known.body else { return };
+        let unknown_texts = texts.keys().filter(|name| fields.get(name).is_none());
+        for name in unknown_texts.chain(other_files) {
+            // A file in place of a text is ignored like an unknown part.
+            let near = fields.nearest(name).filter(|near| near != name);
+            self.add("", name, "part", near);
+        }
+    }
+
+    fn check_object(&mut self, known: &KnownFields, object: &Map<String, Value>, path: &str) {
+        for (name, value) in object {
+            steps::count_step();
+            if self.typos.len() == MAX_PROBLEMS {
+                return;
+            }
+            match (known.get(name), value) {
+                (None, _) => self.add(path, name, "field", known.nearest(name)),
+                (Some(KnownValue::Object(known)), Value::Object(object)) => {
+                    self.check_object(known, object, &format!("{path}{name}."));
+                }
+                (Some(KnownValue::List(known)), Value::Array(list)) => {
+                    self.check_list(known, list, &format!("{path}{name}."))
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn check_list(&mut self, known: &KnownValue, list: &[Value], path: &str) {
+        let KnownValue::Object(known) = known else { return };
+        for (i, value) in list.iter().enumerate().take(MAX_ELEMENTS) {
+            if let Value::Object(object) = value {
+                self.check_object(known, object, &format!("{path}{i}."));
+            }
+        }
+    }
+
+    /// `path` is that of the object, with a trailing dot.
+    fn add(&mut self, path: &str, name: &str, what: &str, near: Option<&str>) {
+        match near {
+            Some(near) if self.typos.len() < MAX_PROBLEMS => {
+                let problem = format!("Unknown {what}; did you mean `{near}`?");
+                self.typos.insert(format!("{path}{name}"), vec![problem]);
+            }
+            Some(_) => {}
+            None => self.ignore(path, name),
+        }
+    }
+
+    /// Adds a name to those that the header lists.
+    fn ignore(&mut self, path: &str, name: &str) {
+        if self.more {
+            return;
+        }
+        let start: String = path.chars().chain(name.chars()).take(MAX_BYTES + 1).collect();
+        let escaped = match start.as_str() {
+            "" => EMPTY.to_owned(),
+            start => utf8_percent_encode(start, ESCAPED).to_string(),
+        };
+        if self.ignored.contains(&escaped) {
+            return;
+        }
+        if self.ignored.len() == MAX_NAMES || self.bytes + escaped.len() > MAX_BYTES {
+            self.more = true;
+            return;
+        }
+        self.bytes += escaped.len();
+        self.ignored.push(escaped);
+    }
+
+    /// Returns the header's value; `None` if nothing was ignored.
+    fn header(&self) -> Option<HeaderValue> {
+        let names: Vec<&str> = self.ignored.iter().map(String::as_str).chain(self.more.then_some(MORE)).collect();
+        HeaderValue::from_str(&names.join(", ")).ok().filter(|value| !value.is_empty())
+    }
+}
+
+/// Writes the header that names what is ignored of a request, once its body is parsed.
+pub fn write_header(endpoint: &Endpoint, cx: &mut Context, res: &mut Response) {
+    if let Some(name) = endpoint.ignores.and_then(|ignored| ignored(cx)) {
+        cx.unknown.ignore("", name);
+    }
+    if let Some(value) = cx.unknown.header() {
+        res.headers_mut().insert(HEADER, value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! The names that an endpoint knows, from the schemas that make its OpenAPI document.
+
+use serde_json::{Map, Value};
+
+use super::near::{self, KnownName};
+use crate::endpoint::Endpoint;
+use crate::openapi::schema::Schema;
+
+/// The maximum depth, which ends recursive schemas.
+const MAX_DEPTH: u32 = 8;
+
+/// The names that an endpoint knows.
+#[derive(Debug, Default)]
+pub struct KnownNames {
+    /// `None`: it takes no body.
+    pub(super) body: Option<KnownFields>,
+    pub(super) query: Vec<KnownName>,
+}
+
+impl KnownNames {
+    pub fn of(endpoint: &Endpoint) -> Self {
+        let mut s = Schema::default();
+        let body = endpoint.body.as_ref().map(|body| (body.schema)(&mut s));
+        let body = body.and_then(|schema| match KnownValue::of(&schema, &s, MAX_DEPTH) {
+            KnownValue::Object(fields) => Some(fields),
+            KnownValue::Any | KnownValue::List(_) => None,
+        });
+        Self { body, query: endpoint.query.iter().map(|parameter| KnownName::new(parameter.name)).collect() }
+    }
+}
+
+/// The fields of an object.
+#[derive(Debug)]
+pub(super) struct KnownFields(Vec<(KnownName, KnownValue)>);
+
+impl KnownFields {
+    pub fn get(&self, name: &str) -> Option<&KnownValue> {
+        self.0.iter().find(|(known, _)| known.name == name).map(|(_, value)| value)
+    }
+
+    pub fn nearest(&self, unknown: &str) -> Option<&str> {
+        near::nearest(unknown, self.0.iter().map(|(known, _)| known))
+    }
+}
+
+/// What is known of a value.
+#[derive(Debug)]
+pub(super) enum KnownValue {
+    /// It has no names in it.
+    Any,
+    Object(KnownFields),
+    List(Box<Self>),
+}
+
+impl KnownValue {
+    fn of(schema: &Value, s: &Schema, depth: u32) -> Self {
+        if depth == 0 {
+            return Self::Any;
+        }
+        let deeper = |schema: &Value| Self::of(schema, s, depth - 1);
+        if let Some(named) = schema["$ref"].as_str().and_then(|path| s.named.get(path.rsplit('/').next()?)) {
+            return deeper(named);
+        }
+        if let Some(any) = schema["anyOf"].as_array() {
+            let mut known = any.iter().map(deeper);
+            return known.find(|known| !matches!(known, Self::Any)).unwrap_or(Self::Any);
+        }
+        if let Some(properties) = schema["properties"].as_object() {
+            return Self::Object(fields(properties, deeper));
+        }
+        match deeper(&schema["items"]) {
+            Self::Any => Self::Any,
+            known => Self::List(Box::new(known)),
+        }
+    }
+}
+
+fn fields(properties: &Map<String, Value>, value: impl Fn(&Value) -> KnownValue) -> KnownFields {
+    KnownFields(properties.iter().map(|(name, schema)| (KnownName::new(name), value(schema))).collect())
+}

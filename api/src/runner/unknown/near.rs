@@ -1,0 +1,266 @@
+//! Finds the known name that an unknown one stands for: the same name in another spelling, a synonym, or a typo.
+//!
+//! **To add a synonym:** a word in [`SYNONYMS`]. It counts only where its name is known and it is not itself. It must not be
+//! a field of a record that a client may send back with a PUT; a test compares them.
+
+use crate::fields::steps;
+
+/// Words that clients use for our names.
+const SYNONYMS: &[(&str, &[&str])] = &[
+    ("account_id", &["account", "social_account", "social_account_id"]),
+    ("account_ids", ACCOUNTS),
+    ("accounts", ACCOUNTS),
+    ("alt_text", &["alt", "caption", "description", "alternative_text"]),
+    ("bio", &["about", "description"]),
+    ("body", &["content", "message", "text", "reply"]),
+    ("content", &["body", "caption", "message", "text"]),
+    ("cron", &["cron_expression", "expression"]),
+    ("description", &["about", "desc", "summary"]),
+    ("end", &["end_date", "ends_on", "to", "until"]),
+    ("ends_on", &["end", "end_date", "to", "until"]),
+    ("event", &["event_type", "type"]),
+    ("events", &["event_types", "subscriptions", "topics"]),
+    ("file", &["asset", "attachment", "data", "image", "media", "photo", "picture", "upload"]),
+    ("filename", &["file_name", "name"]),
+    ("format", &["file_format", "file_type", "type"]),
+    ("frequency", &["every", "interval", "period"]),
+    ("is_active", &["active", "enabled", "is_enabled"]),
+    (
+        "media",
+        &[
+            "asset_ids",
+            "assets",
+            "attachments",
+            "files",
+            "image",
+            "image_ids",
+            "images",
+            "media_id",
+            "media_ids",
+            "photos",
+            "picture",
+            "pictures",
+        ],
+    ),
+    ("name", &["title"]),
+    ("options", &["params", "settings"]),
+    ("page", &["page_number"]),
+    ("per_page", &["limit", "page_size"]),
+    ("planned_at", TIMES),
+    ("prompt", &["content", "input", "message", "text"]),
+    ("reason", &["comment", "message", "note", "text"]),
+    ("recipients", &["email", "emails", "to"]),
+    ("schedule_type", &["publish", "publish_now", "publish_type", "schedule"]),
+    ("scheduled_at", TIMES),
+    ("search", &["q", "query"]),
+    ("since", &["after", "from", "start"]),
+    ("slug", &["handle", "username"]),
+    ("snoozed_until", &["snooze", "until"]),
+    ("start", &["from", "since", "start_date", "starts_on"]),
+    ("starts_on", &["from", "start", "start_date"]),
+    ("status", &["state"]),
+    ("tag", &["label", "tags"]),
+    ("tags", &["labels"]),
+    ("timezone", &["tz"]),
+    ("title", &["name"]),
+    ("url", &["address", "callback_url", "endpoint", "feed_url", "href", "link", "source_url", "uri", "webhook_url"]),
+    ("user_id", &["assignee", "assignee_id", "member_id", "user"]),
+    ("website", &["homepage", "site", "url"]),
+];
+
+const ACCOUNTS: &[&str] =
+    &["account", "account_id", "account_ids", "accounts", "social_account_id", "social_account_ids", "social_accounts"];
+
+const TIMES: &[&str] = &[
+    "at",
+    "date",
+    "datetime",
+    "plan_at",
+    "planned_at",
+    "post_at",
+    "publish_at",
+    "publish_on",
+    "publish_time",
+    "schedule_at",
+    "schedule_date",
+    "schedule_for",
+    "schedule_time",
+    "scheduled_at",
+    "scheduled_date",
+    "scheduled_for",
+    "scheduled_time",
+    "send_at",
+    "time",
+];
+
+/// Names longer than this are near none: all known ones are shorter.
+const MAX_BYTES: usize = 64;
+
+/// A name as it is compared: without case and punctuation, so `scheduledAt` is `scheduled_at`.
+#[derive(Clone, Debug)]
+struct Folded {
+    text: String,
+    chars: usize,
+    /// One bit for each letter. An edit changes at most two.
+    letters: u64,
+}
+
+impl Folded {
+    fn new(name: &str) -> Self {
+        let text: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+        let letters = text.chars().fold(0, |bits, c| bits | 1 << (u32::from(c) % u64::BITS));
+        Self { chars: text.chars().count(), text, letters }
+    }
+
+    /// Returns the number of edits (a letter added, left out, replaced, or two swapped) between the two, at most `most`.
+    fn distance(&self, other: &Self, most: usize) -> Option<usize> {
+        let differ = (self.letters ^ other.letters).count_ones() as usize;
+        if self.chars.abs_diff(other.chars) > most || differ > 2 * most {
+            return None;
+        }
+        steps::count_step();
+        Some(strsim::osa_distance(&self.text, &other.text)).filter(|edits| *edits <= most)
+    }
+}
+
+/// A known name.
+#[derive(Clone, Debug)]
+pub struct KnownName {
+    pub name: String,
+    folded: Folded,
+    synonyms: Vec<String>,
+    /// How many edits away another name still is this one.
+    tolerance: usize,
+}
+
+impl KnownName {
+    pub fn new(name: &str) -> Self {
+        let folded = Folded::new(name);
+        let synonyms = SYNONYMS.iter().filter(|(known, _)| *known == name).flat_map(|(_, words)| *words);
+        Self {
+            name: name.to_owned(),
+            synonyms: synonyms.map(|word| Folded::new(word).text).collect(),
+            // Among short names, one or two edits lead to another word.
+            tolerance: match folded.chars {
+                0..=3 => 0,
+                4..=5 => 1,
+                _ => 2,
+            },
+            folded,
+        }
+    }
+}
+
+/// Returns the known name that `unknown` stands for; `None` if it is near none.
+pub fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k KnownName> + Clone) -> Option<&'k str> {
+    if unknown.len() > MAX_BYTES {
+        return None;
+    }
+    let unknown = Folded::new(unknown);
+    if unknown.chars == 0 {
+        return None;
+    }
+    let same = known.clone().find(|k| k.folded.text == unknown.text);
+    let found = same.or_else(|| known.clone().find(|k| k.synonyms.contains(&unknown.text))).or_else(|| {
+        let near = known.filter_map(|k| Some((k.folded.distance(&unknown, k.tolerance)?, k)));
+        near.min_by_key(|(edits, _)| *edits).map(|(_, k)| k)
+    });
+    found.map(|k| k.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const POST: &[&str] = &["content", "schedule_type", "scheduled_at", "accounts", "media", "overrides"];
+
+    fn near(unknown: &str, known: &[&str]) -> Option<String> {
+        let known: Vec<KnownName> = known.iter().map(|name| KnownName::new(name)).collect();
+        nearest(unknown, known.iter()).map(str::to_owned)
+    }
+
+    #[test]
+    fn typos_spellings_and_synonyms_are_near() {
+        for (unknown, known) in [
+            ("contnet", "content"),
+            ("conten", "content"),
+            ("Content", "content"),
+            ("text", "content"),
+            ("scheduledAt", "scheduled_at"),
+            ("schedule_at", "scheduled_at"),
+            ("publish_at", "scheduled_at"),
+            ("sheduled_type", "schedule_type"),
+            ("media_ids", "media"),
+            ("mediaIds", "media"),
+            ("medai", "media"),
+            ("medias", "media"),
+            ("account_ids", "accounts"),
+            ("acounts", "accounts"),
+            ("accounts[]", "accounts"),
+            ("override", "overrides"),
+        ] {
+            assert_eq!(near(unknown, POST).as_deref(), Some(known), "{unknown}");
+        }
+        assert_eq!(near("statuss", &["status", "page"]).as_deref(), Some("status"));
+        assert_eq!(near("is_activ", &["is_active"]).as_deref(), Some("is_active"));
+        assert_eq!(near("nmae", &["name"]).as_deref(), Some("name"));
+        assert_eq!(near("URL", &["url"]).as_deref(), Some("url"));
+    }
+
+    #[test]
+    fn other_words_are_not_near() {
+        for unknown in ["", "__", "id", "status", "published_at", "created_at", "targets", "author", "metadata", "nope"]
+        {
+            assert_eq!(near(unknown, POST), None, "{unknown}");
+        }
+        for unknown in ["note", "namespace", "n", "nmea"] {
+            assert_eq!(near(unknown, &["name"]), None, "{unknown}");
+        }
+        // One edit makes another word of a short name.
+        assert_eq!(near("ur", &["url"]), None);
+        assert_eq!(near("tab", &["tag"]), None);
+        assert_eq!(near(&"content".repeat(1_000), POST), None);
+    }
+
+    #[test]
+    fn the_nearest_of_several_is_named() {
+        assert_eq!(near("start_on", &["ends_on", "starts_on"]).as_deref(), Some("starts_on"));
+        assert_eq!(near("title", &["name", "titles"]).as_deref(), Some("name"), "a synonym goes before a typo");
+    }
+
+    proptest! {
+        /// The distance is symmetric, 0 only for the same letters, and never more than allowed, in any script.
+        #[test]
+        fn distance_is_symmetric_and_bounded(a in "\\PC{0,12}", b in "\\PC{0,12}", most in 0_usize..4) {
+            let (a, b) = (Folded::new(&a), Folded::new(&b));
+            let found = a.distance(&b, most);
+            prop_assert_eq!(found, b.distance(&a, most));
+            prop_assert_eq!(found == Some(0), a.text == b.text);
+            prop_assert!(found.is_none_or(|edits| edits <= most));
+            // What the quick checks exclude is too far away.
+            prop_assert_eq!(found, Some(strsim::osa_distance(&a.text, &b.text)).filter(|edits| *edits <= most));
+        }
+
+        /// One edit in any place of a name leads back to it.
+        #[test]
+        fn an_edit_is_forgiven(name in "[a-z]{4,5}_[a-z]{1,10}", at: prop::sample::Index, letter in "[a-zäß日]", kind in 0..4) {
+            let mut chars: Vec<char> = name.chars().collect();
+            let i = at.index(chars.len());
+            match kind {
+                0 => chars.insert(i, letter.chars().next().unwrap_or('x')),
+                1 => chars[i] = letter.chars().next().unwrap_or('x'),
+                2 => drop(chars.remove(i)),
+                _ => chars.swap(i, (i + 1).min(name.chars().count() - 1)),
+            }
+            let edited: String = chars.into_iter().collect();
+            prop_assert_eq!(near(&edited, &[&name]), Some(name), "{}", edited);
+        }
+
+        #[test]
+        fn any_name_is_compared_without_a_panic(unknown in "\\PC*") {
+            near(&unknown, POST);
+        }
+    }
+}
