@@ -6,6 +6,7 @@ use crier_common::domain::conversation::{Conversation, ConversationStatus, Fetch
 use crier_common::domain::event::EventName;
 use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::platform::Platform;
+use crier_common::platforms::PlatformConfig;
 use crier_common::store::conversations::list::{ConversationFilter, list};
 use crier_common::store::conversations::{self, replies};
 use crier_common::store::{PageRequest, accounts, inbox_syncs};
@@ -14,7 +15,7 @@ use crier_scheduler::tasks;
 use crate::support::fake_inbox::{COMMENTS, DMS, message};
 use crate::support::fake_platform::{Gate, permanent, rate_limited, reauth, transient};
 use crate::support::jobs::{TestWorker, worker_on_both};
-use crate::support::store::new_account;
+use crate::support::store::{TestStore, new_account, on_both};
 
 worker_on_both!(
     pages_are_stored_with_the_cursor_after_them,
@@ -36,6 +37,8 @@ worker_on_both!(
     a_platform_without_inbox_is_not_looked_at,
     a_snooze_ends_by_itself,
 );
+
+on_both!(an_inbox_that_is_switched_off_is_not_read);
 
 /// Has the account looked at, and listens for messages.
 pub async fn start(w: &TestWorker) {
@@ -363,6 +366,20 @@ async fn a_platform_without_inbox_is_not_looked_at(w: TestWorker) {
     sync(&w).await;
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'").await, 1);
     assert_eq!(w.handler(JobKind::SyncInbox).max_results_per_transaction(), 8);
+}
+
+async fn an_inbox_that_is_switched_off_is_not_read(s: TestStore) {
+    let settings = PlatformConfig { no_inbox: true, ..PlatformConfig::default() };
+    let w = TestWorker::with_settings(s, Platform::Twitter, settings).await;
+    let new = crier_common::store::accounts::NewAccount { platform: Platform::Twitter, ..new_account("x", "t") };
+    let account = w.write(async |tx| accounts::save(tx, w.world.workspace, &new).await).await;
+    w.write(async |tx| inbox_syncs::start(tx, account.id).await).await;
+    sync(&w).await;
+    let row = inbox_syncs::find(&mut w.conn().await, account.id).await.unwrap().unwrap();
+    assert!(row.last_error.is_none());
+    // It may be switched on again.
+    let next = row.next_sync_at.unwrap() - w.s.now();
+    assert!(next > TimeDelta::minutes(30) && next < TimeDelta::hours(3), "{next}");
 }
 
 async fn a_snooze_ends_by_itself(w: TestWorker) {

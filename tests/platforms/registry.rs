@@ -118,6 +118,15 @@ fn a_platform_is_configured_only_with_a_connector() {
 }
 
 #[test]
+fn an_inbox_can_be_switched_off() {
+    let mut config = PlatformsConfig::default();
+    config.platforms.insert(Platform::Twitter, PlatformConfig { no_inbox: true, ..PlatformConfig::default() });
+    let registry = registry(config);
+    let has_inbox = |platform| registry.get(platform).is_some_and(|connector| connector.inbox().is_some());
+    assert!(!has_inbox(Platform::Twitter) && has_inbox(Platform::Mastodon));
+}
+
+#[test]
 fn platforms_that_download_pictures_take_them_by_address() {
     let registry = registry(PlatformsConfig::default());
     let downloads = |platform: &&Platform| catalogue::descriptor(**platform).capabilities.media.downloaded;

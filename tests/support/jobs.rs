@@ -23,7 +23,7 @@ use crier_common::media::{self, Described, Library, Owner};
 use crier_common::platforms::Connector as _;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::sandbox::Sandbox;
-use crier_common::platforms::{Clients, ConnectorRegistry as Platforms, PlatformsConfig};
+use crier_common::platforms::{Clients, ConnectorRegistry as Platforms, PlatformConfig, PlatformsConfig};
 use crier_common::queue::{Handler, Transport};
 use crier_common::store::jobs::dispatch::RENOTIFY_AFTER;
 use crier_common::store::webhooks::NewWebhook;
@@ -181,6 +181,14 @@ impl TestWorker {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let connector = fake.clone();
         let config = PlatformsConfig::default().with_base_url(platform, base);
+        Self::build(s, fake, config, |_| connector).await
+    }
+
+    /// With settings of a platform.
+    pub async fn with_settings(s: TestStore, platform: Platform, settings: PlatformConfig) -> Self {
+        let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
+        let connector = fake.clone();
+        let config = PlatformsConfig { platforms: [(platform, settings)].into(), ..PlatformsConfig::default() };
         Self::build(s, fake, config, |_| connector).await
     }
 

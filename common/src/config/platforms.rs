@@ -105,8 +105,15 @@ const METRICS: PlatformKey = PlatformKey {
     example: "impressions=views,shares=reposts+quotes",
     secret: false,
 };
+const INBOX: PlatformKey = PlatformKey {
+    name: "INBOX",
+    meaning: "Whether messages are read and answered, where Crier can; X charges for each that it reads.",
+    preset: Preset::Value("true"),
+    example: "false",
+    secret: false,
+};
 const PLATFORM_KEYS: &[PlatformKey] =
-    &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS, SCOPES, METRICS];
+    &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS, SCOPES, METRICS, INBOX];
 
 /// The keys of the platforms with a second application.
 const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET];
@@ -147,6 +154,7 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
         daily_posts: reader.optional(&key(platform, &DAILY_POSTS), cap),
         scopes: reader.optional(&key(platform, &SCOPES), scopes).unwrap_or_default(),
         metrics: reader.optional(&key(platform, &METRICS), metrics).unwrap_or_default(),
+        no_inbox: !reader.parse(&key(platform, &INBOX), values::boolean),
     };
     Platform::ALL.iter().map(|platform| (*platform, one(*platform))).collect()
 }

@@ -282,6 +282,9 @@ fn metrics_and_permissions_are_lists() {
     let shares = vec!["reposts".to_owned(), "quotes".to_owned()];
     assert_eq!(threads.metrics, [(Figure::Shares, shares), (Figure::Reach, Vec::new())]);
     assert_eq!(threads.scopes, ["a_b", "c:d", "e"]);
+    assert!(!threads.no_inbox);
+    let off = load(&[("CRIER_TWITTER_INBOX", "off")], ProcessRole::Crier).unwrap();
+    assert!(off.platforms[&Platform::Twitter].no_inbox);
     let error = wrong(load(&[("CRIER_THREADS_METRICS", "views=x")], ProcessRole::Crier));
     assert!(error.contains("`views`, which is none of impressions, reach, likes"), "{error}");
 }

@@ -34,6 +34,8 @@ pub struct PlatformConfig {
     pub scopes: Vec<String>,
     /// The names of metrics, in place of those of `metrics.rs`.
     pub metrics: Vec<(Figure, Vec<String>)>,
+    /// Messages are neither read nor answered.
+    pub no_inbox: bool,
 }
 
 /// All platforms' settings.
@@ -86,6 +88,7 @@ impl PlatformsConfig {
             daily_posts: None,
             scopes: Vec::new(),
             metrics: Vec::new(),
+            no_inbox: false,
         };
         self.platforms.get(&platform).unwrap_or(&NOTHING)
     }

@@ -72,7 +72,9 @@ impl ConnectorRegistry {
 
     /// Adds a connector and replaces the platform's previous one. From here on its results are checked.
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
-        self.connectors.insert(connector.descriptor().platform, Arc::new(SanitizingConnector(connector)));
+        let platform = connector.descriptor().platform;
+        let has_inbox = !self.config.of(platform).no_inbox;
+        self.connectors.insert(platform, Arc::new(SanitizingConnector(connector, has_inbox)));
     }
 
     /// Returns the connector of a platform; `None` if Crier cannot publish to it.

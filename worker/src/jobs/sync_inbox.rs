@@ -35,6 +35,8 @@ use crate::engine::Run;
 const MAX_PAGES: usize = 5;
 /// The pause if a platform asks for one and names no time.
 const LIMIT_PAUSE: TimeDelta = TimeDelta::minutes(5);
+/// When an account is looked at again whose platform's inbox is switched off.
+const SWITCHED_OFF: TimeDelta = TimeDelta::hours(1);
 /// After failures in a row an account is looked at less often, at most so many times.
 const MAX_SLOWDOWN: i32 = 30;
 
@@ -78,7 +80,12 @@ impl SyncInbox {
     /// Reads all streams into `end`; an error is one that ends the run without a result.
     async fn read(&self, run: &Run, session: &mut AccountSession, sync: &InboxSync, end: &mut SyncEnd) -> Step<()> {
         let connector = session.connector.clone();
-        let Some(inbox) = connector.inbox() else { return Ok(()) };
+        let Some(inbox) = connector.inbox() else {
+            // Switched off by the operator, who may switch it on again.
+            let has_inbox = !connector.descriptor().capabilities.inbox.is_empty();
+            end.interval = has_inbox.then_some(SWITCHED_OFF);
+            return Ok(());
+        };
         end.interval = Some(inbox.interval());
         // A stream that was read to its end begins anew when all of them have been: else two that overlap what they
         // have read would keep each other going.
