@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use chrono::{TimeDelta, Utc};
+use chrono::TimeDelta;
+use crier_common::clock::Clock;
 
 use crate::support::client::until;
 use crate::support::picture;
@@ -10,7 +11,7 @@ use crate::support::process::Installation;
 
 /// Makes the scheduled post due a minute ago.
 async fn make_overdue(crier: &Installation) {
-    let due = (Utc::now() - TimeDelta::minutes(1)).to_rfc3339();
+    let due = (Clock::system().now() - TimeDelta::minutes(1)).to_rfc3339();
     crier.execute(&format!("UPDATE posts SET scheduled_at = '{due}' WHERE status = 'scheduled'")).await;
     let sql = format!("UPDATE jobs SET run_at = '{due}' WHERE kind = 'publish_target' AND state = 'scheduled'");
     crier.execute(&sql).await;
@@ -23,7 +24,7 @@ async fn with_backup() -> (Installation, i64, i64) {
     let published = crier.post(brand, account, "before the backup").await;
     crier.wait_for_post(brand, published).await;
     crier.upload(brand, &picture::png(9, 9)).await.expect("it is taken");
-    let scheduled = crier.schedule(brand, account, "scheduled", Utc::now() + TimeDelta::hours(1)).await;
+    let scheduled = crier.schedule(brand, account, "scheduled", Clock::system().now() + TimeDelta::hours(1)).await;
     let output = crier.try_command(&["backup", "monday.tar"], &[]);
     output.expect_stdout();
     assert!(output.err.contains("Wrote the database and 2 files to monday.tar."), "{output:?}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta};
 use crier_common::config::{Config, Storage as StorageConfig};
 use crier_common::http::HttpClient;
 use crier_common::mail::Mailer;
@@ -94,7 +94,7 @@ pub async fn clock(config: &Config, store: &Store) -> Finding {
         && let Ok((seconds, micros)) = redis::cmd("TIME").query_async::<(i64, u32)>(&mut connection).await
         && let Some(at) = DateTime::from_timestamp(seconds, micros.saturating_mul(1_000))
     {
-        behind.push(("Redis'", Utc::now() - at));
+        behind.push(("Redis'", store.now() - at));
     }
     let Some((whose, offset)) = behind.into_iter().max_by_key(|(_, offset)| offset.abs()) else {
         return Finding::ok("clock", "there is no other clock");
@@ -111,9 +111,9 @@ pub async fn clock(config: &Config, store: &Store) -> Finding {
 /// Returns how much later it is here; the middle of the question counts.
 async fn database_clock(store: &Store) -> crier_common::store::Result<Option<TimeDelta>> {
     let mut conn = store.read().await?;
-    let before = Utc::now();
+    let before = store.now();
     let at = server::now(&mut conn).await?;
-    let middle = before + (Utc::now() - before) / 2;
+    let middle = before + (store.now() - before) / 2;
     Ok(at.map(|at| middle - at))
 }
 
