@@ -1,6 +1,6 @@
 """Compares the ways to run Crier with the program and with schemas; called by scripts/check-packaging.
 
-The argument is a directory with what was read from the sources: compose.yaml (`docker compose config`), and base.yaml and
+The argument is a directory with what was read from the sources: compose.yaml (`docker compose config`), base.yaml and
 keda.yaml (`kubectl kustomize`). Prints every problem; the exit status is 1 if there is one.
 """
 
@@ -53,7 +53,8 @@ def check_variables(names, where):
 
 
 def check_stop(time, before, where):
-    check(time > before + DRAIN + RELEASE, f"{where}: {time} s to stop is not more than {before} + {DRAIN} + {RELEASE} s")
+    needed = before + DRAIN + RELEASE
+    check(time > needed, f"{where}: {time} s to stop, and more than {needed} s are needed")
 
 
 def check_systemd():
@@ -81,39 +82,44 @@ def check_compose():
             check_variables(service["environment"], where)
 
 
-def check_pod(deployment, settings, where):
-    spec = deployment["spec"]["template"]["spec"]
-    pre_stop = 0
-    for container in spec.get("initContainers", []) + spec["containers"]:
-        at = f"{where}: {container['name']}"
-        check(container["command"][0] in PROGRAMS, f"{at}: the command is no program of Crier")
-        check(container["envFrom"][0]["configMapRef"]["name"] == settings["metadata"]["name"], f"{at}: another ConfigMap")
-        check(container["envFrom"][1]["secretRef"]["name"] == "crier", f"{at}: another Secret")
+def check_restricted(template, settings, where):
+    """Checks what the pods of Deployments and of the Job have in common."""
+    spec = template["spec"]
+    for container in spec["containers"]:
+        check(container["command"][0] in PROGRAMS, f"{where}: the command is no program of Crier")
+        sources = [source for one in container["envFrom"] for source in one.values()]
+        check([source["name"] for source in sources] == [settings["metadata"]["name"], "crier"], f"{where}: envFrom")
         security = container["securityContext"]
-        check(security["allowPrivilegeEscalation"] is False, f"{at}: may escalate privileges")
-        check(security["readOnlyRootFilesystem"] is True, f"{at}: a writable root")
-        check(security["capabilities"] == {"drop": ["ALL"]}, f"{at}: capabilities")
+        check(security["allowPrivilegeEscalation"] is False, f"{where}: may escalate privileges")
+        check(security["readOnlyRootFilesystem"] is True, f"{where}: a writable root")
+        check(security["capabilities"] == {"drop": ["ALL"]}, f"{where}: capabilities")
         resources = container["resources"]
-        check("memory" in resources["limits"], f"{at}: no limit of memory")
+        check("memory" in resources["limits"], f"{where}: no limit of memory")
         # The schema has any text for a quantity.
         for quantity in [*resources["requests"].values(), *resources["limits"].values()]:
-            check(re.fullmatch(r"\d+(m|[KMG]i)?", str(quantity)), f"{at}: {quantity} is no quantity")
-    for container in spec["containers"]:
-        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        listens = {"ops": settings["data"]["CRIER_OPS_ADDR"]}
-        if container["command"] == ["crier-api"]:
-            listens["http"] = settings["data"]["CRIER_HTTP_ADDR"]
-            pre_stop = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
-        check({n: f"0.0.0.0:{p}" for n, p in ports.items()} == listens, f"{where}: ports {ports} are not those of {listens}")
-        for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
-            check(container[probe]["httpGet"] == {"path": path, "port": "ops"}, f"{where}: {probe}")
-    check_stop(spec["terminationGracePeriodSeconds"], pre_stop, where)
+            check(re.fullmatch(r"\d+(m|[KMG]i)?", str(quantity)), f"{where}: {quantity} is no quantity")
     pod = spec["securityContext"]
     check(pod["runAsNonRoot"] is True and pod["runAsUser"] == USER, f"{where}: the user is not the image's {USER}")
     check(pod["seccompProfile"] == {"type": "RuntimeDefault"}, f"{where}: seccomp")
     check(spec["enableServiceLinks"] is False, f"{where}: service links")
-    scraped = deployment["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"]
-    check(int(scraped) == OPS_PORT, f"{where}: Prometheus is sent to port {scraped}")
+    check(spec["automountServiceAccountToken"] is False, f"{where}: a token of the cluster")
+
+
+def check_role(template, settings, where):
+    """Checks the ports, the probes and the time to stop of one of the three processes."""
+    (container,) = template["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    listens, pre_stop = {"ops": settings["data"]["CRIER_OPS_ADDR"]}, 0
+    if container["command"] == ["crier-api"]:
+        listens["http"] = settings["data"]["CRIER_HTTP_ADDR"]
+        pre_stop = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    served = {name: f"0.0.0.0:{port}" for name, port in ports.items()}
+    check(served == listens, f"{where}: ports {ports} are not those of {listens}")
+    for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        check(container[probe]["httpGet"] == {"path": path, "port": "ops"}, f"{where}: {probe}")
+    check_stop(template["spec"]["terminationGracePeriodSeconds"], pre_stop, where)
+    scraped = template["metadata"]["annotations"]["prometheus.io/port"]
+    check(int(scraped) == OPS_PORT == ports["ops"], f"{where}: Prometheus is sent to port {scraped}")
 
 
 def check_kubernetes(name):
@@ -139,11 +145,15 @@ def check_kubernetes(name):
     check(set(of_kind["PodDisruptionBudget"]) == set(deployments), f"{name}: not a PodDisruptionBudget for each")
     for deployment, found in deployments.items():
         where = f"{name}: {deployment}"
-        check_pod(found, settings, where)
+        check_restricted(found["spec"]["template"], settings, where)
+        check_role(found["spec"]["template"], settings, where)
         labels = found["spec"]["template"]["metadata"]["labels"].items()
         selectors = [found["spec"]["selector"], of_kind["PodDisruptionBudget"].get(deployment, {})["spec"]["selector"]]
         for selector in selectors:
             check(selector["matchLabels"].items() <= labels, f"{where}: {selector} does not select its pods")
+    (job,) = of_kind["Job"].values()
+    check_restricted(job["spec"]["template"], settings, f"{name}: Job")
+    check(job["spec"]["template"]["spec"]["containers"][0]["command"] == ["crier", "migrate"], f"{name}: Job: command")
     service = of_kind["Service"]["crier-api"]["spec"]
     check(service["selector"].items() <= deployments["crier-api"]["spec"]["template"]["metadata"]["labels"].items(),
           f"{name}: the Service does not select the API")
