@@ -153,7 +153,9 @@ def check_kubernetes(name):
             check(selector["matchLabels"].items() <= labels, f"{where}: {selector} does not select its pods")
     (job,) = of_kind["Job"].values()
     check_restricted(job["spec"]["template"], settings, f"{name}: Job")
-    check(job["spec"]["template"]["spec"]["containers"][0]["command"] == ["crier", "migrate"], f"{name}: Job: command")
+    pod = job["spec"]["template"]["spec"]
+    check(pod["containers"][0]["command"] == ["crier", "migrate"], f"{name}: Job: command")
+    check(pod["restartPolicy"] == "OnFailure", f"{name}: Job: restartPolicy")
     service = of_kind["Service"]["crier-api"]["spec"]
     check(service["selector"].items() <= deployments["crier-api"]["spec"]["template"]["metadata"]["labels"].items(),
           f"{name}: the Service does not select the API")
