@@ -98,8 +98,10 @@ async fn concurrent_posts_never_exceed_the_monthly_cap(s: TestStore) {
     let later = (app.now() + TimeDelta::hours(5)).to_rfc3339();
     let posts = t.path("/posts");
     let draft = json!({ "content": "x", "accounts": [account] });
-    let post =
-        |kind: &str| json!({ "content": "x", "accounts": [account], "schedule_type": kind, "scheduled_at": later });
+    let post = |kind: &str| {
+        let at = (kind != "now").then_some(&later);
+        json!({ "content": "x", "accounts": [account], "schedule_type": kind, "scheduled_at": at })
+    };
     let mut drafts = Vec::new();
     for _ in 0..3 {
         drafts.push(format!("{posts}/{}", t.post(&posts, draft.clone()).await.data(201)["id"]));

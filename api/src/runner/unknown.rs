@@ -90,10 +90,12 @@ impl UnknownNames {
 
     fn check_list(&mut self, known: &KnownValue, list: &[Value], path: &str) {
         let KnownValue::Object(known) = known else { return };
-        for (i, value) in list.iter().enumerate().take(MAX_ELEMENTS) {
-            if let Value::Object(object) = value {
-                self.check_object(known, object, &format!("{path}{i}."));
+        let objects = list.iter().take(MAX_ELEMENTS).enumerate().filter_map(|(i, value)| Some((i, value.as_object()?)));
+        for (i, object) in objects {
+            if self.typos.len() == MAX_PROBLEMS {
+                return;
             }
+            self.check_object(known, object, &format!("{path}{i}."));
         }
     }
 

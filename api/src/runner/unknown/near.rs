@@ -63,8 +63,8 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("tags", &["labels"]),
     ("timezone", &["tz"]),
     ("title", &["name"]),
-    ("url", &["address", "callback_url", "endpoint", "feed_url", "href", "link", "source_url", "uri", "webhook_url"]),
-    ("user_id", &["assignee", "assignee_id", "member_id", "user"]),
+    ("url", &["address", "callback_url", "endpoint", "feed_url", "href", "link", "uri", "webhook_url"]),
+    ("user_id", &["assignee", "member_id", "user"]),
     ("website", &["homepage", "site", "url"]),
 ];
 

@@ -41,7 +41,7 @@ fn every_example_has_known_fields_alone() {
 /// A client may change a record that it got and send it back.
 #[test]
 fn a_record_that_is_sent_back_has_no_typos() {
-    for endpoint in routes::all() {
+    for endpoint in routes::all().into_iter().filter(|endpoint| endpoint.method == http::Method::PUT) {
         let (Some(_), Some(schema)) = (&endpoint.body, endpoint.schema) else { continue };
         let mut s = Schema::default();
         let record = build_example(&schema(&mut s), &s.named);
@@ -63,7 +63,7 @@ fn typos_are_found_at_any_depth() {
     assert_eq!(header(&check("createPost", &body)), "nope, overrides.1.options.sound");
     let credentials = json!({ "platform": "bluesky", "credentials": { "servce": "https://pds.example" } });
     assert_eq!(typos("connectSocialAccount", credentials)[0].0, "credentials.servce");
-    assert_eq!(typos("createReport", json!({ "widgets": [{ "type": "note", "options": { "tekst": "" } }] })).len(), 1);
+    assert_eq!(typos("createReport", json!({ "widgets": [{ "type": "note", "options": { "texts": "" } }] })).len(), 1);
 }
 
 #[test]
