@@ -3,8 +3,8 @@
 //! A [`ErrorCode`] is a row of the contract's error table, with its status and type. An [`ApiError`] is a code with a
 //! message that says what to do next. The internal cause is logged once, where the response is written, and never sent.
 //!
-//! **To add a code:** its variant here, its arms in [`ErrorCode::status`] and [`ErrorCode::kind`]; the endpoints that return it
-//! list it.
+//! **To add a code:** its variant here, its arms in [`ErrorCode::status`] and [`ErrorCode::kind`], its entry in
+//! `docs/errors.md`; the endpoints that return it list it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -124,6 +124,23 @@ impl ErrorCode {
             500.. => ErrorType::Api,
             _ => ErrorType::InvalidRequest,
         }
+    }
+}
+
+/// What each code means, and what to do: `/docs/errors`.
+pub const CATALOGUE: &str = include_str!("../../docs/errors.md");
+
+impl ErrorCode {
+    /// Returns the code's entry in the catalogue, in Markdown.
+    pub fn entry(self) -> &'static str {
+        let head = format!("\n### `{self}`\n");
+        let after = CATALOGUE.split_once(&head).map(|(_, after)| after).unwrap_or_default();
+        after.split("\n#").next().unwrap_or_default().trim()
+    }
+
+    /// Returns the address of that entry.
+    pub fn doc_url(self, public_url: &str) -> String {
+        format!("{public_url}/docs/errors#{self}")
     }
 }
 
@@ -329,8 +346,8 @@ impl ApiError {
         }
     }
 
-    /// Serializes the response body.
-    pub fn envelope(&self, request_id: &str) -> Vec<u8> {
+    /// Serializes the response body. `public_url`: the address of this server.
+    pub fn envelope(&self, request_id: &str, public_url: &str) -> Vec<u8> {
         #[derive(Serialize)]
         struct Envelope<'a> {
             error: Inner<'a>,
@@ -343,9 +360,11 @@ impl ApiError {
             #[serde(skip_serializing_if = "Option::is_none")]
             fields: Option<&'a FieldProblems>,
             request_id: &'a str,
+            doc_url: String,
         }
         let fields = (self.code == ErrorCode::ValidationFailed).then_some(&self.fields);
-        let error = Inner { r#type: self.code.kind(), code: self.code, message: &self.message, fields, request_id };
+        let (code, doc_url) = (self.code, self.code.doc_url(public_url));
+        let error = Inner { r#type: code.kind(), code, message: &self.message, fields, request_id, doc_url };
         serde_json::to_vec(&Envelope { error }).unwrap_or_default()
     }
 }
@@ -387,11 +406,11 @@ mod tests {
 
     #[test]
     fn only_validation_errors_contain_fields() {
-        let text = |error: &ApiError| String::from_utf8(error.envelope("req_1")).unwrap();
+        let text = |error: &ApiError| String::from_utf8(error.envelope("req_1", "https://x.example")).unwrap();
         let refused = ApiError::field("accounts.0", "There is no such account.");
         assert_eq!(
             text(&refused),
-            r#"{"error":{"type":"validation_error","code":"validation_failed","message":"`accounts.0` is not valid: There is no such account.","fields":{"accounts.0":["There is no such account."]},"request_id":"req_1"}}"#
+            r#"{"error":{"type":"validation_error","code":"validation_failed","message":"`accounts.0` is not valid: There is no such account.","fields":{"accounts.0":["There is no such account."]},"request_id":"req_1","doc_url":"https://x.example/docs/errors#validation_failed"}}"#
         );
         assert!(!text(&ApiError::not_found("post")).contains("fields"));
     }
@@ -399,6 +418,6 @@ mod tests {
     #[test]
     fn internal_cause_is_never_sent() {
         let error = ApiError::bug("password=hunter2");
-        assert!(!String::from_utf8(error.envelope("req_1")).unwrap().contains("hunter2"));
+        assert!(!String::from_utf8(error.envelope("req_1", "")).unwrap().contains("hunter2"));
     }
 }

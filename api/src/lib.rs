@@ -7,10 +7,12 @@
 //!
 //! - `routes/<resource>/<verb>.rs`: the endpoints; [`endpoint`] explains how to add one
 //! - `pages/`: HTML pages for browsers
-//! - `openapi/`: the OpenAPI document, at `/api/public/v1/openapi.json`, with Swagger UI at `/docs`
+//! - `openapi/`: the OpenAPI document, at `/api/public/v1/openapi.json`; `pages/docs` shows it at `/docs`
 
 use std::sync::Arc;
 
+use http::Method;
+use salvo::routing::filters::MethodFilter;
 use salvo::{Router, Service};
 
 use connections::Connections;
@@ -42,11 +44,14 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
     let mut api = Router::with_path(response::PREFIX.trim_start_matches('/'));
     api = api.push(openapi::serve::document(app.clone()));
     for endpoint in routes::all() {
-        let method = salvo::routing::filters::MethodFilter::new(endpoint.method.clone());
-        let route = Router::with_path(pattern(endpoint.path)).filter(method);
-        api = api.push(route.goal(runner::Runner::new(app.clone(), endpoint)));
+        let (path, method) = (pattern(endpoint.path), endpoint.method.clone());
+        let runner = runner::Runner::new(app.clone(), endpoint);
+        if method == Method::GET {
+            api = api.push(Router::with_path(&path).head(runner.clone()));
+        }
+        api = api.push(Router::with_path(path).filter(MethodFilter::new(method)).goal(runner));
     }
-    let router = Router::new().push(api).push(pages::router()).push(openapi::serve::reader());
+    let router = Router::new().push(api).push(pages::router());
     Service::new(router).hoop(middleware::RequestMiddleware { app, connections })
 }
 

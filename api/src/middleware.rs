@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crier_common::telemetry::metrics;
 use futures::{FutureExt, StreamExt};
 use http::header::{CONTENT_LENGTH, EXPECT};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use salvo::{Depot, FlowCtrl, Request, Response};
 use tracing::Instrument;
@@ -55,6 +55,9 @@ impl salvo::Handler for RequestMiddleware {
         let span =
             tracing::info_span!("request", request_id = %id, method = %req.method(), path = loggable(req.uri().path()));
         self.answer(req, depot, res, ctrl, &id).instrument(span.clone()).await;
+        if *req.method() == Method::HEAD {
+            announce_length(res);
+        }
         let (status, took) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
         span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = took.as_millis(), "answered"));
         metrics::http_request(req.method(), route(req, depot), status, took);
@@ -72,7 +75,7 @@ impl RequestMiddleware {
         }
         let next = AssertUnwindSafe(ctrl.call_next(req, depot, res)).catch_unwind().await;
         if let Err(panic) = next {
-            reply::refusal(res, &reply::panic_error(&panic), id);
+            reply::refusal(&self.app, res, &reply::panic_error(&panic), id);
             return;
         }
         let status = res.status_code.unwrap_or(StatusCode::OK);
@@ -83,7 +86,7 @@ impl RequestMiddleware {
         if req.uri().path().starts_with(PREFIX) {
             admission::count_unauthenticated(&self.app, req, res).await;
         }
-        reply::refusal(res, &error_of(status), id);
+        reply::refusal(&self.app, res, &error_of(status), id);
     }
 }
 
@@ -98,6 +101,13 @@ fn error_of(status: StatusCode) -> ApiError {
         }
         s if s.is_client_error() => ApiError::new(ErrorCode::InvalidJson, "The request could not be read."),
         s => ApiError::bug(format!("a handler answered {s} and nothing else")),
+    }
+}
+
+/// Sets the length that the body of a GET would have; salvo drops the body of a HEAD.
+fn announce_length(res: &mut Response) {
+    if let Some(length) = res.body.size().filter(|length| *length > 0) {
+        res.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
 }
 

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use salvo::Response;
 use salvo::http::ResBody;
 
+use crate::app::App;
 use crate::error::{ApiError, ErrorCode};
 use crate::response::ApiResponse;
 
@@ -34,7 +35,7 @@ pub fn success(res: &mut Response, answer: &ApiResponse) {
 }
 
 /// Logs the internal cause, and writes the error response.
-pub fn refusal(res: &mut Response, error: &ApiError, request_id: &str) {
+pub fn refusal(app: &App, res: &mut Response, error: &ApiError, request_id: &str) {
     error.log();
     res.status_code(error.code.status());
     if let Some(seconds) = error.retry_after {
@@ -46,7 +47,7 @@ pub fn refusal(res: &mut Response, error: &ApiError, request_id: &str) {
     if error.code == ErrorCode::Unauthorized {
         res.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    json(res, error.envelope(request_id));
+    json(res, error.envelope(request_id, &app.public_url));
 }
 
 fn json(res: &mut Response, body: Vec<u8>) {

@@ -104,7 +104,7 @@ async fn an_unknown_slug_returns_404(app: TestApp) {
     {
         let reply = get(&app, path).await;
         reply.not_found();
-        assert!(text(&reply).contains("Nobody here"), "{path}");
+        assert!(text(&reply).contains("Not found"), "{path}");
         assert_eq!(app.request_at_root("HEAD", &app.url, path).send().await.status, 404);
     }
 }

@@ -51,7 +51,7 @@ async fn a_matching_etag_returns_304(app: TestApp) {
 }
 
 /// Returns the head of a response in lower case, and its raw body; the tests' client would decompress it.
-async fn raw(app: &TestApp, method: &str, path: &str, encodings: &str) -> (String, Vec<u8>) {
+pub async fn raw(app: &TestApp, method: &str, path: &str, encodings: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(app.address).await.unwrap();
     let head =
         format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAccept-Encoding: {encodings}\r\n\r\n");

@@ -166,13 +166,13 @@ async fn every_endpoint_accepts_its_documented_scope(app: TestApp) {
 
 async fn a_wrong_method_returns_405_without_a_key(app: TestApp) {
     for (method, path, allow) in [
-        ("PATCH", "/brands", "GET, POST"),
-        ("DELETE", "/brands", "GET, POST"),
-        ("PUT", "/brands/1/posts", "GET, POST"),
-        ("POST", "/brands/1/posts/1/status", "GET"),
-        ("DELETE", "/brands/1/social-accounts/platforms", "GET"),
+        ("PATCH", "/brands", "GET, HEAD, POST"),
+        ("DELETE", "/brands", "GET, HEAD, POST"),
+        ("PUT", "/brands/1/posts", "GET, HEAD, POST"),
+        ("POST", "/brands/1/posts/1/status", "GET, HEAD"),
+        ("DELETE", "/brands/1/social-accounts/platforms", "GET, HEAD"),
         ("GET", "/brands/1/posts/1/submit", "POST"),
-        ("BREW", "/brands/1", "GET"),
+        ("BREW", "/brands/1", "GET, HEAD"),
     ] {
         let reply = app.request(method, path).send().await;
         reply.expect_error(405, "method_not_allowed");

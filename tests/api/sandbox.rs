@@ -102,7 +102,7 @@ async fn comments_are_rate_limited_by_address(app: TestApp) {
     let refused = comment(&app, post, "again").await;
     refused.assert_status(429);
     assert_eq!((refused.header("retry-after"), refused.header("x-ratelimit-remaining")), (Some("1"), Some("0")));
-    assert!(refused.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")), "{refused:?}");
+    assert!(refused.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{refused:?}");
     assert_eq!(app.number("SELECT count(*) FROM sandbox_comments").await, 60);
     // The allowance is that of clients without a valid key; the page remains available.
     app.request("GET", "/brands").send().await.expect_error(429, "rate_limited");

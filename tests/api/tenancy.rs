@@ -17,7 +17,7 @@ on_both_apps!(
 /// One of each record that has an id.
 pub struct TenantRecords {
     account: i64,
-    post: i64,
+    pub post: i64,
     webhook: i64,
     delivery: i64,
     feed: i64,

@@ -78,5 +78,5 @@ async fn pages_render_without_errors_in_every_theme() {
     assert_eq!(page.matches("rel=\"noopener nofollow ugc\"").count(), 5, "{page}");
     assert_eq!(page.matches("<a href=\"/@x-ocean/l/").count(), 5, "{page}");
     let page = browser.dom(&format!("{}/@nobody", app.url)).await;
-    assert!(page.contains("<title>Nobody here</title>"), "{page}");
+    assert!(page.contains("<title>Not found · Crier</title>"), "{page}");
 }

@@ -2,10 +2,32 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{NaiveDate, TimeDelta};
 use serde_json::{Map, Value, json};
+
+/// The reference replaces what begins with `example-` by a new key for each request.
+pub const IDEMPOTENCY_KEY: &str = "example-1";
 
 /// The maximum depth, which ends recursive schemas.
 const MAX_DEPTH: u32 = 8;
+
+/// Replaces `{day+7}` and `{day-7}` by the date so many days from today: examples of times to come stay valid.
+pub fn fill_days(text: &str, today: NaiveDate) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut parts = text.split("{day");
+    filled.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let day = part.split_once('}').and_then(|(days, rest)| {
+            let days = TimeDelta::try_days(days.parse().ok()?)?;
+            Some((today.checked_add_signed(days)?, rest))
+        });
+        match day {
+            Some((day, rest)) => filled.push_str(&format!("{day}{rest}")),
+            None => filled.push_str(&format!("{{day{part}")),
+        }
+    }
+    filled
+}
 
 /// Returns an example of a schema; its references are resolved in `named`.
 pub fn build_example(schema: &Value, named: &BTreeMap<&'static str, Value>) -> Value {
@@ -49,6 +71,14 @@ fn build_nested_example(schema: &Value, named: &BTreeMap<&'static str, Value>, d
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn days_are_filled_in() {
+        let today = "2026-12-30".parse().unwrap();
+        let text = r#"{"a":"{day+7}T07:00:00","b":"{day-1}","c":"{day}","d":{"day":1}}"#;
+        let filled = r#"{"a":"2027-01-06T07:00:00","b":"2026-12-29","c":"{day}","d":{"day":1}}"#;
+        assert_eq!(fill_days(text, today), filled);
+    }
 
     #[test]
     fn examples_match_their_schema() {

@@ -1,5 +1,5 @@
 //! Builds the OpenAPI 3.1 document from the endpoints themselves: the runner's checks for an endpoint determine the
-//! errors that the document lists for it. Served at `/api/public/v1/openapi.json`, with Swagger UI at `/docs`.
+//! errors that the document lists for it. Served at `/api/public/v1/openapi.json`.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +29,8 @@ record! {
         pub message: String,
         /// The same as the header X-Request-Id.
         pub request_id: String { "x-extension": true },
+        /// The code's entry in the catalogue of errors.
+        pub doc_url: String { "format": "uri", "x-extension": true },
     }
 
     /// Where the pages of a list are.
@@ -77,7 +79,7 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "Crier",
-            "version": "1.0.0",
+            "version": env!("CARGO_PKG_VERSION"),
             "description": INTRODUCTION,
             "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
         },
@@ -185,7 +187,7 @@ fn parameters(endpoint: &Endpoint, s: &mut Schema) -> Vec<Value> {
         .ids()
         .map(|id| {
             let schema = json!({ "type": "integer", "format": "int64", "minimum": 1 });
-            json!({ "name": id, "in": "path", "required": true, "schema": schema })
+            json!({ "name": id, "in": "path", "required": true, "schema": schema, "example": 1 })
         })
         .collect();
     for parameter in &endpoint.query {
@@ -203,6 +205,7 @@ fn parameters(endpoint: &Endpoint, s: &mut Schema) -> Vec<Value> {
             "name": "Idempotency-Key", "in": "header", "required": true,
             "description": "New for each request, the same when it is sent again; kept for 24 hours.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
+            "example": example::IDEMPOTENCY_KEY,
         }));
     }
     out
@@ -338,11 +341,25 @@ fn refusal(status: u16, codes: &[ErrorCode], s: &mut Schema) -> Value {
         _ => None,
     };
     let names: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
+    let examples: Map<String, Value> = codes.iter().map(|code| (code.to_string(), error_example(*code))).collect();
     json!({
         "description": names.join(", "),
         "headers": headers,
-        "content": { "application/json": { "schema": ErrorEnvelope::schema(s) } },
+        "content": { "application/json": { "schema": ErrorEnvelope::schema(s), "examples": examples } },
     })
+}
+
+/// Returns an error with this code. Its message is the first sentence of the catalogue.
+fn error_example(code: ErrorCode) -> Value {
+    let message = code.entry().split_inclusive(". ").next().unwrap_or_default().trim();
+    let mut error = json!({
+        "type": code.kind(), "code": code, "message": message, "request_id": "req_d2Z8Vt0pJb3mXw5qKc7LfA1e",
+        "doc_url": code.doc_url("https://crier.example"),
+    });
+    if code == ErrorCode::ValidationFailed {
+        error["fields"] = json!({ "name": ["This field is required."] });
+    }
+    json!({ "value": { "error": error } })
 }
 
 #[cfg(test)]
@@ -352,7 +369,9 @@ mod tests {
 
     #[test]
     fn the_document_is_what_was_promised() {
-        insta::assert_json_snapshot!(document(&routes::all()));
+        let mut document = document(&routes::all());
+        document["info"]["version"] = "that of the program".into();
+        insta::assert_json_snapshot!(document);
     }
 
     #[test]

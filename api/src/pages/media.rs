@@ -11,7 +11,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 
-use super::plain;
+use super::notice;
 use crate::app::App;
 use crate::file::{self, FileResponse, SentFile};
 
@@ -36,16 +36,16 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     match file::send(req, app.library.storage(), &picture, res).await {
         Ok(SentFile::Sent) => {}
         Ok(SentFile::Missing) => missing(res),
-        Ok(SentFile::OutOfRange) => plain(res, StatusCode::RANGE_NOT_SATISFIABLE, "The picture has no such part."),
+        Ok(SentFile::OutOfRange) => notice(res, StatusCode::RANGE_NOT_SATISFIABLE, "The picture has no such part."),
         Err(error) => {
             tracing::warn!(%error, "a picture could not be shown");
             let text = "The files cannot be reached right now; try again in a moment.";
-            plain(res, StatusCode::SERVICE_UNAVAILABLE, text);
+            notice(res, StatusCode::SERVICE_UNAVAILABLE, text);
             res.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
         }
     }
 }
 
 fn missing(res: &mut Response) {
-    plain(res, StatusCode::NOT_FOUND, "There is no such picture.");
+    notice(res, StatusCode::NOT_FOUND, "There is no such picture.");
 }

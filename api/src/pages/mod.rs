@@ -10,11 +10,15 @@ use salvo::writing::Text;
 use salvo::{Response, Router};
 
 pub mod bio;
+pub mod body;
 mod connect;
+mod docs;
 mod fetch;
+mod home;
 mod media;
 mod report;
 mod sandbox;
+pub mod styles;
 
 /// Allows only our own styles and images, and forms to this host.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri \
@@ -22,8 +26,17 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:
 
 /// The routes of all pages, at the root of the host.
 pub fn router() -> Router {
-    let pages =
-        [bio::router(), connect::router(), fetch::router(), media::router(), report::router(), sandbox::router()];
+    let pages = [
+        bio::router(),
+        connect::router(),
+        docs::router(),
+        fetch::router(),
+        home::router(),
+        media::router(),
+        report::router(),
+        sandbox::router(),
+        styles::router(),
+    ];
     pages.into_iter().fold(Router::new(), Router::push)
 }
 
@@ -36,17 +49,33 @@ fn html(res: &mut Response, status: StatusCode, page: &impl Template) {
         }
         Err(error) => {
             tracing::error!(%error, "a page could not be rendered");
-            plain(res, StatusCode::INTERNAL_SERVER_ERROR, "Something went wrong on our side.");
+            res.status_code(StatusCode::INTERNAL_SERVER_ERROR);
+            res.render(Text::Plain("Something went wrong on our side."));
         }
     }
     headers(res);
 }
 
-/// Renders an error as one sentence of plain text.
-fn plain(res: &mut Response, status: StatusCode, text: &'static str) {
-    res.status_code(status);
-    res.render(Text::Plain(text));
-    headers(res);
+#[derive(Template)]
+#[template(path = "notice.html")]
+struct Notice {
+    title: &'static str,
+    message: &'static str,
+}
+
+/// Renders an error as a page.
+fn notice(res: &mut Response, status: StatusCode, message: &'static str) {
+    html(res, status, &Notice { title: title(status), message });
+}
+
+const fn title(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::GONE => "No longer there",
+        StatusCode::TOO_MANY_REQUESTS => "Too many requests",
+        StatusCode::SERVICE_UNAVAILABLE => "Not available right now",
+        _ => "This did not work",
+    }
 }
 
 fn headers(res: &mut Response) {

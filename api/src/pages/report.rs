@@ -16,14 +16,14 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 
-use super::{html, plain};
+use super::{html, notice};
 use crate::app::App;
 use crate::file::{self, FileResponse, SentFile};
 
 pub fn router() -> Router {
     Router::with_path("reports")
         .push(Router::with_path("files/{token}").get(send_file).head(send_file))
-        .push(Router::with_path("unsubscribe/{token}").get(ask).post(unsubscribe))
+        .push(Router::with_path("unsubscribe/{token}").get(ask).head(ask).post(unsubscribe))
 }
 
 #[handler]
@@ -34,7 +34,7 @@ async fn send_file(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         Ok(link) => link,
         Err(LinkError::Invalid) => return missing(res),
         Err(LinkError::Expired) => {
-            return plain(res, StatusCode::GONE, "This address is no longer valid. Ask the sender for the report.");
+            return notice(res, StatusCode::GONE, "This address is no longer valid. Ask the sender for the report.");
         }
     };
     let found = match find(app, &link).await {
@@ -45,7 +45,7 @@ async fn send_file(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     match file::send(req, app.library.storage(), &found, res).await {
         Ok(SentFile::Sent) => {}
         Ok(SentFile::Missing) => missing(res),
-        Ok(SentFile::OutOfRange) => plain(res, StatusCode::RANGE_NOT_SATISFIABLE, "The file has no such part."),
+        Ok(SentFile::OutOfRange) => notice(res, StatusCode::RANGE_NOT_SATISFIABLE, "The file has no such part."),
         Err(error) => unavailable(res, &error.to_string()),
     }
 }
@@ -88,7 +88,7 @@ async fn show(req: &Request, depot: &Depot, res: &mut Response, is_wanted: bool)
             let page = UnsubscribePage { recipient: link.recipient, report, brand, is_done: is_wanted };
             html(res, StatusCode::OK, &page);
         }
-        Ok(None) => plain(res, StatusCode::NOT_FOUND, "This report is not mailed any more."),
+        Ok(None) => notice(res, StatusCode::NOT_FOUND, "This report is not mailed any more."),
         Err(error) => unavailable(res, &error.to_string()),
     }
 }
@@ -103,11 +103,11 @@ async fn names(app: &App, link: &UnsubscribeLink, is_wanted: bool) -> Result<Opt
 }
 
 fn missing(res: &mut Response) {
-    plain(res, StatusCode::NOT_FOUND, "There is no such report.");
+    notice(res, StatusCode::NOT_FOUND, "There is no such report.");
 }
 
 fn unavailable(res: &mut Response, error: &str) {
     tracing::warn!(error, "a page of a report could not be shown");
-    plain(res, StatusCode::SERVICE_UNAVAILABLE, "This cannot be shown right now; try again in a moment.");
+    notice(res, StatusCode::SERVICE_UNAVAILABLE, "This cannot be shown right now; try again in a moment.");
     res.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
 }

@@ -14,7 +14,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 
-use super::{html, plain};
+use super::{html, notice};
 use crate::app::App;
 use crate::{admission, reply};
 
@@ -29,8 +29,8 @@ const MAX_FORM: usize = 64 * 1024;
 
 pub fn router() -> Router {
     Router::new()
-        .push(Router::with_path("sandbox.css").get(styles))
-        .push(Router::with_path("sandbox/{handle}").get(timeline))
+        .push(Router::with_path("sandbox.css").get(styles).head(styles))
+        .push(Router::with_path("sandbox/{handle}").get(timeline).head(timeline))
         .push(Router::with_path("sandbox/{handle}/posts/{post}/comments").post(add_comment))
 }
 
@@ -61,19 +61,8 @@ struct PostView {
     full: bool,
 }
 
-#[derive(Template)]
-#[template(path = "sandbox_missing.html")]
-struct Missing {
-    title: &'static str,
-    message: &'static str,
-}
-
-const HANDLE_NOT_FOUND: Missing = Missing {
-    title: "Nobody here",
-    message: "Nobody has connected this sandbox handle yet. Connect it with the API, then publish to it.",
-};
-const SANDBOX_DISABLED: Missing =
-    Missing { title: "Sandbox off", message: "The sandbox is switched off on this installation (CRIER_SANDBOX)." };
+const HANDLE_NOT_FOUND: &str = "No account has this sandbox handle. Connect one with the API, then publish to it.";
+const SANDBOX_DISABLED: &str = "The sandbox is switched off on this server (CRIER_SANDBOX).";
 
 #[handler]
 async fn styles(res: &mut Response) {
@@ -86,7 +75,7 @@ async fn styles(res: &mut Response) {
 fn app_if_enabled<'d>(depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
     let app = depot.get_typed::<Arc<App>>().ok()?;
     if app.platforms.get(Platform::Sandbox).is_none() {
-        html(res, StatusCode::NOT_FOUND, &SANDBOX_DISABLED);
+        notice(res, StatusCode::NOT_FOUND, SANDBOX_DISABLED);
         return None;
     }
     Some(app)
@@ -100,12 +89,12 @@ fn handle(req: &Request) -> Option<String> {
 #[handler]
 async fn timeline(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = app_if_enabled(depot, res) else { return };
-    let Some(handle) = handle(req) else { return html(res, StatusCode::NOT_FOUND, &HANDLE_NOT_FOUND) };
+    let Some(handle) = handle(req) else { return notice(res, StatusCode::NOT_FOUND, HANDLE_NOT_FOUND) };
     // An invalid id shows the newest posts.
     let from = req.query::<i64>("from").filter(|id| *id > 0);
     match load(app, handle, from).await {
         Ok(Some(page)) => html(res, StatusCode::OK, &page),
-        Ok(None) => html(res, StatusCode::NOT_FOUND, &HANDLE_NOT_FOUND),
+        Ok(None) => notice(res, StatusCode::NOT_FOUND, HANDLE_NOT_FOUND),
         Err(error) => {
             tracing::warn!(%error, "a sandbox page could not be read");
             unavailable(res);
@@ -114,7 +103,7 @@ async fn timeline(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 }
 
 fn unavailable(res: &mut Response) {
-    plain(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not answer right now; try again in a moment.");
+    notice(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not answer right now; try again in a moment.");
 }
 
 async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Timeline>> {
@@ -155,13 +144,13 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let decision = admission::count_address(app, req).await;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if !decision.allowed {
-        plain(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests from your address; try again in a moment.");
+        notice(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests from your address; try again in a moment.");
         res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
         return;
     }
     let (Some(handle), Some(post)) = (handle(req), req.param::<i64>("post")) else { return no_such_post(res) };
     let Ok(body) = req.payload_with_max_size(MAX_FORM).await else {
-        return plain(res, StatusCode::PAYLOAD_TOO_LARGE, "The comment is too long.");
+        return notice(res, StatusCode::PAYLOAD_TOO_LARGE, "The comment is too long.");
     };
     let field = |name: &str| {
         let found = url::form_urlencoded::parse(body).find(|(key, _)| key == name);
@@ -171,7 +160,7 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let fits = |text: &str, most: usize| !text.is_empty() && text.chars().count() <= most && !text.contains('\0');
     if !fits(&name, MAX_NAME) || !fits(&text, MAX_BODY) {
         let sentence = "A comment needs a name of at most 80 characters and a text of at most 2,000.";
-        return plain(res, StatusCode::UNPROCESSABLE_ENTITY, sentence);
+        return notice(res, StatusCode::UNPROCESSABLE_ENTITY, sentence);
     }
     let written = async {
         let mut tx = app.store.begin().await?;
@@ -188,7 +177,7 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         }
         Ok(Commented::NoSuchPost) => no_such_post(res),
         Ok(Commented::Full) => {
-            plain(res, StatusCode::CONFLICT, "This post has as many comments as a post may have, and takes no more.");
+            notice(res, StatusCode::CONFLICT, "This post has as many comments as a post may have, and takes no more.");
         }
         Err(error) => {
             tracing::warn!(%error, "a sandbox comment could not be stored");
@@ -198,5 +187,5 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 }
 
 fn no_such_post(res: &mut Response) {
-    plain(res, StatusCode::NOT_FOUND, "There is no such post here.");
+    notice(res, StatusCode::NOT_FOUND, "There is no such post here.");
 }

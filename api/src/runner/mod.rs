@@ -37,15 +37,16 @@ use unknown::KnownNames;
 pub use unknown::UnknownNames;
 
 /// Runs one endpoint.
+#[derive(Clone)]
 pub struct Runner {
     app: Arc<App>,
-    endpoint: Endpoint,
-    known: KnownNames,
+    endpoint: Arc<Endpoint>,
+    known: Arc<KnownNames>,
 }
 
 impl Runner {
     pub fn new(app: Arc<App>, endpoint: Endpoint) -> Self {
-        Self { app, known: KnownNames::of(&endpoint), endpoint }
+        Self { app, known: Arc::new(KnownNames::of(&endpoint)), endpoint: Arc::new(endpoint) }
     }
 }
 
@@ -60,7 +61,7 @@ impl salvo::Handler for Runner {
             Ok(Some(answer)) => reply::success(res, &answer),
             // The file is on its way.
             Ok(None) => {}
-            Err(error) => reply::refusal(res, &error, &request_id),
+            Err(error) => reply::refusal(&self.app, res, &error, &request_id),
         }
     }
 }

@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::store::bio_pages::Version;
 use http::HeaderValue;
 
-use super::body::PageBody;
+use crate::pages::body::PageBody;
 
 /// How long an entry is used without another lookup.
 pub const CACHE_TTL: TimeDelta = TimeDelta::seconds(2);

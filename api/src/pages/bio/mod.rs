@@ -24,18 +24,16 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, USER_
 use http::{HeaderValue, Method, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 
-use super::{headers, html, plain};
+use super::body::PageBody;
+use super::{headers, notice};
 use crate::app::App;
 
-mod body;
 pub mod cache;
 pub mod counts;
 mod view;
 
-use body::PageBody;
 use cache::{Cache, CacheLookup, RenderedPage};
 use counts::Counts;
-use view::Missing;
 
 /// The page cache and the counters of this process.
 #[derive(Debug, Default)]
@@ -115,14 +113,14 @@ async fn requested_page(req: &Request, depot: &Depot, res: &mut Response) -> Opt
         Err(error) => {
             tracing::warn!(%error, "a link-in-bio page could not be read");
             let sentence = "This page cannot be shown right now; try again in a moment.";
-            plain(res, StatusCode::SERVICE_UNAVAILABLE, sentence);
+            notice(res, StatusCode::SERVICE_UNAVAILABLE, sentence);
             None
         }
     }
 }
 
 fn missing(res: &mut Response) {
-    html(res, StatusCode::NOT_FOUND, &Missing::default());
+    notice(res, StatusCode::NOT_FOUND, "There is no page at this address, or not any more. Check the spelling.");
 }
 
 /// Returns the page from memory if it is fresh, otherwise from the database.

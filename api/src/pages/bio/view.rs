@@ -11,8 +11,8 @@ use crier_common::store::bio_pages::Version;
 use http::HeaderValue;
 use url::Url;
 
-use super::body::PageBody;
 use super::cache::RenderedPage;
+use crate::pages::body::PageBody;
 
 pub const STYLES: &str = include_str!("../../../templates/bio.css");
 
@@ -37,19 +37,6 @@ struct Page<'a> {
     /// The theme colour of the browser's interface.
     frame: &'static str,
     version: &'static str,
-}
-
-/// The page for an unknown slug.
-#[derive(Template)]
-#[template(path = "bio_missing.html")]
-pub struct Missing {
-    version: &'static str,
-}
-
-impl Default for Missing {
-    fn default() -> Self {
-        Self { version: &VERSION }
-    }
 }
 
 /// Renders the page as it is sent.

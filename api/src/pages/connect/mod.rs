@@ -40,11 +40,17 @@ const COOKIE_NAME: &str = "crier_connect";
 
 pub fn router() -> Router {
     Router::new()
-        .push(Router::with_path("connect.css").get(styles))
-        .push(Router::with_path("connect/{token}").get(open::show).post(open::begin))
-        .push(Router::with_path("connect/callback/{platform}").get(callback::arrive))
-        .push(Router::with_path("connect/choose/{id}").get(choose::show).post(choose::pick))
-        .push(Router::with_path("connect/done/{id}").get(finish::show))
+        .push(Router::with_path("connect.css").get(styles).head(styles))
+        .push(Router::with_path("connect/{token}").get(open::show).head(open::show).post(open::begin))
+        .push(Router::with_path("connect/callback/{platform}").get(callback::arrive).head(nothing))
+        .push(Router::with_path("connect/choose/{id}").get(choose::show).head(choose::show).post(choose::pick))
+        .push(Router::with_path("connect/done/{id}").get(finish::show).head(finish::show))
+}
+
+/// Answers a HEAD of the callback, which a GET may use once.
+#[handler]
+async fn nothing(res: &mut Response) {
+    super::headers(res);
 }
 
 #[handler]

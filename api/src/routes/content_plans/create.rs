@@ -41,8 +41,8 @@ pub fn endpoint() -> Endpoint {
         .extension()
         .features(FEATURES)
         .body::<NewContentPlan>(json!({
-            "name": "Spring", "description": "Six weeks before Easter", "starts_on": "2027-02-15", "ends_on": "2027-03-28",
-            "items": [{ "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00" }]
+            "name": "Spring", "description": "Six weeks before Easter", "starts_on": "{day+14}", "ends_on": "{day+56}",
+            "items": [{ "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" }]
         }))
         .response::<ContentPlan>(201, ResponseShape::One)
         .error_codes(&[ErrorCode::LimitReached])

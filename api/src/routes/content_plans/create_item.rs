@@ -21,7 +21,7 @@ pub fn endpoint() -> Endpoint {
         .extension()
         .features(FEATURES)
         .body::<NewPlanItem>(json!({
-            "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00"
+            "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00"
         }))
         .response::<PlanItem>(201, ResponseShape::One)
         .error_codes(&[ErrorCode::LimitReached])

@@ -30,7 +30,7 @@ pub fn endpoint() -> Endpoint {
         .extension()
         .features(FEATURES)
         .body::<NewPlanItems>(json!({ "items": [
-            { "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00" },
+            { "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" },
             { "title": "Opening hours at Easter" }
         ] }))
         .response::<PlanItem>(201, ResponseShape::Many)

@@ -73,7 +73,7 @@ pub fn endpoint() -> Endpoint {
          deleted.",
     )
     .features(FEATURES)
-    .body::<PlanScheduling>(json!({ "account_ids": [88], "destination": "calendar" }))
+    .body::<PlanScheduling>(json!({ "account_ids": [1], "destination": "calendar" }))
     .response::<ScheduledPost>(201, ResponseShape::One)
     .error_codes(&[ErrorCode::FeatureNotAvailable, ErrorCode::ItemAlreadyScheduled, ErrorCode::LimitReached])
     .checks_then_writes(|cx| cx.parse(read), schedule)

@@ -50,7 +50,7 @@ pub fn endpoint() -> Endpoint {
         .description("Posts made from items that go stay.")
         .extension()
         .features(FEATURES)
-        .body::<ContentPlanChange>(json!({ "name": "Spring 2027", "ends_on": "2027-04-04" }))
+        .body::<ContentPlanChange>(json!({ "name": "Early spring", "ends_on": "{day+63}" }))
         .response::<ContentPlan>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), update)

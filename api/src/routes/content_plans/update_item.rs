@@ -34,7 +34,7 @@ pub fn endpoint() -> Endpoint {
         .description("A post that was made from it stays as it is.")
         .extension()
         .features(FEATURES)
-        .body::<PlanItemChange>(json!({ "planned_at": "2027-03-02T07:00:00" }))
+        .body::<PlanItemChange>(json!({ "planned_at": "{day+29}T07:00:00" }))
         .response::<PlanItem>(200, ResponseShape::One)
         .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), update)
         .with_rerender("item", create_item::show)

@@ -29,7 +29,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Assign a conversation to a member of the brand")
         .description("The status stays as it is.")
         .features(FEATURES)
-        .body::<Assignment>(json!({ "user_id": 4 }))
+        .body::<Assignment>(json!({ "user_id": 1 }))
         .response::<ConversationDetail>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_writes(|cx| cx.parse(read), assign)

@@ -34,7 +34,7 @@ pub fn endpoint() -> Endpoint {
              snoozed or resolved one; `spam` stays.",
         )
         .features(FEATURES)
-        .body::<ConversationStatusChange>(json!({ "status": "snoozed", "snoozed_until": "2027-03-01T07:00:00Z" }))
+        .body::<ConversationStatusChange>(json!({ "status": "snoozed", "snoozed_until": "{day+7}T07:00:00Z" }))
         .response::<ConversationDetail>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone(), cx.now)), set)

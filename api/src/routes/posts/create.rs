@@ -23,7 +23,7 @@ pub fn endpoint() -> Endpoint {
         )
         .body::<NewPost>(json!({
             "content": "Fresh bread from 7 o'clock.", "schedule_type": "scheduled",
-            "scheduled_at": "2026-05-01T07:00:00", "accounts": [88]
+            "scheduled_at": "{day+7}T07:00:00", "accounts": [1]
         }))
         .ignores(PostChange::ignored)
         .response::<PostDetail>(201, ResponseShape::One)

@@ -54,7 +54,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Check a post against the rules of the platforms that it would go to")
         .description("Writes nothing: a test key may ask as well, and no Idempotency-Key is needed.")
         .extension()
-        .body::<NewPost>(json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [88] }))
+        .body::<NewPost>(json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [1] }))
         .ignores(PostChange::ignored)
         .response::<Validation>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])

@@ -41,7 +41,7 @@ pub fn endpoint() -> Endpoint {
              day any more.",
         )
         .features(FEATURES)
-        .body::<NewExport>(json!({ "format": "pdf", "start": "2026-10-01", "end": "2026-10-31" }))
+        .body::<NewExport>(json!({ "format": "pdf", "start": "{day-30}", "end": "{day-1}" }))
         .response::<ReportDelivery>(202, ResponseShape::One)
         .checks_then_writes(read, export)
 }

@@ -45,7 +45,7 @@ pub fn endpoint() -> Endpoint {
         )
         .extension()
         .features(FEATURES)
-        .body::<WebhookRecovery>(json!({ "since": "2026-05-01T00:00:00Z" }))
+        .body::<WebhookRecovery>(json!({ "since": "{day-3}T00:00:00Z" }))
         .response::<WebhookRecovered>(202, ResponseShape::One)
         .error_codes(&[ErrorCode::WebhookInactive])
         .checks_then_writes(|cx| cx.parse(|f| read(f, cx.now)), recover)

@@ -56,16 +56,6 @@ fn every_theme_is_readable() {
     }
 }
 
-/// The not-found page follows the system's colour scheme, with the colours of two themes.
-#[test]
-fn the_not_found_page_supports_light_and_dark() {
-    let block = |name: &str| STYLES.split_once(name).expect("a block").1.split_once('}').unwrap().0;
-    let dark = "@media (prefers-color-scheme: dark) { [data-theme=auto] {";
-    assert_eq!(block(dark), block("[data-theme=dark] {"));
-    assert!(STYLES.contains("[data-theme=light], [data-theme=auto] {"));
-    assert!(Missing::default().render().unwrap().contains("data-theme=\"auto\""));
-}
-
 /// The visitor's system preferences are respected.
 #[test]
 fn motion_print_and_forced_colours_are_handled() {

@@ -1,0 +1,12 @@
+//! `/docs`: the API reference ([`reference`]), and the guides of the directory `docs/` ([`guides`]), rendered into the
+//! program.
+
+use salvo::Router;
+
+mod guides;
+mod markdown;
+mod reference;
+
+pub fn router() -> Router {
+    Router::with_path("docs").push(reference::router()).push(guides::router())
+}

@@ -1,0 +1,103 @@
+//! `/docs`: the API reference, Swagger UI under our own heading.
+
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use askama::Template;
+use crier_common::hexadecimal;
+use http::header::CONTENT_SECURITY_POLICY;
+use http::{HeaderValue, StatusCode};
+use salvo::oapi::swagger_ui::{Config, serve};
+use salvo::{Depot, FlowCtrl, Request, Response, Router, handler};
+
+use crate::app::App;
+use crate::pages::body::PageBody;
+use crate::pages::{html, notice, styles};
+use crate::response::PREFIX;
+
+/// Swagger UI sets styles of its own, and calls this host only.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLES: &str = "text/css; charset=utf-8";
+
+/// The files that the page loads: name, type, and what reads them.
+type File = (&'static str, &'static str, fn() -> Vec<u8>);
+
+const FILES: &[File] = &[
+    ("reference.js", SCRIPT, || include_bytes!("../../../templates/reference.js").to_vec()),
+    ("reference.css", STYLES, || include_bytes!("../../../templates/reference.css").to_vec()),
+    ("swagger-ui-bundle.js", SCRIPT, || swagger_ui("swagger-ui-bundle.js")),
+    ("swagger-ui.css", STYLES, || swagger_ui("swagger-ui.css")),
+];
+
+pub fn router() -> Router {
+    let assets = FILES.iter().fold(Router::with_path("assets"), |router, (name, media_type, read)| {
+        let asset = Asset { media_type, read: *read, body: Arc::default() };
+        router.push(Router::with_path(*name).get(asset.clone()).head(asset))
+    });
+    Router::new().get(show).head(show).push(assets)
+}
+
+/// Returns a file of Swagger UI, which is in the program.
+fn swagger_ui(name: &str) -> Vec<u8> {
+    let found = serve(name, "", "", "", &Config::default());
+    found.ok().flatten().map(|file| file.bytes.into_owned()).unwrap_or_default()
+}
+
+/// A file of the page, compressed when it is first requested.
+#[derive(Clone)]
+struct Asset {
+    media_type: &'static str,
+    read: fn() -> Vec<u8>,
+    body: Arc<OnceLock<PageBody>>,
+}
+
+#[salvo::async_trait]
+impl salvo::Handler for Asset {
+    async fn handle(&self, req: &mut Request, _depot: &mut Depot, res: &mut Response, _ctrl: &mut FlowCtrl) {
+        if self.body.get().is_none() {
+            // Compressing Swagger UI takes about 0.2 s.
+            let asset = self.clone();
+            let made = tokio::task::spawn_blocking(move || {
+                asset.body.get_or_init(|| PageBody::new((asset.read)()));
+            });
+            if let Err(error) = made.await {
+                tracing::error!(%error, "a file of the reference could not be compressed");
+            }
+        }
+        match self.body.get() {
+            Some(body) => styles::send(req, res, body, self.media_type, styles::FOREVER),
+            None => notice(res, StatusCode::INTERNAL_SERVER_ERROR, "This file could not be sent."),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "reference.html")]
+struct Reference {
+    /// The program's version.
+    program: &'static str,
+    /// The API's base.
+    api: String,
+    /// The path of the OpenAPI document.
+    document: String,
+    /// Changes with the files.
+    version: &'static str,
+}
+
+#[handler]
+async fn show(depot: &mut Depot, res: &mut Response) {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let all: Vec<u8> = FILES.iter().flat_map(|(_, _, read)| read()).collect();
+        hexadecimal::sha256(&all, 6)
+    });
+    let Ok(app) = depot.get_typed::<Arc<App>>() else { return };
+    let page = Reference {
+        program: env!("CARGO_PKG_VERSION"),
+        api: format!("{}{PREFIX}", app.public_url),
+        document: format!("{PREFIX}/openapi.json"),
+        version: &VERSION,
+    };
+    html(res, StatusCode::OK, &page);
+    res.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+}

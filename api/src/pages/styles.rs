@@ -1,0 +1,68 @@
+//! What pages share: their styles and their icon; and what browsers and robots ask of every host.
+
+use std::sync::LazyLock;
+
+use crier_common::hexadecimal;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use salvo::{Request, Response, Router, handler};
+
+use super::body::PageBody;
+
+const STYLES: &str = include_str!("../../templates/page.css");
+const ICON: &str = include_str!("../../templates/favicon.svg");
+/// For browsers that ask for `/favicon.ico` whatever a page says.
+const OLD_ICON: &[u8] = include_bytes!("../../templates/favicon.ico");
+/// Link-in-bio pages and their pictures are for everyone; the rest is not.
+const ROBOTS: &str = "User-agent: *\nDisallow: /api/\nDisallow: /connect/\nDisallow: /media/fetch/\nDisallow: /reports/\nDisallow: /sandbox/\n";
+
+const DAY: &str = "public, max-age=86400";
+/// Of what has a version in its address.
+pub const FOREVER: &str = "public, max-age=31536000, immutable";
+
+/// Returns a word that changes with the styles.
+pub fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| hexadecimal::sha256(STYLES, 6));
+    &VERSION
+}
+
+pub fn router() -> Router {
+    Router::new()
+        .push(Router::with_path("page.css").get(styles).head(styles))
+        .push(Router::with_path("favicon.svg").get(icon).head(icon))
+        .push(Router::with_path("favicon.ico").get(old_icon).head(old_icon))
+        .push(Router::with_path("robots.txt").get(robots).head(robots))
+}
+
+/// Sends a file that is part of the program.
+pub fn send(req: &Request, res: &mut Response, body: &PageBody, media_type: &'static str, cache: &'static str) {
+    let headers = res.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    body.send(req.headers(), res);
+}
+
+#[handler]
+async fn styles(req: &mut Request, res: &mut Response) {
+    static BODY: LazyLock<PageBody> = LazyLock::new(|| PageBody::new(STYLES));
+    send(req, res, &BODY, "text/css; charset=utf-8", FOREVER);
+}
+
+#[handler]
+async fn icon(req: &mut Request, res: &mut Response) {
+    static BODY: LazyLock<PageBody> = LazyLock::new(|| PageBody::new(ICON));
+    send(req, res, &BODY, "image/svg+xml", DAY);
+}
+
+#[handler]
+async fn old_icon(req: &mut Request, res: &mut Response) {
+    static BODY: LazyLock<PageBody> = LazyLock::new(|| PageBody::new(OLD_ICON));
+    send(req, res, &BODY, "image/vnd.microsoft.icon", DAY);
+}
+
+#[handler]
+async fn robots(req: &mut Request, res: &mut Response) {
+    static BODY: LazyLock<PageBody> = LazyLock::new(|| PageBody::new(ROBOTS));
+    send(req, res, &BODY, "text/plain; charset=utf-8", DAY);
+}

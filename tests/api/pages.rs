@@ -1,0 +1,115 @@
+//! Pages for people and robots: the first page, errors as pages, and HEAD.
+
+use chrono::TimeDelta;
+use crier_common::store::sandbox;
+
+use super::checks;
+use super::tenancy::TenantRecords;
+use crate::support::app::{Reply, TestApp, on_both_apps, on_sqlite_app};
+
+on_both_apps!(head_answers_like_get,);
+
+on_sqlite_app!(
+    the_first_page_leads_on,
+    the_first_page_says_that_the_database_is_away,
+    robots_and_browsers_find_their_files,
+    what_is_missing_is_a_page,
+);
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(&reply.body).into_owned()
+}
+
+async fn the_first_page_leads_on(app: TestApp) {
+    let reply = app.page("/").await;
+    reply.assert_status(200);
+    assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(reply.header("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
+    let page = text(&reply);
+    for part in [env!("CARGO_PKG_VERSION"), "its database answers", "Authorization: Bearer", &app.url] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let links: Vec<&str> = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(links.contains(&"/sandbox/demo") && links.len() > 8, "{links:?}");
+    let workspace = app.workspace().await;
+    app.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
+    for link in links {
+        app.page(link.split('#').next().unwrap_or_default()).await.assert_status(200);
+    }
+}
+
+async fn the_first_page_says_that_the_database_is_away(app: TestApp) {
+    app.store.store.db().close().await;
+    let reply = app.page("/").await;
+    reply.assert_status(503);
+    assert!(text(&reply).contains("does not answer"), "{}", text(&reply));
+}
+
+async fn robots_and_browsers_find_their_files(app: TestApp) {
+    for (path, kind, part) in [
+        ("/robots.txt", "text/plain; charset=utf-8", "Disallow: /api/\n"),
+        ("/favicon.svg", "image/svg+xml", "<svg"),
+        ("/favicon.ico", "image/vnd.microsoft.icon", "\0\0\u{1}\0"),
+        ("/page.css", "text/css; charset=utf-8", "body {"),
+    ] {
+        let reply = app.page(path).await;
+        reply.assert_status(200);
+        assert_eq!(
+            (reply.header("content-type"), reply.header("x-content-type-options")),
+            (Some(kind), Some("nosniff"))
+        );
+        assert!(reply.header("cache-control").is_some_and(|cache| cache.starts_with("public, max-age=")), "{path}");
+        assert!(text(&reply).contains(part), "{path}");
+        let tag = reply.header("etag").unwrap_or_default();
+        let again = app.request_at_root("GET", &app.url, path).header("if-none-match", tag).send().await;
+        again.assert_status(304);
+    }
+}
+
+async fn what_is_missing_is_a_page(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    t.account("demo").await;
+    for path in
+        ["/sandbox/unknown", "/sandbox/%20", "/media/unknown.png", "/media/unknown", "/@unknown", "/@unknown/l/1"]
+    {
+        let reply = app.page(path).await;
+        reply.not_found();
+        assert!(text(&reply).contains("<h1>Not found</h1>") && text(&reply).contains("/page.css?"), "{path}");
+    }
+    let comment = app.request_at_root("POST", &app.url, "/sandbox/demo/posts/999/comments");
+    let reply = comment.raw("name=Vera&body=Hello").header("content-type", "application/x-www-form-urlencoded");
+    let reply = reply.send().await;
+    reply.not_found();
+    assert!(text(&reply).contains("There is no such post"), "{}", text(&reply));
+    // Elsewhere an unknown path is an error of the API.
+    app.page("/unknown").await.assert_status(404);
+    assert_eq!(app.page("/unknown").await.json()["error"]["code"], "not_found");
+}
+
+/// HEAD has the status and the headers of GET, and no body.
+async fn head_answers_like_get(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let records = TenantRecords::of(&t).await;
+    let base = crate::support::app::BASE;
+    let mut paths: Vec<String> = Vec::new();
+    for e in checks::all(&app).await.into_iter().filter(|e| e.method == "GET") {
+        paths.push(format!("{base}{}", e.at(t.brand, |name| records.id(&e.path, name))));
+    }
+    assert!(paths.len() > 30, "{paths:?}");
+    let pages =
+        ["/", "/docs/", "/robots.txt", "/favicon.ico", "/sandbox/unknown", "/sandbox.css", "/connect.css", "/@unknown"];
+    paths.extend(pages.map(str::to_owned));
+    paths.push(format!("{base}/openapi.json"));
+    for path in paths {
+        app.clock.advance(TimeDelta::minutes(1));
+        let ask = async |method: &str| app.request_at_root(method, &app.url, &path).key(&t.key).send().await;
+        let (get, head) = (ask("GET").await, ask("HEAD").await);
+        assert_eq!((get.status, head.body.len()), (head.status, 0), "{path}: {head:?}");
+        for name in ["content-type", "content-length", "cache-control", "location"] {
+            assert_eq!(get.header(name), head.header(name), "{path}: {name}");
+        }
+    }
+    // A HEAD of a path that only takes POST is a wrong method.
+    let head = t.request("HEAD", &t.path(&format!("/posts/{}/submit", records.post))).send().await;
+    assert_eq!((head.status, head.header("allow")), (405, Some("POST")));
+}
