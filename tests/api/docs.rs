@@ -111,7 +111,9 @@ async fn each_status_has_examples_of_its_own_codes(app: TestApp) {
                 let all = response["content"]["application/json"]["examples"].as_object().unwrap();
                 assert!(!all.is_empty(), "{path} {status}");
                 for (code, example) in all {
-                    let error = &example["value"]["error"];
+                    let place =
+                        example["$ref"].as_str().and_then(|place| place.strip_prefix('#')).expect("a reference");
+                    let error = &document.pointer(place).expect("an example")["value"]["error"];
                     assert!(error["code"] == *code && response["description"].as_str().unwrap().contains(code));
                     assert!(error["message"].as_str().is_some_and(|message| message.len() > 10), "{code}: {error}");
                     examples += 1;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, ResponseShape};
+use crate::endpoint::{BodyFormat, Endpoint, ResponseShape};
 use crate::error::{ErrorCode, ErrorType};
 use crate::response::PREFIX;
 
+mod errors;
 pub mod example;
 pub mod schema;
 pub mod serve;
@@ -92,6 +93,7 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
                 "bearer": { "type": "http", "scheme": "bearer", "description": "An API key: svc_live_… or, for reads, svc_test_…" }
             },
             "headers": headers(),
+            "examples": errors::examples(),
             "schemas": with_fields(s.named),
         },
     })
@@ -214,8 +216,8 @@ fn parameters(endpoint: &Endpoint, s: &mut Schema) -> Vec<Value> {
 fn responses(endpoint: &Endpoint, s: &mut Schema) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert(endpoint.status.to_string(), success(endpoint, s));
-    for (status, codes) in refusals(endpoint) {
-        out.insert(status.to_string(), refusal(status, &codes, s));
+    for (status, codes) in errors::refusals(endpoint) {
+        out.insert(status.to_string(), errors::refusal(status, &codes, s));
     }
     out
 }
@@ -275,91 +277,6 @@ fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
         };
     }
     response
-}
-
-/// Returns all error codes of the endpoint by status: those of the common checks, and its own.
-fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
-    let mut codes = vec![
-        ErrorCode::Unauthorized,
-        ErrorCode::RateLimited,
-        ErrorCode::InsufficientScope,
-        ErrorCode::NotFound,
-        ErrorCode::MethodNotAllowed,
-        ErrorCode::InternalError,
-        ErrorCode::ServiceUnavailable,
-    ];
-    if endpoint.is_write() {
-        codes.extend([
-            ErrorCode::TestModeWriteForbidden,
-            ErrorCode::IdempotencyKeyRequired,
-            ErrorCode::IdempotencyKeyInvalid,
-            ErrorCode::IdempotencyKeyReused,
-            ErrorCode::IdempotencyInProgress,
-        ]);
-    }
-    if matches!(endpoint.handler, HandlerKind::TwoSteps { first: FirstStep::Query | FirstStep::Lease, .. }) {
-        codes.push(ErrorCode::PlatformUnavailable);
-    }
-    if endpoint.is_brand_nested() {
-        codes.push(ErrorCode::BrandForbidden);
-    }
-    if !endpoint.features.is_empty() {
-        codes.push(ErrorCode::FeatureNotAvailable);
-    }
-    if endpoint.body.is_some() {
-        codes.extend([
-            ErrorCode::InvalidJson,
-            ErrorCode::PayloadTooLarge,
-            ErrorCode::UnsupportedMediaType,
-            ErrorCode::ValidationFailed,
-        ]);
-    }
-    if !endpoint.query.is_empty() {
-        codes.push(ErrorCode::ValidationFailed);
-    }
-    codes.extend(endpoint.codes);
-    let mut out: BTreeMap<u16, Vec<ErrorCode>> = BTreeMap::new();
-    for code in codes {
-        let of_status = out.entry(code.status().as_u16()).or_default();
-        if !of_status.contains(&code) {
-            of_status.push(code);
-        }
-    }
-    out
-}
-
-fn refusal(status: u16, codes: &[ErrorCode], s: &mut Schema) -> Value {
-    let mut headers = common_headers();
-    let in_progress = codes.contains(&ErrorCode::IdempotencyInProgress);
-    if in_progress || matches!(status, 429 | 503) {
-        headers.insert("Retry-After".to_owned(), reference("RetryAfter"));
-    }
-    match status {
-        401 => headers.insert("WWW-Authenticate".to_owned(), reference("Authenticate")),
-        405 => headers.insert("Allow".to_owned(), reference("Allow")),
-        422 => headers.insert(IGNORED.to_owned(), reference("IgnoredFields")),
-        _ => None,
-    };
-    let names: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
-    let examples: Map<String, Value> = codes.iter().map(|code| (code.to_string(), error_example(*code))).collect();
-    json!({
-        "description": names.join(", "),
-        "headers": headers,
-        "content": { "application/json": { "schema": ErrorEnvelope::schema(s), "examples": examples } },
-    })
-}
-
-/// Returns an error with this code. Its message is the first sentence of the catalogue.
-fn error_example(code: ErrorCode) -> Value {
-    let message = code.entry().split_inclusive(". ").next().unwrap_or_default().trim();
-    let mut error = json!({
-        "type": code.kind(), "code": code, "message": message, "request_id": "req_d2Z8Vt0pJb3mXw5qKc7LfA1e",
-        "doc_url": code.doc_url("https://crier.example"),
-    });
-    if code == ErrorCode::ValidationFailed {
-        error["fields"] = json!({ "name": ["This field is required."] });
-    }
-    json!({ "value": { "error": error } })
 }
 
 #[cfg(test)]
