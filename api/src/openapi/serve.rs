@@ -23,18 +23,23 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(|| super::document(&routes::al
 #[derive(Clone)]
 struct Document {
     app: Arc<App>,
-    /// The document of a day.
-    current: Arc<Mutex<Option<(NaiveDate, Arc<PageBody>)>>>,
+    current: Arc<Mutex<Option<DocumentOfDay>>>,
+}
+
+/// The document as it is served on a day.
+struct DocumentOfDay {
+    day: NaiveDate,
+    body: Arc<PageBody>,
 }
 
 impl Document {
     fn of(&self, today: NaiveDate) -> Arc<PageBody> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match &*current {
-            Some((day, body)) if *day == today => body.clone(),
+            Some(current) if current.day == today => current.body.clone(),
             _ => {
                 let body = Arc::new(PageBody::new(example::fill_days(&DOCUMENT, today)));
-                *current = Some((today, body.clone()));
+                *current = Some(DocumentOfDay { day: today, body: body.clone() });
                 body
             }
         }
