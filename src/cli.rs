@@ -287,22 +287,22 @@ fn webhook_secret(text: &str) -> Result<SecretString, String> {
     }
 }
 
-/// Returns the definition of the command line.
-pub fn definition() -> clap::Command {
-    let mut command = Cli::command().mut_subcommand("config", |config| config.after_help(keys::help())).arg(
-        Arg::new("config")
-            .long("config")
-            .value_name("FILE")
-            .global(true)
-            .help("The file to read in place of crier.toml"),
-    );
-    for key in keys::all() {
+/// Returns the commands with their own arguments.
+pub fn commands() -> clap::Command {
+    let config = Arg::new("config").long("config").value_name("FILE").global(true);
+    Cli::command()
+        .mut_subcommand("config", |config| config.after_help(keys::help()))
+        .arg(config.help("The file to read in place of crier.toml"))
+}
+
+/// Returns the definition of the command line: the commands, and every configuration key as a flag of each.
+fn definition() -> clap::Command {
+    keys::all().into_iter().fold(commands(), |command, key| {
         let help = format!("{} [{}: {}]", key.meaning, key.variable(), key.default_text());
         // `crier help config` shows them all: in every help they would hide the arguments of the command.
         let flag = key.flag();
-        command = command.arg(Arg::new(flag.clone()).long(flag).value_name("VALUE").global(true).hide(true).help(help));
-    }
-    command
+        command.arg(Arg::new(flag.clone()).long(flag).value_name("VALUE").global(true).hide(true).help(help))
+    })
 }
 
 /// Parses the command line. Exits on `--help`, `--version` or an error (status 2).

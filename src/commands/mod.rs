@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crier_common::config::Config;
+use crier_common::config::{Config, Database};
 use crier_common::domain::job::NoopNotifier;
 use crier_common::process::error::print;
 use crier_common::process::{OnMissing, StartError, check_keys, open_store};
@@ -102,7 +102,11 @@ async fn run_in(config: Config, command: Command) -> Result {
     let (store, new_key) = open_store(&config, Arc::new(NoopNotifier), on_missing).await?;
     store.db().probe().await?;
     if migrates {
-        store.db().migrate().await?;
+        match store.db().migrate().await {
+            // Separate processes run on the schema of a newer version, so a rollback goes on.
+            Err(error) if error.is_newer_schema() && matches!(config.database, Database::Postgres(_)) => {}
+            migrated => migrated?,
+        }
     } else if let Err(error) = store.db().check_schema_version().await {
         return match error.is_unavailable() {
             true => Err(error.into()),

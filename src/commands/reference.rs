@@ -16,13 +16,13 @@ pub fn config() -> ExitCode {
 }
 
 pub fn completions(shell: Shell) -> ExitCode {
-    clap_complete::generate(shell, &mut cli::definition(), "crier", &mut std::io::stdout().lock());
+    clap_complete::generate(shell, &mut cli::commands(), "crier", &mut std::io::stdout().lock());
     ExitCode::SUCCESS
 }
 
 /// Writes a page for each command: `crier.1`, `crier-jobs-list.1`.
 pub fn man(dir: &Path) -> ExitCode {
-    match clap_mangen::generate_to(cli::definition(), dir) {
+    match clap_mangen::generate_to(cli::commands(), dir) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             StartError::Io { what: format!("the directory {} cannot be written", dir.display()), error }.exit()

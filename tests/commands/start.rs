@@ -4,12 +4,12 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use sqlx::{Connection as _, Executor as _, SqliteConnection};
+use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection};
 
 use crate::support::client::{until, until_true};
 use crate::support::command::{CommandOutput, run};
 use crate::support::process::{Installation, program};
-use crate::support::servers::{PostgresServer, free_port};
+use crate::support::servers::{self, PostgresServer, free_port};
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OTHER_KEY: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
@@ -330,15 +330,25 @@ async fn failures_of_postgres_name_the_server_and_the_remedy() {
     assert_says(&output, 1, "refuses the password of the user crier; correct CRIER_DATABASE_URL");
     assert_says(&command(&server.url()), 1, "run `crier migrate` first");
 
+    let migrate =
+        || run(machine.crier(&["migrate"]).env("CRIER_DATABASE_URL", server.url()).env("CRIER_SECRET_KEY", KEY));
+    migrate().expect_stdout();
+    let later = "INSERT INTO _sqlx_migrations VALUES (9999, 'later', now(), true, '', 1)";
+    PgConnection::connect(&server.url()).await.unwrap().execute(later).await.unwrap();
+    assert!(migrate().expect_stdout().contains("up to date"), "separate processes run on a newer schema");
+
     // A process waits for a server that is away, and says so at once.
     let mut worker = Command::new(program("crier-worker"));
     worker.env_clear().env("CRIER_OPS_ADDR", "127.0.0.1:0").env("CRIER_DATABASE_URL", &away);
     worker.env("CRIER_SECRET_KEY", KEY).env("CRIER_REDIS_URL", format!("redis://127.0.0.1:{port}"));
-    let _worker = Running(worker.stderr(std::fs::File::create(machine.0.path().join("err")).unwrap()).spawn().unwrap());
+    let mut worker =
+        Running(worker.stderr(std::fs::File::create(machine.0.path().join("err")).unwrap()).spawn().unwrap());
     for line in [
         format!("waiting for the database: Postgres at 127.0.0.1:{port} is not reachable: Connection refused"),
         format!("Redis at 127.0.0.1:{port} is not reachable (CRIER_REDIS_URL): Connection refused"),
     ] {
         until_true(&line, || machine.read("err").contains(&line)).await;
     }
+    servers::signal(&worker.0, "TERM");
+    assert_eq!(worker.0.wait().unwrap().code(), Some(0), "a stop is no failure");
 }

@@ -21,6 +21,9 @@ pub enum StartError {
     /// What failed outside, and how to fix it.
     #[error("{0}")]
     Failed(String),
+    /// It was told to stop before it had started. No failure: the exit status is 0.
+    #[error("stopped before the database could be reached")]
+    Stopped,
     #[error("the database: {0}")]
     Store(#[from] StoreError),
     #[error("{what}: {error}")]
@@ -35,6 +38,7 @@ impl StartError {
         }
         print(self);
         match self {
+            Self::Stopped => ExitCode::SUCCESS,
             Self::Refused(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }

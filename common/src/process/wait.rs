@@ -33,7 +33,7 @@ pub(super) async fn for_schema(config: &Config, store: &Store, stop: &Cancellati
         }
         tokio::select! {
             () = tokio::time::sleep(pauses.next_pause()) => {}
-            () = stop.cancelled() => return Err(StartError::Refused("stopped before the database could be reached".into())),
+            () = stop.cancelled() => return Err(StartError::Stopped),
         }
     }
 }

@@ -49,6 +49,11 @@ impl StoreError {
         }
     }
 
+    /// Whether a newer version has migrated the database.
+    pub const fn is_newer_schema(&self) -> bool {
+        matches!(self, Self::Migrate(MigrateError::VersionMissing(_)))
+    }
+
     /// Whether this transaction lost against another one (a serialization failure, a deadlock, a taken key): run it again
     /// from the start.
     pub fn is_serialization(&self) -> bool {
