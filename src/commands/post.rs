@@ -14,9 +14,8 @@ use super::{Context, Result, refused};
 use crate::cli::{ListPosts, PostCommand};
 use crate::output::{line, rows, shortened};
 
-/// Maximum number of characters of a text in the table.
-const MAX_TEXT: usize = 40;
-const MAX_ERROR: usize = 60;
+/// Maximum number of characters of the last column, so that the table fits 100.
+const MAX_DETAIL: usize = 40;
 
 pub async fn run(cx: &Context, command: PostCommand) -> Result {
     match command {
@@ -34,8 +33,8 @@ struct PostLine {
     status: String,
     scheduled: Option<String>,
     failed: String,
-    error: Option<String>,
-    text: String,
+    /// The first error; without one, the text.
+    detail: String,
 }
 
 async fn list(cx: &Context, args: &ListPosts) -> Result {
@@ -51,8 +50,7 @@ async fn list(cx: &Context, args: &ListPosts) -> Result {
         status: post.status.to_string(),
         scheduled: post.scheduled_at.map(|at| at.format("%F %H:%M").to_string()),
         failed: format!("{}/{}", post.failed, post.targets),
-        error: post.error.map(|error| shortened(&error, MAX_ERROR)),
-        text: shortened(&post.content, MAX_TEXT),
+        detail: shortened(post.error.as_ref().unwrap_or(&post.content), MAX_DETAIL),
     };
     rows(&listed.into_iter().map(row).collect::<Vec<_>>(), false);
     Ok(())
