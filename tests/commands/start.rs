@@ -3,7 +3,9 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use crier_common::http::HttpClient;
 use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection};
 
 use crate::support::client::{until, until_true};
@@ -141,9 +143,10 @@ async fn links_have_the_address_that_was_bound() {
     let api = out.split_whitespace().find(|word| word.starts_with("http://127.0.0.1:")).expect("an address").to_owned();
     assert!(!api.contains(":8080") && !api.contains(":0/"), "{out}");
     let key = out.split_once("Your key").unwrap().1.split_whitespace().next().unwrap().to_owned();
-    let client = reqwest::Client::new();
-    let listed = client.get(format!("{api}/brands/1/posts")).bearer_auth(&key).send().await.expect("an answer");
-    let page: serde_json::Value = serde_json::from_slice(&listed.bytes().await.unwrap()).unwrap();
+    let http = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
+    let request = http.request(reqwest::Method::GET, &format!("{api}/brands/1/posts")).bearer_auth(&key);
+    let listed = http.send(request).await.expect("an answer");
+    let page: serde_json::Value = serde_json::from_slice(&listed.body).unwrap();
     assert!(page["links"]["first"].as_str().unwrap().starts_with(&format!("{api}/brands/1/posts")), "{page}");
     machine.wait_until_key_is_recorded().await;
     drop(running);
