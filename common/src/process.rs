@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +27,7 @@ use crate::store::{Db, Store, users};
 use crate::telemetry::{logs, metrics, ops};
 
 use data_dir::{DataDirLock, NewKey};
-use listeners::Listeners;
+use listeners::{ApiSocket, Listeners};
 
 pub mod data_dir;
 pub mod descriptors;
@@ -66,7 +66,7 @@ pub struct Process {
     /// Cancelled after everything has stopped; ends the notifier's tasks and the ops server.
     closed: CancellationToken,
     /// The address of the API, until it listens.
-    api_socket: Arc<Mutex<Option<TcpSocket>>>,
+    api_socket: Arc<Mutex<Option<ApiSocket>>>,
     /// Held until the process ends.
     _data_dir: Option<Arc<DataDirLock>>,
 }
@@ -190,7 +190,7 @@ impl Process {
     pub fn listen(&self) -> Result<TcpListener, StartError> {
         let socket = self.api_socket.lock().unwrap_or_else(PoisonError::into_inner).take();
         let socket = socket.ok_or_else(|| StartError::Refused(format!("{} has no API", self.config.role)))?;
-        let listener = listeners::listen(socket, self.config.http.addr)?;
+        let listener = socket.listen(self.config.http.addr)?;
         self.readiness.ready(API);
         Ok(listener)
     }

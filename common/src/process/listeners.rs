@@ -14,9 +14,13 @@ const BACKLOG: u32 = 1_024;
 /// The bound addresses.
 pub(super) struct Listeners {
     pub(super) ops: TcpListener,
-    /// Not listening yet: clients are refused until the API can serve them. `None`: the process has no API.
-    pub(super) api: Option<TcpSocket>,
+    /// `None`: the process has no API.
+    pub(super) api: Option<ApiSocket>,
 }
+
+/// The bound address of the API. Clients are refused until it listens.
+#[derive(Debug)]
+pub(super) struct ApiSocket(TcpSocket);
 
 impl Listeners {
     /// Binds the configured addresses, and sets those of `config` to what was bound.
@@ -30,7 +34,7 @@ impl Listeners {
         let addr = config.http.addr;
         let api = socket(addr).map_err(|error| busy("CRIER_HTTP_ADDR", addr, error))?;
         config.set_bound_addr(api.local_addr().unwrap_or(addr));
-        Ok(Self { ops, api: Some(api) })
+        Ok(Self { ops, api: Some(ApiSocket(api)) })
     }
 }
 
@@ -42,9 +46,11 @@ fn socket(addr: SocketAddr) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Lets clients connect.
-pub(super) fn listen(socket: TcpSocket, addr: SocketAddr) -> Result<TcpListener, StartError> {
-    socket.listen(BACKLOG).map_err(|error| busy("CRIER_HTTP_ADDR", addr, error))
+impl ApiSocket {
+    /// Lets clients connect.
+    pub(super) fn listen(self, addr: SocketAddr) -> Result<TcpListener, StartError> {
+        self.0.listen(BACKLOG).map_err(|error| busy("CRIER_HTTP_ADDR", addr, error))
+    }
 }
 
 fn busy(variable: &str, addr: SocketAddr, error: std::io::Error) -> StartError {

@@ -31,13 +31,13 @@ pub struct PostSummary {
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.status, p.scheduled_at, substr(p.content, 1, 200) AS content,
-    (SELECT count(*) FROM post_targets t WHERE t.post_id = p.id) AS targets,
-    (SELECT count(*) FROM post_targets t WHERE t.post_id = p.id AND t.status = 'failed') AS failed,
+    (SELECT count(*) FROM post_targets WHERE post_id = p.id) AS targets,
+    (SELECT count(*) FROM post_targets WHERE post_id = p.id AND status = 'failed') AS failed,
     (
-        SELECT t.error ->> 'message'
-        FROM post_targets t
-        WHERE t.post_id = p.id AND t.status = 'failed'
-        ORDER BY t.position, t.id
+        SELECT error ->> 'message'
+        FROM post_targets
+        WHERE post_id = p.id AND status = 'failed'
+        ORDER BY position, id
         LIMIT 1
     ) AS error";
 
