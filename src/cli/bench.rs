@@ -10,7 +10,7 @@ use super::Format;
 
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
-    /// Measure the job engine: some three minutes, on a database of its own that is deleted at the end.
+    /// Measure the job engine: some three minutes.
     #[command(
         after_help = concat!(
             "Where: on SQLite and the queue inside the process; where CRIER_DATABASE_URL is Postgres and \
@@ -24,8 +24,7 @@ pub enum BenchCommand {
         )
     )]
     Jobs(BenchJobs),
-    /// Measure webhooks, from the request to the endpoint: some ten minutes, on a database of its own that is deleted
-    /// at the end.
+    /// Measure webhooks, from the request to the endpoint: some ten minutes.
     #[command(
         after_help = concat!(
             "Where: as for `crier bench jobs`. Clients, API, worker, scheduler and endpoints are all on this machine \
@@ -37,8 +36,7 @@ pub enum BenchCommand {
         )
     )]
     Webhooks(BenchWebhooks),
-    /// Measure the media library: uploads, thumbnails and memory; some two minutes, with a database and files of its
-    /// own that are deleted at the end.
+    /// Measure uploads, thumbnails and memory of the media library: some two minutes.
     #[command(
         after_help = concat!(
             "Where: as for `crier bench jobs`; the files are in the directory for temporary files.\n\n",
@@ -49,8 +47,7 @@ pub enum BenchCommand {
         )
     )]
     Media(BenchMedia),
-    /// Measure link-in-bio pages as visitors see them; some minutes, on a database of its own that is deleted at the
-    /// end.
+    /// Measure link-in-bio pages as visitors see them: some minutes.
     #[command(
         after_help = concat!(
             "Where: as for `crier bench jobs`. Clients and API are on this machine and share its processors.\n\n",
@@ -61,8 +58,7 @@ pub enum BenchCommand {
         )
     )]
     Pages(BenchPages),
-    /// Measure lists and searches of the inbox in one brand with very many conversations; some minutes, most of them to
-    /// write these, on a database of its own that is deleted at the end.
+    /// Measure lists and searches of a very large inbox: some minutes, most of them to fill it.
     #[command(
         after_help = concat!(
             "Where: as for `crier bench jobs`.\n\n",
@@ -72,8 +68,7 @@ pub enum BenchCommand {
         )
     )]
     Inbox(BenchInbox),
-    /// Measure the series of analytics in a brand with many posts; a minute, on a database of its own that is deleted at
-    /// the end.
+    /// Measure the analytics of a brand with many posts: a minute.
     #[command(
         after_help = concat!(
             "Where: as for `crier bench jobs`.\n\n",
@@ -83,7 +78,7 @@ pub enum BenchCommand {
         )
     )]
     Analytics(BenchAnalytics),
-    /// Measure how long each format of a report takes, and how much memory, with a sample report. Half a minute.
+    /// Measure the time and memory of each format of a report: some seconds.
     #[command(
         after_help = concat!(
             "Examples:\n",
@@ -92,8 +87,7 @@ pub enum BenchCommand {
         )
     )]
     Reports(BenchReports),
-    /// Count what requests and jobs ask of the database: statements, transactions and what is written. The counts are the
-    /// same on every machine. A few seconds, on a database of its own that is deleted at the end.
+    /// Count what requests and jobs ask of the database; the same on every machine. Some seconds.
     #[command(
         after_help = concat!(
             "Where: as for `crier bench jobs`. Other writes on the same Postgres server are counted in its bytes.\n\n",

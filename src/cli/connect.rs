@@ -9,7 +9,7 @@ use super::Format;
 pub enum AccountCommand {
     /// List the connected accounts.
     List(Format),
-    /// Print a URL at which a person connects an account; it works once, for 30 minutes, for anyone who opens it.
+    /// Print a URL at which a person connects an account; it works once, for 30 minutes.
     #[command(
         after_help = concat!(
             "Examples:\n",
