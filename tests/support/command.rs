@@ -48,6 +48,7 @@ pub fn command(s: &TestStore, args: &[&str]) -> Command {
     let mut command = Command::new(program("crier"));
     command.args(args).env_clear().env("CRIER_DATABASE_URL", url).env("CRIER_LOG", "off").stdin(Stdio::null());
     command.env("CRIER_SECRET_KEY", SECRET_KEY).env("CRIER_HTTP_ADDR", "127.0.0.1:0");
+    command.env("CRIER_PUBLIC_URL", "http://127.0.0.1:8080");
     command
 }
 
