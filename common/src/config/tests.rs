@@ -304,7 +304,7 @@ fn all_errors_are_reported_together_without_secrets() {
     let text = error.to_string();
     assert!(!text.contains("hush") && !text.contains("hu\nsh"), "{text}");
     for (name, _) in env {
-        assert!(text.contains(&format!("\n  {name}: ")), "{text}");
+        assert!(text.lines().any(|line| line.starts_with(&format!("crier: {name}: "))), "{text}");
     }
 }
 

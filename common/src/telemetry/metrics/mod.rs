@@ -375,6 +375,7 @@ mod tests {
         platform_request("sandbox", None);
         feed_fetched(FetchOutcome::Unchanged);
         report_written(ReportFormat::Pdf, true, Duration::ZERO);
+        disk("data", 1, 2);
         scheduler_tick("dispatch", DateTime::from_timestamp(1_000, 0).unwrap());
         upkeep();
         let text = render();
