@@ -75,7 +75,10 @@ pub enum SecretError {
 
 /// Returns the id of the key that a value was sealed with; `None`: it is no sealed value.
 pub fn key_id(sealed: &[u8]) -> Option<u8> {
-    sealed.get(1).copied()
+    match sealed {
+        [VERSION, id, ..] => Some(*id),
+        _ => None,
+    }
 }
 
 /// Encrypts and decrypts values.
