@@ -6,6 +6,9 @@ use super::super::{Refusal, broken};
 /// Codes up to this length are resolved with one lookup; longer ones are rare.
 pub const SHORT: u32 = 10;
 
+/// The value of a DC code is a number of bits.
+const MAX_DC_VALUE: u8 = 15;
+
 /// Tables by class and number, and the restart interval in MCUs (0: none).
 #[derive(Debug, Default)]
 pub struct Tables {
@@ -36,7 +39,11 @@ impl Tables {
             let (place, counts) = (input.u8(at)?, input.range(at + 1..at + 17)?);
             let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
             let values = input.range(at + 17..at + 17 + total)?;
-            let tables = if place >> 4 == 0 { &mut self.dc } else { &mut self.ac };
+            let is_dc = place >> 4 == 0;
+            if is_dc && values.iter().any(|value| *value > MAX_DC_VALUE) {
+                return Err(broken());
+            }
+            let tables = if is_dc { &mut self.dc } else { &mut self.ac };
             *tables.get_mut(usize::from(place & 15)).ok_or_else(broken)? = Some(Box::new(Codes::new(counts, values)?));
             at += 17 + total;
         }
@@ -78,9 +85,41 @@ impl Codes {
                 code += 1;
                 place += 1;
             }
+            // No code consists of ones alone (ITU-T T.81, annex C); decoders refuse a table that has one.
+            if count > 0 && code >= 1 << length {
+                return Err(broken());
+            }
             codes.ends[at] = code << (16 - length);
             code <<= 1;
         }
         Ok(codes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the body of DHT with a table that has so many codes of one and of two bits.
+    fn table(class: u8, one: u8, two: u8, values: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![class << 4, one, two];
+        bytes.resize(17, 0);
+        bytes.extend_from_slice(values);
+        bytes
+    }
+
+    #[test]
+    fn tables_that_decoders_refuse_are_refused() {
+        for (bytes, is_valid) in [
+            (table(0, 1, 1, &[0, 15]), true),
+            (table(0, 1, 1, &[0, 16]), false),
+            (table(1, 1, 1, &[0, 255]), true),
+            // The second code of one bit is 1; the fourth of two bits is 11.
+            (table(1, 2, 0, &[0, 1]), false),
+            (table(1, 0, 4, &[0, 1, 2, 3]), false),
+            (table(1, 0, 3, &[0, 1, 2]), true),
+        ] {
+            assert_eq!(Tables::default().define(&bytes).is_ok(), is_valid, "{bytes:?}");
+        }
     }
 }
