@@ -1,7 +1,8 @@
 //! `crier restore FILE`: makes an installation from a backup, in an empty place.
 //!
 //! Everything is extracted beside its place and checked, and moved there in the end, the database last: an interrupted
-//! restore leaves no installation, and can be repeated.
+//! restore leaves no installation. It can be repeated once what it left is removed (`restore-…`, or files without a
+//! database).
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};

@@ -1,7 +1,8 @@
 //! `crier resume`: lets go out what a restore holds, after the operator has seen it.
 
-use crier_common::domain::job::JobKind;
-use crier_common::store::jobs::operate;
+use crier_common::domain::job::{JobKind, JobState};
+use crier_common::store::Conn;
+use crier_common::store::jobs::operate::{self, JobQuery};
 use crier_common::store::post_overview::{self, PostSummary};
 use serde::Serialize;
 
@@ -28,6 +29,13 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
     if held.is_empty() {
         return refused("nothing is held; kinds of jobs that were paused one by one: `crier jobs kinds`");
     }
+    let running = count_running(&mut conn, &held).await?;
+    if running > 0 {
+        return refused(format!(
+            "{running} posts, replies and mails were being sent when the backup was made. Start crier and wait a minute: \
+             it takes them over, and `crier resume` shows them"
+        ));
+    }
     let now = cx.store.now();
     let overdue = operate::due_ids(&mut conn, &held, now).await?;
     let posts = post_overview::overdue(&mut conn, now, MAX_SHOWN).await?;
@@ -52,6 +60,17 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
     tx.commit().await?;
     line("Publishing, replies and mails are resumed.");
     Ok(())
+}
+
+/// Returns how many jobs of these kinds run. A restored one belongs to a process that is gone; until it is taken over, it
+/// is not among those that are due, and would go out without having been seen.
+async fn count_running(conn: &mut Conn, kinds: &[JobKind]) -> crier_common::store::Result<i64> {
+    let mut running = 0;
+    for kind in kinds {
+        let of_kind = JobQuery { kind: Some(*kind), state: Some(JobState::Running), lane: None, created_before: None };
+        running += operate::count(conn, &of_kind).await?;
+    }
+    Ok(running)
 }
 
 fn show(posts: Vec<PostSummary>) {

@@ -18,7 +18,7 @@ use url::Host;
 use super::Finding;
 use super::installation::text;
 
-/// Clocks that differ by more delay or hasten what is due.
+/// If clocks differ by more, what is due starts late or early.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(1);
 /// Leases of jobs last 30 seconds.
 const CLOCK_LIMIT: TimeDelta = TimeDelta::seconds(10);
