@@ -18,7 +18,12 @@ pub fn try_line(text: impl std::fmt::Display) -> std::io::Result<()> {
     stdout.flush()
 }
 
-/// Prints rows as a JSON array of objects, or as a table with a header.
+/// The width of a table in characters, and what its last column has at least.
+const MAX_WIDTH: usize = 100;
+const MIN_LAST_COLUMN: usize = 12;
+
+/// Prints rows as a JSON array of objects, or as a table with a header, whose last column is cut where the table would
+/// be too wide.
 pub fn rows<T: Serialize>(rows: &[T], json: bool) {
     let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
     if json {
@@ -34,9 +39,16 @@ pub fn rows<T: Serialize>(rows: &[T], json: bool) {
     for value in &values {
         table.push(names.iter().map(|name| cell(&value[name.as_str()])).collect());
     }
-    let widths: Vec<usize> =
+    let mut widths: Vec<usize> =
         (0..names.len()).map(|i| table.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
-    for row in table {
+    let excess = widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(MAX_WIDTH + 2);
+    if let Some(last) = widths.last_mut() {
+        *last = last.saturating_sub(excess).max(MIN_LAST_COLUMN.min(*last));
+    }
+    for mut row in table {
+        if let (Some(cell), Some(width)) = (row.last_mut(), widths.last()) {
+            *cell = shortened(cell, *width);
+        }
         let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         line(cells.join("  ").trim_end());
     }

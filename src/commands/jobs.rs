@@ -1,6 +1,6 @@
 //! `crier jobs list | show | kinds | pause | resume`, and in [`change`] `retry | cancel`.
 
-use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::job::{JobAttempt, JobKind, JobState};
 use crier_common::jobs;
 use crier_common::store::jobs::operate::{self, JobQuery, JobRow};
@@ -48,22 +48,21 @@ fn filter(cx: &Context, which: &JobFilter, state: Option<JobState>) -> JobQuery 
     JobQuery { kind: which.kind, state, lane: which.lane.clone(), created_before }
 }
 
-/// A row of the printed job table.
+/// A row of the printed job table; `show` and `--json` have the rest.
 #[derive(Serialize)]
 struct JobLine {
     id: i64,
     kind: JobKind,
-    state: JobState,
-    waiting: &'static str,
-    subject_id: i64,
+    state: &'static str,
     lane: Option<String>,
     attempt: String,
     age: String,
-    run_at: DateTime<Utc>,
+    due: String,
     last_error: Option<String>,
 }
 
-/// Maximum number of characters of an error in the table.
+/// Maximum number of characters in the table.
+const MAX_LANE_CHARS: usize = 18;
 const MAX_ERROR_CHARS: usize = 80;
 
 async fn list(cx: &Context, which: &JobFilter, state: Option<JobState>, limit: i64, json: bool) -> Result {
@@ -76,13 +75,12 @@ async fn list(cx: &Context, which: &JobFilter, state: Option<JobState>, limit: i
     let row = |job: JobRow| JobLine {
         id: job.id,
         kind: job.kind,
-        state: job.state,
-        waiting: if job.waiting { "yes" } else { "-" },
-        subject_id: job.subject_id,
-        lane: job.lane,
+        // Ready, but its lane is full.
+        state: if job.waiting { "waiting" } else { job.state.as_str() },
+        lane: job.lane.map(|lane| shortened(&lane, MAX_LANE_CHARS)),
         attempt: format!("{}/{}", job.attempt, job.max_attempts),
         age: span(now - job.created_at),
-        run_at: job.run_at.trunc_subsecs(0),
+        due: if job.run_at > now { format!("in {}", span(job.run_at - now)) } else { "now".to_owned() },
         last_error: job.last_error.map(|error| shortened(&error, MAX_ERROR_CHARS)),
     };
     rows(&jobs.into_iter().map(row).collect::<Vec<_>>(), false);

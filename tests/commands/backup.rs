@@ -103,6 +103,58 @@ async fn what_may_be_out_can_be_cancelled() {
     assert_eq!(post["data"]["targets"][0]["status"], "failed", "{post}");
 }
 
+/// What was being sent when the backup was made belongs to a process that is gone.
+#[tokio::test]
+async fn what_was_being_sent_is_taken_over_before_it_is_resumed() {
+    let (mut crier, brand, scheduled) = with_backup().await;
+    crier.lose_and_restore().await;
+    crier.terminate("crier").await;
+    make_overdue(&crier).await;
+    let now = Clock::system().now();
+    let sql = format!(
+        "UPDATE jobs SET state = 'running', attempt = 1, fence = 1, worker = 'gone', lease_until = '{}'
+        WHERE kind = 'publish_target' AND state = 'scheduled'",
+        (now - TimeDelta::minutes(1)).to_rfc3339()
+    );
+    crier.execute(&sql).await;
+    let output = crier.try_command(&["resume", "--overdue", "publish"], &[]);
+    assert!(output.refused(1).contains("1 posts, replies and mails were being sent"), "{output:?}");
+
+    crier.start_all().await;
+    until("it was taken over", || async {
+        let output = crier.try_command(&["resume"], &[]);
+        output.err.contains("1 posts, replies and mails were due before now").then_some(())
+    })
+    .await;
+    assert!(!crier.page("demo").await.contains("scheduled"), "it is held");
+    crier.command(&["resume", "--overdue", "publish"]);
+    let status = crier.wait_for_post(brand, scheduled).await;
+    assert_eq!(status["status"], "published", "{status}");
+    assert_eq!(crier.page("demo").await.matches("scheduled").count(), 1);
+}
+
+#[tokio::test]
+async fn what_killed_commands_left_is_removed() {
+    let (mut crier, ..) = with_backup().await;
+    let data = crier.files().parent().unwrap().to_owned();
+    let (left, in_use) = (data.join("crier-backup-killed.db"), data.join("crier-backup-running.db"));
+    std::fs::write(&left, "half a copy").unwrap();
+    let running = std::fs::File::create(&in_use).unwrap();
+    running.lock().unwrap();
+    crier.command(&["backup", "tuesday.tar"]);
+    assert!(!left.exists() && in_use.exists(), "only what nothing uses");
+    drop(running);
+
+    crier.terminate("crier").await;
+    std::fs::remove_dir_all(&data).unwrap();
+    let left = data.join("crier-restore-killed");
+    std::fs::create_dir_all(left.join("files")).unwrap();
+    std::fs::write(left.join("files/picture.png"), "half a picture").unwrap();
+    crier.command(&["restore", "tuesday.tar"]);
+    assert!(!left.exists());
+    crier.start_all().await;
+}
+
 #[tokio::test]
 async fn a_damaged_backup_leaves_nothing_behind() {
     let (mut crier, ..) = with_backup().await;

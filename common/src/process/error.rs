@@ -130,3 +130,22 @@ pub(super) fn is_refused(error: &StoreError) -> bool {
     matches!(error, StoreError::Database(sqlx::Error::Database(e))
         if matches!(e.code().as_deref(), Some("28P01" | "28000" | "3D000" | "42501")))
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Connection as _, Executor as _, SqliteConnection};
+
+    use super::*;
+
+    /// SQLite says the same of a file that may not grow as of a full disk.
+    #[tokio::test]
+    async fn a_full_disk_is_named() {
+        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        conn.execute("PRAGMA max_page_count = 2").await.unwrap();
+        let fill = "CREATE TABLE a (b TEXT); INSERT INTO a VALUES (hex(randomblob(20000)))";
+        let error = StoreError::Database(conn.execute(fill).await.unwrap_err());
+        let text = explain(&error, &Database::Sqlite("/data/crier.db".into())).unwrap();
+        let start = "the database /data/crier.db cannot grow: the disk is full; free some space (";
+        assert!(text.starts_with(start), "{text}");
+    }
+}

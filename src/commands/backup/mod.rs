@@ -27,6 +27,9 @@ pub use resume::run as resume;
 const DATABASE: &str = "crier.db";
 const KEY: &str = "secret.key";
 const FILES: &str = "files";
+/// How the names of unfinished files begin.
+const BACKUP_DRAFT: &str = "crier-backup-";
+const RESTORE_DRAFT: &str = "crier-restore-";
 
 /// What is held after a restore: what other people see.
 const HELD: [JobKind; 3] = [JobKind::PublishTarget, JobKind::SendReply, JobKind::SendMail];
@@ -50,9 +53,11 @@ fn sqlite_file(config: &Config) -> std::result::Result<&Path, CommandError> {
 /// Writes a backup to a file that does not exist yet, or to stdout (`-`).
 pub async fn backup(cx: &Context, target: &Path) -> Result {
     let database = sqlite_file(&cx.config)?;
-    let dir = database.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let copy = tempfile::Builder::new().prefix("backup-").suffix(".db").tempfile_in(dir);
+    let dir = parent(database);
+    remove_leftovers(dir, BACKUP_DRAFT);
+    let copy = tempfile::Builder::new().prefix(BACKUP_DRAFT).suffix(".db").tempfile_in(dir);
     let copy = copy.map_err(io(format!("the directory {}", dir.display())))?;
+    copy.as_file().lock().map_err(io(copy.path().display().to_string()))?;
     cx.store.db().copy_to(copy.path()).await?;
     let manifest = Manifest::now(cx.store.now(), cx.store.db().schema_version().await?);
     if target == Path::new("-") {
@@ -74,7 +79,27 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
         }
     };
     file.sync_all().and_then(|()| fs::rename(&draft, target)).map_err(io(what()))?;
+    let beside = parent(target);
+    File::open(beside).and_then(|dir| dir.sync_all()).map_err(io(beside.display().to_string()))?;
     written.report(&target.display().to_string())
+}
+
+/// Returns the directory that a file is in.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Removes the unfinished files and directories of commands that were killed. A running command holds a lock on its own,
+/// which the system releases with the process.
+fn remove_leftovers(dir: &Path, prefix: &str) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_draft = entry.file_name().to_string_lossy().starts_with(prefix);
+        if !is_draft || !File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+            continue;
+        }
+        let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+    }
 }
 
 /// What was written.

@@ -1,8 +1,8 @@
 //! `crier restore FILE`: makes an installation from a backup, in an empty place.
 //!
 //! Everything is extracted beside its place and checked, and moved there in the end, the database last: an interrupted
-//! restore leaves no installation. It can be repeated once what it left is removed (`restore-…`, or files without a
-//! database).
+//! restore leaves no installation. It can be repeated; what the first one left in the end, files without a database, is
+//! then named, to be removed by hand.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use super::super::{CommandError, Result, refused};
 use super::archive::{self, Manifest};
-use super::{DATABASE, FILES, HELD, KEY, io, progress, sqlite_file};
+use super::{DATABASE, FILES, HELD, KEY, RESTORE_DRAFT, io, parent, progress, remove_leftovers, sqlite_file};
 use crate::output::line;
 
 /// Restores from a file, or from stdin (`-`).
@@ -80,20 +80,39 @@ impl Places {
 
 /// Where the parts are extracted: beside their places, so that they can be moved there.
 struct Drafts {
-    data: TempDir,
-    files: Option<TempDir>,
+    data: Draft,
+    files: Option<Draft>,
+}
+
+/// A directory that is removed in the end, with the lock that shows that it is in use.
+struct Draft {
+    dir: TempDir,
+    _lock: File,
+}
+
+impl Draft {
+    fn beside(place: &Path) -> std::result::Result<Self, CommandError> {
+        let dir = parent(place);
+        let make = || {
+            crier_common::permissions::make_dir(dir)?;
+            remove_leftovers(dir, RESTORE_DRAFT);
+            let made = tempfile::Builder::new().prefix(RESTORE_DRAFT).tempdir_in(dir)?;
+            let lock = File::open(made.path())?;
+            lock.lock()?;
+            Ok(Self { dir: made, _lock: lock })
+        };
+        make().map_err(io(format!("the directory {}", dir.display())))
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
 }
 
 impl Drafts {
     fn make(places: &Places) -> std::result::Result<Self, CommandError> {
-        let beside = |path: &Path| {
-            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let made = crier_common::permissions::make_dir(dir);
-            let draft = made.and_then(|()| tempfile::Builder::new().prefix("restore-").tempdir_in(dir));
-            draft.map_err(io(format!("the directory {}", dir.display())))
-        };
-        let files = places.files.as_deref().map(beside).transpose()?;
-        Ok(Self { data: beside(&places.database)?, files })
+        let files = places.files.as_deref().map(Draft::beside).transpose()?;
+        Ok(Self { data: Draft::beside(&places.database)?, files })
     }
 
     fn database(&self) -> PathBuf {
@@ -131,7 +150,7 @@ impl Drafts {
             fs::rename(self.key(), &places.key).map_err(broken(&places.key))?;
         }
         fs::rename(self.database(), &places.database).map_err(broken(&places.database))?;
-        let dir = places.database.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let dir = parent(&places.database);
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(broken(dir))
     }
 }
