@@ -35,6 +35,7 @@ pub use post::{ListPosts, PostCommand};
         "  crier                                  start everything, on SQLite in ./crier-data\n",
         "  crier doctor                           check what this installation depends on\n",
         "  crier user add ann@example.com         a user with a workspace of her own\n",
+        "  crier login --user ann@example.com      a link to sign in to the console\n",
         "  crier key create --user ann@example.com\n",
         "  crier post list --status failed        what failed, and why\n",
         "  crier webhooks listen                  show what webhooks bring, on a local port\n",
@@ -78,6 +79,13 @@ pub enum Command {
     /// Members of brands.
     #[command(subcommand)]
     Member(MemberCommand),
+    /// Print a link with which a user signs in to the console, once.
+    #[command(after_help = "Example:\n  crier login --user owner@localhost")]
+    Login {
+        /// The user's email address.
+        #[arg(long)]
+        user: String,
+    },
     /// API keys.
     #[command(subcommand)]
     Key(KeyCommand),

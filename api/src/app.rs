@@ -8,6 +8,7 @@ use crier_common::ai::Ai;
 use crier_common::domain::plan::Plans;
 use crier_common::http::Guard;
 use crier_common::limits::Limiter;
+use crier_common::mail::Mailer;
 use crier_common::media::Library;
 use crier_common::platforms::ConnectorRegistry;
 use crier_common::store::keys::{self, Caller};
@@ -24,6 +25,8 @@ pub struct AppDeps {
     pub plans: Arc<Plans>,
     pub library: Library,
     pub ai: Ai,
+    /// `None`: no mail server is configured.
+    pub mailer: Option<Arc<Mailer>>,
     pub guard: Guard,
     pub public_url: String,
     pub limiter: Arc<dyn Limiter>,
@@ -37,6 +40,8 @@ pub struct App {
     pub plans: Arc<Plans>,
     pub library: Library,
     pub ai: Ai,
+    /// `None`: no mail server is configured.
+    pub mailer: Option<Arc<Mailer>>,
     /// Checks the URLs that users enter.
     pub guard: Guard,
     /// The public base URL, without a trailing slash.
@@ -62,7 +67,8 @@ impl std::fmt::Debug for App {
 
 impl App {
     pub fn new(parts: AppDeps) -> Self {
-        let AppDeps { store, platforms, plans, library, ai, guard, public_url, limiter, trusted_proxies } = parts;
+        let AppDeps { store, platforms, plans, library, ai, mailer, guard, public_url, limiter, trusted_proxies } =
+            parts;
         let public_url = public_url.trim_end_matches('/').to_owned();
         Self {
             store,
@@ -70,6 +76,7 @@ impl App {
             plans,
             library,
             ai,
+            mailer,
             guard,
             public_url,
             limiter,

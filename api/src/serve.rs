@@ -7,6 +7,7 @@ use std::time::Duration;
 use crier_common::limits::Limiter;
 use crier_common::limits::memory::MemoryLimiter;
 use crier_common::limits::redis::RedisLimiter;
+use crier_common::mail::Mailer;
 use crier_common::process::{Process, StartError, descriptors};
 use salvo::Server;
 use salvo::conn::tcp::TcpAcceptor;
@@ -34,12 +35,14 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
                 .map_err(|error| StartError::Refused(format!("CRIER_REDIS_URL is not usable: {error}")))?,
         ),
     };
+    let mailer = Mailer::new(&config.mail).map_err(|error| StartError::Refused(error.to_string()))?;
     let app = App::new(AppDeps {
         store: process.store.clone(),
         platforms: process.platforms.clone(),
         plans: Arc::new(config.plans.clone()),
         library: process.library.clone(),
         ai: process.ai.clone(),
+        mailer: mailer.map(Arc::new),
         guard: process.guard.clone(),
         public_url: config.public_url.to_string(),
         limiter,

@@ -34,7 +34,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
             Ok(())
         }
         KeyCommand::List(format) => {
-            let all = keys::list(&mut cx.store.read().await?).await?;
+            let all = keys::list(&mut cx.store.read().await?, None).await?;
             let every_scope = Scopes::all().to_string();
             let list: Vec<KeyLine> = all
                 .into_iter()

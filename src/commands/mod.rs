@@ -21,6 +21,7 @@ mod bench;
 mod doctor;
 mod jobs;
 mod key;
+mod login;
 mod member;
 mod migrate;
 mod plan;
@@ -160,6 +161,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result {
         Command::Resume(args) => backup::resume(cx, args).await,
         Command::User(command) => user::run(cx, command).await,
         Command::Member(command) => member::run(cx, command).await,
+        Command::Login { user } => login::run(cx, &user).await,
         Command::Key(command) => key::run(cx, command).await,
         Command::Account(command) => account::run(cx, command).await,
         Command::App(command) => app::run(cx, command).await,

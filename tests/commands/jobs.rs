@@ -84,7 +84,8 @@ async fn lists_are_filtered_and_show_every_field(w: TestWorker) {
     let heads: Vec<&str> = table.expect_stdout().lines().next().unwrap().split_whitespace().collect();
     assert_eq!(heads.join(" "), "ID KIND STATE LANE ATTEMPT AGE DUE LAST_ERROR");
     assert_eq!(table.expect_stdout().lines().count(), 4);
-    w.sql(format!("UPDATE jobs SET last_error = '{0}', lane = '{0}' WHERE state = 'dead'", "much longer ".repeat(20))).await;
+    w.sql(format!("UPDATE jobs SET last_error = '{0}', lane = '{0}' WHERE state = 'dead'", "much longer ".repeat(20)))
+        .await;
     let table = crier(&w, &["jobs", "list"]);
     assert!(table.expect_stdout().lines().all(|line| line.chars().count() <= 100), "{table:?}");
     assert!(table.expect_stdout().contains("much longer muc…"), "{table:?}");

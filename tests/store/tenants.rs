@@ -136,7 +136,7 @@ async fn a_key_authenticates_and_only_its_hash_is_stored(s: TestStore) {
     assert_eq!((caller.mode, caller.user_name.as_str(), caller.last_used_at), (KeyMode::Test, "Ann", None));
     assert_eq!(caller.scopes, scopes);
     assert!(caller.scopes.has(Scope::PostsWrite) && !caller.scopes.has(Scope::PostsRead));
-    let rows = keys::list(&mut s.conn().await).await.unwrap();
+    let rows = keys::list(&mut s.conn().await, None).await.unwrap();
     assert_eq!((rows.len(), rows[0].id, rows[0].user_id), (1, caller.key_id, w.user));
     assert_eq!((rows[0].prefix.as_str(), rows[0].email.as_str()), ("svc_test_", "ann@example.com"));
     assert_eq!((rows[0].mode, rows[0].scopes.as_str()), (KeyMode::Test, "brands:read,posts:write"));

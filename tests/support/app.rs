@@ -120,6 +120,7 @@ pub fn build_app(
         plans: Arc::new(Plans::new(Plans::default().iter().cloned().chain([bare]))),
         library,
         ai,
+        mailer: None,
         guard,
         public_url: public_url.to_owned(),
         limiter: Arc::new(MemoryLimiter::new(store.clock().clone())),

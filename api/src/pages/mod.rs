@@ -3,18 +3,23 @@
 //! **To add one:** a file here, its template in `api/templates/`, and a line in [`router`]. Templates escape
 //! automatically; [`html`] sets a strict content security policy.
 
+use std::sync::Arc;
+
 use askama::Template;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 use salvo::writing::Text;
 use salvo::{Response, Router};
 
+use crate::app::App;
+use crate::runner::Runner;
+
 pub mod bio;
 pub mod body;
 mod connect;
+pub mod console;
 mod docs;
 mod fetch;
-mod home;
 mod media;
 mod report;
 mod sandbox;
@@ -25,13 +30,13 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:
      'none'; frame-ancestors 'none'";
 
 /// The routes of all pages, at the root of the host.
-pub fn router() -> Router {
+pub fn router(app: &Arc<App>, endpoints: Vec<Runner>) -> Router {
     let pages = [
         bio::router(),
         connect::router(),
+        console::router(app, endpoints),
         docs::router(),
         fetch::router(),
-        home::router(),
         media::router(),
         report::router(),
         sandbox::router(),

@@ -31,6 +31,7 @@ mod large_bodies;
 mod unknown;
 mod write;
 
+pub use body::read as read_body;
 pub use body_reader::MinRate;
 pub use large_bodies::LargeBodySemaphore;
 use unknown::KnownNames;
@@ -47,6 +48,10 @@ pub struct Runner {
 impl Runner {
     pub fn new(app: Arc<App>, endpoint: Endpoint) -> Self {
         Self { app, known: Arc::new(KnownNames::of(&endpoint)), endpoint: Arc::new(endpoint) }
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 }
 
@@ -68,7 +73,7 @@ impl salvo::Handler for Runner {
 
 impl Runner {
     /// Returns the response; `None`: it was written to `res`.
-    async fn run(&self, req: &mut Request, res: &mut Response, request_id: &str) -> Result<Option<ApiResponse>> {
+    pub async fn run(&self, req: &mut Request, res: &mut Response, request_id: &str) -> Result<Option<ApiResponse>> {
         let ids = self.ids(req).ok_or_else(ApiError::no_route)?;
         let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
         let Authenticated { caller, membership } = admission::admit(&self.app, req, res, brand_id).await?;

@@ -23,6 +23,7 @@ pub struct Caller {
     pub scopes: Scopes,
     pub user_id: i64,
     pub user_name: String,
+    pub user_email: String,
     pub workspace_id: i64,
     pub plan: String,
     pub last_used_at: Option<DateTime<Utc>>,
@@ -58,16 +59,29 @@ pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -
 }
 
 async fn create_row(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<(i64, SecretString)> {
+    let key = format!("{}{}", mode.prefix(), crate::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
+    let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
+    let new = NewRow { mode, scopes, hash: &hashed, prefix: mode.prefix(), last4: &key[key.len() - 4..] };
+    Ok((insert(tx, user_id, &new).await?, SecretString::from(key)))
+}
+
+/// A row to be inserted.
+pub(super) struct NewRow<'a> {
+    pub mode: KeyMode,
+    pub scopes: &'a Scopes,
+    pub hash: &'a [u8],
+    pub prefix: &'a str,
+    pub last4: &'a str,
+}
+
+pub(super) async fn insert(tx: &mut Tx, user_id: i64, new: &NewRow<'_>) -> Result<i64> {
     const SQL: &str = "
         INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         RETURNING id";
-    let key = format!("{}{}", mode.prefix(), crate::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
-    let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
-    let (scopes, last4, now) = (scopes.to_string(), key[key.len() - 4..].to_owned(), tx.now);
-    let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(mode).bind(&scopes).bind(&hashed)
-        .bind(mode.prefix()).bind(&last4).bind(now).fetch_one(c))?;
-    Ok((id, SecretString::from(key)))
+    let (scopes, now) = (new.scopes.to_string(), tx.now);
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.mode).bind(&scopes).bind(new.hash)
+        .bind(new.prefix).bind(new.last4).bind(now).fetch_one(c))?)
 }
 
 /// Records that a first key is to be shown to a user.
@@ -104,19 +118,30 @@ pub struct Authenticated {
     pub membership: Option<(Brand, Role)>,
 }
 
-/// Returns the caller behind a key, and the membership in a brand, in one statement; `None`: the key does not exist (any
-/// more).
-pub async fn authenticate(conn: &mut Conn, key: &SecretString, brand_id: Option<i64>) -> Result<Option<Authenticated>> {
-    const SQL: &str = "
+/// Selects an [`Authenticated`]: `$2` is the brand, or null.
+macro_rules! caller_sql {
+    ($condition:literal) => {
+        concat!(
+            "
         SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name,
-            w.id AS caller_workspace_id, w.plan, b.*, m.role,
+            u.email AS user_email, w.id AS caller_workspace_id, w.plan, b.*, m.role,
             EXISTS (SELECT 1 FROM webhooks h WHERE h.user_id = u.id AND h.is_active) AS has_endpoint
         FROM api_keys k
         JOIN users u ON u.id = k.user_id
         JOIN workspaces w ON w.id = u.workspace_id
         LEFT JOIN brand_members m ON m.brand_id = $2 AND m.user_id = u.id
         LEFT JOIN brands b ON b.id = m.brand_id
-        WHERE k.hash = $1";
+        ",
+            $condition
+        )
+    };
+}
+pub(super) use caller_sql;
+
+/// Returns the caller behind a key, and the membership in a brand, in one statement; `None`: the key does not exist (any
+/// more).
+pub async fn authenticate(conn: &mut Conn, key: &SecretString, brand_id: Option<i64>) -> Result<Option<Authenticated>> {
+    const SQL: &str = caller_sql!("WHERE k.hash = $1");
     let Some(hash) = hash(key.expose_secret()) else { return Ok(None) };
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(brand_id).fetch_optional(c))?)
 }
@@ -145,6 +170,7 @@ struct CallerRow {
     last_used_at: Option<DateTime<Utc>>,
     user_id: i64,
     user_name: String,
+    user_email: String,
     caller_workspace_id: i64,
     plan: String,
     has_endpoint: bool,
@@ -164,6 +190,7 @@ impl TryFrom<CallerRow> for Caller {
             scopes,
             user_id: row.user_id,
             user_name: row.user_name,
+            user_email: row.user_email,
             workspace_id: row.caller_workspace_id,
             plan: row.plan,
             last_used_at: row.last_used_at,
@@ -183,13 +210,26 @@ pub async fn touch(tx: &mut Tx, key_id: i64) -> Result<()> {
     Ok(())
 }
 
-pub async fn list(conn: &mut Conn) -> Result<Vec<KeyRow>> {
+/// Returns the keys of a user, or of all; those of sessions are not among them.
+pub async fn list(conn: &mut Conn, user_id: Option<i64>) -> Result<Vec<KeyRow>> {
     const SQL: &str = "
         SELECT k.id, k.user_id, u.email, k.mode, k.scopes, k.prefix, k.last4, k.last_used_at, k.created_at
         FROM api_keys k
         JOIN users u ON u.id = k.user_id
+        WHERE ($1 IS NULL OR k.user_id = $1)
+            AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)
         ORDER BY k.id";
-    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
+}
+
+/// Deletes a key of a user; `false`: the user has no such key.
+pub async fn delete_of(tx: &mut Tx, user_id: i64, key_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        DELETE FROM api_keys
+        WHERE id = $1
+            AND user_id = $2
+            AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = api_keys.id)";
+    Ok(execute!(tx, SQL, key_id, user_id)? > 0)
 }
 
 /// Deletes a key; `false`: it did not exist.

@@ -1,6 +1,6 @@
 //! Deletes finished rows: ended jobs after 7 days (dead ones 30), ended imports and mails after 30, stored responses
-//! after a day, deleted posts once they have no running jobs, the record of lane holds after 30, and the URLs at which
-//! accounts were connected a day after their end. Everything else that shows a user what happened (targets,
+//! after a day, deleted posts once they have no running jobs, the record of lane holds after 30, the URLs at which
+//! accounts were connected a day after their end, and sessions and sign-in links once they have expired. Everything else that shows a user what happened (targets,
 //! deliveries, attempts) stays.
 //!
 //! It must not block others for long, above all SQLite's single writer: each batch is a transaction, as large as can be
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use crier_common::store::jobs::{dispatch, holds};
-use crier_common::store::{Result, Tx, authorizations, idempotency, mails, media_jobs, posts};
+use crier_common::store::{Result, Tx, authorizations, idempotency, mails, media_jobs, posts, sessions};
 
 use crate::Scheduler;
 
@@ -31,7 +31,7 @@ const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row; if there is more, the next tick follows at once.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [PurgeKind; 7] = [
+const ALL: [PurgeKind; 8] = [
     PurgeKind::Jobs,
     PurgeKind::Imports,
     PurgeKind::Mails,
@@ -39,6 +39,7 @@ const ALL: [PurgeKind; 7] = [
     PurgeKind::Posts,
     PurgeKind::Holds,
     PurgeKind::Authorizations,
+    PurgeKind::Sessions,
 ];
 
 #[derive(Clone, Copy)]
@@ -50,6 +51,7 @@ enum PurgeKind {
     Posts,
     Holds,
     Authorizations,
+    Sessions,
 }
 
 impl PurgeKind {
@@ -63,6 +65,7 @@ impl PurgeKind {
             Self::Posts => posts::purge(tx, limit).await,
             Self::Holds => holds::purge(tx, limit).await,
             Self::Authorizations => authorizations::purge(tx, now - AUTHORIZATION_RETENTION, limit).await,
+            Self::Sessions => sessions::purge(tx, limit).await,
         }
     }
 }

@@ -43,6 +43,7 @@ pub async fn listen(
         plans: Arc::new(Plans::new([unlimited])),
         library: place.library().clone(),
         ai: Ai::none(),
+        mailer: None,
         guard,
         public_url: format!("http://{address}"),
         limiter: place.limiter()?,

@@ -1,0 +1,177 @@
+//! Calls an endpoint of the API from a page, in this process: the same checks, validation, transaction, events and
+//! `Idempotency-Key` as for a client, so that nothing can be done in one and not in the other. The caller is the session's
+//! user, and the page's request was counted already.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crier_common::store::keys::Authenticated;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Uri};
+use salvo::http::ReqBody;
+use salvo::{Request, Response};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::visit::Visit;
+use crate::error::{ApiError, Result};
+use crate::response::{ApiResponse, PREFIX};
+use crate::runner::Runner;
+
+/// The caller of a request that a page makes in this process.
+#[derive(Clone, Debug)]
+pub struct InProcessCaller(pub Arc<Authenticated>);
+
+/// The endpoints by their `operationId`.
+#[derive(Default)]
+pub struct Endpoints(HashMap<&'static str, Runner>);
+
+impl Endpoints {
+    pub fn new(runners: impl IntoIterator<Item = Runner>) -> Self {
+        Self(runners.into_iter().map(|runner| (runner.endpoint().id, runner)).collect())
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+pub struct Listed<T> {
+    pub data: Vec<T>,
+    pub meta: Meta,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub struct Meta {
+    pub current_page: i64,
+    pub last_page: i64,
+    pub from: Option<i64>,
+    pub to: Option<i64>,
+    pub total: i64,
+}
+
+#[derive(Deserialize)]
+struct One<T> {
+    data: T,
+}
+
+/// A call that is being built. The ids of its path are those of the page's path, unless set.
+pub struct ApiCall<'v> {
+    visit: &'v Visit,
+    operation: &'static str,
+    ids: Vec<(&'static str, i64)>,
+    query: url::form_urlencoded::Serializer<'static, String>,
+}
+
+impl<'v> ApiCall<'v> {
+    pub fn new(visit: &'v Visit, operation: &'static str) -> Self {
+        let query = url::form_urlencoded::Serializer::new(String::new());
+        Self { visit, operation, ids: Vec::new(), query }
+    }
+
+    pub fn id(mut self, name: &'static str, id: i64) -> Self {
+        self.ids.push((name, id));
+        self
+    }
+
+    pub fn query(mut self, name: &str, value: impl ToString) -> Self {
+        self.query.append_pair(name, &value.to_string());
+        self
+    }
+
+    /// Adds parameters that are not empty.
+    pub fn queries<'a>(self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let filled = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+        filled.fold(self, |call, (name, value)| call.query(name, value))
+    }
+
+    /// Reads one record, or a list without pages.
+    pub async fn get<T: DeserializeOwned>(self) -> Result<T> {
+        one(&self.run(Content::None, "").await?)
+    }
+
+    /// Reads a page of a list.
+    pub async fn list<T: DeserializeOwned>(self) -> Result<Listed<T>> {
+        parse(&self.run(Content::None, "").await?.body)
+    }
+
+    /// Sends a body to an endpoint that changes nothing.
+    pub async fn check<T: DeserializeOwned>(self, body: &Value) -> Result<T> {
+        one(&self.run(Content::Json(body), "").await?)
+    }
+
+    /// Writes. `part`: distinguishes the writes of one form.
+    pub async fn write(self, part: &str, body: &Value) -> Result<ApiResponse> {
+        self.run(Content::Json(body), part).await
+    }
+
+    /// Writes, and returns the record.
+    pub async fn write_for<T: DeserializeOwned>(self, part: &str, body: &Value) -> Result<T> {
+        one(&self.write(part, body).await?)
+    }
+
+    /// Passes the page's multipart form on.
+    pub async fn upload(self, part: &str) -> Result<ApiResponse> {
+        self.run(Content::Form, part).await
+    }
+
+    async fn run(mut self, content: Content<'_>, part: &str) -> Result<ApiResponse> {
+        let runner = self.visit.endpoints.0.get(self.operation);
+        let runner = runner.ok_or_else(|| ApiError::bug(format!("no endpoint is called {}", self.operation)))?;
+        let mut req = Request::new();
+        *req.method_mut() = runner.endpoint().method.clone();
+        let path = self.path(runner.endpoint().path, &mut req)?;
+        let uri: std::result::Result<Uri, _> = format!("{PREFIX}{path}?{}", self.query.finish()).parse();
+        req.set_uri(uri.map_err(|error| ApiError::bug(format!("{path}: {error}")))?);
+        let key = format!("{}{part}", self.visit.form.get("_key"));
+        if let Ok(key) = HeaderValue::from_str(&key) {
+            req.headers_mut().insert("idempotency-key", key);
+        }
+        match content {
+            Content::None => {}
+            Content::Json(body) => {
+                req.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                req.replace_body(ReqBody::from(body.to_string()));
+            }
+            Content::Form => {
+                let (content_type, body) = self.visit.take_multipart();
+                req.headers_mut().insert(CONTENT_TYPE, content_type);
+                req.replace_body(body);
+            }
+        }
+        req.extensions_mut().insert(InProcessCaller(self.visit.authenticated.clone()));
+        let mut res = Response::new();
+        let run = Box::pin(runner.run(&mut req, &mut res, &self.visit.request_id));
+        run.await?.ok_or_else(|| ApiError::bug(format!("{} answers with a file", self.operation)))
+    }
+
+    /// Returns the path with its ids, which are also set as the request's parameters.
+    fn path(&self, template: &str, req: &mut Request) -> Result<String> {
+        let mut path = String::new();
+        for segment in template.trim_start_matches('/').split('/') {
+            path.push('/');
+            let Some(name) = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
+                path.push_str(segment);
+                continue;
+            };
+            let own = self.ids.iter().find(|(n, _)| *n == name).map(|(_, id)| *id);
+            let id = own.or_else(|| self.visit.id(name)).ok_or_else(|| ApiError::bug(format!("no id for {name}")))?;
+            req.params_mut().insert(name, id.to_string());
+            path.push_str(&id.to_string());
+        }
+        Ok(path)
+    }
+}
+
+enum Content<'a> {
+    None,
+    Json(&'a Value),
+    Form,
+}
+
+fn one<T: DeserializeOwned>(answer: &ApiResponse) -> Result<T> {
+    parse::<One<T>>(&answer.body).map(|one| one.data)
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
+    serde_json::from_slice(body).map_err(|error| ApiError::bug(format!("a page cannot read a response: {error}")))
+}

@@ -1,0 +1,60 @@
+//! Errors as pages, in the frame of the console.
+
+use askama::Template;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use salvo::Response;
+use salvo::writing::Text;
+
+use super::shared::{Link, Section, Shell};
+use super::visit::Visit;
+use crate::error::{ApiError, ErrorCode};
+
+/// Allows our own styles, script, pictures and forms alone.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
+     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+#[derive(Template)]
+#[template(path = "console/error.html")]
+pub struct ErrorPage {
+    shell: Shell,
+    /// What is wrong and what to do.
+    text: String,
+    action: Link,
+    /// Of an error on our side, for the operator's logs.
+    request_id: Option<String>,
+}
+
+impl ErrorPage {
+    pub fn render(visit: &Visit, error: &ApiError, res: &mut Response) {
+        let status = error.code.status();
+        let title = match error.code {
+            ErrorCode::NotFound => "There is nothing here",
+            ErrorCode::InsufficientScope | ErrorCode::BrandForbidden => "You may not do this",
+            ErrorCode::RateLimited => "Too many requests",
+            ErrorCode::FeatureNotAvailable | ErrorCode::LimitReached => "Not in your plan",
+            _ if status.is_server_error() => "This did not work",
+            _ => "This was not done",
+        };
+        let problems = error.fields.values().flatten().map(String::as_str).collect::<Vec<_>>();
+        let text = if problems.is_empty() { error.message.to_string() } else { problems.join(" ") };
+        let action = match &visit.came_from {
+            Some(path) => Link::new("Go back", path),
+            None => Link::new("Go to the start", "/"),
+        };
+        let shell = Shell { section: None, ..visit.shell(Section::Home, title) };
+        let request_id = status.is_server_error().then(|| visit.request_id.clone());
+        let page = Self { shell, text, action, request_id };
+        res.status_code(status);
+        res.render(Text::Html(page.render().unwrap_or_else(|_| "Something went wrong on our side.".to_owned())));
+    }
+}
+
+/// Sets the headers of every page of the console: they belong to one person.
+pub fn page_headers(res: &mut Response) {
+    let headers = res.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+}

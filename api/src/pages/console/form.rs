@@ -1,0 +1,62 @@
+//! The fields of a form, in its order; a name may occur several times.
+
+use serde_json::{Map, Value};
+
+#[derive(Clone, Debug, Default)]
+pub struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// Parses a form that a browser encoded. Line ends become `\n`, as the person typed them.
+    pub fn parse(body: &[u8]) -> Self {
+        let pairs = url::form_urlencoded::parse(body);
+        Self(pairs.map(|(name, value)| (name.into_owned(), value.replace("\r\n", "\n"))).collect())
+    }
+
+    /// Returns the last value of a field; empty if there is none.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.iter().rev().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+    }
+
+    /// Returns a field's value, without space around it; `None`: it is empty.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        Some(self.get(name).trim()).filter(|text| !text.is_empty())
+    }
+
+    /// Returns all values of a field.
+    pub fn all<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the ids in a field; what is no id is left out.
+    pub fn ids(&self, name: &str) -> Vec<i64> {
+        self.all(name).filter_map(|value| value.parse().ok()).collect()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(key, _)| key == name)
+    }
+
+    /// Returns the fields whose name begins so, with the rest of their names.
+    pub fn under<'f>(&'f self, prefix: &'f str) -> impl Iterator<Item = (&'f str, &'f str)> {
+        self.0.iter().filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value.as_str())))
+    }
+
+    /// Returns an object of these fields: texts, and null for those that are empty.
+    pub fn texts(&self, names: &[&'static str]) -> Map<String, Value> {
+        names.iter().map(|name| ((*name).to_owned(), self.text(name).map_or(Value::Null, Value::from))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_keep_their_order_and_lose_carriage_returns() {
+        let form = Form::parse(b"accounts=2&accounts=x&accounts=1&content=a%0D%0Ab&name=+&credentials.token=t");
+        assert_eq!(form.ids("accounts"), [2, 1]);
+        assert_eq!((form.get("content"), form.text("name"), form.get("missing")), ("a\nb", None, ""));
+        assert_eq!(form.under("credentials.").collect::<Vec<_>>(), [("token", "t")]);
+        assert_eq!(Value::from(form.texts(&["content", "name"])).to_string(), r#"{"content":"a\nb","name":null}"#);
+    }
+}

@@ -1,0 +1,50 @@
+//! The console: everything a person does with Crier, in a browser, for signed-in users.
+//!
+//! A page reads and writes through the API's own endpoints, called in this process ([`api`]): what a client may not do, a
+//! person may not do either, with the same errors. What has no endpoint (keys, members, sessions) uses the same functions
+//! of the store as the commands. Pages work without JavaScript; the script adds comfort only.
+//!
+//! **To add a page:** a file here with its view and `pub fn routes() -> Vec<PageRoute>`, its template in
+//! `api/templates/console/`, and a line in [`routes`]; a test in `tests/console/`. A form has the hidden fields `_csrf` and
+//! `_key`, which the macro `guard` writes; the latter is the `Idempotency-Key` of its write, so that a form that is sent
+//! twice does what it does once.
+
+use std::sync::Arc;
+
+use salvo::Router;
+
+use crate::app::App;
+use crate::runner::Runner;
+
+pub mod api;
+mod assets;
+mod cookie;
+mod error;
+mod flash;
+mod form;
+mod route;
+mod shared;
+mod sign_in;
+mod visit;
+
+mod home;
+mod post_rows;
+
+use api::Endpoints;
+use route::{PageRoute, PageRunner};
+
+fn routes() -> Vec<PageRoute> {
+    [home::routes()].into_iter().flatten().collect()
+}
+
+/// The routes of the console, at the root of the host.
+pub fn router(app: &Arc<App>, runners: Vec<Runner>) -> Router {
+    let endpoints = Arc::new(Endpoints::new(runners));
+    let mut router = Router::new().push(assets::router()).push(sign_in::router());
+    for route in routes() {
+        let path = route.pattern();
+        let runner = PageRunner::new(app.clone(), endpoints.clone(), route);
+        router = router.push(runner.router(&path));
+    }
+    router
+}

@@ -1,0 +1,268 @@
+//! A page's route, and the checks common to all pages: session → rate limit → brand membership → role → forged request →
+//! form → the page.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use crier_common::limits::RateLimitSubject;
+use crier_common::store::{brands, sessions, users};
+use futures::FutureExt;
+use http::header::{CONTENT_TYPE, HOST, LOCATION, REFERER, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use salvo::writing::Text;
+use salvo::{Depot, FlowCtrl, Request, Response, Router};
+use secrecy::SecretString;
+
+use super::api::Endpoints;
+use super::cookie;
+use super::error::{ErrorPage, page_headers};
+use super::form::Form;
+use super::visit::{PageReply, Visit};
+use crate::app::App;
+use crate::context::Query;
+use crate::error::{ApiError, ErrorCode, Result};
+use crate::middleware::{RequestId, RouteLabel};
+use crate::pages::notice;
+use crate::reply;
+use crate::runner::read_body;
+
+/// Pages per minute and session.
+const PAGES_PER_MINUTE: u32 = 600;
+
+/// Who may see a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Every user; the members of the brand, if the path names one.
+    Member,
+    /// The brand's owners and admins.
+    Manager,
+    /// The operator of the installation.
+    Operator,
+}
+
+pub type PageFuture<'a> = Pin<Box<dyn Future<Output = Result<PageReply>> + Send + 'a>>;
+
+/// A page: `async fn(&Visit) -> Result<PageReply>`.
+pub trait Page<'a>: Send + Sync {
+    fn call(&self, visit: &'a Visit) -> PageFuture<'a>;
+}
+
+impl<'a, F, Fut> Page<'a> for F
+where
+    F: Fn(&'a Visit) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<PageReply>> + Send + 'a,
+{
+    fn call(&self, visit: &'a Visit) -> PageFuture<'a> {
+        Box::pin(self(visit))
+    }
+}
+
+#[derive(Clone)]
+pub struct PageRoute {
+    method: Method,
+    /// Ids in braces; `{*}` is a word, of which a path has at most one.
+    path: &'static str,
+    access: Access,
+    page: Arc<dyn for<'a> Page<'a>>,
+}
+
+impl PageRoute {
+    pub fn get(path: &'static str, page: impl for<'a> Page<'a> + 'static) -> Self {
+        Self { method: Method::GET, path, access: Access::Member, page: Arc::new(page) }
+    }
+
+    pub fn post(path: &'static str, page: impl for<'a> Page<'a> + 'static) -> Self {
+        Self { method: Method::POST, ..Self::get(path, page) }
+    }
+
+    pub fn access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
+    /// Returns the path in salvo's syntax.
+    pub fn pattern(&self) -> String {
+        let segments = self.path.trim_start_matches('/').split('/').map(|segment| match segment {
+            "{*}" => "{word}".to_owned(),
+            segment => segment.replace('}', "|[1-9][0-9]*}"),
+        });
+        segments.collect::<Vec<_>>().join("/")
+    }
+
+    fn ids(&self) -> impl Iterator<Item = &'static str> {
+        let segments = self.path.split('/').filter(|segment| *segment != "{*}");
+        segments.filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+    }
+}
+
+#[derive(Clone)]
+pub struct PageRunner {
+    app: Arc<App>,
+    endpoints: Arc<Endpoints>,
+    route: PageRoute,
+}
+
+impl PageRunner {
+    pub fn new(app: Arc<App>, endpoints: Arc<Endpoints>, route: PageRoute) -> Self {
+        Self { app, endpoints, route }
+    }
+
+    pub fn router(self, path: &str) -> Router {
+        let router = Router::with_path(path);
+        if self.route.method == Method::GET { router.get(self.clone()).head(self) } else { router.post(self) }
+    }
+}
+
+#[salvo::async_trait]
+impl salvo::Handler for PageRunner {
+    async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, _ctrl: &mut FlowCtrl) {
+        depot.insert_typed(RouteLabel(self.route.path));
+        let request_id = depot.get_typed::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
+        let Some(token) = cookie::token(&self.app, req.headers()) else { return to_sign_in(res) };
+        let mut visit = match self.visit(req, &token, request_id).await {
+            Ok(Some(visit)) => visit,
+            Ok(None) => {
+                cookie::clear(&self.app, res);
+                return to_sign_in(res);
+            }
+            Err(error) => {
+                error.log();
+                return notice(
+                    res,
+                    error.code.status(),
+                    "The service does not answer right now; try again in a moment.",
+                );
+            }
+        };
+        cookie::set(&self.app, res, &token);
+        let run = AssertUnwindSafe(self.run(req, &token, &mut visit)).catch_unwind().await;
+        match run.unwrap_or_else(|panic| Err(reply::panic_error(&panic))) {
+            Ok(PageReply::Html(status, text)) => {
+                res.status_code(status);
+                res.render(Text::Html(text));
+            }
+            Ok(PageReply::SeeOther(path)) => see_other(res, &path),
+            Err(error) => {
+                error.log();
+                if let Some(seconds) = error.retry_after {
+                    res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+                }
+                ErrorPage::render(&visit, &error, res);
+            }
+        }
+        page_headers(res);
+    }
+}
+
+impl PageRunner {
+    /// Returns who asks, and for what; `None`: the session has ended.
+    async fn visit(&self, req: &Request, token: &SecretString, request_id: String) -> Result<Option<Visit>> {
+        let ids = self.ids(req);
+        let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
+        let mut conn = self.app.store.read().await?;
+        let now = self.app.store.now();
+        let Some(authenticated) = sessions::authenticate(&mut conn, token, brand_id, now).await? else {
+            return Ok(None);
+        };
+        let brands = brands::list(&mut conn, authenticated.caller.user_id).await?;
+        let is_operator = users::operator(&mut conn).await? == Some(authenticated.caller.user_id);
+        drop(conn);
+        self.app.touch(&authenticated.caller);
+        Ok(Some(Visit {
+            app: self.app.clone(),
+            endpoints: self.endpoints.clone(),
+            authenticated: Arc::new(authenticated),
+            brands,
+            is_operator,
+            ids,
+            word: req.param::<String>("word"),
+            query: Query::parse(req.uri().query().unwrap_or_default()),
+            form: Form::default(),
+            multipart: Mutex::default(),
+            csrf: cookie::csrf_token(token),
+            request_id,
+            now,
+            came_from: came_from(req.headers()),
+        }))
+    }
+
+    async fn run(&self, req: &mut Request, token: &SecretString, visit: &mut Visit) -> Result<PageReply> {
+        let key = RateLimitSubject::Key(visit.authenticated.caller.key_id);
+        let decision = self.app.limiter.take(key, PAGES_PER_MINUTE).await;
+        if !decision.allowed {
+            return Err(ApiError::rate_limited(decision.retry_after));
+        }
+        let names_brand = self.route.ids().any(|name| name == "brand");
+        if visit.ids.len() != self.route.ids().count() || names_brand && visit.authenticated.membership.is_none() {
+            return Err(ApiError::not_found("page"));
+        }
+        check_access(self.route.access, visit)?;
+        if self.route.method == Method::POST {
+            self.read_form(req, token, visit).await?;
+        }
+        self.route.page.call(visit).await
+    }
+
+    /// Reads the form, unless it is multipart, and checks that a page of this session sent it.
+    async fn read_form(&self, req: &mut Request, token: &SecretString, visit: &mut Visit) -> Result<()> {
+        let content_type = req.headers().get(CONTENT_TYPE).cloned().unwrap_or(HeaderValue::from_static(""));
+        let is_multipart = content_type.to_str().is_ok_and(|value| value.starts_with("multipart/form-data"));
+        // The token of a multipart form is in its address: its body is passed on as it comes.
+        visit.form = if is_multipart {
+            Form::parse(req.uri().query().unwrap_or_default().as_bytes())
+        } else {
+            Form::parse(&read_body(req, self.app.min_rate).await?)
+        };
+        let other_site = req.headers().get("sec-fetch-site").is_some_and(|site| site != "same-origin");
+        if other_site || !cookie::is_csrf_token(token, visit.form.get("_csrf")) {
+            let message =
+                "This form is not from a page of your session. Go back, load the page again, and send it again.";
+            return Err(ApiError::new(ErrorCode::InsufficientScope, message));
+        }
+        if is_multipart {
+            *visit.multipart.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner) =
+                Some((content_type, req.take_body()));
+        }
+        Ok(())
+    }
+
+    /// Returns the ids in the path; one that does not fit 63 bits is left out.
+    fn ids(&self, req: &Request) -> Vec<(&'static str, i64)> {
+        let id = |name: &'static str| Some((name, req.params().get(name)?.parse().ok()?));
+        self.route.ids().filter_map(id).collect()
+    }
+}
+
+fn check_access(access: Access, visit: &Visit) -> Result<()> {
+    let refused = |message: &'static str| Err(ApiError::new(ErrorCode::InsufficientScope, message));
+    match access {
+        Access::Member => Ok(()),
+        Access::Manager if visit.can_manage() => Ok(()),
+        Access::Manager => refused("Only the brand's owners and admins may do this. Ask one of them."),
+        Access::Operator if visit.is_operator => Ok(()),
+        Access::Operator => refused("Only the operator of this installation may do this."),
+    }
+}
+
+fn to_sign_in(res: &mut Response) {
+    see_other(res, "/sign-in");
+}
+
+pub fn see_other(res: &mut Response, path: &str) {
+    res.status_code(StatusCode::SEE_OTHER);
+    if let Ok(path) = HeaderValue::from_str(path) {
+        res.headers_mut().insert(LOCATION, path);
+    }
+}
+
+/// Returns the path of the page that the request came from, if it is one of this host.
+fn came_from(headers: &HeaderMap) -> Option<String> {
+    let url = url::Url::parse(headers.get(REFERER)?.to_str().ok()?).ok()?;
+    let host = headers.get(HOST)?.to_str().ok()?;
+    let own = match url.port() {
+        Some(port) => format!("{}:{port}", url.host_str()?),
+        None => url.host_str()?.to_owned(),
+    };
+    (own == host).then(|| url.path().to_owned())
+}

@@ -1,0 +1,448 @@
+//! What the console's pages share: the frame, times, errors of fields, badges, pages of lists.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+/// The frame of a page for a signed-in user.
+#[derive(Clone, Debug, Default)]
+pub struct Shell {
+    pub title: String,
+    pub user_name: String,
+    pub user_email: String,
+    /// Those that the user is a member of.
+    pub brands: Vec<BrandLink>,
+    /// In which section of the navigation the page is.
+    pub section: Option<Section>,
+    /// The sections that the navigation has, in order.
+    pub sections: Vec<Section>,
+    /// The session's token against forged requests; the hidden field `_csrf`.
+    pub csrf: String,
+    /// A fresh random text; the hidden field `_key` of each form is this, a hyphen and the form's purpose.
+    pub key: String,
+    pub flash: Option<Flash>,
+    /// The user's role in the current brand: owner, admin, editor.
+    pub role: Option<String>,
+    pub is_operator: bool,
+    /// The current brand's time zone, an IANA name.
+    pub zone: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct BrandLink {
+    pub id: i64,
+    pub name: String,
+    pub current: bool,
+}
+
+/// What the last request did, shown once.
+#[derive(Clone, Debug)]
+pub struct Flash {
+    pub tone: Tone,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    Home,
+    Posts,
+    Calendar,
+    Media,
+    Inbox,
+    Analytics,
+    Reports,
+    Bio,
+    Plans,
+    Feeds,
+    Accounts,
+    Developers,
+    Settings,
+    Operator,
+}
+
+impl Section {
+    /// The sections of part 1.
+    pub const FIRST: &[Self] =
+        &[Self::Home, Self::Posts, Self::Calendar, Self::Accounts, Self::Developers, Self::Settings];
+    pub const ALL: &[Self] = &[
+        Self::Home,
+        Self::Posts,
+        Self::Calendar,
+        Self::Media,
+        Self::Inbox,
+        Self::Analytics,
+        Self::Reports,
+        Self::Bio,
+        Self::Plans,
+        Self::Feeds,
+        Self::Accounts,
+        Self::Developers,
+        Self::Settings,
+    ];
+
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Home => "Home",
+            Self::Posts => "Posts",
+            Self::Calendar => "Calendar",
+            Self::Media => "Media",
+            Self::Inbox => "Inbox",
+            Self::Analytics => "Analytics",
+            Self::Reports => "Reports",
+            Self::Bio => "Link in bio",
+            Self::Plans => "Plans",
+            Self::Feeds => "Feeds",
+            Self::Accounts => "Accounts",
+            Self::Developers => "Developers",
+            Self::Settings => "Settings",
+            Self::Operator => "Operator",
+        }
+    }
+
+    /// The name of its icon in `console/base.html`, which is also the last part of its address.
+    pub const fn slug(self) -> &'static str {
+        match self {
+            Self::Home => "home",
+            Self::Posts => "posts",
+            Self::Calendar => "calendar",
+            Self::Media => "media",
+            Self::Inbox => "inbox",
+            Self::Analytics => "analytics",
+            Self::Reports => "reports",
+            Self::Bio => "bio",
+            Self::Plans => "plans",
+            Self::Feeds => "feeds",
+            Self::Accounts => "accounts",
+            Self::Developers => "developers",
+            Self::Settings => "settings",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+impl Shell {
+    pub fn brand(&self) -> Option<&BrandLink> {
+        self.brands.iter().find(|brand| brand.current)
+    }
+
+    /// Returns an address within the current brand: `at("posts/new")`.
+    pub fn at(&self, path: &str) -> String {
+        let id = self.brand().map_or(0, |brand| brand.id);
+        match path {
+            "" => format!("/brands/{id}"),
+            path => format!("/brands/{id}/{path}"),
+        }
+    }
+
+    /// Returns the address of a post, or of what can be done with it: `post(5012, "edit")`.
+    pub fn post(&self, id: impl Display, action: &str) -> String {
+        let posts = self.at("posts");
+        match action {
+            "" => format!("{posts}/{id}"),
+            action => format!("{posts}/{id}/{action}"),
+        }
+    }
+
+    pub fn href(&self, section: &Section) -> String {
+        match *section {
+            Section::Home => self.at(""),
+            Section::Operator => "/operator".to_owned(),
+            section => self.at(section.slug()),
+        }
+    }
+
+    pub fn is_in(&self, section: &Section) -> bool {
+        self.section == Some(*section)
+    }
+
+    pub fn is_in_operator(&self) -> bool {
+        self.is_in(&Section::Operator)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    #[default]
+    Plain,
+    Info,
+    Good,
+    Warn,
+    Bad,
+}
+
+impl Tone {
+    /// The last word of a class: `badge-good`, `notice-bad`.
+    pub const fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Info => "info",
+            Self::Good => "good",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// A point in time.
+#[derive(Clone, Debug, Default)]
+pub struct Time {
+    /// RFC 3339 with `Z`.
+    pub iso: String,
+    /// For people, in the brand's time zone.
+    pub text: String,
+}
+
+impl Time {
+    pub fn new(iso: &str, text: &str) -> Self {
+        Self { iso: iso.to_owned(), text: text.to_owned() }
+    }
+}
+
+/// A status as a coloured word.
+#[derive(Clone, Debug, Default)]
+pub struct Badge {
+    pub tone: Tone,
+    pub text: String,
+}
+
+impl Badge {
+    pub fn new(tone: Tone, text: &str) -> Self {
+        Self { tone, text: text.to_owned() }
+    }
+
+    /// Of a post or a target, by the API's word.
+    pub fn post(status: &str) -> Self {
+        match status {
+            "draft" => Self::new(Tone::Plain, "Draft"),
+            "pending_approval" => Self::new(Tone::Warn, "Waiting for approval"),
+            "scheduled" => Self::new(Tone::Info, "Scheduled"),
+            "pending" => Self::new(Tone::Plain, "Waiting"),
+            "publishing" => Self::new(Tone::Info, "Publishing"),
+            "published" => Self::new(Tone::Good, "Published"),
+            "partially_published" => Self::new(Tone::Warn, "Partly published"),
+            "failed" => Self::new(Tone::Bad, "Failed"),
+            other => Self::new(Tone::Plain, other),
+        }
+    }
+
+    /// Of a webhook's delivery, by the API's word.
+    pub fn delivery(status: &str) -> Self {
+        match status {
+            "pending" => Self::new(Tone::Plain, "Waiting"),
+            "retrying" => Self::new(Tone::Warn, "Retrying"),
+            "succeeded" => Self::new(Tone::Good, "Delivered"),
+            "failed" => Self::new(Tone::Bad, "Failed"),
+            other => Self::new(Tone::Plain, other),
+        }
+    }
+}
+
+/// A platform as a small coloured mark with its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Platform {
+    /// The API's key; a class `plat-KEY` has its colour.
+    pub key: String,
+    pub name: String,
+}
+
+impl Platform {
+    /// Returns a platform by its key, with the name that people know.
+    pub fn of(key: &str) -> Self {
+        let name = match key {
+            "telegram" => "Telegram",
+            "bluesky" => "Bluesky",
+            "wordpress" => "WordPress",
+            "woocommerce" => "WooCommerce",
+            "sandbox" => "Sandbox",
+            "mastodon" => "Mastodon",
+            "shopify" => "Shopify",
+            "facebook" => "Facebook",
+            "instagram" => "Instagram",
+            "threads" => "Threads",
+            "twitter" => "X",
+            "linkedin" => "LinkedIn",
+            "pinterest" => "Pinterest",
+            "tiktok" => "TikTok",
+            "google_business" => "Google Business Profile",
+            "reddit" => "Reddit",
+            "tumblr" => "Tumblr",
+            other => other,
+        };
+        Self { key: key.to_owned(), name: name.to_owned() }
+    }
+
+    /// Two letters for the mark.
+    pub fn mark(&self) -> &'static str {
+        match self.key.as_str() {
+            "telegram" => "Te",
+            "bluesky" => "Bs",
+            "wordpress" => "Wp",
+            "woocommerce" => "Wc",
+            "sandbox" => "Sb",
+            "mastodon" => "Ma",
+            "shopify" => "Sh",
+            "facebook" => "Fb",
+            "instagram" => "Ig",
+            "threads" => "Th",
+            "twitter" => "X",
+            "linkedin" => "Li",
+            "pinterest" => "Pi",
+            "tiktok" => "Tk",
+            "google_business" => "Gb",
+            "reddit" => "Re",
+            "tumblr" => "Tu",
+            _ => "?",
+        }
+    }
+}
+
+/// An account beside a post.
+#[derive(Clone, Debug, Default)]
+pub struct AccountChip {
+    pub platform: Platform,
+    pub name: String,
+}
+
+/// A picture of the library.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    pub id: i64,
+    pub src: String,
+    pub filename: String,
+    pub alt: String,
+}
+
+impl Picture {
+    /// Returns the alternative text, else the file's name.
+    pub fn label(&self) -> &str {
+        if self.alt.is_empty() { &self.filename } else { &self.alt }
+    }
+}
+
+/// A post in a list.
+#[derive(Clone, Debug, Default)]
+pub struct PostRow {
+    pub id: i64,
+    /// The beginning of the text, at most about 200 characters; empty for pictures alone.
+    pub text: String,
+    pub status: Badge,
+    /// "Goes out", "Published", "Failed", "Changed".
+    pub when_label: String,
+    pub when: Option<Time>,
+    pub accounts: Vec<AccountChip>,
+    pub picture: Option<Picture>,
+    /// What went wrong, in plain words.
+    pub error: Option<String>,
+}
+
+/// A link or the address of a button.
+#[derive(Clone, Debug, Default)]
+pub struct Link {
+    pub label: String,
+    pub href: String,
+}
+
+impl Link {
+    pub fn new(label: &str, href: &str) -> Self {
+        Self { label: label.to_owned(), href: href.to_owned() }
+    }
+}
+
+/// One entry of a select, a tab bar or a group of check boxes.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    pub value: String,
+    pub label: String,
+    pub hint: String,
+    pub selected: bool,
+}
+
+impl Choice {
+    pub fn new(value: &str, label: &str, selected: bool) -> Self {
+        Self { value: value.to_owned(), label: label.to_owned(), hint: String::new(), selected }
+    }
+}
+
+/// The links below a list.
+#[derive(Clone, Debug, Default)]
+pub struct Pages {
+    pub from: i64,
+    pub to: i64,
+    pub total: i64,
+    pub prev: Option<String>,
+    pub next: Option<String>,
+}
+
+/// The problems of a submitted form: the API's `fields`, and one of the whole form.
+#[derive(Clone, Debug, Default)]
+pub struct FieldErrors {
+    /// What is wrong with the form as a whole: a conflict, a limit of the plan.
+    pub general: Option<String>,
+    /// By the name of the form's field. Entries of a list are at the list: `accounts.0` at `accounts`.
+    fields: BTreeMap<String, Vec<String>>,
+}
+
+impl FieldErrors {
+    pub fn new<'a>(fields: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> Self {
+        let mut own: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (path, messages) in fields {
+            own.entry(anchor(path).to_owned()).or_default().extend(messages);
+        }
+        Self { general: None, fields: own }
+    }
+
+    pub fn general(message: &str) -> Self {
+        Self { general: Some(message.to_owned()), fields: BTreeMap::new() }
+    }
+
+    pub fn for_field(&self, path: &str) -> &[String] {
+        self.fields.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn has(&self, path: &str) -> bool {
+        self.fields.contains_key(path)
+    }
+
+    /// Returns whether a field below this path has a problem: `overrides.0` for `overrides.0.content`.
+    pub fn has_under(&self, path: impl AsRef<str>) -> bool {
+        self.fields.keys().any(|key| key.strip_prefix(path.as_ref()).is_some_and(|rest| rest.starts_with('.')))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.general.is_none() && self.fields.is_empty()
+    }
+
+    /// Returns field, its name for people and message, for the summary above the form.
+    pub fn summary(&self) -> Vec<(&str, String, &str)> {
+        let all = self.fields.iter().flat_map(|(path, messages)| {
+            messages.iter().map(move |message| (path.as_str(), label(path), message.as_str()))
+        });
+        all.collect()
+    }
+}
+
+/// Returns the field of the form that shows a problem at this path: without the position in a list.
+fn anchor(path: &str) -> &str {
+    match path.rsplit_once('.') {
+        Some((list, last)) if last.parse::<usize>().is_ok() => list,
+        _ => path,
+    }
+}
+
+/// Returns a field's name for people: "Bot token" for `credentials.bot_token`.
+fn label(path: &str) -> String {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    match name {
+        "content" => "Text".to_owned(),
+        "media" | "file" => "Pictures".to_owned(),
+        "alt_text" => "Description".to_owned(),
+        "scheduled_at" => "Date and time".to_owned(),
+        "timezone" => "Time zone".to_owned(),
+        "email" => "E-mail address".to_owned(),
+        "url" => "Address".to_owned(),
+        other => {
+            let spaced = other.replace('_', " ");
+            let mut letters = spaced.chars();
+            letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! `/`, `/sign-in`, `/sign-in/{token}` and `/sign-out`: a session without a password.
+//!
+//! A link with a token signs in once. Opening it shows a button, because mail scanners open links too: only the form uses
+//! it up. An unknown address gets the same answer as a known one, in the same time but for a row that is written.
+
+use std::sync::Arc;
+
+use askama::Template;
+use crier_common::mail::Mailer;
+use crier_common::store::mails::{self, NewMail};
+use crier_common::store::sessions::LinkUser;
+use crier_common::store::{StoreError, sessions, users};
+use http::header::{RETRY_AFTER, USER_AGENT};
+use http::{HeaderValue, StatusCode};
+use salvo::writing::Text;
+use salvo::{Depot, Request, Response, Router, handler};
+use secrecy::ExposeSecret;
+
+use super::cookie;
+use super::error::page_headers;
+use super::form::Form;
+use super::route::see_other;
+use super::shared::FieldErrors;
+use crate::app::App;
+use crate::error::Result;
+use crate::pages::notice;
+use crate::runner::read_body;
+use crate::{admission, reply};
+
+pub fn router() -> Router {
+    Router::new()
+        .get(root)
+        .head(root)
+        .push(
+            Router::with_path("sign-in")
+                .get(ask)
+                .head(ask)
+                .post(send_link)
+                .push(Router::with_path("{token}").get(confirm).head(confirm).post(sign_in)),
+        )
+        .push(Router::with_path("sign-out").post(sign_out))
+}
+
+#[derive(Template)]
+#[template(path = "console/sign_in.html")]
+struct SignIn {
+    errors: FieldErrors,
+    state: SignInState,
+    has_mail: bool,
+    email: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SignInState {
+    Ask,
+    /// A link is on its way, if the address belongs to a user.
+    Sent,
+    /// The link was used, or has expired.
+    Expired,
+    SignedOut,
+}
+
+#[derive(Template)]
+#[template(path = "console/sign_in_confirm.html")]
+struct SignInConfirm {
+    user: LinkUser,
+    token: String,
+}
+
+fn app(depot: &Depot) -> Option<Arc<App>> {
+    depot.get_typed::<Arc<App>>().ok().cloned()
+}
+
+fn render(res: &mut Response, status: StatusCode, page: &impl Template) {
+    res.status_code(status);
+    res.render(Text::Html(page.render().unwrap_or_default()));
+    page_headers(res);
+}
+
+/// Leads to the first brand of a person who is signed in, else to the sign-in page.
+#[handler]
+async fn root(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some(app) = app(depot) else { return };
+    let path = match first_page(&app, req).await {
+        Ok(path) => path,
+        Err(error) => {
+            error.log();
+            return unavailable(res);
+        }
+    };
+    see_other(res, &path);
+    page_headers(res);
+}
+
+async fn first_page(app: &Arc<App>, req: &Request) -> Result<String> {
+    let Some(token) = cookie::token(app, req.headers()) else { return Ok("/sign-in".to_owned()) };
+    let mut conn = app.store.read().await?;
+    let Some(found) = sessions::authenticate(&mut conn, &token, None, app.store.now()).await? else {
+        return Ok("/sign-in".to_owned());
+    };
+    let brands = crier_common::store::brands::list(&mut conn, found.caller.user_id).await?;
+    Ok(brands.iter().map(|brand| brand.id).min().map_or("/brands/new".to_owned(), |id| format!("/brands/{id}")))
+}
+
+impl SignIn {
+    fn new(app: &App, state: SignInState) -> Self {
+        Self { errors: FieldErrors::default(), state, has_mail: app.mailer.is_some(), email: String::new() }
+    }
+}
+
+#[handler]
+async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some(app) = app(depot) else { return };
+    let state = if req.query::<String>("note").is_some() { SignInState::SignedOut } else { SignInState::Ask };
+    render(res, StatusCode::OK, &SignIn::new(&app, state));
+}
+
+/// Counts a request of an address; `false`: it is refused.
+async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
+    let decision = admission::count_address(app, req).await;
+    reply::write_rate_limit_headers(res.headers_mut(), &decision);
+    if !decision.allowed {
+        notice(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests from your address; try again in a moment.");
+        res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
+    }
+    decision.allowed
+}
+
+/// Returns the form, if a page of this host sent it.
+async fn form(app: &Arc<App>, req: &mut Request, res: &mut Response) -> Option<Form> {
+    let site = req.headers().get("sec-fetch-site").is_none_or(|site| site == "same-origin" || site == "none");
+    let body = read_body(req, app.min_rate).await.ok().filter(|_| site);
+    if body.is_none() {
+        notice(res, StatusCode::BAD_REQUEST, "This form is not from a page of this server. Load the page again.");
+    }
+    body.map(|body| Form::parse(&body))
+}
+
+#[handler]
+async fn send_link(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some(app) = app(depot) else { return };
+    if !admit(&app, req, res).await {
+        return;
+    }
+    let Some(form) = form(&app, req, res).await else { return };
+    let (mut page, email) = (SignIn::new(&app, SignInState::Sent), form.get("email").trim());
+    page.email = email.to_owned();
+    let Some(mailer) = &app.mailer else { return render(res, StatusCode::NOT_FOUND, &page) };
+    if !email.contains('@') || email.len() > 254 || email.contains(char::is_control) {
+        let problem = "Enter an e-mail address, such as ann@example.com.".to_owned();
+        page.errors = FieldErrors::new([("email", vec![problem])]);
+        page.state = SignInState::Ask;
+        return render(res, StatusCode::UNPROCESSABLE_ENTITY, &page);
+    }
+    if let Err(error) = mail_link(&app, mailer, email).await {
+        tracing::warn!(%error, "a sign-in link could not be mailed");
+        return unavailable(res);
+    }
+    render(res, StatusCode::OK, &page);
+}
+
+#[derive(Template)]
+#[template(path = "sign_in_mail.txt")]
+struct LinkMail<'a> {
+    url: &'a str,
+    minutes: i64,
+}
+
+/// Mails a link to a user; an address that belongs to no user gets nothing.
+async fn mail_link(app: &App, mailer: &Mailer, email: &str) -> std::result::Result<(), StoreError> {
+    let mut tx = app.store.begin().await?;
+    let Some(user) = users::find_by_email(&mut tx, email).await? else { return tx.rollback().await };
+    if !sessions::may_send_link(&mut tx, user.id).await? {
+        return tx.rollback().await;
+    }
+    let token = sessions::create_link(&mut tx, user.id, sessions::LINK_LIFETIME).await?;
+    let url = format!("{}/sign-in/{}", app.public_url, token.expose_secret());
+    let text = LinkMail { url: &url, minutes: sessions::LINK_LIFETIME.num_minutes() };
+    let body_text = text.render().map_err(|error| StoreError::Decode(format!("a mail: {error}")))?;
+    let message_id = mailer.message_id().map_err(|_| crier_common::secrets::SecretError::NoRandomness)?;
+    let new = NewMail {
+        recipient: &user.email,
+        subject: "Your link to sign in to Crier",
+        body_text: &body_text,
+        message_id: &message_id,
+        ..NewMail::default()
+    };
+    mails::enqueue_mail(&mut tx, user.id, &new, None).await?;
+    tx.commit().await
+}
+
+#[handler]
+async fn confirm(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some(app) = app(depot) else { return };
+    if !admit(&app, req, res).await {
+        return;
+    }
+    let token = req.param::<String>("token").unwrap_or_default();
+    let found = async {
+        let mut conn = app.store.read().await?;
+        sessions::user_of_link(&mut conn, &token, app.store.now()).await
+    };
+    match found.await {
+        Ok(Some(user)) => render(res, StatusCode::OK, &SignInConfirm { user, token }),
+        Ok(None) => render(res, StatusCode::GONE, &SignIn::new(&app, SignInState::Expired)),
+        Err(error) => {
+            tracing::warn!(%error, "a sign-in link could not be read");
+            unavailable(res);
+        }
+    }
+}
+
+#[handler]
+async fn sign_in(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some(app) = app(depot) else { return };
+    if !admit(&app, req, res).await || form(&app, req, res).await.is_none() {
+        return;
+    }
+    let token = req.param::<String>("token").unwrap_or_default();
+    let agent = req.headers().get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let redeemed = async {
+        let mut tx = app.store.begin().await?;
+        let session = sessions::redeem_link(&mut tx, &token, agent).await?;
+        tx.commit().await?;
+        Ok::<_, StoreError>(session)
+    };
+    match redeemed.await {
+        Ok(Some(session)) => {
+            cookie::set(&app, res, &session);
+            see_other(res, "/");
+            page_headers(res);
+        }
+        Ok(None) => render(res, StatusCode::GONE, &SignIn::new(&app, SignInState::Expired)),
+        Err(error) => {
+            tracing::warn!(%error, "a sign-in failed");
+            unavailable(res);
+        }
+    }
+}
+
+/// Ends the session. It needs the session's token, like every form.
+#[handler]
+async fn sign_out(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some(app) = app(depot) else { return };
+    let Some(form) = form(&app, req, res).await else { return };
+    let token = cookie::token(&app, req.headers()).filter(|token| cookie::is_csrf_token(token, form.get("_csrf")));
+    if let Some(token) = token {
+        let ended = async {
+            let mut tx = app.store.begin().await?;
+            sessions::end(&mut tx, &token).await?;
+            tx.commit().await
+        };
+        if let Err(error) = ended.await {
+            tracing::warn!(%error, "a session could not be ended");
+            return unavailable(res);
+        }
+        cookie::clear(&app, res);
+    }
+    see_other(res, "/sign-in?note=signed-out");
+    page_headers(res);
+}
+
+fn unavailable(res: &mut Response) {
+    notice(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not answer right now; try again in a moment.");
+}

@@ -1,0 +1,168 @@
+//! A signed-in person's request for a page: who asks, for which brand, and what a page is made from.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use askama::Template;
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use crier_common::domain::access::Role;
+use crier_common::domain::brand::Brand;
+use crier_common::store::keys::Authenticated;
+use http::{HeaderValue, StatusCode};
+use salvo::http::ReqBody;
+
+use super::api::{ApiCall, Endpoints};
+use super::flash;
+use super::form::Form;
+use super::shared::{BrandLink, FieldErrors, Section, Shell, Time};
+use crate::app::App;
+use crate::context::Query;
+use crate::error::{ApiError, ErrorCode, Result};
+
+pub struct Visit {
+    pub app: Arc<App>,
+    pub endpoints: Arc<Endpoints>,
+    pub authenticated: Arc<Authenticated>,
+    /// Those that the user is a member of.
+    pub brands: Vec<Brand>,
+    /// Whether the user runs this installation: its first user.
+    pub is_operator: bool,
+    pub ids: Vec<(&'static str, i64)>,
+    /// The part of the path that is not an id.
+    pub word: Option<String>,
+    pub query: Query,
+    pub form: Form,
+    /// The body of a multipart form, until it is passed on, with its type.
+    pub multipart: Mutex<Option<(HeaderValue, ReqBody)>>,
+    pub csrf: String,
+    pub request_id: String,
+    pub now: DateTime<Utc>,
+    /// The page that the request came from: its path.
+    pub came_from: Option<String>,
+}
+
+/// What a page answers.
+pub enum PageReply {
+    Html(StatusCode, String),
+    SeeOther(String),
+}
+
+impl Visit {
+    /// Begins a call of an endpoint, by its `operationId`.
+    pub fn api(&self, operation: &'static str) -> ApiCall<'_> {
+        ApiCall::new(self, operation)
+    }
+
+    pub fn id(&self, name: &str) -> Option<i64> {
+        self.ids.iter().find(|(n, _)| *n == name).map(|(_, id)| *id)
+    }
+
+    pub fn user_id(&self) -> i64 {
+        self.authenticated.caller.user_id
+    }
+
+    /// The brand in the path, and the user's role in it.
+    pub fn brand(&self) -> Result<(&Brand, Role)> {
+        let found = self.authenticated.membership.as_ref().map(|(brand, role)| (brand, *role));
+        found.ok_or_else(|| ApiError::bug("the page's path names no brand"))
+    }
+
+    pub fn can_manage(&self) -> bool {
+        self.authenticated.membership.as_ref().is_some_and(|(_, role)| *role != Role::Editor)
+    }
+
+    pub fn zone(&self) -> Tz {
+        let name = self.authenticated.membership.as_ref().map_or("UTC", |(brand, _)| &brand.timezone);
+        name.parse().unwrap_or(Tz::UTC)
+    }
+
+    /// Returns a time as a page shows it, in the brand's zone.
+    pub fn time(&self, at: DateTime<Utc>) -> Time {
+        let local = at.with_timezone(&self.zone());
+        let format = if local.format("%Y").to_string() == self.now.with_timezone(&self.zone()).format("%Y").to_string()
+        {
+            "%-d %b, %H:%M"
+        } else {
+            "%-d %b %Y, %H:%M"
+        };
+        Time::new(&at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true), &local.format(format).to_string())
+    }
+
+    /// Returns the frame of a page.
+    pub fn shell(&self, section: Section, title: impl Into<String>) -> Shell {
+        let current = self.authenticated.membership.as_ref();
+        let caller = &self.authenticated.caller;
+        let brand = |brand: &Brand| BrandLink {
+            id: brand.id,
+            name: brand.name.clone(),
+            current: current.is_some_and(|(current, _)| current.id == brand.id),
+        };
+        Shell {
+            title: title.into(),
+            user_name: caller.user_name.clone(),
+            user_email: caller.user_email.clone(),
+            brands: self.brands.iter().map(brand).collect(),
+            section: Some(section),
+            sections: Section::ALL.to_vec(),
+            csrf: self.csrf.clone(),
+            key: self.form.text("_key").map_or_else(new_key, str::to_owned),
+            flash: self.query.get("note").and_then(flash::note),
+            role: current.map(|(_, role)| role.to_string()),
+            is_operator: self.is_operator,
+            zone: self.zone().name().to_owned(),
+        }
+    }
+
+    /// Renders a page.
+    pub fn page(&self, page: &impl Template) -> Result<PageReply> {
+        self.page_with(StatusCode::OK, page)
+    }
+
+    pub fn page_with(&self, status: StatusCode, page: &impl Template) -> Result<PageReply> {
+        let text = page.render().map_err(|error| ApiError::bug(format!("a page could not be rendered: {error}")))?;
+        Ok(PageReply::Html(status, text))
+    }
+
+    /// Leads to an address within the brand, where a note says what was done.
+    pub fn to(&self, path: &str, note: &'static str) -> Result<PageReply> {
+        let brand = self.brand()?.0.id;
+        let path = if path.is_empty() { String::new() } else { format!("/{path}") };
+        Ok(see_other(&format!("/brands/{brand}{path}"), note))
+    }
+
+    /// Returns the body of the page's multipart form and its type; it can be passed on once.
+    pub fn take_multipart(&self) -> (HeaderValue, ReqBody) {
+        let body = self.multipart.lock().unwrap_or_else(PoisonError::into_inner).take();
+        body.unwrap_or((HeaderValue::from_static("multipart/form-data"), ReqBody::None))
+    }
+}
+
+/// Leads to a path of this host, where a note says what was done.
+pub fn see_other(path: &str, note: &'static str) -> PageReply {
+    if note.is_empty() {
+        return PageReply::SeeOther(path.to_owned());
+    }
+    let separator = if path.contains('?') { '&' } else { '?' };
+    PageReply::SeeOther(format!("{path}{separator}note={note}"))
+}
+
+/// Returns the start of the `Idempotency-Key`s of a page's forms.
+fn new_key() -> String {
+    crier_common::random::text(24).unwrap_or_default()
+}
+
+/// Returns the problems that a form shows; an error that no form can show is returned.
+pub fn form_errors(error: ApiError) -> Result<FieldErrors> {
+    match error.code {
+        ErrorCode::ValidationFailed => {
+            Ok(FieldErrors::new(error.fields.iter().map(|(path, messages)| (path.as_str(), messages.clone()))))
+        }
+        code if code.status().is_client_error() && code != ErrorCode::NotFound => {
+            Ok(FieldErrors::general(&error.message))
+        }
+        _ if matches!(error.code, ErrorCode::PlatformUnavailable | ErrorCode::AiProviderUnavailable) => {
+            Ok(FieldErrors::general(&error.message))
+        }
+        _ => Err(error),
+    }
+}

@@ -1,0 +1,195 @@
+// Improves pages that work without it: counts, checks while typing, copying, closing menus, moving posts by dragging.
+(() => {
+  'use strict';
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const live = document.getElementById('live');
+  const say = (text) => { if (live) live.textContent = text; };
+
+  // A time's text is in the brand's zone; where the browser is elsewhere, the title has the browser's.
+  const zone = document.body.dataset.zone;
+  const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && own && zone !== own) {
+    const format = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+    for (const time of all('time[data-local]')) {
+      const at = new Date(time.dateTime);
+      if (!Number.isNaN(at.getTime())) time.title = `${format.format(at)} in your time zone (${own}). Shown in ${zone}.`;
+    }
+  }
+
+  // Preselect the browser's zone in a new brand.
+  for (const select of all('form[data-guess-zone] select')) {
+    if ([...select.options].some((option) => option.value === own)) select.value = own;
+  }
+
+  // Filters apply at once.
+  for (const form of all('form[data-autosubmit]')) {
+    form.addEventListener('change', () => form.requestSubmit());
+    for (const button of all('button', form)) button.hidden = true;
+  }
+
+  // A form is sent once. Coming back to the page enables it again.
+  document.addEventListener('submit', (event) => {
+    const form = event.target;
+    if (event.defaultPrevented || form.method !== 'post') return;
+    if (form.dataset.sent) { event.preventDefault(); return; }
+    form.dataset.sent = '1';
+    event.submitter?.setAttribute('aria-disabled', 'true');
+  });
+  window.addEventListener('pageshow', () => {
+    for (const form of all('form[data-sent]')) delete form.dataset.sent;
+    for (const button of all('button[aria-disabled]')) button.removeAttribute('aria-disabled');
+  });
+
+  // Menus and questions close on Escape and on a click elsewhere.
+  const close = (details, focus) => {
+    details.open = false;
+    if (focus) details.querySelector('summary').focus();
+  };
+  document.addEventListener('click', (event) => {
+    for (const details of all('details[data-close][open]')) if (!details.contains(event.target)) close(details);
+  });
+  document.addEventListener('keydown', (event) => {
+    if (event.key !== 'Escape') return;
+    for (const details of all('details[data-close][open]')) close(details, details.contains(document.activeElement));
+  });
+
+  for (const button of all('[data-copy]')) {
+    button.hidden = false;
+    button.addEventListener('click', async () => {
+      const source = document.getElementById(button.dataset.copy);
+      try {
+        await navigator.clipboard.writeText(source.textContent.trim());
+        button.textContent = 'Copied';
+        say('Copied.');
+      } catch {
+        getSelection().selectAllChildren(source);
+        say('The text is selected. Copy it with the keyboard.');
+      }
+    });
+  }
+
+  // "All" stands for every other box of its group.
+  for (const box of all('input[data-all]')) {
+    const others = all('input[type=checkbox]', box.closest('fieldset')).filter((other) => other !== box);
+    const apply = () => { for (const other of others) other.disabled = box.checked; };
+    box.addEventListener('change', apply);
+    apply();
+  }
+
+  document.getElementById('errors')?.focus();
+
+  const composer = document.querySelector('form[data-composer]');
+  if (composer) compose(composer);
+  for (const calendar of all('[data-calendar]')) drag(calendar);
+
+  function compose(form) {
+    const text = form.elements.namedItem('content');
+    const count = form.querySelector('[data-count]');
+    const panel = document.getElementById('check');
+    const segmenter = Intl.Segmenter ? new Intl.Segmenter() : null;
+    const length = (value) => (segmenter && value.length < 5000 ? [...segmenter.segment(value)].length : [...value].length);
+    const show = () => { count.textContent = `${length(text.value.normalize('NFC')).toLocaleString('en')} characters`; };
+    text.addEventListener('input', show);
+    show();
+
+    let timer;
+    let running;
+    const check = async () => {
+      running?.abort();
+      running = new AbortController();
+      const data = new FormData(form);
+      data.delete('file');
+      data.delete('_key');
+      panel.setAttribute('aria-busy', 'true');
+      try {
+        const headers = { 'X-Requested-With': 'fetch' };
+        const answer = await fetch(form.dataset.composer, { method: 'POST', body: data, headers, signal: running.signal });
+        if (answer.ok && !answer.redirected) panel.innerHTML = await answer.text();
+        panel.removeAttribute('aria-busy');
+      } catch (error) {
+        if (error.name !== 'AbortError') panel.removeAttribute('aria-busy');
+      }
+    };
+    form.addEventListener('input', (event) => {
+      if (event.target.type === 'file') return;
+      clearTimeout(timer);
+      timer = setTimeout(check, 600);
+    });
+    form.addEventListener('click', (event) => {
+      const button = event.target.closest('button');
+      if (button?.name === '_action' && button.value === 'check') {
+        event.preventDefault();
+        check();
+      }
+      // A picture moves to the front without a request.
+      if (button?.name === '_action' && button.value.startsWith('first:')) {
+        event.preventDefault();
+        const tile = button.closest('.pick');
+        tile.parentElement.prepend(tile);
+        tile.querySelector('input').checked = true;
+        button.focus();
+        say('The picture is now the first.');
+        clearTimeout(timer);
+        timer = setTimeout(check, 600);
+      }
+    });
+
+    // Leaving with changes asks first; sending does not.
+    let changed = false;
+    form.addEventListener('input', () => { changed = true; });
+    form.addEventListener('submit', () => { changed = false; });
+    window.addEventListener('beforeunload', (event) => { if (changed) event.preventDefault(); });
+  }
+
+  function drag(calendar) {
+    let moved = null;
+    calendar.addEventListener('dragstart', (event) => {
+      moved = event.target.closest('[data-post]');
+      if (!moved) return;
+      event.dataTransfer.effectAllowed = 'move';
+      event.dataTransfer.setData('text/plain', moved.dataset.post);
+    });
+    const cellOf = (event) => moved && event.target.closest('[data-date]');
+    calendar.addEventListener('dragover', (event) => {
+      const cell = cellOf(event);
+      if (!cell) return;
+      event.preventDefault();
+      for (const other of all('.over-drop', calendar)) if (other !== cell) other.classList.remove('over-drop');
+      cell.classList.add('over-drop');
+    });
+    calendar.addEventListener('dragend', () => {
+      for (const cell of all('.over-drop', calendar)) cell.classList.remove('over-drop');
+      moved = null;
+    });
+    calendar.addEventListener('drop', async (event) => {
+      const cell = cellOf(event);
+      const entry = moved;
+      if (!cell) return;
+      event.preventDefault();
+      const from = entry.closest('[data-date]');
+      if (from === cell) return;
+      const { csrf, key, move } = calendar.dataset;
+      const body = new URLSearchParams({ _csrf: csrf, _key: `${key}-${entry.dataset.post}-${Date.now()}`, date: cell.dataset.date });
+      const item = entry.closest('li');
+      const status = document.getElementById('move-status');
+      const tell = (text, tone) => {
+        status.hidden = false;
+        status.className = `notice notice-${tone}`;
+        status.textContent = text;
+      };
+      cell.querySelector('.entries').append(item);
+      tell('Moving the post …', 'info');
+      try {
+        const url = `${move}/${entry.dataset.post}/move`;
+        const headers = { 'X-Requested-With': 'fetch' };
+        const answer = await fetch(url, { method: 'POST', body, headers });
+        const text = (await answer.text()).slice(0, 300);
+        if (!answer.ok) throw new Error(text);
+        tell(text || `The post was moved to ${cell.dataset.label}.`, 'good');
+      } catch (error) {
+        from.querySelector('.entries').append(item);
+        tell(error.message || 'The post was not moved. Reload the page and try again.', 'bad');
+      }
+    });
+  }
+})();

@@ -1,0 +1,25 @@
+//! `crier login`: a link with which a user signs in to the console.
+
+use crier_common::store::{sessions, users};
+use secrecy::ExposeSecret;
+
+use super::{Context, Result, refused};
+use crate::output::line;
+
+pub async fn run(cx: &Context, email: &str) -> Result {
+    let mut tx = cx.store.begin().await?;
+    let Some(user) = users::find_by_email(&mut tx, email).await? else {
+        return refused(format!("there is no user {email}; make one with `crier user add {email}`"));
+    };
+    let token = sessions::create_link(&mut tx, user.id, sessions::LINK_LIFETIME).await?;
+    tx.commit().await?;
+    line(cx.config.absolute(&format!("/sign-in/{}", token.expose_secret())));
+    eprint_validity(sessions::LINK_LIFETIME.num_minutes());
+    Ok(())
+}
+
+/// Says on stderr how long the link is valid, so that stdout has the link alone.
+fn eprint_validity(minutes: i64) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr().lock(), "Open it in a browser; it works once, for {minutes} minutes.");
+}
