@@ -5,9 +5,10 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 
+use chrono::TimeDelta;
 use crier_common::config::Config;
 use crier_common::process::{self, StartError};
-use crier_common::store::{Store, StoreError, brands, keys, users};
+use crier_common::store::{Store, StoreError, brands, keys, sessions, users};
 use crier_common::telemetry::logs;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -16,6 +17,8 @@ use crate::output::{line, try_line};
 /// Email address of a new installation's user.
 pub const OWNER: &str = "owner@localhost";
 const PLAN: &str = "unlimited";
+/// How long the link of the first start is valid.
+const FIRST_LINK_LIFETIME: TimeDelta = TimeDelta::days(1);
 
 /// Creates what a new installation needs, in one transaction. [`welcome`] creates the key once it can be shown.
 pub async fn prepare(store: &Store, config: &Config) -> Result<(), StartError> {
@@ -81,18 +84,28 @@ enum ShowKeyError {
 /// Shows the key of a new installation. Returns `false` if it was shown before.
 async fn show_key(store: &Store, config: &Config) -> Result<bool, ShowKeyError> {
     let mut tx = store.begin().await?;
-    let Some(key) = keys::create_first(&mut tx).await? else { return Ok(false) };
+    let Some((user_id, key)) = keys::create_first(&mut tx).await? else { return Ok(false) };
+    let link = sessions::create_link(&mut tx, user_id, FIRST_LINK_LIFETIME).await?;
     tx.commit().await?;
-    Banner::of(config).show_with_key(&key)?;
+    let link = config.absolute(&format!("/sign-in/{}", link.expose_secret())).into();
+    Banner::of(config).show_with_key(&FirstAccess { key, link })?;
     let mut tx = store.begin().await?;
     keys::mark_first_key_shown(&mut tx).await?;
     tx.commit().await?;
     Ok(true)
 }
 
+/// What the first start shows once.
+struct FirstAccess {
+    key: SecretString,
+    /// Signs the owner in to the console.
+    link: SecretString,
+}
+
 /// Where the parts of a running installation are.
 #[derive(serde::Serialize)]
 struct Banner {
+    console: String,
     api: String,
     docs: String,
     /// `None`: it is switched off.
@@ -105,6 +118,7 @@ struct Banner {
 impl Banner {
     fn of(config: &Config) -> Self {
         Self {
+            console: config.absolute("/"),
             api: config.absolute("/api/public/v1"),
             docs: config.absolute("/docs"),
             sandbox: config.sandbox.then(|| config.absolute("/sandbox/demo")),
@@ -114,31 +128,36 @@ impl Banner {
 
     fn places(&self) -> String {
         let sandbox = self.sandbox.as_ref().map(|url| format!("  Sandbox   {url}\n")).unwrap_or_default();
-        format!("  API       {}\n  Docs      {}\n{sandbox}", self.api, self.docs)
+        format!("  Console   {}\n  API       {}\n  Docs      {}\n{sandbox}", self.console, self.api, self.docs)
     }
 
     /// On later starts. With a JSON log it is an event of the log.
     fn show(&self) {
         if self.is_json {
-            tracing::info!(api = self.api, docs = self.docs, sandbox = self.sandbox, "Crier is running");
+            let Self { console, api, docs, sandbox, .. } = self;
+            tracing::info!(console, api, docs, sandbox, "Crier is running");
             return;
         }
-        line(format_args!("\nCrier is running.\n\n{}  New key   crier key create --user {OWNER}\n", self.places()));
+        line(format_args!(
+            "\nCrier is running.\n\n{}  Sign in   crier login --user {OWNER}\n  New key   crier key create --user {OWNER}\n",
+            self.places()
+        ));
     }
 
-    /// The only output that contains the key. It goes to stdout, and not to the log. Where stdout is the same file as a
-    /// JSON log, it is a JSON object too.
-    fn show_with_key(&self, key: &SecretString) -> std::io::Result<()> {
-        let key = key.expose_secret();
+    /// The only output that contains the key and the link. It goes to stdout, and not to the log. Where stdout is the same
+    /// file as a JSON log, it is a JSON object too.
+    fn show_with_key(&self, access: &FirstAccess) -> std::io::Result<()> {
+        let (key, link) = (access.key.expose_secret(), access.link.expose_secret());
         if self.is_json && is_stdout_stderr() {
             let mut object = serde_json::json!(self);
-            object["message"] = "Crier is running; the key is shown this once".into();
+            object["message"] = "Crier is running; the key and the link are shown this once".into();
             object["key"] = key.into();
+            object["sign_in"] = link.into();
             return try_line(object);
         }
         try_line(format_args!(
-            "\nCrier is running.\n\n{}  Your key  {key}   (shown this once; keep it)\n\nTry it:\n\n  \
-             curl -H 'Authorization: Bearer {key}' {}/brands\n",
+            "\nCrier is running. Open this in a browser; it signs you in, once, within a day:\n\n  {link}\n\n{}  Your key  \
+             {key}   (shown this once; keep it)\n\nTry it:\n\n  curl -H 'Authorization: Bearer {key}' {}/brands\n",
             self.places(),
             self.api
         ))

@@ -7,6 +7,7 @@ mod bench;
 mod browser;
 mod commands;
 mod connect;
+mod console;
 mod faults;
 mod feeds;
 mod guide;

@@ -16,3 +16,7 @@ create index sign_in_links_expiry on sign_in_links (expires_at);
 
 -- The calendar: posts by the time for which they are planned. A publish changes none of its columns.
 create index posts_planned on posts (brand_id, scheduled_at) where scheduled_at is not null and deleted_at is null;
+
+-- A link of a link-in-bio page: its icon, and whether it stands out.
+alter table bio_links add column icon text;
+alter table bio_links add column is_primary boolean not null default false;

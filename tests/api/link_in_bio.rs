@@ -16,6 +16,7 @@ on_both_apps!(
     an_avatar_is_shown_and_cannot_be_deleted,
     concurrent_avatar_update_and_deletion_conflict,
     a_repeated_request_has_one_effect,
+    a_link_has_an_icon_and_one_stands_out,
 );
 
 async fn make(t: &Tenant<'_>, body: Value) -> Value {
@@ -270,4 +271,30 @@ async fn a_repeated_request_has_one_effect(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200), changed, "the links are not created again");
     twice("DELETE", &path, json!({}), "three").await.expect(204);
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 0);
+}
+
+async fn a_link_has_an_icon_and_one_stands_out(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let with = |extra: Value| {
+        let mut link = link("Shop");
+        link.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        link
+    };
+    let links = json!([with(json!({ "icon": "shop", "is_primary": true })), link("Other")]);
+    let made = make(&t, json!({ "title": "Icons", "slug": "icons", "links": links })).await;
+    let of = |page: &Value, n: usize| (page["links"][n]["icon"].clone(), page["links"][n]["is_primary"].clone());
+    assert_eq!(of(&made, 0), (json!("shop"), json!(true)));
+    assert_eq!(of(&made, 1), (Value::Null, json!(false)));
+    let shown = String::from_utf8(app.page("/@icons").await.body).unwrap();
+    assert_eq!((shown.matches("class=\"primary\"").count(), shown.matches("<svg").count()), (1, 1), "{shown}");
+
+    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    let (first, second) = (&made["links"][0]["id"], &made["links"][1]["id"]);
+    let both = json!({ "links": [{ "id": first }, { "id": second, "is_primary": true }] });
+    assert_eq!(t.put(&path, both).await.invalid_fields(), ["links.1.is_primary"]);
+    let moved = json!({ "links": [{ "id": first, "icon": null, "is_primary": false }, { "id": second, "icon": "mail", "is_primary": true }] });
+    let changed = t.put(&path, moved).await.data(200);
+    assert_eq!((of(&changed, 0), of(&changed, 1)), ((Value::Null, json!(false)), (json!("mail"), json!(true))));
+    let wrong = json!({ "title": "x", "links": [with(json!({ "icon": "skull" })), with(json!({ "is_primary": 1 }))] });
+    assert_eq!(t.post(&t.path("/link-in-bio"), wrong).await.invalid_fields(), ["links.0.icon", "links.1.is_primary"]);
 }

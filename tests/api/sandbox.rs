@@ -2,6 +2,7 @@
 
 use chrono::TimeDelta;
 use crier_common::store::sandbox::{self, MAX_COMMENTS};
+use serde_json::json;
 
 use crate::support::app::{Reply, TestApp, on_both_apps};
 
@@ -12,6 +13,7 @@ on_both_apps!(
     comments_per_post_are_capped_and_newest_are_shown,
     page_size_is_bounded_despite_long_comments,
     unstorable_path_segments_return_404,
+    links_are_links_and_failed_posts_say_why,
 );
 
 /// Publishes the given number of posts under the handle; returns their ids, oldest first.
@@ -176,5 +178,29 @@ async fn unstorable_path_segments_return_404(app: TestApp) {
     for filter in ["%00", "%ff", "draft%00", &long] {
         assert_eq!(t.get(&t.path(&format!("/posts?status={filter}"))).await.invalid_fields(), ["status"]);
         t.get(&t.path(&format!("/posts?other={filter}&{filter}=1"))).await.expect(200);
+    }
+}
+
+async fn links_are_links_and_failed_posts_say_why(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    app.write(async |tx| {
+        sandbox::claim_handle(tx, t.workspace, "demo").await?;
+        sandbox::publish(tx, t.workspace, "demo", "key", "See https://bakery.example/?a=1&b=2, <b>now</b>", &[]).await
+    })
+    .await;
+    let body = json!({ "content": "Cold bread", "schedule_type": "now", "accounts": [account] });
+    t.post(&t.path("/posts"), body).await.expect(201);
+    app.sql("UPDATE posts SET status = 'failed'").await;
+    let error = r#"{"code":"x","message":"The oven is <cold>.","category":"permanent"}"#;
+    app.sql(format!("UPDATE post_targets SET status = 'failed', error = '{error}'")).await;
+    let page = page(&app, "/sandbox/demo").await;
+    for part in [
+        "<a href=\"https://bakery.example/?a=1&#38;b=2\" rel=\"nofollow noopener ugc\">",
+        "&#60;b&#62;now",
+        "The oven is &#60;cold&#62;.",
+        "Cold bread",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
     }
 }

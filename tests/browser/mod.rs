@@ -14,6 +14,8 @@ use tokio::process::Command;
 
 mod bio;
 mod connect;
+mod console;
+mod driver;
 
 const PROGRAMS: &[&str] = &["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 /// The sizes of screenshots: width and height.

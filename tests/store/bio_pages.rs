@@ -28,7 +28,8 @@ async fn make(s: &TestStore, w: World, slug: &str) -> Option<BioPage> {
 }
 
 fn link(id: Option<i64>, title: &str) -> LinkEntry {
-    LinkEntry { id, title: title.to_owned(), url: format!("https://example.com/?{title}") }
+    let url = format!("https://example.com/?{title}");
+    LinkEntry { id, title: title.to_owned(), url, icon: None, is_primary: false }
 }
 
 async fn set(s: &TestStore, page: i64, entries: &[LinkEntry]) -> Vec<(i64, i32, String)> {

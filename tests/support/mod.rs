@@ -5,6 +5,7 @@ pub mod app;
 pub mod client;
 pub mod command;
 pub mod connector;
+pub mod console;
 pub mod containers;
 pub mod facebook;
 pub mod failures;

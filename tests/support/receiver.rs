@@ -21,6 +21,11 @@ impl Receiver {
         format!("{}/hook", self.0.uri())
     }
 
+    /// Returns how many requests were received.
+    pub async fn count(&self) -> usize {
+        self.0.received_requests().await.expect("requests are kept").len()
+    }
+
     /// Returns the received delivery ids by post and by event (name and id).
     pub async fn received(&self) -> BTreeMap<i64, BTreeMap<(String, String), BTreeSet<String>>> {
         let mut received: BTreeMap<_, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();

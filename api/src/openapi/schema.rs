@@ -168,6 +168,7 @@ words! {
     AiLength in crier_common::domain::ai::Length,
     AiQuality in crier_common::domain::ai::Quality,
     AiSize in crier_common::domain::ai::Size,
+    LinkIcon in crier_common::domain::bio_page::LinkIcon,
     Theme in crier_common::domain::bio_page::Theme,
     AccountKind in crier_common::domain::platform::AccountKind,
     AccountStatus in crier_common::domain::account::AccountStatus,

@@ -20,6 +20,7 @@ mod connect;
 pub mod console;
 mod docs;
 mod fetch;
+mod links;
 mod media;
 mod report;
 mod sandbox;

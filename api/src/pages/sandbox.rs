@@ -1,19 +1,23 @@
-//! `/sandbox/{handle}`: the timeline of a sandbox account, and its visitors' comments.
+//! `/sandbox/{handle}`: the timeline of a sandbox account, what failed to get there, and its visitors' comments.
 //!
 //! Anyone may read a timeline and comment on it without an API key. So everything has a limit: posts per page, comments
 //! shown per post, comments per post, and comments per address.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use askama::Template;
+use chrono::{DateTime, Utc};
 use crier_common::domain::platform::Platform;
 use crier_common::platforms::sandbox::{is_handle, post_path};
 use crier_common::store::Result;
 use crier_common::store::sandbox::{self, Commented, MAX_COMMENTS};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 
+use super::body::PageBody;
+use super::links::{TextPart, text_parts};
+use super::styles::send;
 use super::{html, notice};
 use crate::app::App;
 use crate::{admission, reply};
@@ -22,6 +26,11 @@ use crate::{admission, reply};
 const POSTS_PER_PAGE: usize = 20;
 /// How many of the newest comments are shown per post; the page shows the number of the others.
 const COMMENTS_SHOWN: i64 = 10;
+/// How many posts are shown that could not be published.
+const FAILED_SHOWN: i64 = 10;
+/// As other pages, and the script that shows times in the visitor's zone.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'; \
+     base-uri 'none'; frame-ancestors 'none'";
 const MAX_NAME: usize = 80;
 const MAX_BODY: usize = 2_000;
 /// The maximum size of a comment's form, percent-encoded.
@@ -30,6 +39,7 @@ const MAX_FORM: usize = 64 * 1024;
 pub fn router() -> Router {
     Router::new()
         .push(Router::with_path("sandbox.css").get(styles).head(styles))
+        .push(Router::with_path("times.js").get(times).head(times))
         .push(Router::with_path("sandbox/{handle}").get(timeline).head(timeline))
         .push(Router::with_path("sandbox/{handle}/posts/{post}/comments").post(add_comment))
 }
@@ -39,6 +49,8 @@ pub fn router() -> Router {
 struct Timeline {
     handle: String,
     initial: String,
+    /// What could not be published, on the first page.
+    failed: Vec<FailedView>,
     posts: Vec<PostView>,
     /// Whether it begins with the newest post.
     is_first: bool,
@@ -46,10 +58,18 @@ struct Timeline {
     older: Option<i64>,
 }
 
+struct FailedView {
+    id: i64,
+    text: Vec<TextPart>,
+    error: String,
+    at: String,
+    shown: String,
+}
+
 struct PostView {
     id: i64,
     path: String,
-    text: String,
+    text: Vec<TextPart>,
     /// At most ten; their number determines the layout.
     pictures: Vec<sandbox::SandboxPicture>,
     at: String,
@@ -69,6 +89,12 @@ async fn styles(res: &mut Response) {
     res.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));
     res.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
     let _ = res.write_body(include_str!("../../templates/sandbox.css"));
+}
+
+#[handler]
+async fn times(req: &mut Request, res: &mut Response) {
+    static BODY: LazyLock<PageBody> = LazyLock::new(|| PageBody::new(include_str!("../../templates/times.js")));
+    send(req, res, &BODY, "text/javascript; charset=utf-8", "public, max-age=3600");
 }
 
 /// Returns the state if the sandbox is enabled; otherwise renders an error page.
@@ -93,7 +119,10 @@ async fn timeline(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     // An invalid id shows the newest posts.
     let from = req.query::<i64>("from").filter(|id| *id > 0);
     match load(app, handle, from).await {
-        Ok(Some(page)) => html(res, StatusCode::OK, &page),
+        Ok(Some(page)) => {
+            html(res, StatusCode::OK, &page);
+            res.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        }
         Ok(None) => notice(res, StatusCode::NOT_FOUND, HANDLE_NOT_FOUND),
         Err(error) => {
             tracing::warn!(%error, "a sandbox page could not be read");
@@ -113,6 +142,7 @@ async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Tim
     let Some(mut posts) = sandbox::timeline(&mut conn, &handle, from, limit).await? else { return Ok(None) };
     let older = posts.get(POSTS_PER_PAGE).map(|post| post.id);
     posts.truncate(POSTS_PER_PAGE);
+    let failed = if from.is_none() { sandbox::failed(&mut conn, &handle, FAILED_SHOWN).await? } else { Vec::new() };
     let ids: Vec<i64> = posts.iter().map(|post| post.id).collect();
     let mut comments = sandbox::comments(&mut conn, &ids, COMMENTS_SHOWN).await?;
     let posts = posts
@@ -123,10 +153,10 @@ async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Tim
             PostView {
                 id: p.id,
                 path: post_path(&handle, p.id),
-                text: p.content,
+                text: text_parts(&p.content),
                 pictures: p.media,
                 at: p.created_at.to_rfc3339(),
-                shown: p.created_at.format("%-d %b %Y, %H:%M:%S UTC").to_string(),
+                shown: shown(p.created_at),
                 earlier: usize::try_from(total).unwrap_or_default().saturating_sub(own.len()),
                 full: total >= MAX_COMMENTS,
                 comments: own.into_iter().map(|c| c.comment).collect(),
@@ -134,7 +164,19 @@ async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Tim
         })
         .collect();
     let initial = handle.chars().next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
-    Ok(Some(Timeline { handle, initial, posts, is_first: from.is_none(), older }))
+    let failed = failed.into_iter().map(|post| FailedView {
+        id: post.id,
+        text: text_parts(&post.content),
+        error: post.error,
+        at: post.failed_at.to_rfc3339(),
+        shown: shown(post.failed_at),
+    });
+    Ok(Some(Timeline { handle, initial, failed: failed.collect(), posts, is_first: from.is_none(), older }))
+}
+
+/// A time for people; the script of the page shows it in their zone.
+fn shown(at: DateTime<Utc>) -> String {
+    at.format("%-d %b %Y, %H:%M:%S UTC").to_string()
 }
 
 #[handler]

@@ -8,6 +8,27 @@ crate::text_enum! {
     pub enum Theme { Light = "light", Dark = "dark", Ocean = "ocean", Sunset = "sunset", Forest = "forest" }
 }
 
+crate::text_enum! {
+    /// The icons that a link may have; they are drawn in `api/src/pages/bio/icons.rs`.
+    pub enum LinkIcon {
+        Book = "book",
+        Calendar = "calendar",
+        Chat = "chat",
+        Download = "download",
+        Gift = "gift",
+        Globe = "globe",
+        Heart = "heart",
+        Mail = "mail",
+        Map = "map",
+        Music = "music",
+        Phone = "phone",
+        Photo = "photo",
+        Shop = "shop",
+        Star = "star",
+        Video = "video",
+    }
+}
+
 /// Maximum number of links on a page.
 pub const MAX_LINKS: usize = 100;
 /// Maximum number of pages of a brand. The list is not paginated; this and [`MAX_LINKS_TEXT`] bound it.
@@ -42,6 +63,9 @@ pub struct BioLink {
     pub position: i32,
     pub title: String,
     pub url: String,
+    pub icon: Option<LinkIcon>,
+    /// Stands out among the links; at most one of a page.
+    pub is_primary: bool,
     pub clicks: i64,
 }
 

@@ -8,11 +8,11 @@ use serde_json::json;
 use super::db::{execute, run};
 use super::jobs::id_list;
 use super::{Conn, Result, StoreError, Tx};
-use crate::domain::bio_page::{BioLink, BioPage, Theme};
+use crate::domain::bio_page::{BioLink, BioPage, LinkIcon, Theme};
 use crate::domain::media::Asset;
 
 const PAGE: &str = "id, brand_id, slug, title, bio, theme, avatar_id, views, version, created_at, updated_at";
-const LINK: &str = "id, page_id, position, title, url, clicks";
+const LINK: &str = "id, page_id, position, title, url, icon, is_primary, clicks";
 
 /// A page as a client sends it.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct LinkEntry {
     pub id: Option<i64>,
     pub title: String,
     pub url: String,
+    pub icon: Option<LinkIcon>,
+    pub is_primary: bool,
 }
 
 /// Creates a page; `None`: the slug is taken. Of two concurrent requests for one slug, only one succeeds.
@@ -128,25 +130,31 @@ pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Resu
     execute!(tx, delete, id_list(&kept), page_id)?;
     let rows = |new: bool| {
         let rows = (1..).zip(entries).filter(move |(_, entry): &(i32, _)| entry.id.is_none() == new);
-        let rows: Vec<_> = rows.map(|(position, entry)| json!([entry.id, position, entry.title, entry.url])).collect();
+        let row = |(position, entry): (i32, &LinkEntry)| {
+            json!([entry.id, position, entry.title, entry.url, entry.icon, i32::from(entry.is_primary)])
+        };
+        let rows: Vec<_> = rows.map(row).collect();
         serde_json::Value::from(rows).to_string()
     };
     let now = tx.now;
     let change = tx.for_engine(
         "
             UPDATE bio_links
-            SET position = e.position, title = e.title, url = e.url, updated_at = $3
+            SET position = e.position, title = e.title, url = e.url, icon = e.icon, is_primary = e.is_primary,
+                updated_at = $3
             FROM (
-                SELECT (value ->> 0)::bigint AS id, (value ->> 1)::integer AS position,
-                    value ->> 2 AS title, value ->> 3 AS url
+                SELECT (value ->> 0)::bigint AS id, (value ->> 1)::integer AS position, value ->> 2 AS title,
+                    value ->> 3 AS url, value ->> 4 AS icon, value ->> 5 = '1' AS is_primary
                 FROM json_array_elements($1::json)
             ) e
             WHERE bio_links.id = e.id AND bio_links.page_id = $2",
         "
             UPDATE bio_links
-            SET position = e.position, title = e.title, url = e.url, updated_at = $3
+            SET position = e.position, title = e.title, url = e.url, icon = e.icon, is_primary = e.is_primary,
+                updated_at = $3
             FROM (
-                SELECT value ->> 0 AS id, value ->> 1 AS position, value ->> 2 AS title, value ->> 3 AS url
+                SELECT value ->> 0 AS id, value ->> 1 AS position, value ->> 2 AS title, value ->> 3 AS url,
+                    value ->> 4 AS icon, value ->> 5 AS is_primary
                 FROM json_each($1)
             ) e
             WHERE bio_links.id = e.id AND bio_links.page_id = $2",
@@ -156,13 +164,13 @@ pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Resu
     }
     let add = tx.for_engine(
         "
-            INSERT INTO bio_links (page_id, position, title, url, created_at, updated_at)
-            SELECT $2, (value ->> 1)::integer, value ->> 2, value ->> 3, $3, $3
+            INSERT INTO bio_links (page_id, position, title, url, icon, is_primary, created_at, updated_at)
+            SELECT $2, (value ->> 1)::integer, value ->> 2, value ->> 3, value ->> 4, value ->> 5 = '1', $3, $3
             FROM json_array_elements($1::json) WITH ORDINALITY AS new (value, n)
             ORDER BY n",
         "
-            INSERT INTO bio_links (page_id, position, title, url, created_at, updated_at)
-            SELECT $2, value ->> 1, value ->> 2, value ->> 3, $3, $3
+            INSERT INTO bio_links (page_id, position, title, url, icon, is_primary, created_at, updated_at)
+            SELECT $2, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, $3, $3
             FROM json_each($1)
             ORDER BY key",
     );

@@ -90,8 +90,9 @@ pub async fn require_first_key(tx: &mut Tx, user_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Creates the first key if it was not shown yet. Deletes one that was created earlier and perhaps never seen.
-pub async fn create_first(tx: &mut Tx) -> Result<Option<SecretString>> {
+/// Creates the first key if it was not shown yet, and returns it with its user. Deletes one that was created earlier and
+/// perhaps never seen.
+pub async fn create_first(tx: &mut Tx) -> Result<Option<(i64, SecretString)>> {
     // The update locks the row: two processes that start at once take turns.
     const SQL: &str = "UPDATE first_key SET user_id = user_id RETURNING user_id, key_id";
     let owed: Option<(i64, Option<i64>)> = run!(tx, c => sqlx::query_as(SQL).fetch_optional(c))?;
@@ -101,7 +102,7 @@ pub async fn create_first(tx: &mut Tx) -> Result<Option<SecretString>> {
     }
     let (id, key) = create_row(tx, user_id, KeyMode::Live, &Scopes::all()).await?;
     execute!(tx, "UPDATE first_key SET key_id = $1", id)?;
-    Ok(Some(key))
+    Ok(Some((user_id, key)))
 }
 
 /// Records that the first key was shown.

@@ -124,6 +124,40 @@ pub async fn timeline(
     Ok(Some(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(from).bind(limit).fetch_all(c))?))
 }
 
+/// A post that could not be published to a handle.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct FailedPost {
+    pub id: i64,
+    /// At most 500 characters.
+    pub content: String,
+    pub error: String,
+    pub failed_at: DateTime<Utc>,
+}
+
+/// Returns the newest posts that could not be published to a handle.
+pub async fn failed(conn: &mut Conn, handle: &str, limit: i64) -> Result<Vec<FailedPost>> {
+    // The inner limit bounds the work for a brand with many failed posts on other accounts.
+    const SQL: &str = "
+        SELECT p.id, coalesce(substr(t.content, 1, 500), p.content) AS content, t.error ->> 'message' AS error, t.updated_at AS failed_at
+        FROM (
+            SELECT p.id, substr(p.content, 1, 500) AS content, a.id AS account_id
+            FROM social_accounts a
+            JOIN brand_accounts b ON b.account_id = a.id
+            JOIN posts p ON p.brand_id = b.brand_id
+            WHERE a.platform = 'sandbox'
+                AND a.external_id = $1
+                AND p.status IN ('failed', 'partially_published')
+                AND p.deleted_at IS NULL
+            ORDER BY p.id DESC
+            LIMIT 100
+        ) AS p
+        JOIN post_targets t ON t.post_id = p.id AND t.account_id = p.account_id
+        WHERE t.status = 'failed' AND t.error IS NOT NULL
+        ORDER BY p.id DESC
+        LIMIT $2";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(limit).fetch_all(c))?)
+}
+
 /// A visitor's comment, or the account's answer to one.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct SandboxComment {

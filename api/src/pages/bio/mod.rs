@@ -30,6 +30,7 @@ use crate::app::App;
 
 pub mod cache;
 pub mod counts;
+mod icons;
 mod view;
 
 use cache::{Cache, CacheLookup, RenderedPage};

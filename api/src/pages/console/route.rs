@@ -25,8 +25,8 @@ use crate::context::Query;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::middleware::{RequestId, RouteLabel};
 use crate::pages::notice;
-use crate::reply;
 use crate::runner::read_body;
+use crate::{admission, reply};
 
 /// Pages per minute and session.
 const PAGES_PER_MINUTE: u32 = 600;
@@ -123,6 +123,10 @@ impl salvo::Handler for PageRunner {
         let mut visit = match self.visit(req, &token, request_id).await {
             Ok(Some(visit)) => visit,
             Ok(None) => {
+                // Each guess of a token costs a look-up.
+                if !admission::count_address(&self.app, req).await.allowed {
+                    return notice(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests; try again in a moment.");
+                }
                 cookie::clear(&self.app, res);
                 return to_sign_in(res);
             }

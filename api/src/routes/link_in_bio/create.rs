@@ -47,7 +47,7 @@ pub fn endpoint() -> Endpoint {
         .features(FEATURES)
         .body::<NewLinkInBioPage>(json!({
             "title": "Acme Bakery", "theme": "ocean", "bio": "Bread since 1920",
-            "links": [{ "title": "Our shop", "url": "https://acme.example/shop" }, { "title": "Call us", "url": "tel:+4930123456" }]
+            "links": [{ "title": "Our shop", "url": "https://acme.example/shop", "icon": "shop", "is_primary": true }, { "title": "Call us", "url": "tel:+4930123456" }]
         }))
         .response::<LinkInBioPage>(201, ResponseShape::One)
         .error_codes(&[ErrorCode::LimitReached])
@@ -58,7 +58,8 @@ pub fn endpoint() -> Endpoint {
 fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
     let title = f.required("title", f.text("title", fields::TITLE));
     let url = f.required("url", fields::link_url(f));
-    Some(NewBioLink { title: title?, url: url? })
+    let (icon, is_primary) = (f.enum_value("icon").value(), f.flag("is_primary").value());
+    Some(NewBioLink { title: title?, url: url?, icon, is_primary })
 }
 
 /// Parses the body. Continues without a valid title, so that all problems are reported together.
@@ -66,6 +67,7 @@ fn read(f: &Fields<'_>) -> NewLinkInBioPage {
     let links = f.objects("links", MAX_LINKS, read_link).value();
     let texts = links.iter().flatten().map(|link| (link.title.as_str(), link.url.as_str()));
     fields::check_size(f.problems, 0, texts);
+    fields::check_primary(f.problems, links.iter().flatten().map(|link| link.is_primary.unwrap_or_default()));
     NewLinkInBioPage {
         title: f.required("title", f.text("title", fields::TITLE)).unwrap_or_default(),
         slug: fields::slug(f).value(),

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crier_common::domain::bio_page::{self, MAX_LINKS_TEXT, MAX_SLUG_LENGTH};
+use crier_common::domain::bio_page::{self, LinkIcon, MAX_LINKS_TEXT, MAX_SLUG_LENGTH};
 use crier_common::domain::media::Asset;
 use crier_common::store::bio_pages::LinkEntry;
 use url::Url;
@@ -21,12 +21,16 @@ request! {
         pub title: String { "minLength": 1, "maxLength": 120 },
         /// http, https, mailto or tel.
         pub url: String { "format": "uri", "maxLength": 2048 },
+        pub icon: Option<LinkIcon> { "x-extension": true },
+        /// Stands out among the links; at most one of a page.
+        pub is_primary: Option<bool> { "default": false, "x-extension": true },
     }
 }
 
 impl From<NewBioLink> for LinkEntry {
     fn from(new: NewBioLink) -> Self {
-        Self { id: None, title: new.title, url: new.url }
+        let is_primary = new.is_primary.unwrap_or_default();
+        Self { id: None, title: new.title, url: new.url, icon: new.icon, is_primary }
     }
 }
 
@@ -59,6 +63,13 @@ pub fn check_size<'t>(problems: &Problems, before: usize, links: impl Iterator<I
             "The titles and URLs of a page's links have at most {MAX_LINKS_TEXT} bytes together; these have {size}."
         );
         problems.add("links", message);
+    }
+}
+
+/// Rejects all primary links but the first one.
+pub fn check_primary(problems: &Problems, links: impl Iterator<Item = bool>) {
+    for (i, _) in links.enumerate().filter(|(_, is_primary)| *is_primary).skip(1) {
+        problems.add(format!("links.{i}.is_primary"), "At most one link of a page is primary.");
     }
 }
 

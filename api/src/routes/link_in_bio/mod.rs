@@ -1,6 +1,6 @@
 //! Endpoints to manage link-in-bio pages. The public pages are in `pages/bio`.
 
-use crier_common::domain::bio_page::{self, Theme};
+use crier_common::domain::bio_page::{self, LinkIcon, Theme};
 use crier_common::domain::media::Asset;
 use crier_common::domain::plan::Feature;
 use crier_common::store::{Conn, Tx, bio_pages, media, post_media};
@@ -33,6 +33,9 @@ record! {
         pub title: String { "examples": ["Order for tomorrow"] },
         /// As it was written.
         pub url: String { "format": "uri", "examples": ["https://bakery.example/order"] },
+        pub icon: Option<LinkIcon> { "x-extension": true, "examples": ["shop"] },
+        /// Stands out among the links.
+        pub is_primary: bool { "x-extension": true },
         /// From 1.
         pub position: i32,
         /// How often visitors went there; a few seconds late.
@@ -61,7 +64,15 @@ record! {
 
 impl From<bio_page::BioLink> for BioLink {
     fn from(l: bio_page::BioLink) -> Self {
-        Self { id: l.id, title: l.title, url: l.url, position: l.position, clicks: l.clicks }
+        Self {
+            id: l.id,
+            title: l.title,
+            url: l.url,
+            icon: l.icon,
+            is_primary: l.is_primary,
+            position: l.position,
+            clicks: l.clicks,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::bio_page::{BioLink, MAX_LINKS, Theme};
+use crier_common::domain::bio_page::{BioLink, LinkIcon, MAX_LINKS, Theme};
 use crier_common::store::Tx;
 use crier_common::store::bio_pages::{self, LinkEntry};
 use serde_json::json;
@@ -39,6 +39,9 @@ request! {
         pub title: PatchField<String> { "minLength": 1, "maxLength": 120 },
         /// http, https, mailto or tel. Required for a new one.
         pub url: PatchField<String> { "format": "uri", "maxLength": 2048 },
+        pub icon: PatchField<LinkIcon> { "x-extension": true },
+        /// Stands out among the links; at most one of a page.
+        pub is_primary: PatchField<bool> { "x-extension": true },
     }
 }
 
@@ -62,7 +65,7 @@ fn read_entry(f: &Fields<'_>) -> BioLinkEntry {
         f.required("title", title.clone());
         f.required("url", url.clone());
     }
-    BioLinkEntry { id: id.value(), title, url }
+    BioLinkEntry { id: id.value(), title, url, icon: f.enum_value("icon"), is_primary: f.flag("is_primary") }
 }
 
 fn check_entries(problems: &Problems, entries: &[BioLinkEntry], current: &[BioLink]) {
@@ -71,6 +74,10 @@ fn check_entries(problems: &Problems, entries: &[BioLinkEntry], current: &[BioLi
     if problems.has("links") {
         return;
     }
+    let existing = |entry: &BioLinkEntry| current.iter().find(|link| entry.id == Some(link.id));
+    let is_primary =
+        |entry: &BioLinkEntry| entry.is_primary.clone().apply_to(existing(entry).is_some_and(|l| l.is_primary), false);
+    fields::check_primary(problems, entries.iter().map(is_primary));
     let ids: HashSet<i64> = current.iter().map(|link| link.id).collect();
     let mut seen = HashSet::with_capacity(entries.len());
     for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
@@ -149,5 +156,7 @@ fn merged(entry: BioLinkEntry, current: &[BioLink]) -> LinkEntry {
         id: entry.id,
         title: entry.title.value().unwrap_or_else(|| old(|link| &link.title)),
         url: entry.url.value().unwrap_or_else(|| old(|link| &link.url)),
+        icon: entry.icon.map(Some).apply_to(existing.and_then(|link| link.icon), None),
+        is_primary: entry.is_primary.apply_to(existing.is_some_and(|link| link.is_primary), false),
     }
 }

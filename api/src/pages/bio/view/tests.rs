@@ -97,6 +97,8 @@ fn links(count: i64, title: &str) -> Vec<BioLink> {
             position: i32::try_from(n).unwrap(),
             title: title.to_owned(),
             url: "https://example.com/a".to_owned(),
+            icon: None,
+            is_primary: false,
             clicks: 0,
         })
         .collect()

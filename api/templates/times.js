@@ -1,0 +1,7 @@
+// Shows times in the visitor's zone; the exact time in UTC becomes the title.
+for (const time of document.querySelectorAll('time[datetime]')) {
+  const at = new Date(time.dateTime);
+  if (Number.isNaN(at.getTime())) continue;
+  time.title = time.textContent;
+  time.textContent = at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+}

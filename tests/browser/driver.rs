@@ -1,0 +1,249 @@
+//! A browser that a test drives through Debian's chromedriver: it clicks, types and uploads as a person does.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use fantoccini::elements::Element;
+use fantoccini::error::CmdError;
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use crate::support::client::until;
+use crate::support::servers::free_port;
+
+const PROGRAM: &str = "/usr/bin/chromedriver";
+/// How long a page or an element may take to appear.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Driver {
+    client: Client,
+    /// The address of the server under test.
+    base: String,
+    _process: Child,
+    _profile: tempfile::TempDir,
+}
+
+impl Driver {
+    /// Starts a browser with a profile of its own; `None`, with a notice, if there is no chromedriver on this machine.
+    #[expect(clippy::print_stderr, reason = "whoever runs the tests is to see what was left out")]
+    pub async fn start(base: &str) -> Option<Self> {
+        if !Path::new(PROGRAM).exists() {
+            eprintln!("\n*** NOT TESTED: no chromedriver on this machine (apt-get install chromium-driver) ***\n");
+            return None;
+        }
+        let (port, profile) = (free_port(), tempfile::tempdir().unwrap());
+        let process = Command::new(PROGRAM)
+            .arg(format!("--port={port}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let data = format!("--user-data-dir={}", profile.path().display());
+        let args = json!([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            data
+        ]);
+        let Value::Object(options) = json!({ "goog:chromeOptions": { "args": args } }) else { unreachable!() };
+        let url = format!("http://127.0.0.1:{port}");
+        let client = until("the browser starts", || async {
+            let mut builder = ClientBuilder::new(HttpConnector::new());
+            builder.capabilities(options.clone()).connect(&url).await.ok()
+        })
+        .await;
+        Some(Self { client, base: base.to_owned(), _process: process, _profile: profile })
+    }
+
+    /// Opens a path of the server, or an address.
+    pub async fn open(&self, path: &str) {
+        let url = if path.starts_with('/') { format!("{}{path}", self.base) } else { path.to_owned() };
+        self.client.goto(&url).await.unwrap();
+    }
+
+    /// Returns the path that is open.
+    pub async fn path(&self) -> String {
+        self.client.current_url().await.unwrap().path().to_owned()
+    }
+
+    /// Returns the text that the page shows.
+    pub async fn text(&self) -> String {
+        self.find(Locator::Css("body")).await.text().await.unwrap()
+    }
+
+    /// Waits until the page shows the words.
+    pub async fn sees(&self, words: &str) {
+        let shown = |text: &str| text.to_lowercase().contains(&words.to_lowercase());
+        let waited = tokio::time::timeout(PATIENCE, async {
+            while !shown(&self.try_text().await) {
+                tokio::task::yield_now().await;
+            }
+        });
+        if waited.await.is_err() {
+            panic!("{} does not show {words:?}: {}", self.path().await, self.try_text().await);
+        }
+    }
+
+    async fn try_text(&self) -> String {
+        // While a page is loading, its body may go.
+        match self.client.find(Locator::Css("body")).await {
+            Ok(body) => body.text().await.unwrap_or_default(),
+            Err(_) => String::new(),
+        }
+    }
+
+    pub async fn does_not_see(&self, words: &str) {
+        let text = self.text().await;
+        assert!(!text.contains(words), "{words:?}: {text}");
+    }
+
+    async fn find(&self, locator: Locator<'_>) -> Element {
+        let found = self.client.wait().at_most(PATIENCE).for_element(locator).await;
+        match found {
+            Ok(element) => element,
+            Err(error) => panic!("{}: {locator:?}: {error}: {}", self.path().await, self.try_text().await),
+        }
+    }
+
+    /// Returns the shown button, link or summary with these words; the first one if there are several.
+    async fn pressable(&self, words: &str) -> Element {
+        let path = format!(
+            "//*[self::button or self::a or self::summary][normalize-space(.)={0} or starts-with(normalize-space(.), {0})]",
+            quoted(words)
+        );
+        self.find(Locator::XPath(&path)).await;
+        for element in self.client.find_all(Locator::XPath(&path)).await.unwrap() {
+            if element.is_displayed().await.unwrap_or_default() {
+                return element;
+            }
+        }
+        panic!("{} shows nothing to press with {words:?}: {}", self.path().await, self.text().await);
+    }
+
+    /// Presses the button or link with these words, and waits for the page that it leads to.
+    pub async fn press(&self, words: &str) {
+        let before = self.client.find(Locator::Css("html")).await.unwrap();
+        self.pressable(words).await.click().await.unwrap();
+        let gone = tokio::time::timeout(PATIENCE, async {
+            // An element of a page that was left is stale.
+            while before.tag_name().await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert!(gone.await.is_ok(), "{words:?} leads nowhere: {}", self.text().await);
+        self.ready().await;
+    }
+
+    /// Presses what changes the page without leaving it.
+    pub async fn toggle(&self, words: &str) {
+        self.pressable(words).await.click().await.unwrap();
+    }
+
+    async fn ready(&self) {
+        let ready = tokio::time::timeout(PATIENCE, async {
+            while self.script("return document.readyState").await != json!("complete") {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert!(ready.await.is_ok(), "the page is never complete");
+    }
+
+    pub async fn script(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.unwrap_or_default()
+    }
+
+    /// Fills the field with this name.
+    pub async fn fill(&self, name: &str, value: &str) {
+        let css = format!("[name={}]", quoted(name));
+        let field = self.find(Locator::Css(&css)).await;
+        if field.attr("type").await.unwrap().as_deref() != Some("file") {
+            field.clear().await.unwrap();
+        }
+        field.send_keys(value).await.unwrap();
+    }
+
+    /// Sets the value of a date and time, whose typing depends on the browser's language.
+    pub async fn set_time(&self, name: &str, value: &str) {
+        let script = "const f = document.getElementsByName(arguments[0])[0]; f.value = arguments[1]; \
+             f.dispatchEvent(new Event('input', { bubbles: true })); return f.value";
+        let set = self.client.execute(script, vec![json!(name), json!(value)]).await.unwrap();
+        assert_eq!(set, json!(value));
+    }
+
+    /// Ticks the box whose label has these words.
+    pub async fn tick(&self, words: &str) {
+        let path = format!("//label[contains(normalize-space(.), {})]", quoted(words));
+        self.find(Locator::XPath(&path)).await.click().await.unwrap();
+    }
+
+    pub async fn choose(&self, name: &str, value: &str) {
+        let css = format!("select[name={}]", quoted(name));
+        self.find(Locator::Css(&css)).await.select_by_value(value).await.unwrap();
+    }
+
+    /// Returns the text of the first element.
+    pub async fn text_of(&self, css: &str) -> String {
+        self.find(Locator::Css(css)).await.text().await.unwrap()
+    }
+
+    /// Saves screenshots of the page on a phone and a desktop, in light and dark.
+    pub async fn pictures(&self, name: &str) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots/console");
+        std::fs::create_dir_all(&folder).unwrap();
+        for (size, width, height) in [("phone", 390, 844), ("desktop", 1280, 900)] {
+            self.client.set_window_size(width, height).await.unwrap();
+            for scheme in ["light", "dark"] {
+                self.emulate(scheme).await.unwrap();
+                let wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
+                assert_eq!(wide, json!(false), "{name} is wider than a {size}");
+                let png = self.client.screenshot().await.unwrap();
+                std::fs::write(folder.join(format!("{name}-{size}-{scheme}.png")), png).unwrap();
+            }
+        }
+        self.emulate("light").await.unwrap();
+    }
+
+    /// Sets the colour scheme that the person prefers.
+    async fn emulate(&self, scheme: &str) -> Result<(), CmdError> {
+        let parameters = json!({
+            "cmd": "Emulation.setEmulatedMedia",
+            "params": { "features": [{ "name": "prefers-color-scheme", "value": scheme }] }
+        });
+        self.client.issue_cmd(ChromeCommand(parameters)).await.map(drop)
+    }
+
+    pub async fn quit(self) {
+        self.client.close().await.unwrap();
+    }
+}
+
+/// A command of Chrome's own protocol.
+#[derive(Debug)]
+struct ChromeCommand(Value);
+
+impl fantoccini::wd::WebDriverCompatibleCommand for ChromeCommand {
+    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+        (http::Method::POST, Some(self.0.to_string()))
+    }
+}
+
+/// Returns the words in quotes of XPath and CSS.
+fn quoted(words: &str) -> String {
+    assert!(!words.contains('"'), "{words}");
+    format!("\"{words}\"")
+}

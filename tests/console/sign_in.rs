@@ -1,0 +1,165 @@
+//! Signing in with a link, and sessions.
+
+use chrono::TimeDelta;
+use crier_common::store::{sessions, users};
+use secrecy::ExposeSecret;
+
+use crate::support::app::{Reply, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::client::until;
+use crate::support::console::ConsoleUser;
+use crate::support::store::TestStore;
+
+on_both_apps!(
+    a_link_signs_in_once,
+    a_session_lives_while_it_is_used,
+    a_session_ends_with_its_user,
+    expired_sessions_and_links_are_deleted,
+);
+on_sqlite_app!(
+    without_a_session_every_page_leads_to_the_sign_in_page,
+    a_session_is_no_api_key,
+    links_cannot_be_guessed_quickly,
+    signing_out_ends_the_session,
+    the_cookie_is_bound_to_the_host_on_https,
+);
+
+async fn post(app: &TestApp, path: &str) -> Reply {
+    let request = app.visit("POST", &format!("{}{path}", app.url)).raw("");
+    request.header("content-type", "application/x-www-form-urlencoded").send().await
+}
+
+async fn link(app: &TestApp, user: i64) -> String {
+    let token = app.write(async |tx| sessions::create_link(tx, user, sessions::LINK_LIFETIME).await).await;
+    format!("/sign-in/{}", token.expose_secret())
+}
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(&reply.body).into_owned()
+}
+
+async fn a_link_signs_in_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let path = link(&app, t.user).await;
+    // A mail scanner opens it, and a person after that.
+    for _ in 0..2 {
+        let page = app.page(&path).await;
+        page.assert_status(200);
+        assert!(text(&page).contains("You sign in as"), "{}", text(&page));
+        assert!(page.header("set-cookie").is_none());
+    }
+    let signed_in = post(&app, &path).await;
+    signed_in.assert_status(303);
+    assert_eq!(signed_in.header("location"), Some("/"));
+    let cookie = signed_in.header("set-cookie").expect("a cookie");
+    for part in ["crier_session=", "; Path=/;", "; Max-Age=2592000;", "; HttpOnly", "; SameSite=Lax"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    for reply in [app.page(&path).await, post(&app, &path).await] {
+        reply.assert_status(410);
+        assert!(text(&reply).contains("This link was used already") && reply.header("set-cookie").is_none());
+    }
+
+    let late = link(&app, t.user).await;
+    app.clock.advance(TimeDelta::minutes(15));
+    post(&app, &late).await.assert_status(410);
+}
+
+async fn a_session_lives_while_it_is_used(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let home = format!("/brands/{}", t.brand);
+    for _ in 0..3 {
+        app.clock.advance(TimeDelta::days(29));
+        person.get(&home).await.expect(200, "Home");
+        // The time of last use is written in the background.
+        let used = app.now();
+        until("it is written", || async {
+            let at = sessions::list(&mut app.conn().await, t.user, used).await.unwrap();
+            (at.first()?.last_used_at == Some(used)).then_some(())
+        })
+        .await;
+    }
+    app.clock.advance(TimeDelta::days(30));
+    let page = person.get(&home).await;
+    assert_eq!((page.status, page.reply.header("location")), (303, Some("/sign-in")));
+}
+
+async fn a_session_ends_with_its_user(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let email = users::list(&mut app.conn().await).await.unwrap()[0].email.clone();
+    app.write(async |tx| users::delete(tx, &email).await).await;
+    assert_eq!(person.get(&format!("/brands/{}", t.brand)).await.status, 303);
+    assert_eq!(app.number("SELECT count(*) FROM sessions").await, 0);
+}
+
+async fn expired_sessions_and_links_are_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    ConsoleUser::sign_in(&t).await;
+    link(&app, t.user).await;
+    app.clock.advance(TimeDelta::days(30));
+    ConsoleUser::sign_in(&t).await;
+    let deleted = app.write(async |tx| sessions::purge(tx, 100).await).await;
+    assert_eq!(deleted, 2);
+    assert_eq!(app.number("SELECT count(*) FROM sessions").await, 1);
+    assert_eq!(app.number("SELECT count(*) FROM api_keys").await, 2, "the session's and the tenant's");
+}
+
+async fn without_a_session_every_page_leads_to_the_sign_in_page(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for path in ["/", &format!("/brands/{}", t.brand), "/brands/999", "/brands/new"] {
+        let reply = app.page(path).await;
+        assert_eq!((reply.status, reply.header("location")), (303, Some("/sign-in")), "{path}");
+    }
+    let page = app.page("/sign-in").await;
+    page.assert_status(200);
+    assert!(text(&page).contains("crier login --user EMAIL"), "no mail server is configured: {}", text(&page));
+    let forged = ConsoleUser { cookie: format!("crier_session={}", "a".repeat(43)), ..ConsoleUser::sign_in(&t).await };
+    assert_eq!(forged.get("/brands/1").await.reply.header("location"), Some("/sign-in"));
+}
+
+async fn a_session_is_no_api_key(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let token = person.cookie.split_once('=').expect("a token").1;
+    for key in [token.to_owned(), format!("svc_live_{}", &token[..40])] {
+        app.request("GET", "/brands").key(&key).send().await.expect_error(401, "unauthorized");
+    }
+    // Nor is a key a session.
+    let as_cookie = ConsoleUser { cookie: format!("crier_session={}", t.key), ..person };
+    assert_eq!(as_cookie.get(&format!("/brands/{}", t.brand)).await.status, 303);
+    let keys = crier_common::store::keys::list(&mut app.conn().await, None).await.unwrap();
+    assert_eq!(keys.len(), 1, "the session's key is not listed");
+}
+
+async fn links_cannot_be_guessed_quickly(app: TestApp) {
+    let mut refused = 0;
+    for n in 0..70 {
+        let reply = post(&app, &format!("/sign-in/{n:043}")).await;
+        match reply.status {
+            410 => {}
+            429 => refused += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(refused, 10);
+}
+
+async fn signing_out_ends_the_session(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let home = format!("/brands/{}", t.brand);
+    person.post("/sign-out", &[("_csrf", "00")]).await;
+    person.get(&home).await.expect(200, "Home");
+    let page = person.submit(&home, "/sign-out", &[]).await;
+    page.expect(200, "You are signed out");
+    assert_eq!(person.get(&home).await.status, 303);
+}
+
+async fn the_cookie_is_bound_to_the_host_on_https(_: TestApp) {
+    let app = TestApp::start_at(TestStore::sqlite().await, "https://crier.example").await;
+    let t = app.tenant("unlimited").await;
+    let path = link(&app, t.user).await;
+    let cookie = post(&app, &path).await.header("set-cookie").expect("a cookie").to_owned();
+    assert!(cookie.starts_with("__Host-crier_session=") && cookie.contains("; Secure"), "{cookie}");
+}

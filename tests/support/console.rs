@@ -1,0 +1,107 @@
+//! A person at the console: keeps the session's cookie, reads pages, and sends their forms as a browser does.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use chrono::TimeDelta;
+use crier_common::store::sessions;
+use secrecy::ExposeSecret;
+
+use super::app::{Reply, Tenant, TestApp};
+
+pub struct ConsoleUser<'a> {
+    app: &'a TestApp,
+    pub cookie: String,
+}
+
+/// A page as a person reads it.
+#[derive(Debug)]
+pub struct Page {
+    pub status: u16,
+    /// The address that was opened last.
+    pub path: String,
+    /// The HTML, with the entities of its texts resolved.
+    pub text: String,
+    pub reply: Reply,
+}
+
+impl Page {
+    fn new(path: &str, reply: Reply) -> Self {
+        let html = String::from_utf8_lossy(&reply.body);
+        let text = html.replace("&#60;", "<").replace("&#62;", ">").replace("&#34;", "\"").replace("&#39;", "'");
+        Self { status: reply.status, path: path.to_owned(), text: text.replace("&#38;", "&"), reply }
+    }
+
+    pub fn has(&self, words: &str) -> bool {
+        self.text.contains(words)
+    }
+
+    #[track_caller]
+    pub fn expect(&self, status: u16, words: &str) -> &Self {
+        assert_eq!(self.status, status, "{}: {}", self.path, self.text);
+        assert!(self.has(words), "{} lacks {words}: {}", self.path, self.text);
+        self
+    }
+
+    /// Returns the hidden fields of the form with this action.
+    #[track_caller]
+    pub fn hidden_fields(&self, action: &str) -> Vec<(String, String)> {
+        let forms = self.text.split("<form").skip(1);
+        let mut own = forms
+            .filter(|form| form.split('>').next().is_some_and(|head| head.contains(&format!("action=\"{action}\""))));
+        let form = own.next().unwrap_or_else(|| panic!("{} has no form for {action}: {}", self.path, self.text));
+        let form = form.split("</form>").next().unwrap_or_default();
+        let inputs = form.split("<input type=\"hidden\" name=\"").skip(1);
+        let pair = |input: &str| {
+            let (name, rest) = input.split_once('"')?;
+            let value = rest.strip_prefix(" value=\"")?.split('"').next()?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        inputs.filter_map(pair).collect()
+    }
+}
+
+impl<'a> ConsoleUser<'a> {
+    /// Signs a tenant's user in, with a link.
+    pub async fn sign_in(tenant: &Tenant<'a>) -> Self {
+        let (app, user) = (tenant.app, tenant.user);
+        let token = app.write(async |tx| sessions::create_link(tx, user, TimeDelta::minutes(15)).await).await;
+        let path = format!("/sign-in/{}", token.expose_secret());
+        let reply = app.visit("POST", &format!("{}{path}", app.url)).raw("");
+        let reply = reply.header("content-type", "application/x-www-form-urlencoded").send().await;
+        reply.assert_status(303);
+        let cookie = reply.header("set-cookie").expect("a cookie");
+        Self { app, cookie: cookie.split(';').next().unwrap_or_default().to_owned() }
+    }
+
+    /// Opens a page; follows no redirect.
+    pub async fn get(&self, path: &str) -> Page {
+        let request = self.app.visit("GET", &format!("{}{path}", self.app.url)).header("cookie", &self.cookie);
+        Page::new(path, request.send().await)
+    }
+
+    /// Posts fields as they are; follows no redirect.
+    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let request = self.app.visit("POST", &format!("{}{path}", self.app.url)).header("cookie", &self.cookie);
+        let request = request.raw(body).header("content-type", "application/x-www-form-urlencoded");
+        Page::new(path, request.send().await)
+    }
+
+    /// Sends the form of a page with this action, with its hidden fields and these, and follows one redirect.
+    pub async fn submit(&self, from: &str, action: &str, fields: &[(&str, &str)]) -> Page {
+        let page = self.get(from).await;
+        self.submit_from(&page, action, fields).await
+    }
+
+    /// Like `submit`, from a page that was opened before: a second time it is a form that is sent twice.
+    pub async fn submit_from(&self, page: &Page, action: &str, fields: &[(&str, &str)]) -> Page {
+        let hidden = page.hidden_fields(action);
+        let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let all: Vec<(&str, &str)> = hidden.chain(fields.iter().copied()).collect();
+        let sent = self.post(action, &all).await;
+        match sent.reply.header("location").map(str::to_owned) {
+            Some(to) if sent.status == 303 => self.get(&to).await,
+            _ => sent,
+        }
+    }
+}
