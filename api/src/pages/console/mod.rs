@@ -27,14 +27,26 @@ mod shared;
 mod sign_in;
 mod visit;
 
+mod accounts;
+mod connect;
 mod home;
+mod lists;
+mod once;
+mod paging;
 mod post_rows;
 
 use api::Endpoints;
 use route::{PageRoute, PageRunner};
 
 fn routes() -> Vec<PageRoute> {
-    [home::routes()].into_iter().flatten().collect()
+    [
+        home::routes(),
+        accounts::routes(),
+        connect::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The routes of the console, at the root of the host.
