@@ -29,11 +29,14 @@ mod visit;
 
 mod accounts;
 mod connect;
+mod developers;
 mod home;
+mod keys;
 mod lists;
 mod once;
 mod paging;
 mod post_rows;
+mod requests;
 
 use api::Endpoints;
 use route::{PageRoute, PageRunner};
@@ -43,6 +46,8 @@ fn routes() -> Vec<PageRoute> {
         home::routes(),
         accounts::routes(),
         connect::routes(),
+        keys::routes(),
+        requests::routes(),
     ]
     .into_iter()
     .flatten()
