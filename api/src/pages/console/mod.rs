@@ -37,6 +37,9 @@ mod once;
 mod paging;
 mod post_rows;
 mod requests;
+mod webhook;
+mod webhook_form;
+mod webhooks;
 
 use api::Endpoints;
 use route::{PageRoute, PageRunner};
@@ -48,6 +51,9 @@ fn routes() -> Vec<PageRoute> {
         connect::routes(),
         keys::routes(),
         requests::routes(),
+        webhooks::routes(),
+        webhook_form::routes(),
+        webhook::routes(),
     ]
     .into_iter()
     .flatten()
