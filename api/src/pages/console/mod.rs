@@ -28,15 +28,19 @@ mod sign_in;
 mod visit;
 
 mod accounts;
+mod brand_new;
 mod connect;
 mod developers;
 mod home;
 mod keys;
 mod lists;
+mod members;
 mod once;
 mod paging;
 mod post_rows;
 mod requests;
+mod session_list;
+mod settings;
 mod webhook;
 mod webhook_form;
 mod webhooks;
@@ -54,6 +58,10 @@ fn routes() -> Vec<PageRoute> {
         webhooks::routes(),
         webhook_form::routes(),
         webhook::routes(),
+        settings::routes(),
+        members::routes(),
+        session_list::routes(),
+        brand_new::routes(),
     ]
     .into_iter()
     .flatten()
