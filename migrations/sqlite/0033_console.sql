@@ -14,6 +14,10 @@ create table sign_in_links (
 create index sign_in_links_user on sign_in_links (user_id);
 create index sign_in_links_expiry on sign_in_links (expires_at);
 
+-- What was asked for, for the list of an API key's writes. A process of an older version leaves them null.
+alter table idempotency_keys add column method text;
+alter table idempotency_keys add column path text;
+
 -- The calendar: posts by the time for which they are planned. A publish changes none of its columns.
 create index posts_planned on posts (brand_id, scheduled_at) where scheduled_at is not null and deleted_at is null;
 

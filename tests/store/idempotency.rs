@@ -26,7 +26,7 @@ on_both![
 ];
 
 fn slot(api_key_id: i64, key: &str) -> IdempotencySlot {
-    IdempotencySlot { api_key_id, key: key.to_owned(), fingerprint: vec![1, 2, 3] }
+    IdempotencySlot { api_key_id, key: key.to_owned(), fingerprint: vec![1, 2, 3], request: None }
 }
 
 const BODY: &[u8] = b"{\"secret\":\"whsec_x\"}";

@@ -5,7 +5,7 @@ use crate::endpoint::Endpoint;
 pub mod accounts;
 mod ai;
 mod analytics;
-mod brands;
+pub mod brands;
 mod content_plans;
 mod conversations;
 mod feeds;

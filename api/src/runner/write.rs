@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use crier_common::store::idempotency::{self, IdempotencySlot, KeyState};
+use crier_common::store::idempotency::{self, IdempotencySlot, KeyState, RequestLine};
 use crier_common::store::{Store, Tx, files};
 use http::HeaderMap;
 use salvo::{Request, Response};
@@ -40,7 +40,9 @@ pub async fn run(
     let key = parse_idempotency_key(req.headers())?;
     let (arrived, refusal) = receive(endpoint, known, &mut cx, &key, req).await?;
     unknown::write_header(endpoint, &mut cx, res);
-    let slot = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &arrived) };
+    let line = RequestLine { method: req.method().to_string(), path: req.uri().path().to_owned() };
+    let fingerprint = fingerprint(req, &arrived);
+    let slot = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint, request: Some(line) };
     match &endpoint.handler {
         HandlerKind::Reads(_) | HandlerKind::Downloads(_) => Err(ApiError::bug("a read was run as a write")),
         HandlerKind::Writes(begin) => {

@@ -43,6 +43,12 @@ const RENEW_AT: f64 = 0.8;
 const RENEW_SPREAD: f64 = 0.05;
 
 impl Renewal {
+    /// Returns whether there is something to renew with, or credentials to check. A token that expires and that only a
+    /// person can renew is neither; it stays valid until its end.
+    pub fn can_refresh(&self, token_expires_at: Option<DateTime<Utc>>) -> bool {
+        self.renewable || token_expires_at.is_none()
+    }
+
     /// Returns when the access ends unless a person connects the account again; `None`: it does not, as far as is
     /// known.
     pub fn access_ends_at(&self, token_expires_at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {

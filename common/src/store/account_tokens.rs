@@ -56,6 +56,69 @@ pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<KeptTokens>
     }))
 }
 
+/// What people are shown of an account's access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountAccess {
+    pub account_id: i64,
+    /// `None`: nothing has to be done for its tokens.
+    pub renewal: Option<Renewal>,
+    pub token_expires_at: Option<DateTime<Utc>>,
+    /// Other brands have the account, too.
+    pub is_shared: bool,
+}
+
+impl AccountAccess {
+    /// Returns when the access ends unless a person connects the account again.
+    pub fn ends_at(&self) -> Option<DateTime<Utc>> {
+        self.renewal.and_then(|renewal| renewal.access_ends_at(self.token_expires_at))
+    }
+
+    /// Returns whether there is something to renew with, or credentials to check.
+    pub fn can_refresh(&self) -> bool {
+        self.renewal.is_none_or(|renewal| renewal.can_refresh(self.token_expires_at))
+    }
+}
+
+/// Returns the access of those of the accounts that belong to the brand.
+pub async fn access(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<AccountAccess>> {
+    let sql = conn.for_engine(
+        "
+            SELECT a.id, a.token_renewable, a.token_rotates, a.refresh_expires_at, a.token_expires_at,
+                (SELECT count(*) FROM brand_accounts o WHERE o.account_id = a.id) AS brands
+            FROM social_accounts a
+            JOIN brand_accounts b ON b.account_id = a.id
+            WHERE b.brand_id = $1 AND a.id IN (SELECT value::bigint FROM json_array_elements_text($2::json))",
+        "
+            SELECT a.id, a.token_renewable, a.token_rotates, a.refresh_expires_at, a.token_expires_at,
+                (SELECT count(*) FROM brand_accounts o WHERE o.account_id = a.id) AS brands
+            FROM social_accounts a
+            JOIN brand_accounts b ON b.account_id = a.id
+            WHERE b.brand_id = $1 AND a.id IN (SELECT value FROM json_each($2))",
+    );
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        id: i64,
+        token_renewable: Option<bool>,
+        token_rotates: bool,
+        refresh_expires_at: Option<DateTime<Utc>>,
+        token_expires_at: Option<DateTime<Utc>>,
+        brands: i64,
+    }
+    let list = jobs::id_list(account_ids);
+    let rows: Vec<Row> = run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&list).fetch_all(c))?;
+    let access = |row: Row| AccountAccess {
+        account_id: row.id,
+        renewal: row.token_renewable.map(|renewable| Renewal {
+            renewable,
+            rotates: row.token_rotates,
+            refresh_expires_at: row.refresh_expires_at,
+        }),
+        token_expires_at: row.token_expires_at,
+        is_shared: row.brands > 1,
+    };
+    Ok(rows.into_iter().map(access).collect())
+}
+
 /// Locks the account's row until the end of the transaction.
 pub async fn lock(tx: &mut Tx, account_id: i64) -> Result<()> {
     execute!(tx, "UPDATE social_accounts SET status = status WHERE id = $1", account_id)?;

@@ -60,6 +60,17 @@ pub async fn create(
     Ok(Some(created))
 }
 
+/// Changes what people say of a brand.
+pub async fn update(tx: &mut Tx, brand_id: i64, brand: NewBrand<'_>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE brands
+        SET name = $2, description = $3, website = $4, timezone = $5, updated_at = $6
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, brand_id, brand.name, brand.description, brand.website, brand.timezone, now)?;
+    Ok(())
+}
+
 /// Locks the workspace's row until the end of the transaction, so that caps are checked one at a time.
 pub async fn lock_workspace(tx: &mut Tx, workspace_id: i64) -> Result<()> {
     execute!(tx, "UPDATE workspaces SET plan = plan WHERE id = $1", workspace_id)?;

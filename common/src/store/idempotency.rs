@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::db::{execute, run};
 use super::jobs::id_list;
-use super::{Conn, Result, Store, StoreError, Tx};
+use super::{Conn, Page, PageRequest, Result, Store, StoreError, Tx};
 use crate::secrets::{Cipher, SecretLocation};
 
 /// How long a response is stored.
@@ -24,6 +24,15 @@ pub struct IdempotencySlot {
     pub key: String,
     /// A hash of method, path, query and body.
     pub fingerprint: Vec<u8>,
+    /// `None`: no endpoint was asked, as by a form of the console that needs none.
+    pub request: Option<RequestLine>,
+}
+
+/// What a request asked for, for the list of a key's writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestLine {
+    pub method: String,
+    pub path: String,
 }
 
 /// A stored response.
@@ -209,14 +218,18 @@ pub async fn store(
 ) -> Result<()> {
     const SQL: &str = concat!(
         "
-        INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, body, records, created_at)
-        VALUES ($4, $5, $6, $7, $8, $9, $10, $2)
+        INSERT INTO idempotency_keys (
+            api_key_id, key, fingerprint, status, location, body, records, method, path, created_at
+        )
+        VALUES ($4, $5, $6, $7, $8, $9, $10, $11, $12, $2)
         ON CONFLICT (api_key_id, key) DO UPDATE
         SET fingerprint = excluded.fingerprint,
             status = excluded.status,
             location = excluded.location,
             body = excluded.body,
             records = excluded.records,
+            method = excluded.method,
+            path = excluded.path,
             lease_until = NULL,
             created_at = excluded.created_at",
         overwrites!()
@@ -227,6 +240,8 @@ pub async fn store(
     };
     let (status, now) = (i32::from(answer.status), tx.now);
     let (expired, location) = (now - RETENTION, &answer.location);
+    let line = slot.request.as_ref();
+    let (method, path) = (line.map(|line| &line.method), line.map(|line| &line.path));
     let written = execute!(
         tx,
         SQL,
@@ -239,7 +254,9 @@ pub async fn store(
         status,
         location,
         &sealed,
-        &records
+        &records,
+        method,
+        path
     )?;
     if written > 0 { Ok(()) } else { Err(StoreError::KeyTaken) }
 }
@@ -276,6 +293,60 @@ pub async fn release(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -
             AND lease_until = $3";
     execute!(tx, SQL, slot.api_key_id, &slot.key, mine)?;
     Ok(())
+}
+
+/// How many of a user's newest writes can be listed.
+pub const MAX_LISTED: i64 = 1_000;
+
+/// A write that was carried out, as listed.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct WriteRow {
+    /// The API key's prefix and last characters.
+    pub prefix: String,
+    pub last4: String,
+    /// The `Idempotency-Key`.
+    pub key: String,
+    /// `None`: a process of an older version stored it.
+    pub method: Option<String>,
+    pub path: Option<String>,
+    pub status: i32,
+    pub created_at: DateTime<Utc>,
+}
+
+/// Lists the newest writes of a user's API keys, or of one of them, at most [`MAX_LISTED`]; those of sessions are not
+/// among them.
+pub async fn list(
+    conn: &mut Conn,
+    user_id: i64,
+    api_key_id: Option<i64>,
+    page: PageRequest,
+    now: DateTime<Utc>,
+) -> Result<Page<WriteRow>> {
+    const FROM: &str = "
+        FROM idempotency_keys w
+        JOIN api_keys k ON k.id = w.api_key_id
+        WHERE k.user_id = $1
+            AND ($2 = 0 OR k.id = $2)
+            AND w.status IS NOT NULL
+            AND w.created_at > $3
+            AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)";
+    let rows = format!(
+        "
+        SELECT k.prefix, k.last4, w.key, w.method, w.path, w.status, w.created_at
+        {FROM}
+        ORDER BY w.created_at DESC, w.key
+        LIMIT $4
+        OFFSET $5"
+    );
+    // Counted no further than is listed.
+    let total = format!("SELECT count(*) FROM (SELECT 1 AS one {FROM} LIMIT $4) AS newest");
+    let (key, since) = (api_key_id.unwrap_or_default(), now - RETENTION);
+    let room = (MAX_LISTED - page.offset()).clamp(0, page.per_page);
+    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(user_id).bind(key).bind(since).bind(room)
+        .bind(page.offset()).fetch_all(c))?;
+    let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(user_id).bind(key).bind(since)
+        .bind(MAX_LISTED).fetch_one(c))?;
+    Ok(Page { rows, total })
 }
 
 /// Deletes expired responses, at most `limit`; returns how many.

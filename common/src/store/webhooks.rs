@@ -57,6 +57,32 @@ pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Webhook>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user_id).fetch_all(c))?)
 }
 
+/// How an endpoint does, for its owner.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct WebhookActivity {
+    pub id: i64,
+    /// Since when every attempt has failed.
+    pub failing_since: Option<DateTime<Utc>>,
+    /// When its newest delivery was made.
+    pub last_delivery_at: Option<DateTime<Utc>>,
+}
+
+/// Returns how the user's endpoints do.
+pub async fn activity(conn: &mut Conn, user_id: i64) -> Result<Vec<WebhookActivity>> {
+    const SQL: &str = "
+        SELECT w.id, w.failing_since,
+            (
+                SELECT d.created_at
+                FROM webhook_deliveries d
+                WHERE d.webhook_id = w.id
+                ORDER BY d.id DESC
+                LIMIT 1
+            ) AS last_delivery_at
+        FROM webhooks w
+        WHERE w.user_id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
+}
+
 /// Returns how many endpoints the user has.
 pub async fn count(conn: &mut Conn, user_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM webhooks WHERE user_id = $1";

@@ -59,13 +59,12 @@ pub struct ApiCall<'v> {
     visit: &'v Visit,
     operation: &'static str,
     ids: Vec<(&'static str, i64)>,
-    query: url::form_urlencoded::Serializer<'static, String>,
+    query: Vec<(String, String)>,
 }
 
 impl<'v> ApiCall<'v> {
     pub fn new(visit: &'v Visit, operation: &'static str) -> Self {
-        let query = url::form_urlencoded::Serializer::new(String::new());
-        Self { visit, operation, ids: Vec::new(), query }
+        Self { visit, operation, ids: Vec::new(), query: Vec::new() }
     }
 
     pub fn id(mut self, name: &'static str, id: i64) -> Self {
@@ -74,7 +73,7 @@ impl<'v> ApiCall<'v> {
     }
 
     pub fn query(mut self, name: &str, value: impl ToString) -> Self {
-        self.query.append_pair(name, &value.to_string());
+        self.query.push((name.to_owned(), value.to_string()));
         self
     }
 
@@ -114,13 +113,13 @@ impl<'v> ApiCall<'v> {
         self.run(Content::Form, part).await
     }
 
-    async fn run(mut self, content: Content<'_>, part: &str) -> Result<ApiResponse> {
+    async fn run(self, content: Content<'_>, part: &str) -> Result<ApiResponse> {
         let runner = self.visit.endpoints.0.get(self.operation);
         let runner = runner.ok_or_else(|| ApiError::bug(format!("no endpoint is called {}", self.operation)))?;
         let mut req = Request::new();
         *req.method_mut() = runner.endpoint().method.clone();
         let path = self.path(runner.endpoint().path, &mut req)?;
-        let uri: std::result::Result<Uri, _> = format!("{PREFIX}{path}?{}", self.query.finish()).parse();
+        let uri: std::result::Result<Uri, _> = format!("{PREFIX}{path}?{}", self.query_string()).parse();
         req.set_uri(uri.map_err(|error| ApiError::bug(format!("{path}: {error}")))?);
         let key = format!("{}{part}", self.visit.form.get("_key"));
         if let Ok(key) = HeaderValue::from_str(&key) {
@@ -142,6 +141,10 @@ impl<'v> ApiCall<'v> {
         let mut res = Response::new();
         let run = Box::pin(runner.run(&mut req, &mut res, &self.visit.request_id));
         run.await?.ok_or_else(|| ApiError::bug(format!("{} answers with a file", self.operation)))
+    }
+
+    fn query_string(&self) -> String {
+        url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.query).finish()
     }
 
     /// Returns the path with its ids, which are also set as the request's parameters.

@@ -27,14 +27,45 @@ mod shared;
 mod sign_in;
 mod visit;
 
+mod accounts;
+mod brand_new;
+mod connect;
+mod developers;
 mod home;
+mod keys;
+mod lists;
+mod members;
+mod once;
+mod paging;
 mod post_rows;
+mod requests;
+mod session_list;
+mod settings;
+mod webhook;
+mod webhook_form;
+mod webhooks;
 
 use api::Endpoints;
 use route::{PageRoute, PageRunner};
 
 fn routes() -> Vec<PageRoute> {
-    [home::routes()].into_iter().flatten().collect()
+    [
+        home::routes(),
+        accounts::routes(),
+        connect::routes(),
+        keys::routes(),
+        requests::routes(),
+        webhooks::routes(),
+        webhook_form::routes(),
+        webhook::routes(),
+        settings::routes(),
+        members::routes(),
+        session_list::routes(),
+        brand_new::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The routes of the console, at the root of the host.

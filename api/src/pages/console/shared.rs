@@ -135,10 +135,34 @@ impl Shell {
 
     /// Returns the address of a post, or of what can be done with it: `post(5012, "edit")`.
     pub fn post(&self, id: impl Display, action: &str) -> String {
-        let posts = self.at("posts");
+        self.record("posts", id, action)
+    }
+
+    pub fn account(&self, id: impl Display, action: &str) -> String {
+        self.record("accounts", id, action)
+    }
+
+    pub fn key_action(&self, id: impl Display, action: &str) -> String {
+        self.record("developers/keys", id, action)
+    }
+
+    pub fn webhook(&self, id: impl Display, action: &str) -> String {
+        self.record("developers/webhooks", id, action)
+    }
+
+    pub fn delivery(&self, webhook: impl Display, id: impl Display, action: &str) -> String {
+        self.record(&format!("developers/webhooks/{webhook}/deliveries"), id, action)
+    }
+
+    pub fn member(&self, id: impl Display, action: &str) -> String {
+        self.record("settings/members", id, action)
+    }
+
+    fn record(&self, list: &str, id: impl Display, action: &str) -> String {
+        let list = self.at(list);
         match action {
-            "" => format!("{posts}/{id}"),
-            action => format!("{posts}/{id}/{action}"),
+            "" => format!("{list}/{id}"),
+            action => format!("{list}/{id}/{action}"),
         }
     }
 

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use crier_common::domain::access::Scope;
 use crier_common::domain::authorization::LIFETIME;
 use crier_common::domain::platform::{ConnectTarget, Mode, Platform};
+use crier_common::platforms::oauth::ConnectRequest;
 use crier_common::store::{Tx, applications, authorizations};
 use secrecy::ExposeSecret;
 use serde_json::json;
 
-use super::save::cap_reached;
+use super::save::{Place, cap_reached};
 use super::{TAG, full, interactive, not_configured};
+use crate::app::App;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -79,25 +81,38 @@ async fn authorize(
         Mode::SelfConnectOauth => return Err(interactive(platform)),
         Mode::Oauth => {}
     }
-    let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
+    let (workspace_id, brand_id) = (cx.caller.workspace_id, cx.brand()?.id);
+    let place = Place { workspace_id, brand_id, cap: cx.plan.social_accounts, trace: cx.trace() };
+    let authorization_url = issue(&cx.app, tx, place, ConnectRequest { target, instance: "" }, platform).await?;
+    ApiResponse::ok(Authorization { platform, authorization_url, expires_in: LIFETIME.num_seconds() })
+}
+
+/// Stores an authorization and returns the URL of its page; fails if the platform cannot be connected there.
+pub async fn issue(
+    app: &App,
+    tx: &mut Tx,
+    place: Place<'_>,
+    request: ConnectRequest<'_>,
+    platform: Platform,
+) -> Result<String> {
+    let ConnectRequest { target, instance } = request;
+    let Place { workspace_id, brand_id, cap, .. } = place;
+    let connector = app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
     let oauth = connector.oauth().ok_or_else(|| not_configured(platform))?;
     if !oauth.targets().contains(&target) {
         let message = format!("{platform} has nothing to choose: leave target out, or send default.");
         return Err(ApiError::field("target", message));
     }
-    let (workspace, brand) = (cx.caller.workspace_id, cx.brand()?.id);
-    let set = applications::of_brand(tx, cx.app.store.cipher(), platform, target, workspace, brand).await?;
-    if set.is_none() && cx.app.platforms.application(platform, target).is_none() {
-        return Err(not_configured(platform));
+    let has_variables = app.platforms.application(platform, target).is_some();
+    if app.platforms.descriptor(platform).needs_application() && !has_variables {
+        let cipher = app.store.cipher();
+        let set = applications::of_brand(tx, cipher, platform, target, workspace_id, brand_id).await?;
+        set.ok_or_else(|| not_configured(platform))?;
     }
-    if let Some(cap) = cap_reached(tx, brand, cx.plan.social_accounts, platform).await? {
+    if let Some(cap) = cap_reached(tx, brand_id, cap, platform).await? {
         return Err(full(cap));
     }
-    let new = authorizations::NewAuthorization { brand_id: brand, platform, target, instance: "" };
+    let new = authorizations::NewAuthorization { brand_id, platform, target, instance };
     let token = authorizations::create(tx, new).await?;
-    ApiResponse::ok(Authorization {
-        platform,
-        authorization_url: format!("{}/connect/{}", cx.app.public_url, token.expose_secret()),
-        expires_in: LIFETIME.num_seconds(),
-    })
+    Ok(format!("{}/connect/{}", app.public_url, token.expose_secret()))
 }

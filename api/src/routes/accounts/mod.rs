@@ -8,7 +8,7 @@ use crate::error::{ApiError, ErrorCode};
 use crate::openapi::schema::record;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
-mod authorize;
+pub mod authorize;
 mod connect;
 mod disconnect;
 mod list;
@@ -82,15 +82,15 @@ fn interactive(platform: Platform) -> ApiError {
     ApiError::new(ErrorCode::InteractiveSetupRequired, message)
 }
 
-fn not_configured(platform: Platform) -> ApiError {
+pub fn not_configured(platform: Platform) -> ApiError {
     let message = format!("{platform} is not configured on this installation. Ask its operator to set it up.");
     ApiError::new(ErrorCode::PlatformNotConfigured, message)
 }
 
-fn unavailable(message: String) -> ApiError {
+pub fn unavailable(message: String) -> ApiError {
     ApiError::new(ErrorCode::PlatformUnavailable, message)
 }
 
-fn full(cap: u64) -> ApiError {
+pub fn full(cap: u64) -> ApiError {
     ApiError::limit_reached("social accounts for each brand", cap)
 }

@@ -65,11 +65,10 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     }))
 }
 
-/// Returns whether there is something to refresh with, or credentials to check. A token that expires and that only a
-/// person can renew is neither; it stays valid until its end.
+/// Returns whether there is something to refresh with, or credentials to check.
 async fn can_refresh(cx: &Context, account_id: i64) -> Result<bool> {
     let kept = account_tokens::find(&mut cx.app.store.read().await?, account_id).await?;
-    Ok(kept.is_none_or(|kept| kept.renewal.renewable || kept.token_expires_at.is_none()))
+    Ok(kept.is_none_or(|kept| kept.renewal.can_refresh(kept.token_expires_at)))
 }
 
 /// Waits for the lease on the account's refresh: a worker may be refreshing, and a rotating refresh token works only

@@ -40,7 +40,8 @@ pub fn endpoint() -> Endpoint {
         .checks_then_writes(|cx| cx.parse(read), create)
 }
 
-fn read(fields: &Fields<'_>) -> Option<NewBrand> {
+/// Reads a brand's fields; the console's settings read them, too.
+pub fn read(fields: &Fields<'_>) -> Option<NewBrand> {
     let name = fields.required("name", fields.text("name", 1..=120));
     let description = fields.text("description", 0..=2000).value();
     let website = fields.url("website").value();

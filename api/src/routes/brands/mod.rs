@@ -6,7 +6,7 @@ use crate::endpoint::Endpoint;
 use crate::openapi::schema::record;
 use crate::response::Timestamp;
 
-mod create;
+pub mod create;
 mod list;
 mod members;
 mod show;

@@ -1,0 +1,180 @@
+//! `/brands/{brand}/accounts`: the brand's accounts, and the platforms at which another one can be connected.
+
+use std::collections::HashMap;
+
+use askama::Template;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::account::{AccountStatus, SocialAccount};
+use crier_common::domain::platform::{Descriptor, Mode, Platform as PlatformKey};
+use crier_common::store::account_tokens::{self, AccountAccess};
+use crier_common::store::{Conn, PageRequest, accounts, applications};
+use serde_json::json;
+
+use super::lists;
+use super::paging;
+use super::route::PageRoute;
+use super::shared::{Badge, Pages, Platform, Section, Shell, Time, Tone};
+use super::visit::{PageReply, Visit};
+use crate::admission;
+use crate::error::Result;
+
+/// How long before its end the access of an account is marked.
+const SOON: TimeDelta = TimeDelta::days(14);
+
+#[derive(Template)]
+#[template(path = "console/accounts.html")]
+struct Accounts {
+    shell: Shell,
+    accounts: Vec<Account>,
+    pages: Pages,
+    /// Every platform that can be connected, the configured ones first.
+    platforms: Vec<ConnectTile>,
+    /// Why no further account can be connected: the plan's limit.
+    full: Option<String>,
+    /// The user may connect and disconnect.
+    can_change: bool,
+}
+
+struct Account {
+    id: i64,
+    platform: Platform,
+    name: String,
+    username: Option<String>,
+    kind: String,
+    profile_url: Option<String>,
+    status: Badge,
+    connected: Time,
+    /// When the access ends; none where it does not, or is renewed without a person.
+    expires: Option<Time>,
+    error: Option<String>,
+    needs_reconnect: bool,
+    /// The page that connects it again.
+    reconnect: String,
+    /// Access can be renewed or checked without a person.
+    can_refresh: bool,
+    /// Other brands have it too, so a disconnect takes it from this brand alone.
+    is_shared: bool,
+}
+
+struct ConnectTile {
+    platform: Platform,
+    needs: String,
+    /// Why it cannot be connected here.
+    unavailable: Option<String>,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/accounts", list),
+        PageRoute::post("/brands/{brand}/accounts/{account}/disconnect", disconnect),
+        PageRoute::post("/brands/{brand}/accounts/{account}/refresh", refresh),
+    ]
+}
+
+async fn list(visit: &Visit) -> Result<PageReply> {
+    let brand = visit.brand()?.0.id;
+    let page = paging::number(visit);
+    let mut conn = visit.app.store.read().await?;
+    let found = accounts::list(&mut conn, brand, PageRequest { page, per_page: paging::PER_PAGE }).await?;
+    let ids: Vec<i64> = found.rows.iter().map(|account| account.id).collect();
+    let access = account_tokens::access(&mut conn, brand, &ids).await?;
+    let access: HashMap<i64, AccountAccess> = access.into_iter().map(|one| (one.account_id, one)).collect();
+    let cap = admission::plan(&visit.app, &visit.authenticated.caller)?.social_accounts;
+    let is_full = cap.filter(|cap| u64::try_from(found.total).unwrap_or_default() >= *cap);
+    let view = Accounts {
+        shell: visit.shell(Section::Accounts, "Accounts"),
+        pages: lists::links(&format!("/brands/{brand}/accounts"), &[], page, ids.len(), found.total),
+        platforms: tiles(visit, &mut conn).await?,
+        full: is_full.map(|cap| {
+            format!("The plan allows {cap} accounts for each brand. Disconnect one or choose a larger plan.")
+        }),
+        accounts: found.rows.into_iter().map(|row| account(visit, brand, access.get(&row.id), row)).collect(),
+        // The API lets every member do so.
+        can_change: true,
+    };
+    visit.page(&view)
+}
+
+fn account(visit: &Visit, brand: i64, access: Option<&AccountAccess>, row: SocialAccount) -> Account {
+    let ends_at = access.and_then(AccountAccess::ends_at);
+    let is_expired = row.status == AccountStatus::Expired;
+    let has_connector = visit.app.platforms.get(row.platform).is_some();
+    Account {
+        id: row.id,
+        platform: Platform::of(row.platform.as_str()),
+        status: status(row.status, ends_at, visit.now),
+        kind: row.kind.to_string(),
+        profile_url: row.profile_url.filter(|url| url.starts_with("https://") || url.starts_with("http://")),
+        connected: visit.time(row.connected_at),
+        expires: ends_at.map(|at| visit.time(at)),
+        error: row.last_error.filter(|_| is_expired).map(|error| error.message),
+        needs_reconnect: is_expired,
+        reconnect: format!("/brands/{brand}/accounts/connect/{}?account={}", row.platform, row.id),
+        can_refresh: has_connector && access.is_some_and(AccountAccess::can_refresh),
+        is_shared: access.is_some_and(|access| access.is_shared),
+        name: row.name,
+        username: row.username,
+    }
+}
+
+fn status(status: AccountStatus, ends_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Badge {
+    let left = ends_at.map(|end| end - now).filter(|left| *left <= SOON);
+    match (status, left.map(|left| left.num_days())) {
+        (AccountStatus::Expired, _) => Badge::new(Tone::Bad, "Expired"),
+        (AccountStatus::Active, None) => Badge::new(Tone::Good, "Active"),
+        (AccountStatus::Active, Some(..1)) => Badge::new(Tone::Warn, "Expires within a day"),
+        (AccountStatus::Active, Some(1)) => Badge::new(Tone::Warn, "Expires in 1 day"),
+        (AccountStatus::Active, Some(days)) => Badge::new(Tone::Warn, &format!("Expires in {days} days")),
+    }
+}
+
+async fn tiles(visit: &Visit, conn: &mut Conn) -> Result<Vec<ConnectTile>> {
+    let registry = &visit.app.platforms;
+    let workspace = visit.authenticated.caller.workspace_id;
+    let set = applications::platforms(conn, workspace, visit.brand()?.0.id).await?;
+    let tile = |descriptor: &Descriptor| {
+        let is_configured = registry.is_configured(descriptor.platform, set.contains(&descriptor.platform));
+        ConnectTile {
+            platform: Platform::of(descriptor.platform.as_str()),
+            needs: needs(descriptor),
+            unavailable: (!is_configured).then(|| not_configured(descriptor)),
+        }
+    };
+    let mut tiles: Vec<ConnectTile> = registry.all().iter().map(tile).collect();
+    tiles.sort_by_key(|tile| tile.unavailable.is_some());
+    Ok(tiles)
+}
+
+/// Returns what a person needs to connect an account.
+fn needs(descriptor: &Descriptor) -> String {
+    match descriptor.mode {
+        Mode::SelfConnect => {
+            let required = descriptor.credential_fields.iter().filter(|field| field.required);
+            let labels: Vec<&str> = required.map(|field| field.label).collect();
+            format!("It needs: {}.", labels.join(", "))
+        }
+        Mode::SelfConnectOauth if descriptor.platform == PlatformKey::Shopify => {
+            "You name your shop, and agree there.".to_owned()
+        }
+        Mode::SelfConnectOauth => "You name your server, and sign in there.".to_owned(),
+        Mode::Oauth => format!("You sign in at {}.", descriptor.name),
+    }
+}
+
+/// Returns why a platform cannot be connected here.
+pub fn not_configured(descriptor: &Descriptor) -> String {
+    match descriptor.platform {
+        PlatformKey::Sandbox => "The sandbox is not switched on here. Ask the operator.".to_owned(),
+        _ => format!("Not set up here. The operator adds an application for {}.", descriptor.name),
+    }
+}
+
+async fn disconnect(visit: &Visit) -> Result<PageReply> {
+    visit.api("disconnectSocialAccount").write("", &json!({})).await?;
+    visit.to("accounts", "account-disconnected")
+}
+
+async fn refresh(visit: &Visit) -> Result<PageReply> {
+    visit.api("refreshSocialAccount").write("", &json!({})).await?;
+    visit.to("accounts", "account-refreshed")
+}

@@ -1,0 +1,75 @@
+//! `/brands/new`
+
+use askama::Template;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::route::PageRoute;
+use super::shared::{Choice, FieldErrors, Section, Shell};
+use super::visit::{PageReply, Visit, form_errors, see_other};
+use crate::error::Result;
+
+/// The fields of a brand, as the API names them.
+pub const FIELDS: [&str; 4] = ["name", "description", "website", "timezone"];
+
+#[derive(Template)]
+#[template(path = "console/brand_new.html")]
+struct BrandNew {
+    shell: Shell,
+    errors: FieldErrors,
+    /// The user has no brand yet.
+    is_first: bool,
+    name: String,
+    description: String,
+    website: String,
+    /// IANA names; the chosen one is selected.
+    zones: Vec<Choice>,
+    /// The zone was not chosen yet: the script preselects the browser's.
+    guess_zone: bool,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![PageRoute::get("/brands/new", show), PageRoute::post("/brands/new", create)]
+}
+
+/// Returns the time zones that a person may choose: those named after places, UTC, and the chosen one.
+pub fn zones(chosen: &str) -> Vec<Choice> {
+    let is_place = |name: &str| name.contains('/') && !["Etc/", "SystemV/", "US/"].iter().any(|p| name.starts_with(p));
+    let all = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+    let names = all.filter(|name| is_place(name) || *name == "UTC" || *name == chosen);
+    names.map(|name| Choice::new(name, name, name == chosen)).collect()
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, FieldErrors::default())
+}
+
+fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
+    let is_first = visit.brands.is_empty();
+    let title = if is_first { "Create your first brand" } else { "New brand" };
+    let form = &visit.form;
+    let page = BrandNew {
+        shell: Shell { section: None, ..visit.shell(Section::Home, title) },
+        errors,
+        is_first,
+        name: form.get("name").to_owned(),
+        description: form.get("description").to_owned(),
+        website: form.get("website").to_owned(),
+        zones: zones(form.text("timezone").unwrap_or("UTC")),
+        guess_zone: !form.has("timezone"),
+    };
+    visit.page_with(status, &page)
+}
+
+async fn create(visit: &Visit) -> Result<PageReply> {
+    #[derive(Deserialize)]
+    struct Brand {
+        id: i64,
+    }
+    let body = Value::from(visit.form.texts(&FIELDS));
+    match visit.api("createBrand").write_for::<Brand>("", &body).await {
+        Ok(made) => Ok(see_other(&format!("/brands/{}", made.id), "brand-created")),
+        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?),
+    }
+}

@@ -1,0 +1,274 @@
+//! `/brands/{brand}/accounts/connect/{platform}`: connects an account, by the fields of the platform's descriptor or at
+//! the pages under `/connect`.
+
+use std::time::Duration;
+
+use askama::Template;
+use crier_common::domain::platform::{
+    ConnectTarget, CredentialField as FieldRule, Descriptor, FieldType, Mode, Platform as PlatformKey,
+};
+use crier_common::platforms::ConnectError;
+use crier_common::platforms::oauth::ConnectRequest;
+use crier_common::store::{accounts, applications};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::once::{Once, Sent};
+use super::route::PageRoute;
+use super::shared::{Choice, FieldErrors, Link, Platform, Section, Shell};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::admission;
+use crate::error::{ApiError, Result};
+use crate::routes::accounts::{authorize, not_configured, save, unavailable};
+
+/// How long the look at a server that a person named may take.
+const INSTANCE_TIMEOUT: Duration = Duration::from_secs(20);
+
+#[derive(Template)]
+#[template(path = "console/connect.html")]
+struct Connect {
+    shell: Shell,
+    errors: FieldErrors,
+    platform: Platform,
+    /// What to do first, in one or two sentences, and where it is described.
+    help: &'static str,
+    docs: Option<Link>,
+    way: ConnectWay,
+    /// An account that is connected again.
+    reconnects: Option<String>,
+}
+
+enum ConnectWay {
+    /// Fields named `credentials.NAME`.
+    Credentials(Vec<CredentialField>),
+    /// A button that leads to the platform; with the server's address where there are many servers, and what to connect
+    /// where there is a choice.
+    Authorize { instance: Option<InstanceField>, targets: Vec<Choice> },
+    /// The operator has to set up the application first; why.
+    NotConfigured(String),
+}
+
+struct CredentialField {
+    name: &'static str,
+    label: &'static str,
+    kind: FieldType,
+    required: bool,
+    hint: &'static str,
+    value: String,
+}
+
+struct InstanceField {
+    label: &'static str,
+    hint: &'static str,
+    value: String,
+}
+
+impl CredentialField {
+    /// What was typed is shown again, unless it is a secret.
+    fn new(visit: &Visit, platform: PlatformKey, rule: &FieldRule) -> Self {
+        let typed = visit.form.get(&format!("credentials.{}", rule.name));
+        Self {
+            name: rule.name,
+            label: rule.label,
+            kind: rule.field_type,
+            required: rule.required,
+            hint: hint(platform, rule.name),
+            value: if rule.field_type == FieldType::Password { String::new() } else { typed.to_owned() },
+        }
+    }
+
+    fn path(&self) -> String {
+        format!("credentials.{}", self.name)
+    }
+
+    const fn kind(&self) -> &'static str {
+        self.kind.as_str()
+    }
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    let path = "/brands/{brand}/accounts/connect/{*}";
+    vec![PageRoute::get(path, show), PageRoute::post(path, connect)]
+}
+
+fn descriptor(visit: &Visit) -> Result<&'static Descriptor> {
+    let platform = visit.word.as_deref().and_then(|word| word.parse::<PlatformKey>().ok());
+    let platform = platform.ok_or_else(|| ApiError::not_found("platform"))?;
+    Ok(visit.app.platforms.descriptor(platform))
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, descriptor(visit)?, FieldErrors::default()).await
+}
+
+async fn connect(visit: &Visit) -> Result<PageReply> {
+    let descriptor = descriptor(visit)?;
+    let connected = match descriptor.mode {
+        Mode::SelfConnect => by_credentials(visit, descriptor).await,
+        Mode::Oauth => authorize(visit, descriptor.platform).await,
+        Mode::SelfConnectOauth => at_instance(visit, descriptor.platform).await,
+    };
+    match connected {
+        Ok(reply) => Ok(reply),
+        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, descriptor, form_errors(error)?).await,
+    }
+}
+
+async fn by_credentials(visit: &Visit, descriptor: &Descriptor) -> Result<PageReply> {
+    let typed = descriptor.credential_fields.iter().filter_map(|field| {
+        let value = visit.form.text(&format!("credentials.{}", field.name))?;
+        Some((field.name.to_owned(), Value::from(value)))
+    });
+    let body = json!({ "platform": descriptor.platform, "credentials": typed.collect::<Map<_, _>>() });
+    visit.api("connectSocialAccount").write("", &body).await?;
+    visit.to("accounts", "account-connected")
+}
+
+async fn authorize(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
+    #[derive(Deserialize)]
+    struct Authorization {
+        authorization_url: String,
+    }
+    let mut body = json!({ "platform": platform });
+    if let Some(target) = visit.form.text("target") {
+        body["target"] = Value::from(target);
+    }
+    let made: Authorization = visit.api("authorizeSocialAccount").write_for("", &body).await?;
+    leave(visit, &made.authorization_url)
+}
+
+/// Begins a connect at the server that a person names; no endpoint does so.
+async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
+    let typed = visit.form.text("instance").ok_or_else(|| ApiError::field("instance", "This field is required."))?;
+    let connector = visit.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
+    let oauth = connector.oauth().ok_or_else(|| not_configured(platform))?;
+    let checked = tokio::time::timeout(INSTANCE_TIMEOUT, oauth.check_instance(typed)).await;
+    let late = || unavailable("The server did not answer within 20 seconds. Try again later.".to_owned());
+    let instance = checked.map_err(|_| late())?.map_err(|error| match error {
+        ConnectError::Field { message, .. } | ConnectError::Refused(message) => ApiError::field("instance", message),
+        ConnectError::Unavailable(message) => unavailable(message),
+    })?;
+    let mut once = match Once::begin(visit).await? {
+        Sent::Again(url) => return leave(visit, &String::from_utf8_lossy(&url)),
+        Sent::First(once) => once,
+    };
+    let caller = &visit.authenticated.caller;
+    let place = save::Place {
+        workspace_id: caller.workspace_id,
+        brand_id: visit.brand()?.0.id,
+        cap: admission::plan(&visit.app, caller)?.social_accounts,
+        trace: Some(&visit.request_id),
+    };
+    let request = ConnectRequest { target: ConnectTarget::Default, instance: &instance };
+    let url = authorize::issue(&visit.app, &mut once.tx, place, request, platform).await?;
+    once.finish(url.as_bytes()).await?;
+    leave(visit, &url)
+}
+
+/// Leads to our own page that connects an account in a browser.
+fn leave(visit: &Visit, url: &str) -> Result<PageReply> {
+    let path = url.strip_prefix(&visit.app.public_url).filter(|path| path.starts_with("/connect/"));
+    let path = path.ok_or_else(|| ApiError::bug("a page of a connect is not at the public URL"))?;
+    Ok(PageReply::SeeOther(path.to_owned()))
+}
+
+async fn render(visit: &Visit, status: StatusCode, descriptor: &Descriptor, errors: FieldErrors) -> Result<PageReply> {
+    let (brand, workspace) = (visit.brand()?.0.id, visit.authenticated.caller.workspace_id);
+    let mut conn = visit.app.store.read().await?;
+    let set = applications::platforms(&mut conn, workspace, brand).await?;
+    let reconnects = match visit.query.get("account").and_then(|id| id.parse().ok()) {
+        Some(id) => accounts::find(&mut conn, brand, id).await?.filter(|a| a.platform == descriptor.platform),
+        None => None,
+    };
+    let is_configured = visit.app.platforms.is_configured(descriptor.platform, set.contains(&descriptor.platform));
+    let page = Connect {
+        shell: visit.shell(Section::Accounts, format!("Connect {}", descriptor.name)),
+        errors,
+        platform: Platform::of(descriptor.platform.as_str()),
+        help: help(descriptor.platform),
+        docs: (descriptor.mode != Mode::SelfConnect).then(|| {
+            let heading = descriptor.name.to_lowercase().replace(' ', "-");
+            Link::new("More about it", &format!("/docs/platforms#{heading}"))
+        }),
+        way: if is_configured { way(visit, descriptor) } else { ConnectWay::NotConfigured(why_not(descriptor)) },
+        reconnects: reconnects.map(|account| account.name),
+    };
+    visit.page_with(status, &page)
+}
+
+fn why_not(descriptor: &Descriptor) -> String {
+    super::accounts::not_configured(descriptor)
+}
+
+fn way(visit: &Visit, descriptor: &Descriptor) -> ConnectWay {
+    let platform = descriptor.platform;
+    if descriptor.mode == Mode::SelfConnect {
+        let fields = descriptor.credential_fields.iter().map(|rule| CredentialField::new(visit, platform, rule));
+        return ConnectWay::Credentials(fields.collect());
+    }
+    let value = visit.form.get("instance").to_owned();
+    let instance = (descriptor.mode == Mode::SelfConnectOauth).then(|| match platform {
+        PlatformKey::Shopify => {
+            InstanceField { label: "Domain of the shop", hint: "Such as example.myshopify.com.", value }
+        }
+        _ => InstanceField { label: "Address of the server", hint: "Such as mastodon.social.", value },
+    });
+    ConnectWay::Authorize { instance, targets: targets(visit, platform) }
+}
+
+/// Returns what can be connected, where there is a choice before the platform is opened.
+fn targets(visit: &Visit, platform: PlatformKey) -> Vec<Choice> {
+    let texts = match platform {
+        PlatformKey::Linkedin => [
+            ("My profile", "Posts appear as yours."),
+            ("A page", "You choose it after you have signed in; you have to be one of its administrators."),
+        ],
+        PlatformKey::Instagram => [
+            ("By signing in at Instagram", "A business or creator account."),
+            ("By its Facebook page", "A business or creator account that is linked to a page."),
+        ],
+        _ => return Vec::new(),
+    };
+    let chosen = visit.form.text("target").unwrap_or(ConnectTarget::Default.as_str());
+    let choice = |(target, (label, hint)): (&ConnectTarget, (&str, &str))| {
+        let choice = Choice::new(target.as_str(), label, target.as_str() == chosen);
+        Choice { hint: hint.to_owned(), ..choice }
+    };
+    [ConnectTarget::Default, ConnectTarget::Page].iter().zip(texts).map(choice).collect()
+}
+
+const fn help(platform: PlatformKey) -> &'static str {
+    match platform {
+        PlatformKey::Sandbox => {
+            "The sandbox is a platform of this server's own, for trying things out. Any name will do."
+        }
+        PlatformKey::Telegram => {
+            "Make a bot with @BotFather, and add it to the channel as an administrator who may post."
+        }
+        PlatformKey::Bluesky => {
+            "Make an app password in Bluesky's settings, under \u{201c}Privacy and security\u{201d}. It is not the \
+             password with which you sign in."
+        }
+        PlatformKey::Wordpress => {
+            "Make an application password on your profile page in WordPress, as a user who may publish."
+        }
+        PlatformKey::Woocommerce => {
+            "Make a REST API key that may read and write, in WooCommerce's settings under \u{201c}Advanced\u{201d}."
+        }
+        PlatformKey::Mastodon => "You sign in at your own server, agree what Crier may do, and come back here.",
+        PlatformKey::Shopify => "You install the application on your shop, choose a blog, and come back here.",
+        _ => "You sign in there, agree what Crier may do, and come back here.",
+    }
+}
+
+fn hint(platform: PlatformKey, field: &str) -> &'static str {
+    match (platform, field) {
+        (PlatformKey::Telegram, "bot_token") => "@BotFather shows it.",
+        (PlatformKey::Telegram, "chat_id") => "Such as @acme or -1001234567890.",
+        (PlatformKey::Bluesky, "identifier") => "Such as acme.bsky.social.",
+        (PlatformKey::Bluesky, "service") => "Leave it empty for Bluesky's own.",
+        (PlatformKey::Wordpress, "site_url") | (PlatformKey::Woocommerce, "store_url") => "With https:// at the start.",
+        _ => "",
+    }
+}

@@ -1,0 +1,29 @@
+//! What the pages for developers share: their tabs, and the page that shows a secret once.
+
+use askama::Template;
+
+use super::shared::{Choice, Link, Shell};
+
+/// Returns the tabs of the section; `current` is `keys`, `webhooks` or `requests`.
+pub fn tabs(shell: &Shell, current: &str) -> Vec<Choice> {
+    let all = [
+        ("keys", "developers", "API keys"),
+        ("webhooks", "developers/webhooks", "Webhooks"),
+        ("requests", "developers/requests", "Requests"),
+    ];
+    all.iter().map(|(key, path, label)| Choice::new(&shell.at(path), label, *key == current)).collect()
+}
+
+/// A new API key or signing secret.
+#[derive(Template)]
+#[template(path = "console/secret.html")]
+pub struct NewSecret {
+    pub shell: Shell,
+    /// What it is for and how it is used.
+    pub lead: String,
+    pub label: &'static str,
+    pub secret: String,
+    /// A command to try, without the secret.
+    pub example: Option<String>,
+    pub done: Link,
+}

@@ -1,0 +1,90 @@
+//! Writes that have no endpoint: what a form asks for is done once, however often the form is sent.
+//!
+//! The form's `_key` is an `Idempotency-Key` of the session's key, as for the endpoints. The answer is stored, sealed,
+//! in the transaction of the write, and is given again when the same form comes a second time.
+
+use crier_common::store::Tx;
+use crier_common::store::idempotency::{self, IdempotencySlot, KeyState, StoredBody, StoredResponse};
+use sha2::{Digest, Sha256};
+
+use super::visit::Visit;
+use crate::error::{ApiError, ErrorCode, Result};
+
+const MAX_KEY_LENGTH: usize = 255;
+
+/// A form's write, until its answer is stored.
+pub struct Once {
+    pub tx: Tx,
+    slot: IdempotencySlot,
+}
+
+/// Whether a form was sent before.
+pub enum Sent {
+    First(Once),
+    /// What [`Once::finish`] stored.
+    Again(Vec<u8>),
+}
+
+impl Once {
+    /// Begins the transaction of a form's write.
+    pub async fn begin(visit: &Visit) -> Result<Sent> {
+        let key = visit.form.get("_key");
+        if key.is_empty() || key.len() > MAX_KEY_LENGTH || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let message = "This form is not complete. Go back, load the page again, and send it again.";
+            return Err(ApiError::new(ErrorCode::IdempotencyKeyInvalid, message));
+        }
+        let slot = IdempotencySlot {
+            api_key_id: visit.authenticated.caller.key_id,
+            key: key.to_owned(),
+            fingerprint: fingerprint(visit),
+            request: None,
+        };
+        let mut tx = visit.app.store.begin().await?;
+        let found = idempotency::take(&mut tx, &slot).await?;
+        if found == KeyState::Fresh {
+            return Ok(Sent::First(Self { tx, slot }));
+        }
+        tx.rollback().await?;
+        match found {
+            KeyState::Answered(StoredResponse { body: StoredBody::Whole(body), .. }) => Ok(Sent::Again(body)),
+            KeyState::Reused => {
+                let message = "This form was sent before, with other values. Load the page again, and send it again.";
+                Err(ApiError::new(ErrorCode::IdempotencyKeyReused, message))
+            }
+            _ => Err(in_progress()),
+        }
+    }
+
+    /// Stores the answer and commits.
+    pub async fn finish(mut self, answer: impl Into<Vec<u8>>) -> Result<()> {
+        let stored = StoredResponse { status: 200, location: None, body: StoredBody::Whole(answer.into()) };
+        match idempotency::store(&mut self.tx, &self.slot, &stored, None).await {
+            Ok(()) => Ok(self.tx.commit().await?),
+            Err(error) if error.is_serialization() => {
+                self.tx.rollback().await?;
+                Err(in_progress())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn in_progress() -> ApiError {
+    let message = "This form was sent a moment ago, and that is still being worked on. Load the page again.";
+    ApiError::new(ErrorCode::IdempotencyInProgress, message)
+}
+
+/// Returns a hash of what the form asks for; what it is for is part of its `_key`.
+fn fingerprint(visit: &Visit) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    let ids = visit.ids.iter().map(|(name, id)| ((*name).to_owned(), id.to_string()));
+    let fields = visit.form.under("").filter(|(name, _)| !matches!(*name, "_csrf" | "_key"));
+    let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    for (name, value) in ids.chain(fields) {
+        for part in [name, value] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+    }
+    hash.finalize().to_vec()
+}

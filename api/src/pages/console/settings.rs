@@ -1,0 +1,194 @@
+//! `/brands/{brand}/settings` (the brand) and `…/settings/plan`; what the pages of the section share.
+
+use askama::Template;
+use crier_common::domain::plan::Feature;
+use crier_common::store::brands;
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::brand_new::{FIELDS, zones};
+use super::once::{Once, Sent};
+use super::route::{Access, PageRoute};
+use super::shared::{Choice, FieldErrors, Section, Shell};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::error::Result;
+use crate::fields::{ParsedBody, Problems};
+use crate::routes::brands::create::{NewBrand, read};
+
+#[derive(Template)]
+#[template(path = "console/settings.html")]
+struct BrandSettings {
+    shell: Shell,
+    errors: FieldErrors,
+    /// The user may change it; otherwise the values are shown alone.
+    can_change: bool,
+    name: String,
+    description: String,
+    website: String,
+    zones: Vec<Choice>,
+}
+
+#[derive(Template)]
+#[template(path = "console/plan.html")]
+struct PlanPage {
+    shell: Shell,
+    plan: String,
+    caps: Vec<Cap>,
+    /// What a plan can have, and whether this one has it.
+    features: Vec<(&'static str, bool)>,
+    note: String,
+}
+
+/// A limit of the plan and what is used of it.
+struct Cap {
+    label: &'static str,
+    used: i64,
+    limit: Option<u64>,
+    /// May be empty.
+    unit: &'static str,
+}
+
+impl Cap {
+    /// Returns 80 percent of the limit, from where the meter warns.
+    fn high(&self) -> u64 {
+        self.limit.unwrap_or_default() / 10 * 8
+    }
+
+    fn is_full(&self) -> bool {
+        self.limit.is_some_and(|limit| u64::try_from(self.used).unwrap_or_default() >= limit)
+    }
+}
+
+/// Returns the tabs of the section; `current` is `brand`, `members`, `plan` or `sessions`.
+pub fn tabs(shell: &Shell, current: &str) -> Vec<Choice> {
+    let all = [
+        ("brand", "settings", "Brand"),
+        ("members", "settings/members", "Members"),
+        ("plan", "settings/plan", "Plan and usage"),
+        ("sessions", "settings/sessions", "Sessions"),
+    ];
+    all.iter().map(|(key, path, label)| Choice::new(&shell.at(path), label, *key == current)).collect()
+}
+
+impl BrandSettings {
+    fn tabs(&self) -> Vec<Choice> {
+        tabs(&self.shell, "brand")
+    }
+}
+
+impl PlanPage {
+    fn tabs(&self) -> Vec<Choice> {
+        tabs(&self.shell, "plan")
+    }
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/settings", show),
+        PageRoute::post("/brands/{brand}/settings", update).access(Access::Manager),
+        PageRoute::get("/brands/{brand}/settings/plan", show_plan),
+    ]
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    let brand = visit.brand()?.0;
+    let page = BrandSettings {
+        shell: visit.shell(Section::Settings, "Settings"),
+        errors: FieldErrors::default(),
+        can_change: visit.can_manage(),
+        name: brand.name.clone(),
+        description: brand.description.clone().unwrap_or_default(),
+        website: brand.website.clone().unwrap_or_default(),
+        zones: zones(&brand.timezone),
+    };
+    visit.page(&page)
+}
+
+async fn update(visit: &Visit) -> Result<PageReply> {
+    let typed = visit.form.texts(&FIELDS);
+    // The same rules as for a new brand.
+    let brand = match ParsedBody::read(Problems::default(), &typed, read).into_valid() {
+        Ok(brand) => brand,
+        Err(error) => return refuse(visit, form_errors(error)?),
+    };
+    if let Sent::First(mut once) = Once::begin(visit).await? {
+        let (NewBrand { name, description, website, timezone }, current) = (&brand, visit.brand()?.0);
+        let changed = brands::NewBrand {
+            name,
+            description: description.as_deref(),
+            website: website.as_deref(),
+            timezone: timezone.as_deref().unwrap_or(&current.timezone),
+        };
+        brands::update(&mut once.tx, current.id, changed).await?;
+        once.finish("").await?;
+    }
+    visit.to("settings", "brand-saved")
+}
+
+/// Shows the form again, as it was sent.
+fn refuse(visit: &Visit, errors: FieldErrors) -> Result<PageReply> {
+    let form = &visit.form;
+    let page = BrandSettings {
+        shell: visit.shell(Section::Settings, "Settings"),
+        errors,
+        can_change: true,
+        name: form.get("name").to_owned(),
+        description: form.get("description").to_owned(),
+        website: form.get("website").to_owned(),
+        zones: zones(form.text("timezone").unwrap_or(&visit.brand()?.0.timezone)),
+    };
+    visit.page_with(StatusCode::UNPROCESSABLE_ENTITY, &page)
+}
+
+async fn show_plan(visit: &Visit) -> Result<PageReply> {
+    #[derive(Deserialize)]
+    struct Used {
+        used: i64,
+        limit: Option<u64>,
+    }
+    #[derive(Deserialize)]
+    struct Usage {
+        plan: String,
+        features: Vec<Feature>,
+        brands: Used,
+        social_accounts: Used,
+        posts_per_month: Used,
+        storage_mib: Used,
+        ai_credits: Used,
+        requests_per_minute: Option<u64>,
+    }
+    let usage: Usage = visit.api("getUsage").get().await?;
+    let cap = |label, Used { used, limit }, unit| Cap { label, used, limit, unit };
+    let requests = match usage.requests_per_minute {
+        Some(most) => format!("Each API key may send {most} requests a minute."),
+        None => "API keys may send any number of requests.".to_owned(),
+    };
+    let page = PlanPage {
+        shell: visit.shell(Section::Settings, "Plan and usage"),
+        plan: usage.plan,
+        caps: vec![
+            cap("Brands", usage.brands, ""),
+            cap("Accounts of this brand", usage.social_accounts, ""),
+            cap("Posts", usage.posts_per_month, "this month"),
+            cap("Storage", usage.storage_mib, "MiB"),
+            cap("AI credits", usage.ai_credits, "this month"),
+        ],
+        features: Feature::ALL.iter().map(|one| (feature(*one), usage.features.contains(one))).collect(),
+        note: format!("{requests} The operator changes a plan with: crier plan set --user EMAIL PLAN"),
+    };
+    visit.page(&page)
+}
+
+const fn feature(feature: Feature) -> &'static str {
+    match feature {
+        Feature::BasicAnalytics => "Analytics of posts",
+        Feature::Analytics => "Analytics of accounts",
+        Feature::LinkInBio => "Link in bio",
+        Feature::Webhooks => "Webhooks",
+        Feature::FeedReader => "Feeds",
+        Feature::ContentStrategy => "Content plans",
+        Feature::Reports => "Reports",
+        Feature::Inbox => "Inbox",
+        Feature::Approvals => "Approvals",
+    }
+}

@@ -1,0 +1,293 @@
+//! `/brands/{brand}/developers/webhooks/{webhook}`: an endpoint, what can be done with it, and its deliveries.
+
+use askama::Template;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::event::EventName;
+use crier_common::domain::webhook::{DeliveryOutcome, DeliveryStatus};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::lists;
+use super::paging;
+use super::route::PageRoute;
+use super::shared::{Badge, Choice, FieldErrors, Pages, Section, Shell, Time, Tone};
+use super::visit::{PageReply, Visit, form_errors};
+use super::webhooks::{Webhook, activity};
+use crate::error::Result;
+use crate::fields::{ParsedBody, Problems};
+
+/// What the form of a recovery proposes.
+const RECOVER_SINCE: TimeDelta = TimeDelta::days(1);
+/// How many attempts at a delivery are shown, the last ones.
+const MAX_ATTEMPTS: usize = 30;
+
+#[derive(Template)]
+#[template(path = "console/webhook.html")]
+struct WebhookPage {
+    shell: Shell,
+    /// Of the form that recovers deliveries: `since`.
+    errors: FieldErrors,
+    id: i64,
+    url: String,
+    description: Option<String>,
+    events: Vec<String>,
+    is_active: bool,
+    status: Badge,
+    /// Why the service switched it off.
+    disabled_reason: Option<String>,
+    created: Time,
+    /// In the brand's time zone: the default of `since`.
+    since: String,
+    statuses: Vec<Choice>,
+    event_choices: Vec<Choice>,
+    is_filtered: bool,
+    deliveries: Vec<DeliveryRow>,
+    pages: Pages,
+}
+
+struct DeliveryRow {
+    id: i64,
+    event: String,
+    status: Badge,
+    response_code: Option<i32>,
+    attempts: i32,
+    max_attempts: i32,
+    at: Time,
+    duration: String,
+}
+
+#[derive(Template)]
+#[template(path = "console/delivery.html")]
+struct DeliveryPage {
+    shell: Shell,
+    webhook: i64,
+    url: String,
+    delivery: DeliveryRow,
+    next_attempt: Option<Time>,
+    error: Option<String>,
+    /// Those that are the same at each attempt.
+    headers: Vec<(&'static str, String)>,
+    /// The envelope, indented.
+    payload: String,
+    response_body: Option<String>,
+    attempts: Vec<DeliveryAttempt>,
+    /// The endpoint is active, so that it can be sent again.
+    can_replay: bool,
+}
+
+struct DeliveryAttempt {
+    number: i32,
+    at: Time,
+    duration: String,
+    outcome: Badge,
+    response_code: Option<i32>,
+    error: Option<String>,
+    response_body: Option<String>,
+}
+
+/// A delivery as the API shows it.
+#[derive(Deserialize)]
+struct Delivery {
+    id: i64,
+    event: String,
+    status: String,
+    response_code: Option<i32>,
+    attempts: i32,
+    max_attempts: i32,
+    duration_ms: Option<i64>,
+    error: Option<String>,
+    response_body: Option<String>,
+    payload: Value,
+    next_attempt_at: Option<DateTime<Utc>>,
+    last_attempt_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/developers/webhooks/{webhook}", show),
+        PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/test", test),
+        PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/pause", pause),
+        PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/activate", activate),
+        PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/delete", delete),
+        PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/recover", recover),
+        PageRoute::get("/brands/{brand}/developers/webhooks/{webhook}/deliveries/{delivery}", show_delivery),
+        PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/deliveries/{delivery}/retry", retry),
+    ]
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, FieldErrors::default()).await
+}
+
+async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
+    let webhook: Webhook = visit.api("getWebhook").get().await?;
+    let page = paging::number(visit);
+    // A filter that is none shows everything.
+    let with_status: Option<DeliveryStatus> = visit.query.get("status").and_then(|word| word.parse().ok());
+    let with_event: Option<EventName> = visit.query.get("event").and_then(|word| word.parse().ok());
+    let filters = [
+        ("status", with_status.map_or("", DeliveryStatus::as_str)),
+        ("event", with_event.map_or("", EventName::as_str)),
+    ];
+    let listed = visit.api("listWebhookDeliveries").query("page", page).query("per_page", paging::PER_PAGE);
+    let listed = listed.queries(filters).list::<Delivery>().await?;
+    let activity = activity(visit).await?;
+    let shell = visit.shell(Section::Developers, "Webhook");
+    let since = visit.now.with_timezone(&visit.zone()) - RECOVER_SINCE;
+    let view = WebhookPage {
+        errors,
+        id: webhook.id,
+        status: webhook.status(activity.get(&webhook.id)),
+        created: visit.time(webhook.created_at),
+        since: visit.form.text("since").map_or_else(|| since.format("%Y-%m-%dT%H:%M").to_string(), str::to_owned),
+        statuses: choices("All", DeliveryStatus::ALL.iter().map(|one| one.as_str()), filters[0].1, |word| {
+            Badge::delivery(word).text
+        }),
+        event_choices: choices("All", EventName::ALL.iter().map(|one| one.as_str()), filters[1].1, str::to_owned),
+        is_filtered: with_status.is_some() || with_event.is_some(),
+        pages: lists::links(&shell.webhook(webhook.id, ""), &filters, page, listed.data.len(), listed.meta.total),
+        deliveries: listed.data.iter().map(|delivery| row(visit, delivery)).collect(),
+        url: webhook.url,
+        description: webhook.description,
+        events: webhook.events,
+        is_active: webhook.is_active,
+        disabled_reason: webhook.disabled_reason.filter(|_| !webhook.is_active),
+        shell,
+    };
+    visit.page_with(status, &view)
+}
+
+/// Returns the choices of a filter, the first of which is none.
+fn choices<'w>(
+    none: &str,
+    words: impl Iterator<Item = &'w str>,
+    chosen: &str,
+    label: impl Fn(&str) -> String,
+) -> Vec<Choice> {
+    let all = words.map(|word| Choice::new(word, &label(word), word == chosen));
+    [Choice::new("", none, chosen.is_empty())].into_iter().chain(all).collect()
+}
+
+fn row(visit: &Visit, delivery: &Delivery) -> DeliveryRow {
+    DeliveryRow {
+        id: delivery.id,
+        event: delivery.event.clone(),
+        status: Badge::delivery(&delivery.status),
+        response_code: delivery.response_code,
+        attempts: delivery.attempts,
+        max_attempts: delivery.max_attempts,
+        at: visit.time(delivery.last_attempt_at.unwrap_or(delivery.created_at)),
+        duration: delivery.duration_ms.map_or_else(|| "–".to_owned(), duration),
+    }
+}
+
+fn duration(ms: i64) -> String {
+    if ms < 10_000 { format!("{ms} ms") } else { format!("{} s", ms / 1_000) }
+}
+
+async fn show_delivery(visit: &Visit) -> Result<PageReply> {
+    #[derive(Deserialize)]
+    struct Attempt {
+        number: i32,
+        started_at: DateTime<Utc>,
+        duration_ms: i64,
+        outcome: DeliveryOutcome,
+        response_code: Option<i32>,
+        error: Option<String>,
+        response_body: Option<String>,
+    }
+    let webhook: Webhook = visit.api("getWebhook").get().await?;
+    let delivery: Delivery = visit.api("getWebhookDelivery").get().await?;
+    let mut attempts: Vec<Attempt> = visit.api("listWebhookDeliveryAttempts").get().await?;
+    attempts.drain(..attempts.len().saturating_sub(MAX_ATTEMPTS));
+    let attempt = |attempt: Attempt| DeliveryAttempt {
+        number: attempt.number,
+        at: visit.time(attempt.started_at),
+        duration: duration(attempt.duration_ms),
+        outcome: outcome(attempt.outcome),
+        response_code: attempt.response_code,
+        error: attempt.error,
+        response_body: attempt.response_body,
+    };
+    let view = DeliveryPage {
+        shell: visit.shell(Section::Developers, format!("Delivery {}", delivery.id)),
+        webhook: webhook.id,
+        url: webhook.url,
+        next_attempt: delivery.next_attempt_at.map(|at| visit.time(at)),
+        headers: vec![
+            ("Content-Type", "application/json".to_owned()),
+            ("X-Webhook-Event", delivery.event.clone()),
+            ("X-Webhook-Delivery-Id", delivery.id.to_string()),
+        ],
+        payload: serde_json::to_string_pretty(&delivery.payload).unwrap_or_default(),
+        attempts: attempts.into_iter().map(attempt).collect(),
+        can_replay: webhook.is_active,
+        delivery: row(visit, &delivery),
+        error: delivery.error,
+        response_body: delivery.response_body,
+    };
+    visit.page(&view)
+}
+
+fn outcome(outcome: DeliveryOutcome) -> Badge {
+    let text = match outcome {
+        DeliveryOutcome::Success => return Badge::new(Tone::Good, "Delivered"),
+        DeliveryOutcome::Redirect | DeliveryOutcome::ClientError | DeliveryOutcome::ServerError => "Refused",
+        DeliveryOutcome::Timeout => "Timed out",
+        DeliveryOutcome::Dns => "Unknown host",
+        DeliveryOutcome::Connect => "No connection",
+        DeliveryOutcome::Tls => "No secure connection",
+        DeliveryOutcome::Blocked => "Blocked",
+    };
+    Badge::new(Tone::Bad, text)
+}
+
+/// Leads to the endpoint's page, or to a page below it.
+fn back(visit: &Visit, below: &str, note: &'static str) -> Result<PageReply> {
+    visit.to(&format!("developers/webhooks/{}{below}", visit.id("webhook").unwrap_or_default()), note)
+}
+
+/// Sends a sample of the first event that the endpoint asked for.
+async fn test(visit: &Visit) -> Result<PageReply> {
+    let webhook: Webhook = visit.api("getWebhook").get().await?;
+    let event = webhook.events.first().map_or(EventName::PostPublished.as_str(), String::as_str);
+    visit.api("testWebhook").write("", &json!({ "event": event })).await?;
+    back(visit, "", "webhook-tested")
+}
+
+async fn pause(visit: &Visit) -> Result<PageReply> {
+    visit.api("updateWebhook").write("", &json!({ "is_active": false })).await?;
+    back(visit, "", "webhook-saved")
+}
+
+async fn activate(visit: &Visit) -> Result<PageReply> {
+    visit.api("updateWebhook").write("", &json!({ "is_active": true })).await?;
+    back(visit, "", "webhook-saved")
+}
+
+async fn delete(visit: &Visit) -> Result<PageReply> {
+    visit.api("deleteWebhook").write("", &json!({})).await?;
+    visit.to("developers/webhooks", "webhook-deleted")
+}
+
+async fn recover(visit: &Visit) -> Result<PageReply> {
+    match try_recover(visit).await {
+        Ok(()) => back(visit, "", "deliveries-recovered"),
+        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
+    }
+}
+
+/// The endpoint reads a time without an offset in UTC; the form's is in the brand's zone.
+async fn try_recover(visit: &Visit) -> Result<()> {
+    let (typed, zone) = (visit.form.texts(&["since"]), visit.zone());
+    let since = ParsedBody::read(Problems::default(), &typed, |f| f.required("since", f.time("since", zone.name())));
+    visit.api("recoverWebhook").write("", &json!({ "since": since.into_valid()? })).await?;
+    Ok(())
+}
+
+async fn retry(visit: &Visit) -> Result<PageReply> {
+    visit.api("retryWebhookDelivery").write("", &json!({})).await?;
+    back(visit, &format!("/deliveries/{}", visit.id("delivery").unwrap_or_default()), "delivery-retried")
+}

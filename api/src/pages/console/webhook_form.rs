@@ -1,0 +1,147 @@
+//! `/brands/{brand}/developers/webhooks/new` and `…/{webhook}/edit`; the secret of an endpoint, shown once.
+
+use askama::Template;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::developers::NewSecret;
+use super::route::PageRoute;
+use super::shared::{Choice, FieldErrors, Link, Section, Shell};
+use super::visit::{PageReply, Visit, form_errors};
+use super::webhooks::Webhook;
+use crate::error::{ApiError, ErrorCode, Result};
+
+#[derive(Template)]
+#[template(path = "console/webhook_form.html")]
+struct WebhookForm {
+    shell: Shell,
+    errors: FieldErrors,
+    id: Option<i64>,
+    url: String,
+    description: String,
+    is_active: bool,
+    /// Every event: its name, what it means, and whether it is chosen.
+    events: Vec<Choice>,
+}
+
+/// What the form shows.
+#[derive(Default)]
+struct Values {
+    url: String,
+    description: String,
+    is_active: bool,
+    events: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct WebhookWithSecret {
+    id: i64,
+    secret: String,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    let new = "/brands/{brand}/developers/webhooks/new";
+    let edit = "/brands/{brand}/developers/webhooks/{webhook}/edit";
+    vec![
+        PageRoute::get(new, show_new),
+        PageRoute::post(new, create),
+        PageRoute::get(edit, show_edit),
+        PageRoute::post(edit, update),
+        PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/rotate-secret", rotate),
+    ]
+}
+
+async fn show_new(visit: &Visit) -> Result<PageReply> {
+    let values = Values { is_active: true, ..Values::default() };
+    render(visit, StatusCode::OK, values, FieldErrors::default()).await
+}
+
+async fn show_edit(visit: &Visit) -> Result<PageReply> {
+    let webhook: Webhook = visit.api("getWebhook").get().await?;
+    let values = Values {
+        url: webhook.url,
+        description: webhook.description.unwrap_or_default(),
+        is_active: webhook.is_active,
+        events: webhook.events,
+    };
+    render(visit, StatusCode::OK, values, FieldErrors::default()).await
+}
+
+async fn render(visit: &Visit, status: StatusCode, values: Values, errors: FieldErrors) -> Result<PageReply> {
+    #[derive(Deserialize)]
+    struct Event {
+        name: String,
+        description: String,
+    }
+    let all: Vec<Event> = visit.api("listWebhookEvents").get().await?;
+    let choice = |event: Event| {
+        let is_chosen = values.events.contains(&event.name);
+        Choice { hint: event.description, ..Choice::new(&event.name, &event.name, is_chosen) }
+    };
+    let events = all.into_iter().map(choice).collect();
+    let id = visit.id("webhook");
+    let title = if id.is_some() { "Edit the webhook" } else { "New webhook" };
+    let shell = visit.shell(Section::Developers, title);
+    let Values { url, description, is_active, .. } = values;
+    visit.page_with(status, &WebhookForm { shell, errors, id, url, description, is_active, events })
+}
+
+/// Shows the form again, as it was sent, with its problems.
+async fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
+    let errors = match error.code {
+        ErrorCode::InvalidWebhookUrl => FieldErrors::new([("url", vec![error.message.into_owned()])]),
+        _ => form_errors(error)?,
+    };
+    let form = &visit.form;
+    let values = Values {
+        url: form.get("url").to_owned(),
+        description: form.get("description").to_owned(),
+        is_active: form.has("is_active"),
+        events: form.all("events").map(str::to_owned).collect(),
+    };
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, values, errors).await
+}
+
+fn fields(visit: &Visit) -> Map<String, Value> {
+    let mut fields = visit.form.texts(&["url", "description"]);
+    fields.insert("events".to_owned(), visit.form.all("events").collect());
+    fields
+}
+
+async fn create(visit: &Visit) -> Result<PageReply> {
+    let mut body = fields(visit);
+    body.insert("is_active".to_owned(), Value::from(visit.form.has("is_active")));
+    match visit.api("createWebhook").write_for::<WebhookWithSecret>("", &Value::from(body)).await {
+        Ok(made) => show_secret(visit, made),
+        Err(error) => refuse(visit, error).await,
+    }
+}
+
+async fn update(visit: &Visit) -> Result<PageReply> {
+    let mut body = fields(visit);
+    // Null would keep the address; an empty one is refused.
+    body.insert("url".to_owned(), Value::from(visit.form.text("url").unwrap_or_default()));
+    match visit.api("updateWebhook").write("", &Value::from(body)).await {
+        Ok(_) => visit.to(&format!("developers/webhooks/{}", visit.id("webhook").unwrap_or_default()), "webhook-saved"),
+        Err(error) => refuse(visit, error).await,
+    }
+}
+
+async fn rotate(visit: &Visit) -> Result<PageReply> {
+    let made = visit.api("rotateWebhookSecret").write_for("", &json!({})).await?;
+    show_secret(visit, made)
+}
+
+fn show_secret(visit: &Visit, made: WebhookWithSecret) -> Result<PageReply> {
+    let shell = visit.shell(Section::Developers, "Signing secret");
+    let page = NewSecret {
+        lead: "The receiver checks the signature of each delivery with it.".to_owned(),
+        label: "Signing secret",
+        secret: made.secret,
+        example: None,
+        done: Link::new("To the webhook", &shell.webhook(made.id, "")),
+        shell,
+    };
+    visit.page(&page)
+}

@@ -1,0 +1,91 @@
+//! `/brands/{brand}/developers/webhooks`: the user's webhook endpoints, which get the events of all their brands.
+
+use std::collections::HashMap;
+
+use askama::Template;
+use chrono::{DateTime, Utc};
+use crier_common::store::webhooks::{self, WebhookActivity};
+use serde::Deserialize;
+
+use super::developers::tabs;
+use super::route::PageRoute;
+use super::shared::{Badge, Choice, Section, Shell, Time, Tone};
+use super::visit::{PageReply, Visit};
+use crate::error::Result;
+
+#[derive(Template)]
+#[template(path = "console/webhooks.html")]
+struct Webhooks {
+    shell: Shell,
+    webhooks: Vec<WebhookRow>,
+}
+
+struct WebhookRow {
+    id: i64,
+    url: String,
+    description: Option<String>,
+    events: String,
+    status: Badge,
+    last_delivery: Option<Time>,
+}
+
+impl Webhooks {
+    fn tabs(&self) -> Vec<Choice> {
+        tabs(&self.shell, "webhooks")
+    }
+}
+
+/// An endpoint as the API shows it.
+#[derive(Debug, Deserialize)]
+pub struct Webhook {
+    pub id: i64,
+    pub url: String,
+    pub events: Vec<String>,
+    pub description: Option<String>,
+    pub is_active: bool,
+    pub disabled_reason: Option<String>,
+    pub created_at: DateTime<Utc>,
+}
+
+impl Webhook {
+    pub fn status(&self, activity: Option<&WebhookActivity>) -> Badge {
+        let is_failing = activity.is_some_and(|activity| activity.failing_since.is_some());
+        match (self.is_active, &self.disabled_reason) {
+            (false, Some(_)) => Badge::new(Tone::Bad, "Switched off"),
+            (false, None) => Badge::new(Tone::Plain, "Paused"),
+            (true, _) if is_failing => Badge::new(Tone::Warn, "Failing"),
+            (true, _) => Badge::new(Tone::Good, "Active"),
+        }
+    }
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![PageRoute::get("/brands/{brand}/developers/webhooks", list)]
+}
+
+/// Returns how the user's endpoints do, by their ids.
+pub async fn activity(visit: &Visit) -> Result<HashMap<i64, WebhookActivity>> {
+    let all = webhooks::activity(&mut visit.app.store.read().await?, visit.user_id()).await?;
+    Ok(all.into_iter().map(|one| (one.id, one)).collect())
+}
+
+async fn list(visit: &Visit) -> Result<PageReply> {
+    let all: Vec<Webhook> = visit.api("listWebhooks").get().await?;
+    let activity = activity(visit).await?;
+    let row = |webhook: Webhook| {
+        let activity = activity.get(&webhook.id);
+        WebhookRow {
+            id: webhook.id,
+            status: webhook.status(activity),
+            events: match webhook.events.len() {
+                1 => "1 event".to_owned(),
+                n => format!("{n} events"),
+            },
+            last_delivery: activity.and_then(|one| one.last_delivery_at).map(|at| visit.time(at)),
+            url: webhook.url,
+            description: webhook.description,
+        }
+    };
+    let shell = visit.shell(Section::Developers, "Webhooks");
+    visit.page(&Webhooks { shell, webhooks: all.into_iter().map(row).collect() })
+}

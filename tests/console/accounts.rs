@@ -1,0 +1,136 @@
+//! The accounts of a brand, and how another one is connected.
+
+use std::sync::atomic::Ordering;
+
+use crate::support::app::{MISSING_ID, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::ConsoleUser;
+
+on_both_apps!(
+    accounts_and_platforms_are_listed,
+    the_sandbox_is_connected_by_its_form,
+    an_account_is_checked_and_disconnected,
+    an_instance_is_named_and_leads_to_the_page_that_connects,
+    accounts_are_capped_by_the_plan,
+);
+on_sqlite_app!(problems_are_at_their_field_and_secrets_are_not_shown, other_accounts_and_platforms_are_not_found);
+
+async fn accounts_and_platforms_are_listed(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let path = t.path("/accounts");
+    let person = ConsoleUser::sign_in(&t).await;
+    person.get(&path).await.expect(200, "No account connected").expect(200, "Not set up here");
+    let id = t.account("demo").await;
+    let page = person.get(&path).await;
+    page.expect(200, "demo").expect(200, "Active").expect(200, "Bot token");
+    assert!(page.has(&format!("/accounts/connect/sandbox?account={id}")), "{}", page.text);
+    let again = person.get(&t.path(&format!("/accounts/connect/sandbox?account={id}"))).await;
+    again.expect(200, "Its scheduled posts stay as they are");
+    app.sql("UPDATE social_accounts SET status = 'expired', last_error = '{\"code\":\"x\",\"message\":\"It was revoked.\"}'").await;
+    person.get(&path).await.expect(200, "Expired").expect(200, "It was revoked.");
+    for page in ["0", "-1", "x", "9", "99999999999999999999"] {
+        assert_eq!(person.get(&format!("{path}?page={page}")).await.status, 200, "{page}");
+    }
+}
+
+async fn the_sandbox_is_connected_by_its_form(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/accounts/connect/sandbox");
+    let page = person.get(&path).await;
+    page.expect(200, "Handle");
+    for _ in 0..2 {
+        let done = person.submit_from(&page, &path, &[("credentials.handle", " demo ")]).await;
+        done.expect(200, "The account is connected.").expect(200, "demo");
+    }
+    assert_eq!(app.connector.connects.load(Ordering::SeqCst), 1, "the same form connects once");
+    assert_eq!(app.number("SELECT count(*) FROM social_accounts").await, 1);
+}
+
+async fn problems_are_at_their_field_and_secrets_are_not_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let telegram = t.path("/accounts/connect/telegram");
+    let page =
+        person.submit(&telegram, &telegram, &[("credentials.bot_token", "s3cret"), ("credentials.chat_id", "")]).await;
+    page.expect(422, "This field is required.").expect(422, "e-credentials.chat_id");
+    assert!(!page.has("s3cret"), "{}", page.text);
+    let sandbox = t.path("/accounts/connect/sandbox");
+    let page = person.submit(&sandbox, &sandbox, &[("credentials.handle", "wrong")]).await;
+    page.expect(422, "is no handle").expect(422, "value=\"wrong\"");
+    for (handle, text) in [("refused", "The platform knows no such handle."), ("away", "The platform does not answer.")]
+    {
+        person.submit(&sandbox, &sandbox, &[("credentials.handle", handle)]).await.expect(422, text);
+    }
+    let long = "x".repeat(100_000);
+    person.submit(&sandbox, &sandbox, &[("credentials.handle", &long)]).await.expect(422, "at most 2048 characters");
+    assert_eq!(app.number("SELECT count(*) FROM social_accounts").await, 0);
+    person
+        .get(&t.path("/accounts/connect/facebook"))
+        .await
+        .expect(200, "The operator adds an application for Facebook");
+}
+
+async fn an_account_is_checked_and_disconnected(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = t.account("demo").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&t.path("/accounts")).await;
+    let done = person.submit_from(&page, &t.path(&format!("/accounts/{id}/refresh")), &[]).await;
+    done.expect(200, "The account's access is renewed.");
+    for _ in 0..2 {
+        let done = person.submit_from(&page, &t.path(&format!("/accounts/{id}/disconnect")), &[]).await;
+        done.expect(200, "The account is disconnected.").expect(200, "No account connected");
+    }
+}
+
+async fn an_instance_is_named_and_leads_to_the_page_that_connects(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/accounts/connect/mastodon");
+    let page = person.get(&path).await;
+    person.submit_from(&page, &path, &[("instance", "")]).await.expect(422, "This field is required.");
+    let private = person.submit_from(&page, &path, &[("instance", "127.0.0.1")]).await;
+    private.expect(422, "e-instance").expect(422, "value=\"127.0.0.1\"");
+    assert_eq!(app.number("SELECT count(*) FROM authorizations").await, 0);
+    let mut opened = Vec::new();
+    for _ in 0..2 {
+        let next = person.submit_from(&page, &path, &[("instance", "8.8.8.8")]).await;
+        assert!(next.path.starts_with("/connect/"), "{}", next.path);
+        next.expect(200, "Bakery").expect(200, "Mastodon");
+        opened.push(next.path.clone());
+    }
+    assert_eq!(opened[0], opened[1]);
+    assert_eq!(app.number("SELECT count(*) FROM authorizations WHERE instance = 'https://8.8.8.8'").await, 1);
+}
+
+async fn accounts_are_capped_by_the_plan(app: TestApp) {
+    let t = app.tenant("free").await;
+    for handle in ["a", "b", "c"] {
+        t.account(handle).await;
+    }
+    let person = ConsoleUser::sign_in(&t).await;
+    person.get(&t.path("/accounts")).await.expect(200, "The plan allows 3 accounts for each brand.");
+    let path = t.path("/accounts/connect/mastodon");
+    let page = person.submit(&path, &path, &[("instance", "8.8.8.8")]).await;
+    page.expect(422, "The workspace's plan allows 3");
+    assert_eq!(app.number("SELECT count(*) FROM authorizations").await, 0);
+}
+
+async fn other_accounts_and_platforms_are_not_found(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let (own, theirs) = (t.account("mine").await, other.account("theirs").await);
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&t.path("/accounts")).await;
+    let hidden = page.hidden_fields(&t.path(&format!("/accounts/{own}/disconnect")));
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    for id in [theirs, MISSING_ID] {
+        for action in ["disconnect", "refresh"] {
+            let path = t.path(&format!("/accounts/{id}/{action}"));
+            person.post(&path, &fields).await.expect(404, "There is nothing here");
+        }
+    }
+    let path = other.path(&format!("/accounts/{theirs}/disconnect"));
+    person.post(&path, &fields).await.expect(404, "There is nothing here");
+    person.get(&t.path("/accounts/connect/nowhere")).await.expect(404, "There is no such platform.");
+    assert_eq!(app.number("SELECT count(*) FROM brand_accounts").await, 2);
+}

@@ -1,0 +1,118 @@
+//! The keys of a user, and the list of their writes.
+
+use crier_common::domain::access::Role;
+use serde_json::json;
+
+use crate::support::app::{TestApp, on_both_apps};
+use crate::support::console::{ConsoleUser, Page};
+
+on_both_apps!(
+    a_key_is_shown_once_and_works,
+    a_key_has_the_chosen_scopes,
+    a_key_is_revoked,
+    writes_of_keys_are_listed,
+    writes_of_older_processes_have_no_path,
+);
+
+/// Returns the key that a page shows.
+fn shown(page: &Page) -> String {
+    let (_, rest) = page.text.split_once("<code id=\"secret\">").unwrap_or_else(|| panic!("no secret: {}", page.text));
+    rest.split('<').next().unwrap_or_default().to_owned()
+}
+
+const OWN: &str = "SELECT count(*) FROM api_keys WHERE prefix <> 'session'";
+
+async fn a_key_is_shown_once_and_works(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (from, action) = (t.path("/developers"), t.path("/developers/keys"));
+    let page = person.get(&from).await;
+    let form = [("mode", "live"), ("scopes", "all")];
+    let made = person.submit_from(&page, &action, &form).await;
+    made.expect(200, "It is not shown again.");
+    let key = shown(&made);
+    let again = person.submit_from(&page, &action, &form).await;
+    assert_eq!(shown(&again), key, "the same form shows the same key");
+    assert_eq!(app.number(OWN).await, 2, "the tenant's own, and this one");
+    app.request("GET", "/brands").key(&key).send().await.assert_status(200);
+    let listed = person.get(&from).await;
+    listed.expect(200, &key[key.len() - 4..]);
+    assert!(!listed.has(&key), "{}", listed.text);
+    let body: Vec<u8> = app.value("SELECT body FROM idempotency_keys ORDER BY created_at DESC LIMIT 1").await;
+    assert!(!String::from_utf8_lossy(&body).contains(&key), "the stored answer is sealed");
+    let other = person.submit_from(&page, &action, &[("mode", "test"), ("scopes", "all")]).await;
+    other.expect(409, "This form was sent before, with other values.");
+}
+
+async fn a_key_has_the_chosen_scopes(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (from, action) = (t.path("/developers"), t.path("/developers/keys"));
+    for form in [&[("mode", "live")] as &[_], &[("mode", "live"), ("scopes", "posts:fly")]] {
+        person.submit(&from, &action, form).await.expect(422, "Choose at least one scope, or all.");
+    }
+    let page = person.submit(&from, &action, &[("mode", "x"), ("scopes", "posts:read")]).await;
+    page.expect(422, "Choose live or test.").expect(422, "value=\"posts:read\" aria-label=\"Posts: Read\" checked");
+    assert_eq!(app.number(OWN).await, 1);
+    let form = [("mode", "test"), ("scopes", "posts:read"), ("scopes", "brands:read")];
+    let key = shown(&person.submit(&from, &action, &form).await);
+    assert!(key.starts_with("svc_test_"), "{key}");
+    app.request("GET", "/brands").key(&key).send().await.assert_status(200);
+    app.request("GET", "/webhooks").key(&key).send().await.expect_error(403, "insufficient_scope");
+    person.get(&from).await.expect(200, "brands:read, posts:read");
+}
+
+async fn a_key_is_revoked(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let colleague = t.colleague(Role::Editor).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let id = async |user: i64, prefix: &str| {
+        app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {user} AND prefix = '{prefix}'")).await
+    };
+    let (own, theirs) = (id(t.user, "svc_live_").await, id(colleague.user, "svc_live_").await);
+    let session = id(t.user, "session").await;
+    let page = person.get(&t.path("/developers")).await;
+    let action = t.path(&format!("/developers/keys/{own}/revoke"));
+    let hidden = page.hidden_fields(&action);
+    for other in [theirs, session] {
+        let fields = [("_csrf", hidden[0].1.as_str()), ("_key", "another")];
+        let path = t.path(&format!("/developers/keys/{other}/revoke"));
+        person.post(&path, &fields).await.expect(404, "There is no such key.");
+    }
+    for _ in 0..2 {
+        person.submit_from(&page, &action, &[]).await.expect(200, "The key is revoked");
+    }
+    t.get("/brands").await.assert_status(401);
+    colleague.get("/brands").await.assert_status(200);
+}
+
+async fn writes_of_keys_are_listed(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let person = ConsoleUser::sign_in(&t).await;
+    let log = t.path("/developers/requests");
+    person.get(&log).await.expect(200, "No requests");
+    t.post("/brands", json!({ "name": "Second" })).await.expect(201);
+    t.post("/brands", json!({ "name": "" })).await.assert_status(422);
+    other.post(&other.path("/posts"), json!({ "content": "x" })).await.expect(201);
+    person.submit("/brands/new", "/brands/new", &[("name", "Third"), ("timezone", "UTC")]).await.expect(200, "Third");
+    let page = person.get(&log).await;
+    page.expect(200, "POST /api/public/v1/brands<").expect(200, "1–1 of 1");
+    assert!(!page.has("/posts<") && page.has("svc_live_…"), "{}", page.text);
+    let key =
+        app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {} AND prefix <> 'session'", t.user)).await;
+    person.get(&format!("{log}?key={key}")).await.expect(200, "1–1 of 1");
+    let theirs = app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {}", other.user)).await;
+    for key in [theirs.to_string().as_str(), "0", "x", "99999999999999999999"] {
+        person.get(&format!("{log}?key={key}")).await.expect(200, "No requests");
+    }
+    person.get(&format!("{log}?page=9223372036854775807")).await.expect(200, "No requests");
+    app.clock.advance(crier_common::store::idempotency::RETENTION);
+    person.get(&log).await.expect(200, "No requests");
+}
+
+async fn writes_of_older_processes_have_no_path(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    t.post("/brands", json!({ "name": "Second" })).await.expect(201);
+    app.sql("UPDATE idempotency_keys SET method = NULL, path = NULL").await;
+    ConsoleUser::sign_in(&t).await.get(&t.path("/developers/requests")).await.expect(200, "<code>—</code>");
+}

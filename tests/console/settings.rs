@@ -1,0 +1,208 @@
+//! New brands, and the settings of a brand: its texts, members, plan; and the user's sessions.
+
+use crier_common::domain::access::Role;
+
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::{ConsoleUser, Page};
+
+on_both_apps!(
+    a_brand_is_created_once,
+    a_brand_is_changed,
+    members_are_added_changed_and_removed,
+    owners_are_managed_by_owners,
+    the_only_owner_stays,
+    sessions_are_listed_and_ended,
+);
+on_sqlite_app!(
+    problems_of_a_brand_are_shown,
+    editors_may_not_change_settings,
+    users_of_other_workspaces_are_not_revealed,
+    the_plan_and_its_usage_are_shown,
+);
+
+async fn a_brand_is_created_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get("/brands/new").await;
+    let form = [("name", "Café"), ("description", ""), ("website", "https://cafe.example"), ("timezone", "Asia/Tokyo")];
+    for _ in 0..2 {
+        person.submit_from(&page, "/brands/new", &form).await.expect(200, "The brand is created.").expect(200, "Café");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM brands").await, 2);
+    let free = app.tenant("free").await;
+    let person = ConsoleUser::sign_in(&free).await;
+    let page = person.submit("/brands/new", "/brands/new", &form).await;
+    page.expect(422, "The workspace's plan allows 1 brands").expect(422, "value=\"Café\"");
+}
+
+async fn problems_of_a_brand_are_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let settings = t.path("/settings");
+    let long = "x".repeat(2_001);
+    for path in ["/brands/new", settings.as_str()] {
+        let form = [("name", " "), ("description", long.as_str()), ("website", "ftp://x"), ("timezone", "Mars/Base")];
+        let page = person.submit(path, path, &form).await;
+        for field in ["e-name", "e-description", "e-website", "e-timezone", "value=\"ftp://x\""] {
+            page.expect(422, field);
+        }
+    }
+    assert_eq!(app.number("SELECT count(*) FROM brands WHERE name = 'Bakery'").await, 1);
+}
+
+async fn a_brand_is_changed(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/settings");
+    person.get(&path).await.expect(200, "value=\"Bakery\"").expect(200, "value=\"Europe/Berlin\" selected");
+    let form = [("name", "Patisserie"), ("description", "Cakes"), ("website", ""), ("timezone", "Europe/Paris")];
+    person.submit(&path, &path, &form).await.expect(200, "The brand is saved.").expect(200, "value=\"Patisserie\"");
+    let brand = t.get(&t.path("")).await.data(200);
+    assert_eq!((&brand["description"], &brand["timezone"]), (&"Cakes".into(), &"Europe/Paris".into()));
+    assert!(brand["website"].is_null());
+}
+
+/// Sends a form that the user's page does not have.
+async fn force(person: &ConsoleUser<'_>, path: &str, fields: &[(&str, &str)]) -> Page {
+    let hidden = person.get("/brands/new").await.hidden_fields("/brands/new");
+    let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    person.post(path, &hidden.chain(fields.iter().copied()).collect::<Vec<_>>()).await
+}
+
+async fn role(t: &Tenant<'_>, user: i64) -> String {
+    let sql = format!("SELECT role FROM brand_members WHERE brand_id = {} AND user_id = {user}", t.brand);
+    t.app.value(sql).await
+}
+
+async fn editors_may_not_change_settings(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let editor = t.colleague(Role::Editor).await;
+    let person = ConsoleUser::sign_in(&editor).await;
+    person.get(&t.path("/settings")).await.expect(200, "Owners and admins of the brand change these settings.");
+    let members = person.get(&t.path("/settings/members")).await;
+    members.expect(200, "Owners and admins of the brand add and remove members.");
+    let forms = [
+        ("/settings".to_owned(), ("name", "Mine")),
+        ("/settings/members".to_owned(), ("email", "x@example.com")),
+        (format!("/settings/members/{}/role", editor.user), ("role", "owner")),
+        (format!("/settings/members/{}/remove", t.user), ("x", "")),
+    ];
+    for (path, field) in forms {
+        force(&person, &t.path(&path), &[field]).await.expect(403, "You may not do this");
+    }
+    assert_eq!((role(&t, t.user).await, role(&t, editor.user).await), ("owner".to_owned(), "editor".to_owned()));
+}
+
+async fn members_are_added_changed_and_removed(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let bob = app.user(t.workspace, "bob@example.com").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/settings/members");
+    let page = person.get(&path).await;
+    page.expect(200, "(the only owner)");
+    for _ in 0..2 {
+        let done = person.submit_from(&page, &path, &[("email", "Bob@Example.com"), ("role", "editor")]).await;
+        done.expect(200, "The member is added.").expect(200, "bob@example.com");
+    }
+    assert_eq!(role(&t, bob).await, "editor");
+    let again = person.submit(&path, &path, &[("email", "bob@example.com"), ("role", "admin")]).await;
+    again.expect(422, "This person is a member already.");
+    for (field, problem) in [("", "This field is required."), ("eve@example.com", "No user of this workspace")] {
+        let page = person.submit(&path, &path, &[("email", field), ("role", "editor")]).await;
+        page.expect(422, problem).expect(422, "e-email");
+    }
+    person.submit(&path, &path, &[("email", "eve@example.com"), ("role", "king")]).await.expect(422, "e-role");
+    let page = person.get(&path).await;
+    let done = person.submit_from(&page, &format!("{path}/{bob}/role"), &[("role", "admin")]).await;
+    done.expect(200, "The role is changed.");
+    assert_eq!(role(&t, bob).await, "admin");
+    for _ in 0..2 {
+        let done = person.submit_from(&page, &format!("{path}/{bob}/remove"), &[]).await;
+        done.expect(200, "The member is removed.");
+    }
+    assert_eq!(app.number(format!("SELECT count(*) FROM brand_members WHERE brand_id = {}", t.brand)).await, 1);
+    force(&person, &format!("{path}/{MISSING_ID}/remove"), &[]).await.expect(404, "There is no such member.");
+}
+
+async fn users_of_other_workspaces_are_not_revealed(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let email: String = app.value(format!("SELECT email FROM users WHERE id = {}", other.user)).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/settings/members");
+    let known = person.submit(&path, &path, &[("email", &email), ("role", "editor")]).await;
+    known.expect(422, &format!("crier user add EMAIL --workspace {}", t.workspace));
+    let unknown = person.submit(&path, &path, &[("email", "eve@example.com"), ("role", "editor")]).await;
+    unknown.expect(422, "No user of this workspace has this address.");
+    assert!(known.has("No user of this workspace has this address."), "{}", known.text);
+    force(&person, &format!("{path}/{}/remove", other.user), &[]).await.expect(404, "There is no such member.");
+}
+
+async fn owners_are_managed_by_owners(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (admin, editor) = (t.colleague(Role::Admin).await, t.colleague(Role::Editor).await);
+    let person = ConsoleUser::sign_in(&admin).await;
+    let path = t.path("/settings/members");
+    let page = person.get(&path).await;
+    assert!(!page.has("value=\"owner\""), "an admin is not offered to make owners: {}", page.text);
+    for (of, action, field) in [(t.user, "role", ("role", "editor")), (t.user, "remove", ("x", ""))] {
+        let page = force(&person, &format!("{path}/{of}/{action}"), &[field]).await;
+        page.expect(422, "Only an owner may change or remove an owner.");
+    }
+    let page = force(&person, &format!("{path}/{}/role", editor.user), &[("role", "owner")]).await;
+    page.expect(422, "Choose one of the roles that you may give.");
+    let page = force(&person, &path, &[("email", "eve@example.com"), ("role", "owner")]).await;
+    page.expect(422, "Choose one of the roles that you may give.");
+    let page = person.submit(&path, &format!("{path}/{}/role", editor.user), &[("role", "admin")]).await;
+    page.expect(200, "The role is changed.");
+    assert_eq!((role(&t, t.user).await, role(&t, editor.user).await), ("owner".to_owned(), "admin".to_owned()));
+}
+
+async fn the_only_owner_stays(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let admin = t.colleague(Role::Admin).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/settings/members");
+    for (action, field) in [("role", ("role", "admin")), ("remove", ("x", ""))] {
+        let page = force(&person, &format!("{path}/{}/{action}", t.user), &[field]).await;
+        page.expect(422, "This is the only owner of the brand.");
+    }
+    person.submit(&path, &format!("{path}/{}/role", admin.user), &[("role", "owner")]).await.expect(200, "is changed");
+    let page = person.submit(&path, &format!("{path}/{}/remove", t.user), &[]).await;
+    assert_eq!((page.status, page.path.as_str()), (303, "/"), "the brand is no longer this user's");
+    person.get(&path).await.expect(404, "There is nothing here");
+    assert_eq!(role(&t, admin.user).await, "owner");
+}
+
+async fn the_plan_and_its_usage_are_shown(app: TestApp) {
+    let t = app.tenant("free").await;
+    t.account("demo").await;
+    let page = ConsoleUser::sign_in(&t).await.get(&t.path("/settings/plan")).await;
+    page.expect(200, "Plan free").expect(200, "1 of 3").expect(200, "0 of 30").expect(200, "Not in this plan");
+    page.expect(200, "Each API key may send 60 requests a minute.");
+    let t = app.tenant("unlimited").await;
+    ConsoleUser::sign_in(&t).await.get(&t.path("/settings/plan")).await.expect(200, "1, no limit");
+}
+
+async fn sessions_are_listed_and_ended(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (one, two) = (ConsoleUser::sign_in(&t).await, ConsoleUser::sign_in(&t).await);
+    let (three, other) = (ConsoleUser::sign_in(&t).await, app.tenant("unlimited").await);
+    let stranger = ConsoleUser::sign_in(&other).await;
+    let ids = format!("SELECT min(id) FROM api_keys WHERE user_id = {} AND prefix = 'session'", t.user);
+    let first = app.number(ids.clone()).await;
+    let second = app.number(format!("{ids} AND id > {first}")).await;
+    let path = t.path("/settings/sessions");
+    let page = one.get(&path).await;
+    page.expect(200, "This one").expect(200, "Unknown device");
+    for _ in 0..2 {
+        one.submit_from(&page, &format!("{path}/{second}/revoke"), &[]).await.expect(200, "The session is ended.");
+    }
+    assert_eq!(two.get(&path).await.status, 303, "it leads to the sign-in page");
+    force(&one, &format!("{path}/{first}/revoke"), &[]).await.expect(403, "This is the session that you are using.");
+    let theirs = app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {}", other.user)).await;
+    force(&one, &format!("{path}/{theirs}/revoke"), &[]).await.expect(404, "There is no such session.");
+    one.submit(&path, &format!("{path}/revoke-others"), &[]).await.expect(200, "You are signed in only here.");
+    assert_eq!(three.get(&path).await.status, 303);
+    stranger.get(&other.path("/settings/sessions")).await.expect(200, "This one");
+    t.get("/brands").await.assert_status(200);
+}

@@ -1,0 +1,192 @@
+//! The webhook endpoints of a user, and their deliveries.
+
+use chrono::TimeDelta;
+use serde_json::json;
+
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::ConsoleUser;
+
+on_both_apps!(
+    a_webhook_is_created_and_its_secret_shown_once,
+    a_webhook_is_changed_paused_and_deleted,
+    a_new_secret_replaces_the_old_one,
+    deliveries_are_filtered_and_sent_again,
+    failed_deliveries_are_recovered_since_a_local_time,
+);
+on_sqlite_app!(problems_of_a_webhook_are_shown, other_webhooks_are_not_found, a_plan_without_webhooks_has_no_page);
+
+/// Creates an endpoint; returns its id.
+async fn subscribe(t: &Tenant<'_>) -> i64 {
+    let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
+    t.post("/webhooks", body).await.data(201)["id"].as_i64().expect("an id")
+}
+
+async fn a_webhook_is_created_and_its_secret_shown_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (list, new) = (t.path("/developers/webhooks"), t.path("/developers/webhooks/new"));
+    person.get(&list).await.expect(200, "No webhooks yet");
+    let page = person.get(&new).await;
+    page.expect(200, "A post was published on an account");
+    let form = [
+        ("url", "https://8.8.8.8/hook"),
+        ("description", "Production"),
+        ("events", "post.failed"),
+        ("events", "post.published"),
+        ("is_active", "true"),
+    ];
+    for _ in 0..2 {
+        person.submit_from(&page, &new, &form).await.expect(200, "whsec_").expect(200, "It is not shown again.");
+    }
+    let listed = person.get(&list).await;
+    listed.expect(200, "https://8.8.8.8/hook").expect(200, "2 events").expect(200, "Production").expect(200, "Active");
+    assert!(!listed.has("whsec_"));
+    assert_eq!(app.number("SELECT count(*) FROM webhooks").await, 1);
+}
+
+async fn problems_of_a_webhook_are_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let new = t.path("/developers/webhooks/new");
+    let page = person.submit(&new, &new, &[("url", ""), ("description", "Typed")]).await;
+    page.expect(422, "e-url").expect(422, "e-events").expect(422, "value=\"Typed\"");
+    let page = person.submit(&new, &new, &[("url", "https://127.0.0.1/x"), ("events", "post.failed")]).await;
+    page.expect(422, "Give a public https:// address.").expect(422, "value=\"post.failed\" checked");
+    let page = person.submit(&new, &new, &[("url", "https://8.8.8.8/x"), ("events", "post.flown")]).await;
+    page.expect(422, "e-events");
+    assert_eq!(app.number("SELECT count(*) FROM webhooks").await, 0);
+}
+
+async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = subscribe(&t).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/developers/webhooks/{id}"));
+    let edit = format!("{path}/edit");
+    person
+        .get(&edit)
+        .await
+        .expect(200, "value=\"https://8.8.8.8/hook\"")
+        .expect(200, "value=\"brand.created\" checked");
+    person.submit(&edit, &edit, &[("url", ""), ("events", "post.failed")]).await.expect(422, "e-url");
+    let form = [("url", "https://8.8.4.4/new"), ("description", "Shop"), ("events", "post.failed")];
+    let page = person.submit(&edit, &edit, &form).await;
+    page.expect(200, "The webhook is saved.")
+        .expect(200, "https://8.8.4.4/new")
+        .expect(200, "post.failed")
+        .expect(200, "Shop");
+    person.submit(&path, &format!("{path}/pause"), &[]).await.expect(200, "Paused");
+    assert_eq!(app.number("SELECT count(*) FROM webhooks WHERE is_active").await, 0);
+    app.sql("UPDATE webhooks SET disabled_reason = 'It failed for 3 days.'").await;
+    person.get(&path).await.expect(200, "Switched off").expect(200, "It failed for 3 days.");
+    person.submit(&path, &format!("{path}/activate"), &[]).await.expect(200, "Active");
+    let page = person.submit(&path, &format!("{path}/test"), &[]).await;
+    page.expect(200, "A test event is on its way").expect(200, "1–1 of 1");
+    person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No webhooks yet");
+    person.get(&path).await.expect(404, "There is nothing here");
+}
+
+async fn a_new_secret_replaces_the_old_one(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = subscribe(&t).await;
+    let before: Vec<u8> = app.value("SELECT secret FROM webhooks").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/developers/webhooks/{id}"));
+    let page = person.get(&path).await;
+    let first = person.submit_from(&page, &format!("{path}/rotate-secret"), &[]).await;
+    first.expect(200, "whsec_");
+    let after: Vec<u8> = app.value("SELECT secret FROM webhooks").await;
+    assert_ne!(before, after);
+    person.submit_from(&page, &format!("{path}/rotate-secret"), &[]).await.expect(200, "whsec_");
+    assert_eq!(app.value::<Vec<u8>>("SELECT secret FROM webhooks").await, after, "the same form makes one secret");
+}
+
+async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = subscribe(&t).await;
+    for n in 0..21 {
+        t.post("/brands", json!({ "name": format!("Brand {n}") })).await.expect(201);
+    }
+    let id = app.number("SELECT max(id) FROM webhook_deliveries").await;
+    app.sql(format!(
+        "UPDATE webhook_deliveries SET status = 'failed', attempts = 8, response_code = 503, error = 'HTTP 503', duration_ms = 230, \
+         response_body = '<b>No</b>' WHERE id = {id}"
+    ))
+    .await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/developers/webhooks/{hook}"));
+    person.get(&path).await.expect(200, "1–20 of 21").expect(200, "230 ms").expect(200, "8 of 8");
+    person.get(&format!("{path}?page=2")).await.expect(200, "21–21 of 21");
+    person.get(&format!("{path}?status=failed&event=brand.created")).await.expect(200, "1–1 of 1");
+    person.get(&format!("{path}?status=succeeded")).await.expect(200, "No delivery matches");
+    for query in ["status=flown", "event=x", "page=0"] {
+        person.get(&format!("{path}?{query}")).await.expect(200, "1–20 of 21");
+    }
+    let delivery = format!("{path}/deliveries/{id}");
+    let page = person.get(&delivery).await;
+    page.expect(200, "HTTP 503")
+        .expect(200, "\"name\": \"Brand 20\"")
+        .expect(200, &format!("X-Webhook-Delivery-Id: {id}"));
+    assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>No"), "answers are escaped");
+    for _ in 0..2 {
+        person.submit_from(&page, &format!("{delivery}/retry"), &[]).await.expect(200, "The delivery is sent again.");
+    }
+    assert_eq!(app.number(format!("SELECT max_attempts FROM webhook_deliveries WHERE id = {id}")).await, 9);
+    app.sql("UPDATE webhooks SET is_active = FALSE").await;
+    person.get(&delivery).await.expect(200, "The webhook is not active.");
+    person.submit_from(&person.get(&path).await, &format!("{path}/activate"), &[]).await.expect(200, "Active");
+}
+
+async fn failed_deliveries_are_recovered_since_a_local_time(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = subscribe(&t).await;
+    t.post("/brands", json!({ "name": "Second" })).await.expect(201);
+    app.sql("UPDATE webhook_deliveries SET status = 'failed', attempts = 8, next_attempt_at = NULL").await;
+    app.sql("UPDATE jobs SET state = 'done', finished_at = created_at WHERE kind = 'deliver_webhook'").await;
+    let made = app.now().with_timezone(&chrono_tz::Europe::Berlin);
+    app.advance(3_600);
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/developers/webhooks/{hook}"));
+    let recover = format!("{path}/recover");
+    let pending = "SELECT count(*) FROM webhook_deliveries WHERE status = 'pending'";
+    for (since, problem) in
+        [("", "This field is required."), ("x", "Must be a time"), ("2020-01-01T00:00", "at most 14 days")]
+    {
+        person.submit(&path, &recover, &[("since", since)]).await.expect(422, problem);
+    }
+    let local = |at: chrono::DateTime<chrono_tz::Tz>| at.format("%Y-%m-%dT%H:%M").to_string();
+    let later = local(made + TimeDelta::minutes(10));
+    person.submit(&path, &recover, &[("since", &later)]).await.expect(200, "are sent again");
+    assert_eq!(app.number(pending).await, 0, "it was made before that");
+    person.submit(&path, &recover, &[("since", &local(made))]).await.expect(200, "are sent again");
+    assert_eq!(app.number(pending).await, 1);
+}
+
+async fn other_webhooks_are_not_found(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let (own, theirs) = (subscribe(&t).await, subscribe(&other).await);
+    other.post("/brands", json!({ "name": "Second" })).await.expect(201);
+    let delivery = app.number("SELECT max(id) FROM webhook_deliveries").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&t.path(&format!("/developers/webhooks/{own}"))).await;
+    let hidden = page.hidden_fields(&t.path(&format!("/developers/webhooks/{own}/delete")));
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    for id in [theirs, MISSING_ID] {
+        let path = t.path(&format!("/developers/webhooks/{id}"));
+        for below in ["", "/edit", &format!("/deliveries/{delivery}")] {
+            person.get(&format!("{path}{below}")).await.expect(404, "There is nothing here");
+        }
+        for action in ["delete", "pause", "activate", "test", "rotate-secret", &format!("deliveries/{delivery}/retry")]
+        {
+            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "There is nothing here");
+        }
+    }
+    person.get(&t.path(&format!("/developers/webhooks/{own}/deliveries/{delivery}"))).await.expect(404, "nothing here");
+    assert_eq!(app.number("SELECT count(*) FROM webhooks WHERE is_active").await, 2);
+}
+
+async fn a_plan_without_webhooks_has_no_page(app: TestApp) {
+    let t = app.tenant("free").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    person.get(&t.path("/developers/webhooks")).await.expect(402, "Not in your plan");
+}
