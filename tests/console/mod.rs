@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod accounts;
 mod home;
+mod keys;
 mod security;
+mod settings;
 mod sign_in;
+mod webhooks;
