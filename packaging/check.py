@@ -42,6 +42,8 @@ AWS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT
 METRICS = set(re.findall(r'\("(crier_\w+)",', Path("tests/metrics.rs").read_text()))
 PROGRAMS = {"crier", "crier-api", "crier-worker", "crier-scheduler"}
 DRAIN = seconds(the_one(r"^\| `CRIER_DRAIN` \|.*\| `(\w+)` \| `\w+` \|$", "README.md"))
+# Only the API waits before it drains, but all processes share their settings.
+DELAY = seconds(the_one(r"^\| `CRIER_DRAIN_DELAY` \|.*\| (\w+) in `crier-api`, 0s in `crier` \|", "README.md"))
 RELEASE = int(the_one(r"RELEASE_TIMEOUT: Duration = Duration::from_secs\((\d+)\)", "worker/src/lib.rs"))
 OPS_PORT = int(the_one(r"^\| `CRIER_OPS_ADDR` \|.*\| `127\.0\.0\.1:(\d+)` \| `[^`]+` \|$", "README.md"))
 USER = int(the_one(r"^USER (\d+):\d+$", "Dockerfile"))
@@ -52,8 +54,8 @@ def check_variables(names, where):
         check(name in VARIABLES | AWS, f"{where}: {name} is no variable of the program")
 
 
-def check_stop(time, before, where):
-    needed = before + DRAIN + RELEASE
+def check_stop(time, where):
+    needed = DELAY + DRAIN + RELEASE
     check(time > needed, f"{where}: {time} s to stop, and more than {needed} s are needed")
 
 
@@ -61,7 +63,7 @@ def check_systemd():
     folder = Path("packaging/systemd")
     common = (folder / "10-crier.conf").read_text()
     for time in re.findall(r"^TimeoutStopSec=(.*)$", common, re.MULTILINE) or ["0"]:
-        check_stop(seconds(time), 0, "10-crier.conf")
+        check_stop(seconds(time), "10-crier.conf")
     text = common + (folder / "crier.env").read_text()
     for unit in folder.glob("*.service"):
         text += unit.read_text()
@@ -78,7 +80,7 @@ def check_compose():
         check(name == "migrate" or "test" in service.get("healthcheck", {}), f"{where}: no health check")
         if service.get("image") == "crier:latest":
             check(service["command"][0] in PROGRAMS, f"{where}: the command is no program of Crier")
-            check_stop(seconds(service.get("stop_grace_period", 10)), 0, where)
+            check_stop(seconds(service.get("stop_grace_period", 10)), where)
             check_variables(service["environment"], where)
 
 
@@ -109,15 +111,14 @@ def check_role(template, settings, where):
     """Checks the ports, the probes and the time to stop of one of the three processes."""
     (container,) = template["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    listens, pre_stop = {"ops": settings["data"]["CRIER_OPS_ADDR"]}, 0
+    listens = {"ops": settings["data"]["CRIER_OPS_ADDR"]}
     if container["command"] == ["crier-api"]:
         listens["http"] = settings["data"]["CRIER_HTTP_ADDR"]
-        pre_stop = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     served = {name: f"0.0.0.0:{port}" for name, port in ports.items()}
     check(served == listens, f"{where}: ports {ports} are not those of {listens}")
     for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
         check(container[probe]["httpGet"] == {"path": path, "port": "ops"}, f"{where}: {probe}")
-    check_stop(template["spec"]["terminationGracePeriodSeconds"], pre_stop, where)
+    check_stop(template["spec"]["terminationGracePeriodSeconds"], where)
     scraped = template["metadata"]["annotations"]["prometheus.io/port"]
     check(int(scraped) == OPS_PORT == ports["ops"], f"{where}: Prometheus is sent to port {scraped}")
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crier_common::telemetry::metrics;
 use salvo::conn::ConnCtrl;
 use salvo::fuse::{ArcConnObserver, ConnObserver, FuseAction, FuseConfig, FuseInfo, FusePolicy};
+use tokio_util::sync::CancellationToken;
 
 /// The share of the limit that is kept free by closing idle connections: 1 / 16.
 const HEADROOM_SHARE: usize = 16;
@@ -29,6 +30,7 @@ struct Inner {
     comfortable: usize,
     headroom: usize,
     timeouts: FuseConfig,
+    stop: CancellationToken,
     started: Instant,
     open: Mutex<HashMap<SocketAddr, Arc<Connection>>>,
     /// When the log last reported closed connections, in milliseconds since `started`; 0: never.
@@ -45,13 +47,14 @@ struct Connection {
 }
 
 impl Connections {
-    /// Allows at most `max` at once, each with these timeouts.
-    pub fn new(max: usize, timeouts: FuseConfig) -> Self {
+    /// Allows at most `max` at once, each with these timeouts. From `stop` on, none is meant to be used again.
+    pub fn new(max: usize, timeouts: FuseConfig, stop: CancellationToken) -> Self {
         let headroom = (max / HEADROOM_SHARE).max(1);
         Self(Arc::new(Inner {
             comfortable: max.saturating_sub(headroom).max(1),
             headroom,
             timeouts,
+            stop,
             started: Instant::now(),
             open: Mutex::default(),
             logged: AtomicU64::new(0),
@@ -63,6 +66,17 @@ impl Connections {
         let connection = self.0.open().get(&client)?.clone();
         connection.requests.fetch_add(1, Ordering::Relaxed);
         Some(BusyGuard(connection))
+    }
+
+    /// Returns whether clients should use other connections for their next requests.
+    pub fn are_ending(&self) -> bool {
+        self.0.stop.is_cancelled()
+    }
+
+    /// Closes every connection after the request in progress. salvo does so itself, except for connections that never
+    /// sent a byte, for which it would wait.
+    pub fn end(&self) {
+        self.0.open().values().for_each(|connection| connection.control.graceful_shutdown());
     }
 
     /// Closes idle connections if there are too many.

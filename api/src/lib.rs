@@ -37,7 +37,7 @@ mod serve;
 
 pub use app::{App, AppDeps};
 pub use runner::MinRate;
-pub use serve::{serve, serve_on};
+pub use serve::{Stop, serve, serve_on};
 
 /// Builds the service: endpoints, OpenAPI document, and pages.
 fn service(app: Arc<App>, connections: Connections) -> Service {

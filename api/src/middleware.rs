@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crier_common::telemetry::metrics;
 use futures::{FutureExt, StreamExt};
-use http::header::{CONTENT_LENGTH, EXPECT};
-use http::{HeaderValue, Method, StatusCode};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT};
+use http::{HeaderValue, Method, StatusCode, Version};
 use percent_encoding::percent_decode_str;
 use salvo::{Depot, FlowCtrl, Request, Response};
 use tracing::Instrument;
@@ -57,6 +57,10 @@ impl salvo::Handler for RequestMiddleware {
         self.answer(req, depot, res, ctrl, &id).instrument(span.clone()).await;
         if *req.method() == Method::HEAD {
             announce_length(res);
+        }
+        // HTTP/2 has a frame for this, which is sent when the server stops.
+        if self.connections.are_ending() && req.version() <= Version::HTTP_11 {
+            res.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let (status, took) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
         span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = took.as_millis(), "answered"));

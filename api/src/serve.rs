@@ -1,4 +1,6 @@
-//! Listens for connections and shuts down gracefully: no new requests, those in flight are completed.
+//! Listens for connections and shuts down gracefully. After the signal to stop, `/readyz` fails and requests are still
+//! taken for a while, each answered with `Connection: close`: a load balancer sends new ones elsewhere, and clients leave
+//! of their own accord. Only then does the listener close; requests in flight are completed.
 
 use std::io;
 use std::sync::Arc;
@@ -55,25 +57,32 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
     if max_connections < config.http.max_connections {
         tracing::info!(max_connections, "CRIER_MAX_CONNECTIONS is limited to half of the open-file limit");
     }
-    serve_on(Arc::new(app), listener, max_connections, process.stop.clone(), config.worker.drain)
+    let stop = Stop { signal: process.stop.clone(), delay: config.http.drain_delay, drain: config.worker.drain };
+    serve_on(Arc::new(app), listener, max_connections, stop)
         .await
         .map_err(|error| StartError::Io { what: "the API".into(), error })
 }
 
-/// Serves at most `max_connections` on a listener until `stop`, then completes requests in flight, for at most `drain`.
-pub async fn serve_on(
-    app: Arc<App>,
-    listener: TcpListener,
-    max_connections: usize,
-    stop: CancellationToken,
-    drain: Duration,
-) -> io::Result<()> {
+/// When and how a server stops.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    /// From then on, clients are asked to use other connections.
+    pub signal: CancellationToken,
+    /// How long new connections and requests are still taken: load balancers need time to see that the process is not
+    /// ready any more.
+    pub delay: Duration,
+    /// How long requests in flight may take after the delay.
+    pub drain: Duration,
+}
+
+/// Serves at most `max_connections` on a listener until it is stopped; then completes requests in flight.
+pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usize, stop: Stop) -> io::Result<()> {
     let timeouts = FuseConfig::default()
         .with_http1_header_timeout(HEADER_TIMEOUT)
         .with_connection_idle_timeout(IDLE_TIMEOUT)
         .with_write_stall_timeout(STALL_TIMEOUT)
         .with_request_body_timeout(STALL_TIMEOUT);
-    let connections = Connections::new(max_connections, timeouts);
+    let connections = Connections::new(max_connections, timeouts, stop.signal.clone());
     let server =
         Server::new(TcpAcceptor::try_from(listener)?).max_connections(max_connections).fuse_policy(connections.clone());
     let handle = server.handle();
@@ -81,9 +90,12 @@ pub async fn serve_on(
     let (served_all, counting) = (CancellationToken::new(), app.clone());
     let until = served_all.clone();
     let counts = tokio::spawn(async move { counting.bio.counts.keep_writing(&counting.store, until).await });
+    let open = connections.clone();
     let watch = tokio::spawn(async move {
-        stop.cancelled().await;
-        handle.stop_graceful(drain);
+        stop.signal.cancelled().await;
+        tokio::time::sleep(stop.delay).await;
+        handle.stop_graceful(stop.drain);
+        open.end();
     });
     let served = server.try_serve(service(app, connections)).await;
     watch.abort();

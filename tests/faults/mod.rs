@@ -26,6 +26,7 @@ mod poison;
 mod postgres;
 mod redis;
 mod reports;
+mod rolling;
 mod scaling;
 mod schedulers;
 mod stop;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crier_api::{App, AppDeps, MinRate};
+use crier_api::{App, AppDeps, MinRate, Stop};
 use crier_common::ai::Ai;
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::plan::{Plan, Plans};
@@ -136,8 +136,8 @@ fn serve(
     listener: tokio::net::TcpListener,
     stop: &CancellationToken,
 ) -> JoinHandle<std::io::Result<()>> {
-    let (api, stop, drain) = (api.clone(), stop.clone(), Duration::from_secs(1));
-    tokio::spawn(async move { crier_api::serve_on(api, listener, MAX_CONNECTIONS, stop, drain).await })
+    let stop = Stop { signal: stop.clone(), delay: Duration::ZERO, drain: Duration::from_secs(1) };
+    tokio::spawn(crier_api::serve_on(api.clone(), listener, MAX_CONNECTIONS, stop))
 }
 
 impl TestApp {

@@ -2,6 +2,7 @@
 
 pub mod ai_server;
 pub mod app;
+pub mod balancer;
 pub mod client;
 pub mod command;
 pub mod connector;
@@ -17,6 +18,7 @@ pub mod inbox;
 pub mod jobs;
 pub mod killable;
 pub mod linkedin;
+pub mod load;
 pub mod mail_server;
 pub mod mastodon;
 pub mod meta_inbox;

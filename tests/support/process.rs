@@ -22,16 +22,27 @@ pub struct Installation {
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
     split: bool,
+    /// The directory of the programs; `None`: this build's.
+    release: Option<PathBuf>,
     /// The limit of open files per process; `None`: the limit of the test process.
     descriptors: Option<u32>,
-    running: BTreeMap<String, Running>,
+    running: BTreeMap<String, Child>,
+    /// The addresses of the ops endpoints; a process that is started again keeps its own.
+    ops: BTreeMap<String, String>,
     _database: Option<TestDatabase>,
 }
 
-struct Running {
-    child: Child,
-    /// The address of its ops endpoints.
-    ops: String,
+/// What is started.
+#[derive(Clone, Copy)]
+struct Form<'a> {
+    split: bool,
+    release: Option<&'a Path>,
+    descriptors: Option<u32>,
+    keys: &'a [(&'a str, &'a str)],
+}
+
+impl Form<'_> {
+    const EMBEDDED: Form<'static> = Form { split: false, release: None, descriptors: None, keys: &[] };
 }
 
 const SPLIT: [&str; 3] = ["crier-api", "crier-worker", "crier-scheduler"];
@@ -64,28 +75,43 @@ impl Installation {
 
     /// Like `embedded`, with configuration keys.
     pub async fn embedded_with(keys: &[(&str, &str)]) -> Self {
-        Self::start(false, None, keys).await
+        Self::start(Form { keys, ..Form::EMBEDDED }).await
+    }
+
+    /// Starts `crier` of another release.
+    pub async fn embedded_of(release: &Path) -> Self {
+        Self::start(Form { release: Some(release), ..Form::EMBEDDED }).await
     }
 
     /// Like `embedded`, with a limit of open files.
     pub async fn embedded_with_descriptors(descriptors: u32) -> Self {
-        Self::start(false, Some(descriptors), &[]).await
+        Self::start(Form { descriptors: Some(descriptors), ..Form::EMBEDDED }).await
     }
 
     /// Like `split`, with configuration keys, which may include the servers' URLs.
     pub async fn split_with(keys: &[(&str, &str)]) -> Self {
-        let (database, redis) = (migrated().await, servers::redis().await);
+        Self::split_on(migrated().await, None, keys).await
+    }
+
+    /// Starts the three processes of another release, which makes the schema.
+    pub async fn split_of(release: &Path) -> Self {
+        Self::split_on(servers::empty_postgres().await, Some(release), &[]).await
+    }
+
+    async fn split_on(database: TestDatabase, release: Option<&Path>, keys: &[(&str, &str)]) -> Self {
+        let redis = servers::redis().await;
         let own = [
             ("CRIER_SECRET_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
             ("CRIER_DATABASE_URL", &database.url),
             ("CRIER_REDIS_URL", &redis),
         ];
-        let mut this = Self::start(true, None, &[own.as_slice(), keys].concat()).await;
+        let keys = [own.as_slice(), keys].concat();
+        let mut this = Self::start(Form { split: true, release, keys: &keys, ..Form::EMBEDDED }).await;
         this._database = Some(database);
         this
     }
 
-    async fn start(split: bool, descriptors: Option<u32>, keys: &[(&str, &str)]) -> Self {
+    async fn start(form: Form<'_>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}");
@@ -100,18 +126,54 @@ impl Installation {
             ("CRIER_LOG", "warn"),
         ]
         .iter()
-        .chain(keys)
+        .chain(form.keys)
         {
             env.insert((*name).to_owned(), (*value).to_owned());
         }
         let client = Client { http: HttpClient::trusted(Duration::from_secs(20), 4 << 20), url, key: String::new() };
-        let mut this = Self { client, dir, env, split, descriptors, running: BTreeMap::new(), _database: None };
-        if split {
+        let mut this = Self {
+            client,
+            dir,
+            env,
+            split: form.split,
+            release: form.release.map(Path::to_owned),
+            descriptors: form.descriptors,
+            running: BTreeMap::new(),
+            ops: BTreeMap::new(),
+            _database: None,
+        };
+        if form.split {
             this.command(&["migrate"]);
         }
         this.start_all().await;
         this.client.key = this.command(&["key", "create", "--user", "owner@localhost"]).trim().to_owned();
         this
+    }
+
+    /// Uses the programs of another release from now on, for starts and commands; `None`: those of this build.
+    pub fn use_release(&mut self, release: Option<&Path>) {
+        self.release = release.map(Path::to_owned);
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        let own = program(name);
+        self.release.as_ref().map_or_else(|| own.clone(), |dir| dir.join(own.file_name().expect("a name")))
+    }
+
+    /// Returns settings that no test needs to repeat. Another release may not know them.
+    fn defaults(&self) -> &[(&str, &str)] {
+        // Without a load balancer, a stop need not wait for one.
+        if self.release.is_none() { &[("CRIER_DRAIN_DELAY", "0s")] } else { &[] }
+    }
+
+    /// Returns the address of the API.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    /// Returns the address of a process's ops endpoints.
+    pub fn ops(&self, name: &str) -> String {
+        self.ops[name].clone()
     }
 
     /// Runs an operator command; returns stdout.
@@ -121,7 +183,7 @@ impl Installation {
 
     /// Runs an operator command with further configuration keys.
     pub fn try_command(&self, args: &[&str], keys: &[(&str, &str)]) -> CommandOutput {
-        let mut command = Command::new(program("crier"));
+        let mut command = Command::new(self.program("crier"));
         command.args(args).env_clear().envs(&self.env).envs(keys.iter().copied()).current_dir(self.dir.path());
         run(command.stdin(Stdio::null()))
     }
@@ -157,7 +219,7 @@ impl Installation {
 
     /// Like `start_one`, with configuration keys for this process.
     pub async fn start_one_with(&mut self, name: &str, keys: &[(&str, &str)]) {
-        let ops = format!("127.0.0.1:{}", free_port());
+        let ops = self.ops.entry(name.to_owned()).or_insert_with(|| format!("127.0.0.1:{}", free_port())).clone();
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -167,9 +229,10 @@ impl Installation {
         // process.
         let child = Command::new("sh")
             .args(["-c", "trap '' XFSZ; ${1:+ulimit -n $1}; exec setpriv --pdeathsig KILL \"$0\""])
-            .arg(program(name))
+            .arg(self.program(name))
             .args(self.descriptors.map(|descriptors| descriptors.to_string()))
             .env_clear()
+            .envs(self.defaults().iter().copied())
             .envs(&self.env)
             .envs(keys.iter().copied())
             .env("CRIER_OPS_ADDR", &ops)
@@ -179,7 +242,7 @@ impl Installation {
             .stderr(log)
             .spawn()
             .expect("the program starts");
-        self.running.insert(name.to_owned(), Running { child, ops });
+        self.running.insert(name.to_owned(), child);
         self.until_ready(name).await;
     }
 
@@ -204,16 +267,16 @@ impl Installation {
     }
 
     async fn ask(&self, name: &str, path: &str) -> Option<(u16, String)> {
-        let url = format!("http://{}/{path}", self.running[name].ops);
+        let url = format!("http://{}/{path}", self.ops[name]);
         let answer = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
         Some((answer.status.as_u16(), String::from_utf8(answer.body.to_vec()).ok()?))
     }
 
     /// Kills a process with `kill -9`.
     pub fn kill(&mut self, name: &str) {
-        if let Some(mut running) = self.running.remove(name) {
-            running.child.kill().expect("can be killed");
-            running.child.wait().expect("ends");
+        if let Some(mut child) = self.running.remove(name) {
+            child.kill().expect("can be killed");
+            child.wait().expect("ends");
         }
     }
 
@@ -225,8 +288,8 @@ impl Installation {
 
     /// Waits until a process has ended; returns the exit status.
     pub async fn wait_for_exit(&mut self, name: &str) -> Option<i32> {
-        let mut running = self.running.remove(name)?;
-        let look = || std::future::ready(running.child.try_wait().expect("a child"));
+        let mut child = self.running.remove(name)?;
+        let look = || std::future::ready(child.try_wait().expect("a child"));
         until(&format!("the end of {name}"), look).await.code()
     }
 
@@ -240,28 +303,28 @@ impl Installation {
     }
 
     pub fn signal(&self, name: &str, signal: &str) {
-        servers::signal(&self.running[name].child, signal);
+        servers::signal(&self.running[name], signal);
     }
 
     /// Limits the size of files that a process can write, as if its disks were full; `None` removes the limit.
     pub fn limit_files(&self, name: &str, bytes: Option<u32>) {
         let most = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
-        let pid = self.running[name].child.id().to_string();
+        let pid = self.running[name].id().to_string();
         let limit = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={most}:unlimited")]).status();
         assert!(limit.expect("prlimit runs").success());
     }
 
     /// Asserts that no process has ended unexpectedly.
     pub fn assert_all_run(&mut self) {
-        for (name, running) in &mut self.running {
-            let ended = running.child.try_wait().expect("a child");
+        for (name, child) in &mut self.running {
+            let ended = child.try_wait().expect("a child");
             assert!(ended.is_none(), "{name} ended: {ended:?}");
         }
     }
 
     /// Returns the resident memory of a process in MiB.
     pub fn memory(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.running[name].child.id()));
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.running[name].id()));
         let status = status.expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
@@ -318,9 +381,9 @@ impl Installation {
 
 impl Drop for Installation {
     fn drop(&mut self) {
-        for running in self.running.values_mut() {
-            let _ = running.child.kill();
-            let _ = running.child.wait();
+        for child in self.running.values_mut() {
+            let _ = child.kill();
+            let _ = child.wait();
         }
         if std::thread::panicking() {
             let logs = std::fs::read_dir(self.dir.path()).into_iter().flatten().flatten();

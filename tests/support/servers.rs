@@ -69,6 +69,11 @@ async fn exists(admin: &mut PgConnection, database: &str) -> bool {
         .expect("a list of databases")
 }
 
+/// Returns a database without a schema.
+pub async fn empty_postgres() -> TestDatabase {
+    copy(&mut connect().await, "template0").await
+}
+
 async fn copy(admin: &mut PgConnection, template: &str) -> TestDatabase {
     let name = format!("test_{:016x}", RandomState::new().build_hasher().finish());
     let database = TestDatabase { url: with_database(&name), name };

@@ -1,13 +1,14 @@
 //! Listen addresses and trusted proxies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use url::Url;
 
 use super::keys::{Key, Preset};
 use super::reader::Reader;
-use super::values;
+use super::{ProcessRole, values};
 
 const ADDR: Key = Key::new("HTTP_ADDR", "Where the API listens.", Preset::Value("127.0.0.1:8080"), "127.0.0.1:8080");
 const OPS_ADDR: Key = Key::new(
@@ -29,7 +30,17 @@ const MAX_CONNECTIONS: Key = Key::new(
     Preset::Value("10000"),
     "10000",
 );
-pub(super) const KEYS: &[Key] = &[ADDR, OPS_ADDR, TRUSTED_PROXIES, MAX_CONNECTIONS];
+const DRAIN_DELAY: Key = Key::new(
+    "DRAIN_DELAY",
+    "How long the API goes on taking requests after SIGTERM, while `/readyz` returns 503, so that a load balancer can send \
+     them to other replicas. `CRIER_DRAIN` begins after it.",
+    Preset::Words("5s in `crier-api`, 0s in `crier`"),
+    "5s",
+);
+pub(super) const KEYS: &[Key] = &[ADDR, OPS_ADDR, TRUSTED_PROXIES, MAX_CONNECTIONS, DRAIN_DELAY];
+
+/// Load balancers ask every few seconds whether a replica is ready.
+const REPLICA_DRAIN_DELAY: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
@@ -37,6 +48,7 @@ pub struct HttpConfig {
     pub ops_addr: SocketAddr,
     pub trusted_proxies: Vec<IpNet>,
     pub max_connections: usize,
+    pub drain_delay: Duration,
 }
 
 impl HttpConfig {
@@ -54,12 +66,16 @@ impl HttpConfig {
     }
 }
 
-pub(super) fn read(reader: &mut Reader) -> HttpConfig {
+pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> HttpConfig {
+    let delay = |text: &str| values::duration(text, Duration::ZERO, Duration::from_secs(600));
+    // A process that is alone would only stop later.
+    let preset = if role.is_separate() { REPLICA_DRAIN_DELAY } else { Duration::ZERO };
     let config = HttpConfig {
         addr: reader.parse(&ADDR, values::address),
         ops_addr: reader.parse(&OPS_ADDR, values::address),
         trusted_proxies: reader.parse(&TRUSTED_PROXIES, values::networks),
         max_connections: reader.parse(&MAX_CONNECTIONS, |text| values::number(text, 1, 1_000_000)),
+        drain_delay: reader.optional(&DRAIN_DELAY, delay).unwrap_or(preset),
     };
     if config.addr == config.ops_addr && config.addr.port() != 0 {
         reader.add_problem(

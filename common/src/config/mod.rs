@@ -109,7 +109,7 @@ impl Config {
     /// Reads and checks all sections.
     pub fn load(source: &ConfigSource, role: ProcessRole) -> Result<Self, ConfigError> {
         let mut reader = reader::Reader::new(source);
-        let http = http::read(&mut reader);
+        let http = http::read(&mut reader, role);
         let base = base::read(&mut reader, role);
         let config = Self {
             role,

@@ -36,7 +36,7 @@ fn defaults_work_in_embedded_mode() {
     assert!(matches!(&config.database, Database::Sqlite(path) if path.ends_with("crier-data/crier.db")));
     assert!(matches!(&config.storage, Storage::Directory(path) if path.ends_with("crier-data/files")));
     assert!(config.redis_url.is_none() && config.secret_keys.is_none() && config.mail.smtp.is_none());
-    assert!(config.sandbox);
+    assert!(config.sandbox && config.http.drain_delay.is_zero());
     assert_eq!(config.mail.from, Mailbox { name: Some("Crier".to_owned()), address: "crier@localhost".to_owned() });
     assert_eq!(config.latest_publish, Duration::from_secs(86_400));
     assert_eq!(config.worker.concurrency, Concurrency::each(64));
@@ -62,6 +62,7 @@ with `openssl rand -base64 32`");
     for role in [ProcessRole::Api, ProcessRole::Worker, ProcessRole::Scheduler] {
         let config = load(&all, role).unwrap();
         assert!(!config.sandbox && matches!(config.database, Database::Postgres(_)));
+        assert_eq!(config.http.drain_delay, Duration::from_secs(5));
     }
     let sqlite = [("CRIER_DATABASE_URL", "sqlite:///var/crier.db"), all[1], all[2]];
     assert!(wrong(load(&sqlite, ProcessRole::Api)).starts_with("CRIER_DATABASE_URL: is SQLite, and crier-api cannot"));
@@ -165,6 +166,7 @@ fn an_invalid_value_error_contains_an_example() {
             "`24` is not a whole number with a unit (ms, s, m, h, d); a right value is for example 24h",
         ),
         ("LATEST_PUBLISH", "10ms", "`10ms` is shorter than 1s; a right value is for example 24h"),
+        ("DRAIN_DELAY", "11m", "`11m` is longer than 600 s; a right value is for example 5s"),
         ("DRAIN", "2d", "`2d` is longer than 3600 s; a right value is for example 30s"),
         ("PLATFORM_TIMEOUT", "0s", "`0s` is shorter than 100ms; a right value is for example 30s"),
         (

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crier_api::{App, AppDeps};
+use crier_api::{App, AppDeps, Stop};
 use crier_common::ai::Ai;
 use crier_common::config::Config;
 use crier_common::domain::plan::{Feature, Plan, Plans};
@@ -49,8 +49,9 @@ pub async fn listen(
         limiter: place.limiter()?,
         trusted_proxies: Vec::new(),
     });
+    let stop = Stop { signal: stop, delay: Duration::ZERO, drain: DRAIN };
     api.spawn(async move {
-        if let Err(error) = crier_api::serve_on(Arc::new(app), listener, MAX_CONNECTIONS, stop, DRAIN).await {
+        if let Err(error) = crier_api::serve_on(Arc::new(app), listener, MAX_CONNECTIONS, stop).await {
             tracing::error!(%error, "the API ended");
         }
     });
