@@ -19,3 +19,4 @@ mod readme;
 mod reports;
 mod store;
 mod support;
+mod traces;

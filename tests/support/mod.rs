@@ -3,6 +3,7 @@
 pub mod ai_server;
 pub mod app;
 pub mod client;
+pub mod collector;
 pub mod command;
 pub mod connector;
 pub mod containers;
