@@ -20,3 +20,4 @@ mod readme;
 mod reports;
 mod store;
 mod support;
+mod traces;

@@ -49,6 +49,8 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_accounts", &["platform", "status"], &[SCHEDULER]),
     ("crier_account_token_expires_seconds", &["platform"], &[SCHEDULER]),
     ("crier_scheduler_last_tick_timestamp_seconds", &["task"], &[SCHEDULER]),
+    ("crier_traces_sent_total", &[], &[API, WORKER, SCHEDULER]),
+    ("crier_traces_dropped_total", &["reason"], &[API, WORKER, SCHEDULER]),
     ("crier_bio_clicks_total", &[], &[API]),
     ("crier_bio_views_total", &[], &[API]),
     ("crier_http_connections", &[], &[API]),

@@ -2,10 +2,11 @@
 //! statuses without a body (an unknown path, a wrong method, a page that panicked).
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crier_common::telemetry::metrics;
+use crier_common::telemetry::{metrics, traces};
 use futures::{FutureExt, StreamExt};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT};
 use http::{HeaderValue, Method, StatusCode, Version};
@@ -27,6 +28,8 @@ pub struct RequestId(pub String);
 #[derive(Clone, Copy)]
 pub struct RouteLabel(pub &'static str);
 
+/// The label where no path matched.
+const NO_ROUTE: &str = "(none)";
 /// How many bytes of a rejected request's body are read and discarded, so that a client that is still sending can read
 /// the response.
 const MAX_DRAINED_BYTES: u64 = 64 << 20;
@@ -54,7 +57,8 @@ impl salvo::Handler for RequestMiddleware {
         }
         let span =
             tracing::info_span!("request", request_id = %id, method = %req.method(), path = loggable(req.uri().path()));
-        self.answer(req, depot, res, ctrl, &id).instrument(span.clone()).await;
+        let traced = traces::Span::request(&id, req.method(), req.headers());
+        traced.within(pin!(self.answer(req, depot, res, ctrl, &id).instrument(span.clone()))).await;
         if *req.method() == Method::HEAD {
             announce_length(res);
         }
@@ -64,7 +68,10 @@ impl salvo::Handler for RequestMiddleware {
         }
         let (status, took) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
         span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = took.as_millis(), "answered"));
-        metrics::http_request(req.method(), route(req, depot), status, took);
+        let route = route(req, depot);
+        traced.answered(req.method(), Some(route.as_str()).filter(|route| *route != NO_ROUTE), status);
+        drop(traced);
+        metrics::http_request(req.method(), route, status, took);
         if status.is_client_error() || status.is_server_error() {
             drain(req).await;
         }
@@ -138,7 +145,7 @@ fn part_fits(part: &str) -> bool {
 fn route(req: &Request, depot: &Depot) -> String {
     match depot.get_typed::<RouteLabel>() {
         Ok(label) => label.0.to_owned(),
-        Err(_) if req.matched_path().is_empty() => "(none)".to_owned(),
+        Err(_) if req.matched_path().is_empty() => NO_ROUTE.to_owned(),
         Err(_) => format!("/{}", req.matched_path()),
     }
 }

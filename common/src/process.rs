@@ -24,7 +24,7 @@ use crate::platforms::{Clients, ConnectorRegistry, PlatformsConfig};
 use crate::queue::{Transport, memory::MemoryNotifier, redis::RedisNotifier};
 use crate::secrets::Cipher;
 use crate::store::{Db, Store, users};
-use crate::telemetry::{logs, metrics, ops};
+use crate::telemetry::{logs, metrics, ops, traces};
 
 use data_dir::{DataDirLock, NewKey};
 use listeners::{ApiSocket, Listeners};
@@ -120,6 +120,7 @@ where
             }
         };
         process.close().await;
+        traces::stop().await;
         worked
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -138,6 +139,9 @@ impl Process {
         let kinds: Vec<&str> = JobKind::ALL.iter().map(|k| k.as_str()).collect();
         let platforms: Vec<&str> = Platform::ALL.iter().map(|p| p.as_str()).collect();
         metrics::init(role, &kinds, &platforms);
+        if let Some(config) = &config.traces {
+            traces::start(config, role, traces_client());
+        }
         let needs_queue = matches!(role, ProcessRole::Worker | ProcessRole::Scheduler);
         let answers = matches!(role, ProcessRole::Crier | ProcessRole::Api);
         let parts = [Some(DATABASE), needs_queue.then_some(QUEUE), answers.then_some(API)];
@@ -348,10 +352,20 @@ pub fn ai_of(config: &Config, guard: &Guard) -> Ai {
 
 fn clients_of(timeout: Duration, guard: &Guard) -> Clients {
     Clients {
-        trusted: HttpClient::trusted(timeout, PLATFORM_BODY),
+        trusted: trusted_client(timeout, PLATFORM_BODY),
         guarded: HttpClient::guarded(guard.clone(), timeout, PLATFORM_BODY),
         addresses: Arc::new(guard.clone()),
     }
+}
+
+/// The one place that creates clients for addresses that the operator set.
+fn trusted_client(timeout: Duration, max_body: usize) -> HttpClient {
+    HttpClient::trusted(timeout, max_body)
+}
+
+/// Creates the client of the collector of traces.
+pub fn traces_client() -> HttpClient {
+    trusted_client(traces::TIMEOUT, traces::MAX_RESPONSE)
 }
 
 /// Creates the connectors.

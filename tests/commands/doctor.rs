@@ -38,7 +38,7 @@ async fn a_sound_installation_has_no_failure() {
         let output = s.try_command(&["doctor", "--json"], &[]);
         assert_eq!(output.status, Some(0), "{output:?}");
         let found = findings(&output);
-        for id in ["database", "schema", "secret_key", "plans", "clock", "queue", "storage"] {
+        for id in ["database", "schema", "secret_key", "plans", "clock", "queue", "storage", "traces"] {
             assert_eq!(finding(&found, id)["status"], "ok", "{found:?}");
         }
         // It is reached on this machine only, and sends no mail.
@@ -60,6 +60,8 @@ async fn each_failure_of_an_embedded_installation_is_found() {
     assert_fails(&s, &[("CRIER_SMTP_URL", &smtp)], "mail", "Connection refused");
     let away = format!("http://127.0.0.1:{port}");
     assert_fails(&s, &[("CRIER_PUBLIC_URL", &away)], "public_url", "cannot be reached");
+    let collector = [("CRIER_OTLP_ENDPOINT", away.as_str()), ("CRIER_OTLP_HEADERS", "x-key=not-to-be-shown")];
+    assert_fails(&s, &collector, "traces", "/v1/traces does not take them: no connection could be made");
     assert_fails(&s, &[("CRIER_SECRET_KEY", OTHER_KEY)], "secret_key", "which need key 0");
     assert_fails(&s, &[("CRIER_DATA_DIR", "elsewhere")], "database", "there is no installation here");
     assert!(!Path::new("elsewhere").exists());

@@ -4,6 +4,7 @@ pub mod ai_server;
 pub mod app;
 pub mod balancer;
 pub mod client;
+pub mod collector;
 pub mod command;
 pub mod connector;
 pub mod console;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use crier_common::store::idempotency::{self, IdempotencySlot, KeyState, RequestLine};
 use crier_common::store::{Store, Tx, files};
+use crier_common::telemetry::traces;
 use http::HeaderMap;
 use salvo::{Request, Response};
 use sha2::{Digest, Sha256};
@@ -61,7 +62,8 @@ pub async fn run(
             }
             let (prepare, first) = (prepare.clone(), *first);
             // Runs as a separate task, so that new tokens are saved even if the client disconnects.
-            let work = tokio::spawn(async move { two_steps(cx, slot, prepare, first, held).await }.in_current_span());
+            let work = Box::pin(async move { two_steps(cx, slot, prepare, first, held).await }.in_current_span());
+            let work = tokio::spawn(traces::in_current_span(work));
             work.await.unwrap_or_else(|error| Err(ApiError::bug(format!("the work was not finished: {error}"))))
         }
     }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::{ai, base, database, guard, http, log, media, platforms, queue, secrets, smtp, storage, worker};
+use super::{ai, base, database, guard, http, log, media, platforms, queue, secrets, smtp, storage, traces, worker};
 
 /// The default of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,7 @@ const SECTIONS: &[&[Key]] = &[
     guard::KEYS,
     worker::KEYS,
     log::KEYS,
+    traces::KEYS,
 ];
 
 /// Returns all keys except those of platforms, which are the same for each platform.

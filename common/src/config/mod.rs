@@ -24,6 +24,7 @@ mod secrets;
 mod smtp;
 mod source;
 mod storage;
+mod traces;
 mod values;
 mod worker;
 
@@ -52,6 +53,7 @@ pub use secrets::{SecretKeys, key_file};
 pub use smtp::{MailConfig, Mailbox, Smtp, SmtpTls};
 pub use source::{ConfigSource, Invocation};
 pub use storage::{S3Config, Storage};
+pub use traces::TracesConfig;
 pub use values::duration;
 pub use worker::{Concurrency, WorkerConfig};
 
@@ -103,6 +105,8 @@ pub struct Config {
     pub latest_publish: Duration,
     pub worker: WorkerConfig,
     pub log: LogConfig,
+    /// `None`: no traces are recorded.
+    pub traces: Option<TracesConfig>,
 }
 
 impl Config {
@@ -128,6 +132,7 @@ impl Config {
             plans: plans::read(&mut reader, base.plans_file.as_deref(), &source.read_file),
             worker: worker::read(&mut reader),
             log: log::read(&mut reader),
+            traces: traces::read(&mut reader),
             data_dir: base.data_dir,
             sandbox: base.sandbox,
             plans_file: base.plans_file,

@@ -178,6 +178,7 @@ fn value_text(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Float(number) => Some(number.to_string()),
         toml::Value::Boolean(flag) => Some(flag.to_string()),
         toml::Value::Array(items) => items
             .iter()
@@ -187,6 +188,6 @@ fn value_text(value: &toml::Value) -> Option<String> {
             })
             .collect::<Option<Vec<_>>>()
             .map(|items| items.join(",")),
-        toml::Value::Float(_) | toml::Value::Datetime(_) | toml::Value::Table(_) => None,
+        toml::Value::Datetime(_) | toml::Value::Table(_) => None,
     }
 }

@@ -299,6 +299,7 @@ fn all_errors_are_reported_together_without_secrets() {
         ("CRIER_SECRET_KEY", "hush"),
         ("CRIER_SMTP_URL", "smtp://hush@mail"),
         ("CRIER_TWITTER_CLIENT_SECRET", "hu\nsh"),
+        ("CRIER_OTLP_HEADERS", "api-key=ok,hush"),
         ("CRIER_HTTP_ADDR", "nowhere"),
     ];
     let error = load(&env, ProcessRole::Crier).unwrap_err();
@@ -319,6 +320,8 @@ fn debug_output_redacts_secrets() {
         ("CRIER_SMTP_URL", "smtp://user:hush%2Fsmtp@mail?tls=required"),
         ("CRIER_AI_API_KEY", "hush-ai"),
         ("CRIER_REDDIT_CLIENT_SECRET", "hush-reddit"),
+        ("CRIER_OTLP_ENDPOINT", "http://collector:4318"),
+        ("CRIER_OTLP_HEADERS", "authorization=hush-otlp"),
         ("CRIER_STORAGE_URL", "s3://bucket/a/b/"),
         ("AWS_ACCESS_KEY_ID", "id"),
         ("AWS_SECRET_ACCESS_KEY", "hush-aws"),
@@ -396,7 +399,7 @@ fn toml_errors_name_the_line_without_its_content() {
     let text = wrong(from_file("http_addr = \"127.0.0.1:1\"\nredis_url = redis://:hush@x\n"));
     assert!(text.starts_with("configuration file: line 2 is no TOML: ") && !text.contains("hush"), "{text}");
     assert_eq!(
-        wrong(from_file("http_addr = \"127.0.0.1:1\"\nlog = 1.5\n[http]\naddr = \"127.0.0.1:2\"\n")),
+        wrong(from_file("http_addr = \"127.0.0.1:1\"\nlog = 2026-01-01\n[http]\naddr = \"127.0.0.1:2\"\n")),
         "http_addr (configuration file): is there twice, by itself and in a table; leave one of them\n\
          log (configuration file): must be a text, a number, true, false or a list of texts"
     );

@@ -51,10 +51,8 @@ impl HttpClient {
         let mut url = self.check_redirect_url(url).map_err(|refusal| refused_url(refusal, url))?;
         for _ in 0..=MAX_REDIRECTS {
             let request = self.prepare(self.inner.get(url.clone()).header(ACCEPT, accept))?;
-            let response = match timeout_at(deadline, self.inner.execute(request)).await {
-                Ok(response) => response.map_err(HttpError::from_send)?,
-                Err(_) => return Err(HttpError::Timeout { sent: true }.into()),
-            };
+            // The span ends here: storing the body sets the pace at which it is read.
+            let (response, _) = self.start(request, deadline).await?;
             let status = response.status();
             if status.is_success() {
                 if response.content_length().is_some_and(|announced| announced > max_bytes) {

@@ -51,6 +51,19 @@ impl HttpError {
         matches!(self, Self::Timeout { sent: true } | Self::Broken)
     }
 
+    /// Returns the class of the error as one word, for traces.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Blocked(_) => "blocked",
+            Self::Dns => "dns",
+            Self::Connect => "connect",
+            Self::Tls(_) => "tls",
+            Self::Timeout { .. } => "timeout",
+            Self::Broken => "broken",
+            Self::Invalid(_) => "invalid",
+        }
+    }
+
     /// Converts the error of a request that could not be built. Omits the URL, which may contain a token.
     pub(super) fn invalid(error: reqwest::Error) -> Self {
         let error = error.without_url();

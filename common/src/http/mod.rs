@@ -30,6 +30,8 @@ use resolver::GuardedResolver;
 pub use retry::parse_date;
 pub use tls::install as install_tls;
 
+use crate::telemetry::traces;
+
 /// The `User-Agent` of requests that set no other.
 pub const USER_AGENT: &str = concat!("Crier/", env!("CARGO_PKG_VERSION"));
 
@@ -122,11 +124,7 @@ impl HttpClient {
     async fn exchange(&self, request: reqwest::RequestBuilder) -> Result<(HttpResponse, Option<HttpError>), HttpError> {
         let request = self.prepare(request)?;
         let deadline = Instant::now() + self.timeout;
-        let mut response = match timeout_at(deadline, self.inner.execute(request)).await {
-            Ok(response) => response.map_err(HttpError::from_send)?,
-            // A slow connect fails before this deadline, so the request may have been sent.
-            Err(_) => return Err(HttpError::Timeout { sent: true }),
-        };
+        let (mut response, span) = self.start(request, deadline).await?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let mut body = Vec::new();
         let end = timeout_at(deadline, read(&mut response, &mut body, self.max_body)).await;
@@ -135,14 +133,38 @@ impl HttpClient {
             Ok(Err(_)) => (true, Some(HttpError::Broken)),
             Err(_) => (true, Some(HttpError::Timeout { sent: true })),
         };
+        if let Some(failure) = &failure {
+            span.fail(failure.class());
+        }
         Ok((HttpResponse { status, headers, body: body.into(), truncated }, failure))
+    }
+
+    /// Sends the request; returns the response without its body, and the span of the call.
+    async fn start(
+        &self,
+        request: reqwest::Request,
+        deadline: Instant,
+    ) -> Result<(reqwest::Response, traces::Span), HttpError> {
+        let span = traces::Span::call(request.method(), request.url());
+        let sent = match timeout_at(deadline, self.inner.execute(request)).await {
+            Ok(response) => response.map_err(HttpError::from_send),
+            // A slow connect fails before this deadline, so the request may have been sent.
+            Err(_) => Err(HttpError::Timeout { sent: true }),
+        };
+        match &sent {
+            Ok(response) => span.responded(response.status()),
+            Err(error) => span.fail(error.class()),
+        }
+        Ok((sent?, span))
     }
 
     /// Builds the request and checks it. The guard of this client applies, even if another client started the request.
     fn prepare(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Request, HttpError> {
         let request = request.build().map_err(HttpError::invalid)?;
         if let Some(guard) = &self.guard {
-            guard.check_literal(request.url()).map_err(HttpError::Blocked)?;
+            guard.check_literal(request.url()).map_err(HttpError::Blocked).inspect_err(|error| {
+                traces::Span::call(request.method(), request.url()).fail(error.class());
+            })?;
         }
         Ok(request)
     }

@@ -1,4 +1,4 @@
-//! Telemetry: logs, metrics, and the ops server for monitoring tools.
+//! Telemetry: logs, metrics, traces, and the ops server for monitoring tools.
 //!
 //! **To add a metric:** a line in `metrics::METRICS` with its help text, and a function beside the others with typed
 //! labels. **To add a part of readiness:** add its name where the process creates its [`ops::Readiness`].
@@ -6,3 +6,4 @@
 pub mod logs;
 pub mod metrics;
 pub mod ops;
+pub mod traces;

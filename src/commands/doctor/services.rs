@@ -8,8 +8,10 @@ use crier_common::config::{Config, Storage as StorageConfig};
 use crier_common::http::HttpClient;
 use crier_common::mail::Mailer;
 use crier_common::media::Storage;
+use crier_common::process::traces_client;
 use crier_common::random;
 use crier_common::store::{Store, server};
+use crier_common::telemetry::traces;
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 use secrecy::ExposeSecret as _;
@@ -80,6 +82,19 @@ pub async fn mail(config: &Config) -> Finding {
     match mailer.check().await {
         Ok(()) => Finding::ok("mail", "the server greets, and takes the login"),
         Err(error) => Finding::failure("mail", error.to_string(), "start the mail server, or correct CRIER_SMTP_URL"),
+    }
+}
+
+pub async fn traces(config: &Config) -> Finding {
+    let Some(traces) = &config.traces else { return Finding::ok("traces", "are not recorded") };
+    match traces::check(traces, traces_client()).await {
+        Ok(()) => Finding::ok("traces", format!("{} takes them", traces.url)),
+        Err(error) => Finding::failure(
+            "traces",
+            format!("{} does not take them: {error}", traces.url),
+            "start the collector with OTLP over HTTP, or correct CRIER_OTLP_ENDPOINT and CRIER_OTLP_HEADERS; until then \
+             traces are lost, and nothing else",
+        ),
     }
 }
 

@@ -17,6 +17,7 @@ use crier_common::process::descriptors;
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Store, StoreError, Tx};
 use crier_common::telemetry::metrics::{self, JobOutcome};
+use crier_common::telemetry::traces;
 use futures::FutureExt;
 use tokio::sync::{Notify, RwLock, Semaphore};
 use tokio::task::JoinHandle;
@@ -206,10 +207,13 @@ impl Engine {
         let lateness = (self.0.store.now() - job.run_at).to_std().unwrap_or_default();
         metrics::job_started(job.kind.as_str(), lateness);
         let span = tracing::info_span!("job", id = job.id, kind = %job.kind, subject = job.subject_id, attempt = job.attempt, trace = job.trace.as_deref());
+        let traced = traces::Span::job(&job, lateness);
+        let running = AssertUnwindSafe(handler.run(&run)).catch_unwind().instrument(span.clone());
         let ended = tokio::select! {
             biased;
-            ended = AssertUnwindSafe(handler.run(&run)).catch_unwind().instrument(span.clone()) => ended,
+            ended = traced.within(running) => ended,
             () = self.0.abort.cancelled() => {
+                traced.fail("aborted");
                 if !run.is_in_call() {
                     self.release_aborted(&run, &*handler).await;
                 }
@@ -228,13 +232,13 @@ impl Engine {
                 broken("panicked")
             }
         };
-        self.settle(&job, ending, started).await;
+        self.settle(&job, ending, started, &traced).await;
     }
 
     /// Settles, and retries while the database is unavailable: the external effect has happened, only its record is
     /// missing. If the lease expires meanwhile and another run takes over, the fence prevents this one from writing. If
     /// the database rejects the result, a smaller one is stored.
-    async fn settle(&self, job: &Claimed, whole: Arc<dyn RunResult>, started: Instant) {
+    async fn settle(&self, job: &Claimed, whole: Arc<dyn RunResult>, started: Instant, traced: &traces::Span) {
         let (mut ending, mut smaller, mut refused) = (whole.clone(), Fallback::Whole, 0);
         let mut pauses = Pauses::new(SETTLE_RETRIES);
         let outcome = loop {
@@ -266,6 +270,7 @@ impl Engine {
             None => JobOutcome::LostLease,
         };
         metrics::job_finished(job.kind.as_str(), word, started.elapsed());
+        traced.finished(word);
     }
 
     /// Releases a job that was not started.

@@ -88,6 +88,8 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
         Gauge,
         "When a task of the scheduler last ran, as seconds since 1970.",
     ),
+    ("crier_traces_sent_total", Counter, "Spans of traces that the collector took."),
+    ("crier_traces_dropped_total", Counter, "Spans of traces that were not sent, by reason."),
     ("crier_bio_views_total", Counter, "Views of link-in-bio pages."),
     ("crier_bio_clicks_total", Counter, "Clicks on links of link-in-bio pages."),
     ("crier_http_connections", Gauge, "Connections of clients to the API."),

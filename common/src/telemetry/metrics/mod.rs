@@ -122,6 +122,18 @@ crate::text_enum! {
     }
 }
 
+crate::text_enum! {
+    /// Why a span of a trace was not sent.
+    pub enum SpanDropReason {
+        /// More spans ended than the collector took.
+        QueueFull = "queue_full",
+        /// The collector was away for too long, or refused the request.
+        NotSent = "not_sent",
+        /// The collector took the request, but not this span.
+        Rejected = "rejected",
+    }
+}
+
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 
 /// Initialises the metrics of this process, with its job kinds and platforms. May be called again.
@@ -319,6 +331,15 @@ pub fn storage_call(call: StorageCall, done: bool) {
 pub fn scheduler_tick(task: &'static str, at: DateTime<Utc>) {
     let seconds = at.timestamp_micros() as f64 / 1e6;
     gauge!("crier_scheduler_last_tick_timestamp_seconds", "task" => task).set(seconds);
+}
+
+/// Counts spans that the collector of traces took.
+pub fn spans_sent(count: u64) {
+    counter!("crier_traces_sent_total").increment(count);
+}
+
+pub fn spans_dropped(reason: SpanDropReason, count: u64) {
+    counter!("crier_traces_dropped_total", "reason" => reason.as_str()).increment(count);
 }
 
 /// Counts a view of a link-in-bio page.
