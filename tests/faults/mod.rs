@@ -32,5 +32,6 @@ mod schedulers;
 mod stop;
 mod surge;
 mod undecodable;
+mod upgrade;
 mod visits;
 mod woken;
