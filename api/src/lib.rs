@@ -36,6 +36,7 @@ mod runner;
 mod serve;
 
 pub use app::{App, AppDeps};
+pub use pages::console::paths as console_paths;
 pub use runner::MinRate;
 pub use serve::{Stop, serve, serve_on};
 

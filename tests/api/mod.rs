@@ -29,6 +29,6 @@ mod posts;
 mod publishing;
 mod refusals;
 mod sandbox;
-mod tenancy;
+pub mod tenancy;
 mod typos;
 mod webhooks;

@@ -2,10 +2,11 @@
 
 use crier_common::domain::access::Role;
 
-use crate::support::app::{MISSING_ID, TestApp, on_both_apps, on_sqlite_app};
+use crate::api::tenancy::TenantRecords;
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(another_workspaces_brand_is_not_found);
+on_both_apps!(another_workspaces_brand_is_not_found, another_workspaces_records_are_not_found);
 on_sqlite_app!(pages_have_strict_headers, forged_forms_are_refused, pages_are_limited_by_session);
 
 async fn another_workspaces_brand_is_not_found(app: TestApp) {
@@ -18,6 +19,60 @@ async fn another_workspaces_brand_is_not_found(app: TestApp) {
     }
     let colleague = t.colleague(Role::Editor).await;
     ConsoleUser::sign_in(&colleague).await.get(&format!("/brands/{}", t.brand)).await.expect(200, "editor");
+}
+
+/// Every page and action, with the ids of another workspace's records below the person's own brand, and below the other
+/// workspace's brand.
+async fn another_workspaces_records_are_not_found(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let theirs = TenantRecords::of(&other).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let hidden = person.get(&format!("/brands/{}", t.brand)).await.hidden_fields("/sign-out");
+    let csrf = hidden.into_iter().find(|(name, _)| name == "_csrf").expect("a token").1;
+    let before = snapshot(&app).await;
+    for (method, path) in crier_api::console_paths() {
+        let names: Vec<&str> = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+        if !names.contains(&"brand") || names.contains(&"*") {
+            continue;
+        }
+        for brand in [t.brand, other.brand] {
+            if brand == t.brand && names.len() == 1 {
+                continue;
+            }
+            app.clock.advance(chrono::TimeDelta::minutes(1));
+            let filled = names.iter().fold(path.to_owned(), |path_so_far, name| {
+                let id = if *name == "brand" { brand } else { id_of(&theirs, &other, path, name) };
+                path_so_far.replace(&format!("{{{name}}}"), &id.to_string())
+            });
+            let page = match method.as_str() {
+                "GET" => person.get(&filled).await,
+                _ => person.post(&filled, &[("_csrf", &csrf), ("_key", "key")]).await,
+            };
+            assert_eq!(page.status, 404, "{method} {filled}: {}", page.text);
+            assert!(!page.has("mine"), "{method} {filled}: {}", page.text);
+        }
+    }
+    assert_eq!(snapshot(&app).await, before, "nothing changed");
+}
+
+/// Returns the id of another workspace's record, by its name in a page's path.
+fn id_of(theirs: &TenantRecords, other: &Tenant<'_>, path: &str, name: &str) -> i64 {
+    match name {
+        "page" => theirs.id(path, "linkInBio"),
+        "member" => other.user,
+        // Of no one: its ids are not in the API.
+        "key" | "session" | "link" => MISSING_ID,
+        name => theirs.id(path, name),
+    }
+}
+
+/// Returns what a wrong action could change.
+async fn snapshot(app: &TestApp) -> Vec<i64> {
+    let mut counts = Vec::new();
+    for table in ["posts", "post_targets", "brand_accounts", "webhooks", "media", "feeds", "bio_pages", "reports", "jobs", "brand_members"] {
+        counts.push(app.number(format!("SELECT count(*) FROM {table}")).await);
+    }
+    counts
 }
 
 async fn pages_have_strict_headers(app: TestApp) {

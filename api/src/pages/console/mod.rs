@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use salvo::Router;
 
 use crate::app::App;
@@ -66,6 +67,11 @@ fn routes() -> Vec<PageRoute> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Returns the method and the path of every page, with its ids in braces.
+pub fn paths() -> Vec<(Method, &'static str)> {
+    routes().iter().map(PageRoute::shape).collect()
 }
 
 /// The routes of the console, at the root of the host.

@@ -81,6 +81,10 @@ impl PageRoute {
         Self { access, ..self }
     }
 
+    pub fn shape(&self) -> (Method, &'static str) {
+        (self.method.clone(), self.path)
+    }
+
     /// Returns the path in salvo's syntax.
     pub fn pattern(&self) -> String {
         let segments = self.path.trim_start_matches('/').split('/').map(|segment| match segment {
