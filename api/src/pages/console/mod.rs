@@ -29,6 +29,7 @@ mod visit;
 
 mod accounts;
 mod brand_new;
+mod calendar;
 mod connect;
 mod developers;
 mod home;
@@ -37,7 +38,9 @@ mod lists;
 mod members;
 mod once;
 mod paging;
+mod post_filters;
 mod post_rows;
+mod posts;
 mod requests;
 mod session_list;
 mod settings;
@@ -51,6 +54,8 @@ use route::{PageRoute, PageRunner};
 fn routes() -> Vec<PageRoute> {
     [
         home::routes(),
+        posts::routes(),
+        calendar::routes(),
         accounts::routes(),
         connect::routes(),
         keys::routes(),
