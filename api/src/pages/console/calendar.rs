@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveTime, Utc};
+use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, Utc};
 use crier_common::domain::post::{Post, PostStatus};
 use crier_common::store::calendar::{self, CalendarQuery};
 use crier_common::store::{Conn, posts};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::calendar_period::{Period, View, parse_date};
 use super::paging;
 use super::post_filters::PostFilters;
 use super::post_rows::{Related, beginning};
@@ -25,7 +26,6 @@ use crate::fields::time::in_zone;
 const MAX_POSTS: usize = 1_000;
 /// How many posts a page of the list has.
 const LIST_PAGE: i64 = 100;
-const LIST_DAYS: u64 = 28;
 /// How many characters of a text an entry shows.
 const MAX_TEXT: usize = 100;
 
@@ -54,39 +54,12 @@ struct Calendar {
     pages: Pages,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum View {
-    Month,
-    Week,
-    List,
-}
-
-impl View {
-    const ALL: [Self; 3] = [Self::Month, Self::Week, Self::List];
-
-    const fn slug(self) -> &'static str {
-        match self {
-            Self::Month => "month",
-            Self::Week => "week",
-            Self::List => "list",
-        }
-    }
-
-    const fn label(self) -> &'static str {
-        match self {
-            Self::Month => "Month",
-            Self::Week => "Week",
-            Self::List => "List",
-        }
-    }
-
-    /// How many posts a day shows.
-    const fn entries(self) -> usize {
-        match self {
-            Self::Month => 3,
-            Self::Week => 20,
-            Self::List => MAX_POSTS,
-        }
+/// Returns how many posts a day shows.
+const fn most_entries(view: View) -> usize {
+    match view {
+        View::Month => 3,
+        View::Week => 20,
+        View::List => MAX_POSTS,
     }
 }
 
@@ -145,7 +118,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     let page = paging::number(visit);
     let found = if view == View::List { list_page(found, page) } else { found };
     let shown = found.len();
-    let days = DayEntries::group(visit, &mut conn, found, view.entries()).await?;
+    let days = DayEntries::group(visit, &mut conn, found, most_entries(view)).await?;
     let base = shell.at("calendar");
     let href = |view: View, date: NaiveDate| filters.href(&base, &[("view", view.slug()), ("date", &date.to_string())]);
     let list_href = |page: i64| {
@@ -162,7 +135,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         views: View::ALL.map(|of| Choice::new(&href(of, date), of.label(), of == view)).into(),
         is_filtered: filters.is_filtered(),
         is_cut,
-        weeks: period.weeks(days, today, |date| href(View::List, date)),
+        weeks: days.weeks(&period, today, |date| href(View::List, date)),
         pages: match view {
             View::List if total > LIST_PAGE => paging::links(page, LIST_PAGE, shown, total, list_href),
             _ => Pages::default(),
@@ -200,89 +173,6 @@ fn list_page(found: Vec<Post>, page: i64) -> Vec<Post> {
     found.into_iter().skip(before).take(number(LIST_PAGE)).collect()
 }
 
-/// Reads a date of the years that the calendar goes to.
-fn parse_date(text: &str) -> Option<NaiveDate> {
-    let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| text.len() == 10);
-    date.filter(|date| (2000..3000).contains(&date.year()))
-}
-
-/// The days of a view.
-struct Period {
-    view: View,
-    /// The month or the days that the title names.
-    month: Option<u32>,
-    title: String,
-    first: NaiveDate,
-    last: NaiveDate,
-    /// A date in the periods before and after.
-    prev: NaiveDate,
-    next: NaiveDate,
-}
-
-impl Period {
-    fn of(view: View, date: NaiveDate) -> Self {
-        let monday = |date: NaiveDate| date - Days::new(u64::from(date.weekday().num_days_from_monday()));
-        match view {
-            View::Month => {
-                let begins = date.with_day(1).unwrap_or(date);
-                let (prev, next) = (begins - Months::new(1), begins + Months::new(1));
-                let (first, last) = (monday(begins), monday(next - Days::new(1)) + Days::new(6));
-                let title = begins.format("%B %Y").to_string();
-                Self { view, month: Some(begins.month()), title, first, last, prev, next }
-            }
-            View::Week => Self::from(view, monday(date), 7),
-            View::List => Self::from(view, date, LIST_DAYS),
-        }
-    }
-
-    fn from(view: View, first: NaiveDate, days: u64) -> Self {
-        let (last, prev, next) = (first + Days::new(days - 1), first - Days::new(days), first + Days::new(days));
-        Self { view, month: None, title: days_title(first, last), first, last, prev, next }
-    }
-
-    /// Returns the days with their entries, in weeks. `more` makes the address where a day has all its posts.
-    fn weeks(&self, mut all: DayEntries, today: NaiveDate, more: impl Fn(NaiveDate) -> String) -> Vec<Vec<Day>> {
-        let dates = self.first.iter_days().take_while(|date| *date <= self.last);
-        let day = |date: NaiveDate| {
-            let (total, entries) = all.0.remove(&date).unwrap_or_default();
-            Day {
-                date: date.to_string(),
-                number: date.day(),
-                label: date.format("%A %-d %B").to_string(),
-                is_in_period: self.month.is_none_or(|month| month == date.month()),
-                is_today: date == today,
-                is_past: date < today,
-                more: total.saturating_sub(entries.len()),
-                more_href: more(date),
-                entries,
-            }
-        };
-        let mut days: Vec<Day> = dates.map(day).collect();
-        if self.view == View::List {
-            days.retain(|day| !day.entries.is_empty());
-            return vec![days];
-        }
-        let mut weeks = Vec::new();
-        while !days.is_empty() {
-            let rest = days.split_off(days.len().min(7));
-            weeks.push(std::mem::replace(&mut days, rest));
-        }
-        weeks
-    }
-}
-
-/// "23–29 November 2026", "30 November – 6 December 2026".
-fn days_title(first: NaiveDate, last: NaiveDate) -> String {
-    let end = last.format("%-d %B %Y");
-    if first.year() != last.year() {
-        format!("{} – {end}", first.format("%-d %B %Y"))
-    } else if first.month() != last.month() {
-        format!("{} – {end}", first.format("%-d %B"))
-    } else {
-        format!("{}–{end}", first.day())
-    }
-}
-
 /// The number of posts of each day, and the entries that are shown of it.
 struct DayEntries(BTreeMap<NaiveDate, (usize, Vec<Entry>)>);
 
@@ -301,6 +191,36 @@ impl DayEntries {
             entries.push(Entry::new(visit, &related, &post));
         }
         Ok(Self(days))
+    }
+
+    /// Returns the days with their entries, in weeks. `more` makes the address where a day has all its posts.
+    fn weeks(mut self, period: &Period, today: NaiveDate, more: impl Fn(NaiveDate) -> String) -> Vec<Vec<Day>> {
+        let dates = period.first.iter_days().take_while(|date| *date <= period.last);
+        let day = |date: NaiveDate| {
+            let (total, entries) = self.0.remove(&date).unwrap_or_default();
+            Day {
+                date: date.to_string(),
+                number: date.day(),
+                label: date.format("%A %-d %B").to_string(),
+                is_in_period: period.month.is_none_or(|month| month == date.month()),
+                is_today: date == today,
+                is_past: date < today,
+                more: total.saturating_sub(entries.len()),
+                more_href: more(date),
+                entries,
+            }
+        };
+        let mut days: Vec<Day> = dates.map(day).collect();
+        if period.view == View::List {
+            days.retain(|day| !day.entries.is_empty());
+            return vec![days];
+        }
+        let mut weeks = Vec::new();
+        while !days.is_empty() {
+            let rest = days.split_off(days.len().min(7));
+            weeks.push(std::mem::replace(&mut days, rest));
+        }
+        weeks
     }
 }
 
@@ -354,52 +274,4 @@ async fn move_post(visit: &Visit) -> Result<PageReply> {
     }
     let at = moved.scheduled_at.unwrap_or(at).with_timezone(&visit.zone());
     Ok(PageReply::Text(http::StatusCode::OK, format!("The post is moved to {}.", at.format("%A %-d %B, %H:%M"))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn date(text: &str) -> NaiveDate {
-        parse_date(text).unwrap()
-    }
-
-    fn period(view: View, day: &str) -> (String, String, String) {
-        let period = Period::of(view, date(day));
-        (period.title, period.first.to_string(), period.last.to_string())
-    }
-
-    #[test]
-    fn a_view_has_whole_weeks_or_four_from_a_date() {
-        let expected = |title: &str, first: &str, last: &str| (title.to_owned(), first.to_owned(), last.to_owned());
-        for (view, day, wanted) in [
-            (View::Month, "2026-11-23", expected("November 2026", "2026-10-26", "2026-12-06")),
-            (View::Month, "2027-02-01", expected("February 2027", "2027-02-01", "2027-02-28")),
-            (View::Week, "2026-11-23", expected("23–29 November 2026", "2026-11-23", "2026-11-29")),
-            (View::Week, "2026-12-03", expected("30 November – 6 December 2026", "2026-11-30", "2026-12-06")),
-            (View::Week, "2027-01-01", expected("28 December 2026 – 3 January 2027", "2026-12-28", "2027-01-03")),
-            (View::List, "2026-11-23", expected("23 November – 20 December 2026", "2026-11-23", "2026-12-20")),
-        ] {
-            assert_eq!(period(view, day), wanted, "{view:?} {day}");
-        }
-    }
-
-    #[test]
-    fn the_periods_before_and_after_adjoin() {
-        for day in ["2000-01-01", "2026-03-31", "2999-12-31"] {
-            for view in View::ALL {
-                let here = Period::of(view, date(day));
-                let (before, after) = (Period::of(view, here.prev), Period::of(view, here.next));
-                assert!(before.last >= here.first - Days::new(1) && before.first < here.first, "{view:?} {day}");
-                assert!(after.first <= here.last + Days::new(1) && after.last > here.last, "{view:?} {day}");
-            }
-        }
-    }
-
-    #[test]
-    fn other_dates_are_not_read() {
-        for text in ["", "2026-02-30", "26-01-01", "12026-01-01", "1999-12-31", "3000-01-01", "2026-1-1", "x"] {
-            assert_eq!(parse_date(text), None, "{text}");
-        }
-    }
 }

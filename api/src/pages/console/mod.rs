@@ -30,6 +30,7 @@ mod visit;
 mod accounts;
 mod brand_new;
 mod calendar;
+mod calendar_period;
 mod composer;
 mod composer_check;
 mod composer_typed;
