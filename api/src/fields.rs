@@ -20,7 +20,7 @@ use unicode_normalization::{UnicodeNormalization, is_nfc};
 use crate::error::{ApiError, FieldProblems, Result};
 
 pub mod steps;
-mod time;
+pub mod time;
 
 const MAX_URL_LENGTH: usize = 2048;
 /// How many problems one response lists. Validation stops at this number.

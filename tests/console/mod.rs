@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod accounts;
+mod calendar;
+mod composer;
 mod home;
 mod keys;
+mod post;
+mod posts;
 mod security;
 mod settings;
 mod sign_in;

@@ -22,7 +22,7 @@ pub fn parse(text: &str, zone: Tz) -> Option<DateTime<Utc>> {
 
 /// Converts a local time to UTC. A time that daylight saving skips becomes the next one that exists; one that it
 /// repeats becomes the first of the two.
-fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
+pub fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
     let at = |local: &NaiveDateTime| match zone.from_local_datetime(local) {
         MappedLocalTime::Single(at) | MappedLocalTime::Ambiguous(at, _) => Some(at.with_timezone(&Utc)),
         MappedLocalTime::None => None,

@@ -11,7 +11,7 @@ mod conversations;
 mod feeds;
 mod link_in_bio;
 pub mod media;
-mod posts;
+pub mod posts;
 mod reports;
 mod webhooks;
 

@@ -8,13 +8,45 @@
   // A time's text is in the brand's zone; where the browser is elsewhere, the title has the browser's.
   const zone = document.body.dataset.zone;
   const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone && own && zone !== own) {
+  const titles = () => {
+    if (!zone || !own || zone === own) return;
     const format = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
     for (const time of all('time[data-local]')) {
       const at = new Date(time.dateTime);
       if (!Number.isNaN(at.getTime())) time.title = `${format.format(at)} in your time zone (${own}). Shown in ${zone}.`;
     }
-  }
+  };
+  titles();
+
+  // Sends what the script shows by itself. A redirect leads to the sign-in page.
+  const send = async (url, body, signal) => {
+    const answer = await fetch(url, { method: 'POST', body, signal, headers: { 'X-Requested-With': 'fetch' } });
+    if (answer.redirected) throw new Error('Your session has ended. Load the page again, and sign in.');
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(text.slice(0, 300));
+    return text;
+  };
+
+  // A post that is being published is read again until that has ended, at growing intervals.
+  const watch = (seconds) => {
+    if (!document.querySelector('[data-moving]')) return;
+    setTimeout(async () => {
+      const main = document.getElementById('main');
+      try {
+        // Not under the hands of a person who opens or fills something.
+        if (!main.querySelector('details[open]') && !main.querySelector('form :focus')) {
+          const answer = await fetch(location.pathname);
+          if (!answer.ok || answer.redirected) return;
+          const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+          main.replaceChildren(...page.getElementById('main').childNodes);
+          titles();
+          if (!document.querySelector('[data-moving]')) say('Publishing has ended. The page shows the result.');
+        }
+      } catch { /* The next time. */ }
+      watch(Math.min(seconds * 1.5, 30));
+    }, seconds * 1000);
+  };
+  watch(2);
 
   // Preselect the browser's zone in a new brand.
   for (const select of all('form[data-guess-zone] select')) {
@@ -97,21 +129,16 @@
     const check = async () => {
       running?.abort();
       running = new AbortController();
-      const data = new FormData(form);
-      data.delete('file');
-      data.delete('_key');
       panel.setAttribute('aria-busy', 'true');
       try {
-        const headers = { 'X-Requested-With': 'fetch' };
-        const answer = await fetch(form.dataset.composer, { method: 'POST', body: data, headers, signal: running.signal });
-        if (answer.ok && !answer.redirected) panel.innerHTML = await answer.text();
+        panel.innerHTML = await send(form.dataset.composer, new URLSearchParams(new FormData(form)), running.signal);
         panel.removeAttribute('aria-busy');
       } catch (error) {
         if (error.name !== 'AbortError') panel.removeAttribute('aria-busy');
       }
     };
     form.addEventListener('input', (event) => {
-      if (event.target.type === 'file') return;
+      if (event.target.form !== form) return;
       clearTimeout(timer);
       timer = setTimeout(check, 600);
     });
@@ -134,8 +161,28 @@
       }
     });
 
+    // A picture is uploaded without leaving; the form is then shown with it and with what was typed.
+    const upload = document.getElementById('upload');
+    const status = document.getElementById('upload-status');
+    upload.addEventListener('submit', async (event) => {
+      event.preventDefault();
+      if (upload.dataset.busy) return;
+      upload.dataset.busy = '1';
+      status.textContent = 'Uploading …';
+      try {
+        const id = await send(upload.action, new FormData(upload));
+        const button = document.createElement('button');
+        Object.assign(button, { name: '_action', value: `attach:${id}`, formNoValidate: true, hidden: true });
+        form.append(button);
+        form.requestSubmit(button);
+      } catch (error) {
+        status.textContent = error.message || 'The picture was not uploaded. Try again.';
+      }
+      delete upload.dataset.busy;
+    });
+
     // Leaving with changes asks first; sending does not.
-    let changed = false;
+    let changed = 'changed' in form.dataset;
     form.addEventListener('input', () => { changed = true; });
     form.addEventListener('submit', () => { changed = false; });
     window.addEventListener('beforeunload', (event) => { if (changed) event.preventDefault(); });
@@ -180,12 +227,7 @@
       cell.querySelector('.entries').append(item);
       tell('Moving the post …', 'info');
       try {
-        const url = `${move}/${entry.dataset.post}/move`;
-        const headers = { 'X-Requested-With': 'fetch' };
-        const answer = await fetch(url, { method: 'POST', body, headers });
-        const text = (await answer.text()).slice(0, 300);
-        if (!answer.ok) throw new Error(text);
-        tell(text || `The post was moved to ${cell.dataset.label}.`, 'good');
+        tell(await send(`${move}/${entry.dataset.post}/move`, body), 'good');
       } catch (error) {
         from.querySelector('.entries').append(item);
         tell(error.message || 'The post was not moved. Reload the page and try again.', 'bad');

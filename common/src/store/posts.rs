@@ -295,6 +295,14 @@ pub async fn set_reject_reason(tx: &mut Tx, post_id: i64, reason: Option<&str>) 
     Ok(())
 }
 
+/// Returns why a post was not approved the last time; `None`: no reason was given.
+pub async fn reject_reason(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option<String>> {
+    const SQL: &str = "SELECT reject_reason FROM posts WHERE brand_id = $1 AND id = $2 AND deleted_at IS NULL";
+    let found: Option<Option<String>> =
+        run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(post_id).fetch_optional(c))?;
+    Ok(found.flatten())
+}
+
 /// Hides a post from clients.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
     let now = tx.now;

@@ -36,18 +36,22 @@ impl ErrorPage {
             _ if status.is_server_error() => "This did not work",
             _ => "This was not done",
         };
-        let problems = error.fields.values().flatten().map(String::as_str).collect::<Vec<_>>();
-        let text = if problems.is_empty() { error.message.to_string() } else { problems.join(" ") };
         let action = match &visit.came_from {
             Some(path) => Link::new("Go back", path),
             None => Link::new("Go to the start", "/"),
         };
         let shell = Shell { section: None, ..visit.shell(Section::Home, title) };
         let request_id = status.is_server_error().then(|| visit.request_id.clone());
-        let page = Self { shell, text, action, request_id };
+        let page = Self { shell, text: message(error), action, request_id };
         res.status_code(status);
         res.render(Text::Html(page.render().unwrap_or_else(|_| "Something went wrong on our side.".to_owned())));
     }
+}
+
+/// Returns what is wrong: the problems of the fields, else the message.
+pub fn message(error: &ApiError) -> String {
+    let problems = error.fields.values().flatten().map(String::as_str).collect::<Vec<_>>();
+    if problems.is_empty() { error.message.to_string() } else { problems.join(" ") }
 }
 
 /// Sets the headers of every page of the console: they belong to one person.

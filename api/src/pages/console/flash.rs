@@ -14,6 +14,7 @@ pub fn note(word: &str) -> Option<Flash> {
         "post-rejected" => "The post is rejected; its author sees the reason.",
         "post-deleted" => "The post is deleted.",
         "post-retried" => "The failed accounts are tried again.",
+        "post-unscheduled" => "The post is a draft again.",
         "post-moved" => "The post is rescheduled.",
         "account-connected" => "The account is connected.",
         "account-disconnected" => "The account is disconnected.",

@@ -30,6 +30,12 @@ mod visit;
 
 mod accounts;
 mod brand_new;
+mod calendar;
+mod calendar_period;
+mod composer;
+mod composer_check;
+mod composer_typed;
+mod composer_view;
 mod connect;
 mod developers;
 mod home;
@@ -38,7 +44,11 @@ mod lists;
 mod members;
 mod once;
 mod paging;
+mod post;
+mod post_filters;
 mod post_rows;
+mod post_view;
+mod posts;
 mod requests;
 mod session_list;
 mod settings;
@@ -52,6 +62,10 @@ use route::{PageRoute, PageRunner};
 fn routes() -> Vec<PageRoute> {
     [
         home::routes(),
+        posts::routes(),
+        calendar::routes(),
+        composer::routes(),
+        post::routes(),
         accounts::routes(),
         connect::routes(),
         keys::routes(),

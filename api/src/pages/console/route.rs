@@ -17,7 +17,7 @@ use secrecy::SecretString;
 
 use super::api::Endpoints;
 use super::cookie;
-use super::error::{ErrorPage, page_headers};
+use super::error::{ErrorPage, message, page_headers};
 use super::form::Form;
 use super::visit::{PageReply, Visit};
 use crate::app::App;
@@ -150,13 +150,22 @@ impl salvo::Handler for PageRunner {
                 res.status_code(status);
                 res.render(Text::Html(text));
             }
+            Ok(PageReply::Text(status, text)) => {
+                res.status_code(status);
+                res.render(Text::Plain(text));
+            }
             Ok(PageReply::SeeOther(path)) => see_other(res, &path),
             Err(error) => {
                 error.log();
                 if let Some(seconds) = error.retry_after {
                     res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
                 }
-                ErrorPage::render(&visit, &error, res);
+                if visit.is_fetch {
+                    res.status_code(error.code.status());
+                    res.render(Text::Plain(message(&error)));
+                } else {
+                    ErrorPage::render(&visit, &error, res);
+                }
             }
         }
         page_headers(res);
@@ -192,6 +201,7 @@ impl PageRunner {
             request_id,
             now,
             came_from: came_from(req.headers()),
+            is_fetch: req.headers().get("x-requested-with").is_some_and(|with| with == "fetch"),
         }))
     }
 

@@ -39,11 +39,15 @@ pub struct Visit {
     pub now: DateTime<Utc>,
     /// The page that the request came from: its path.
     pub came_from: Option<String>,
+    /// The script sent it, and shows the answer within the page.
+    pub is_fetch: bool,
 }
 
 /// What a page answers.
 pub enum PageReply {
     Html(StatusCode, String),
+    /// For the script.
+    Text(StatusCode, String),
     SeeOther(String),
 }
 
@@ -105,7 +109,8 @@ impl Visit {
             section: Some(section),
             sections: Section::ALL.to_vec(),
             csrf: self.csrf.clone(),
-            key: self.form.text("_key").map_or_else(new_key, str::to_owned),
+            // A form that is shown again is another request: what failed stored nothing under the earlier key.
+            key: new_key(),
             flash: self.query.get("note").and_then(flash::note),
             role: current.map(|(_, role)| role.to_string()),
             is_operator: self.is_operator,
@@ -157,6 +162,14 @@ pub fn form_errors(error: ApiError) -> Result<FieldErrors> {
         ErrorCode::ValidationFailed => {
             Ok(FieldErrors::new(error.fields.iter().map(|(path, messages)| (path.as_str(), messages.clone()))))
         }
+        // Each form has a key of its own, of which a person knows nothing.
+        ErrorCode::IdempotencyKeyReused => Ok(FieldErrors::general(
+            "This form was sent before, with other content. Look at what that did; then send this again if it is still \
+             wanted.",
+        )),
+        ErrorCode::IdempotencyInProgress => Ok(FieldErrors::general(
+            "This form was sent a moment ago, and is being worked on. Load the page again to see what came of it.",
+        )),
         code if code.status().is_client_error() && code != ErrorCode::NotFound => {
             Ok(FieldErrors::general(&error.message))
         }

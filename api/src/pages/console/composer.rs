@@ -1,0 +1,258 @@
+//! The composer: `/brands/{brand}/posts/new`, `/brands/{brand}/posts/{post}/edit`, `/brands/{brand}/posts/check` and
+//! `/brands/{brand}/posts/upload`.
+//!
+//! The form's buttons: `schedule_type` is `draft`, `scheduled` or `now`; `_action` is `save` (the state stays), `submit`
+//! (save the draft, then submit it for approval), or shows the form again without saving: `attach:ID` (that picture
+//! too), `first:ID` (that picture first), `library:PAGE` (another page of pictures). "Check" posts to `posts/check`. A
+//! picture is uploaded by a form of its own; the script then sends `attach:ID`, so that what was typed stays.
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::composer_check::show_check;
+use super::composer_typed::{Stored, Typed, Way};
+use super::composer_view::{check_editable, load_accounts, show};
+use super::form::Form;
+use super::route::PageRoute;
+use super::shared::FieldErrors;
+use super::visit::{PageReply, Visit, form_errors};
+use crate::error::{ApiError, Result};
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/posts/new", begin),
+        PageRoute::post("/brands/{brand}/posts/new", send),
+        PageRoute::get("/brands/{brand}/posts/{post}/edit", edit),
+        PageRoute::post("/brands/{brand}/posts/{post}/edit", send),
+        PageRoute::post("/brands/{brand}/posts/check", check),
+        PageRoute::post("/brands/{brand}/posts/upload", upload),
+    ]
+}
+
+/// What a button of the form asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Button {
+    Save(Way),
+    Submit,
+    Attach(i64),
+    First(i64),
+    Library(i64),
+    /// None that is known.
+    Unknown,
+}
+
+impl Button {
+    fn of(form: &Form) -> Self {
+        let (word, id) = form.get("_action").split_once(':').unwrap_or((form.get("_action"), ""));
+        match (word, id.parse().ok().filter(|id| *id > 0)) {
+            ("save", None) => Self::Save(Way::Save),
+            ("submit", None) => Self::Submit,
+            ("attach", Some(id)) => Self::Attach(id),
+            ("first", Some(id)) => Self::First(id),
+            ("library", Some(page)) => Self::Library(page),
+            ("", None) => match form.get("schedule_type") {
+                "draft" => Self::Save(Way::Draft),
+                "scheduled" => Self::Save(Way::Schedule),
+                "now" => Self::Save(Way::Now),
+                _ => Self::Unknown,
+            },
+            _ => Self::Unknown,
+        }
+    }
+
+    const fn note(self) -> &'static str {
+        match self {
+            Self::Save(Way::Draft) => "draft-saved",
+            Self::Save(Way::Schedule) => "post-scheduled",
+            Self::Save(Way::Now) => "post-publishing",
+            Self::Submit => "post-submitted",
+            _ => "post-saved",
+        }
+    }
+}
+
+/// A new post, with the picture in the address.
+async fn begin(visit: &Visit) -> Result<PageReply> {
+    let mut typed = Typed::default();
+    attach_uploaded(visit, &mut typed);
+    show(visit, None, typed, FieldErrors::default(), false).await
+}
+
+async fn edit(visit: &Visit) -> Result<PageReply> {
+    let stored = Stored::load(visit, visit.id("post").unwrap_or_default()).await?;
+    check_editable(&stored)?;
+    let mut typed = Typed::of_post(&stored, visit.zone());
+    attach_uploaded(visit, &mut typed);
+    show(visit, Some(&stored), typed, FieldErrors::default(), false).await
+}
+
+fn attach_uploaded(visit: &Visit, typed: &mut Typed) {
+    if let Some(id) = visit.query.get("media").and_then(|id| id.parse().ok()) {
+        typed.attach(id);
+    }
+}
+
+/// Checks what was typed: for the script the panel alone, else the page with it.
+async fn check(visit: &Visit) -> Result<PageReply> {
+    let stored = match visit.form.text("_post").and_then(|id| id.parse().ok()) {
+        Some(id) => Some(Stored::load(visit, id).await?),
+        None => None,
+    };
+    let typed = Typed::of_form(&visit.form);
+    if visit.is_fetch {
+        return show_check(visit, stored.as_ref(), &typed).await;
+    }
+    show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await
+}
+
+/// Does what the button of the form asks for.
+async fn send(visit: &Visit) -> Result<PageReply> {
+    let stored = match visit.id("post") {
+        Some(id) => Some(Stored::load(visit, id).await?),
+        None => None,
+    };
+    let mut typed = Typed::of_form(&visit.form);
+    let button = Button::of(&visit.form);
+    let way = match button {
+        Button::Save(way) => way,
+        Button::Submit => Way::Draft,
+        Button::Attach(id) => {
+            typed.attach(id);
+            return show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await;
+        }
+        Button::First(id) => {
+            typed.put_first(id);
+            return show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await;
+        }
+        Button::Library(page) => {
+            typed.library_page = page;
+            return show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await;
+        }
+        Button::Unknown => return show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await,
+    };
+    match save(visit, stored.as_ref(), &typed, way).await {
+        Ok(id) if button == Button::Submit => submit(visit, id, typed).await,
+        Ok(id) => visit.to(&format!("posts/{id}"), button.note()),
+        Err(error) => show(visit, stored.as_ref(), typed, form_errors(error)?, true).await,
+    }
+}
+
+#[derive(Deserialize)]
+struct Saved {
+    id: i64,
+}
+
+/// Creates or changes the post, and returns its id.
+async fn save(visit: &Visit, stored: Option<&Stored>, typed: &Typed, way: Way) -> Result<i64> {
+    let mut conn = visit.app.store.read().await?;
+    let accounts = load_accounts(visit, &mut conn, typed).await?;
+    drop(conn);
+    let request = typed.request(way, &accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    let saved = match stored {
+        Some(_) => visit.api("updatePost").write_for::<Saved>("", &request.body).await,
+        None => visit.api("createPost").write_for::<Saved>("", &request.body).await,
+    };
+    let shown: Vec<i64> = accounts.iter().map(|account| account.id).collect();
+    saved.map(|post| post.id).map_err(|error| at_fields(error, &request.overrides, &shown))
+}
+
+/// Submits a draft that was saved just now. If that is refused, the form goes on with the saved draft.
+async fn submit(visit: &Visit, id: i64, typed: Typed) -> Result<PageReply> {
+    match visit.api("submitPost").id("post", id).write("-submit", &serde_json::json!({})).await {
+        Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.note()),
+        Err(error) => {
+            let stored = Stored::load(visit, id).await?;
+            let errors = form_errors(error)?;
+            show(visit, Some(&stored), typed, errors, true).await
+        }
+    }
+}
+
+/// Renames the problems of overrides to their fields: a form has fields for all accounts (`shown`), a request only the
+/// overrides that were made (`sent`).
+fn at_fields(mut error: ApiError, sent: &[i64], shown: &[i64]) -> ApiError {
+    let rename = |path: String| {
+        let place = path.strip_prefix("overrides.").and_then(|rest| rest.split_once('.'));
+        let place = place.and_then(|(index, field)| Some((index.parse::<usize>().ok()?, field)));
+        let Some((index, field)) = place else { return path };
+        let index = sent.get(index).and_then(|id| shown.iter().position(|other| other == id));
+        index.map_or_else(|| "overrides".to_owned(), |index| format!("overrides.{index}.{field}"))
+    };
+    error.fields = std::mem::take(&mut error.fields).into_iter().map(|(path, found)| (rename(path), found)).collect();
+    error
+}
+
+/// Stores a picture. For the script the answer is its id, else the form with the picture. `post` in the address is the
+/// post that is edited.
+async fn upload(visit: &Visit) -> Result<PageReply> {
+    let stored = match visit.form.text("post").and_then(|id| id.parse().ok()) {
+        Some(id) => Some(Stored::load(visit, id).await?),
+        None => None,
+    };
+    let answer = match visit.api("uploadMedia").upload("").await {
+        Ok(answer) => answer,
+        Err(error) if visit.is_fetch => return Err(error),
+        Err(error) => {
+            let errors = form_errors(error)?;
+            let typed = match &stored {
+                Some(stored) => Typed::of_post(stored, visit.zone()),
+                None => Typed::default(),
+            };
+            return show(visit, stored.as_ref(), typed, errors, false).await;
+        }
+    };
+    let id = picture_id(&answer.body)?;
+    if visit.is_fetch {
+        return Ok(PageReply::Text(StatusCode::CREATED, id.to_string()));
+    }
+    match stored {
+        Some(stored) => visit.to(&format!("posts/{}/edit?media={id}", stored.post.id), "media-uploaded"),
+        None => visit.to(&format!("posts/new?media={id}"), "media-uploaded"),
+    }
+}
+
+fn picture_id(body: &[u8]) -> Result<i64> {
+    #[derive(Deserialize)]
+    struct Answer {
+        data: Saved,
+    }
+    let answer: std::result::Result<Answer, _> = serde_json::from_slice(body);
+    Ok(answer.map_err(|error| ApiError::bug(format!("an upload's answer cannot be read: {error}")))?.data.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn button(form: &str) -> Button {
+        Button::of(&Form::parse(form.as_bytes()))
+    }
+
+    #[test]
+    fn a_form_does_what_its_button_says() {
+        for (form, wanted) in [
+            ("schedule_type=draft", Button::Save(Way::Draft)),
+            ("schedule_type=now", Button::Save(Way::Now)),
+            ("_action=submit", Button::Submit),
+            ("_action=attach:7", Button::Attach(7)),
+            ("_action=library:2&schedule_type=now", Button::Library(2)),
+            ("_action=check&schedule_type=now", Button::Unknown),
+            ("_action=attach:0", Button::Unknown),
+            ("_action=first:x", Button::Unknown),
+            ("schedule_type=later", Button::Unknown),
+            ("", Button::Unknown),
+        ] {
+            assert_eq!(button(form), wanted, "{form}");
+        }
+    }
+
+    #[test]
+    fn problems_of_overrides_are_shown_at_their_accounts() {
+        let problems =
+            [("overrides.0.content", "a"), ("overrides.5.content", "b"), ("content", "c"), ("overrides", "d")];
+        let problems = problems.map(|(path, text)| (path.to_owned(), vec![text.to_owned()]));
+        let error = at_fields(ApiError::validation(problems.into()), &[88], &[91, 90, 88]);
+        let paths: Vec<&str> = error.fields.keys().map(String::as_str).collect();
+        assert_eq!(paths, ["content", "overrides", "overrides.2.content"]);
+    }
+}

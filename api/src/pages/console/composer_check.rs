@@ -1,0 +1,139 @@
+//! The composer's panel "Check": how the post stands to the rules of the platforms, and a preview.
+
+use askama::Template;
+use crier_common::domain::account::SocialAccount;
+use serde::Deserialize;
+
+use super::composer_typed::{Stored, Typed, Way};
+use super::composer_view::{load_accounts, load_chosen};
+use super::post_rows::chip;
+use super::shared::{AccountChip, Picture};
+use super::visit::{PageReply, Visit};
+use crate::error::Result;
+
+/// How many accounts are checked, and the most problems of the post as a whole.
+const MAX_CHECKED: usize = 30;
+const MAX_PROBLEMS: usize = 10;
+/// How many characters of a text the preview shows.
+const MAX_PREVIEW: usize = 600;
+
+/// The panel that `posts/check` answers alone, as an HTML fragment.
+#[derive(Default, Template)]
+#[template(path = "console/check.html")]
+pub struct Check {
+    /// Of the post as a whole.
+    problems: Vec<String>,
+    rows: Vec<CheckRow>,
+    /// How many accounts were not checked.
+    more: usize,
+}
+
+/// How the post stands to one account's platform.
+struct CheckRow {
+    account: AccountChip,
+    length: u32,
+    limit: Option<u32>,
+    problems: Vec<String>,
+    notes: Vec<String>,
+    /// The beginning of the text as it goes to this account.
+    text: String,
+    pictures: Vec<Picture>,
+}
+
+impl Check {
+    fn count(&self) -> usize {
+        self.problems.len() + self.rows.iter().map(|row| row.problems.len()).sum::<usize>()
+    }
+}
+
+impl CheckRow {
+    /// Returns the end of the scale of the meter.
+    fn top(&self) -> u32 {
+        self.length.max(self.limit.unwrap_or_default()).max(1)
+    }
+
+    fn is_over(&self) -> bool {
+        self.limit.is_some_and(|limit| self.length > limit)
+    }
+}
+
+#[derive(Deserialize)]
+struct Validation {
+    targets: Vec<ValidatedTarget>,
+}
+
+#[derive(Deserialize)]
+struct ValidatedTarget {
+    account_id: i64,
+    length: u32,
+    limit: Option<u32>,
+    problems: Vec<Problem>,
+    notes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    message: String,
+}
+
+/// Answers the panel alone.
+pub async fn show_check(visit: &Visit, stored: Option<&Stored>, typed: &Typed) -> Result<PageReply> {
+    let mut conn = visit.app.store.read().await?;
+    let accounts = load_accounts(visit, &mut conn, typed).await?;
+    let chosen = load_chosen(visit, &mut conn, typed).await?;
+    drop(conn);
+    visit.page(&check(visit, typed, stored, &accounts, &chosen).await?)
+}
+
+/// Checks the post against the rules of the chosen accounts' platforms.
+pub async fn check(
+    visit: &Visit,
+    typed: &Typed,
+    stored: Option<&Stored>,
+    accounts: &[SocialAccount],
+    chosen: &[Picture],
+) -> Result<Check> {
+    let connected = |id: &i64| accounts.iter().any(|account| account.id == *id);
+    let mut going: Vec<i64> = typed.accounts.iter().copied().filter(connected).collect();
+    if going.is_empty() || typed.content.is_empty() && chosen.is_empty() {
+        return Ok(Check::default());
+    }
+    let more = going.len().saturating_sub(MAX_CHECKED);
+    going.truncate(MAX_CHECKED);
+    let mut typed = typed.clone();
+    (typed.accounts, typed.media) = (going, chosen.iter().map(|picture| picture.id).collect());
+    let request = typed.request(Way::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    let found: Validation = match visit.api("validatePost").check(&request.body).await {
+        Ok(found) => found,
+        Err(error) if error.code.status().is_client_error() => {
+            let mut problems: Vec<String> = error.fields.into_values().flatten().take(MAX_PROBLEMS).collect();
+            if problems.is_empty() {
+                problems.push(error.message.into_owned());
+            }
+            return Ok(Check { problems, ..Check::default() });
+        }
+        Err(error) => return Err(error),
+    };
+    let rows = found.targets.into_iter().filter_map(|target| {
+        let account = accounts.iter().find(|account| account.id == target.account_id)?;
+        let own = typed.wish(account.id).map(|wish| wish.content.as_str()).filter(|text| !text.trim().is_empty());
+        Some(CheckRow {
+            account: chip(account),
+            length: target.length,
+            limit: target.limit,
+            problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
+            notes: target.notes,
+            text: own.unwrap_or(&typed.content).chars().take(MAX_PREVIEW).collect(),
+            pictures: chosen.to_vec(),
+        })
+    });
+    Ok(Check { problems: Vec::new(), rows: rows.collect(), more })
+}
+
+/// Removes the account's name in front of a problem, which stands at the account here.
+fn without_account(account: &SocialAccount, message: &str) -> String {
+    let prefix = format!("Account {} ({}): ", account.id, account.name);
+    let rest = message.strip_prefix(&prefix).unwrap_or(message);
+    let mut letters = rest.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,351 @@
+//! What a person has typed in the composer, and the request that it makes.
+//!
+//! The request depends on the form alone, as far as it can: a form that is sent twice is the same request twice. So the
+//! form also has what the post was when the page was made (`_accounts`, `_keep`, `_time`), not only what was typed.
+
+use std::collections::BTreeMap;
+
+use chrono_tz::Tz;
+use crier_common::domain::account::SocialAccount;
+use crier_common::domain::post::{Post, PostStatus, Target};
+use crier_common::platforms::catalogue::descriptor;
+use crier_common::platforms::options::{self, OptionKind};
+use crier_common::store::{posts, targets};
+use serde_json::{Map, Value, json};
+
+use super::form::Form;
+use super::visit::Visit;
+use crate::error::{ApiError, Result};
+use crate::routes::posts::edit::{MAX_ACCOUNTS, MAX_MEDIA};
+
+/// The post that is edited, as it is stored.
+pub struct Stored {
+    pub post: Post,
+    pub targets: Vec<Target>,
+}
+
+impl Stored {
+    pub async fn load(visit: &Visit, id: i64) -> Result<Self> {
+        let mut conn = visit.app.store.read().await?;
+        let found = posts::find(&mut conn, visit.brand()?.0.id, id).await?;
+        let post = found.ok_or_else(|| ApiError::not_found("post"))?;
+        Ok(Self { targets: targets::list(&mut conn, post.id).await?, post })
+    }
+
+    pub fn keep(&self) -> Keep {
+        match self.post.status {
+            PostStatus::Draft => Keep::None,
+            PostStatus::PendingApproval | PostStatus::Scheduled => Keep::Same,
+            _ => Keep::All,
+        }
+    }
+
+    /// Returns the time as the form has it; empty if there is none.
+    pub fn local_time(&self, zone: Tz) -> String {
+        let at = self.post.scheduled_at.map(|at| at.with_timezone(&zone));
+        at.map_or_else(String::new, |at| at.format("%Y-%m-%dT%H:%M").to_string())
+    }
+}
+
+/// When a request leaves the accounts of a post out. One that has left draft may have accounts that were disconnected
+/// since, which a request could not name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    #[default]
+    None,
+    /// If they are the same as before.
+    Same,
+    /// Always, and the time too: its publishing has begun.
+    All,
+}
+
+impl Keep {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Same => "same",
+            Self::All => "all",
+        }
+    }
+
+    fn of(word: &str) -> Self {
+        match word {
+            "same" => Self::Same,
+            "all" => Self::All,
+            _ => Self::None,
+        }
+    }
+}
+
+/// What is to be done with the post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Check,
+    /// The status stays.
+    Save,
+    Draft,
+    Schedule,
+    Now,
+}
+
+/// The wish for one account.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    pub account_id: i64,
+    pub content: String,
+    pub options: Vec<(String, String)>,
+}
+
+impl Wish {
+    pub fn option(&self, name: &str) -> &str {
+        self.options.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.content.is_empty() && self.options.iter().all(|(_, value)| value.is_empty())
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Typed {
+    pub content: String,
+    /// Those that were chosen; as before if they cannot change.
+    pub accounts: Vec<i64>,
+    pub media: Vec<i64>,
+    /// Local, in the brand's zone.
+    pub scheduled_at: String,
+    pub wishes: Vec<Wish>,
+    /// The page of the library that is shown; 0 is the first, too.
+    pub library_page: i64,
+    /// What was there when the page was made.
+    known_accounts: Vec<i64>,
+    known_time: String,
+    keep: Keep,
+}
+
+/// A request, and the account of each of its overrides.
+pub struct PostRequest {
+    pub body: Value,
+    pub overrides: Vec<i64>,
+}
+
+impl Typed {
+    pub fn of_form(form: &Form) -> Self {
+        let known = form.get("_accounts").split(',').filter_map(|id| id.parse().ok());
+        let known_accounts: Vec<i64> = known.take(MAX_ACCOUNTS).collect();
+        let keep = Keep::of(form.get("_keep"));
+        let mut accounts = if keep == Keep::All { known_accounts.clone() } else { form.ids("accounts") };
+        // One too many is left for the API to refuse.
+        accounts.truncate(MAX_ACCOUNTS + 1);
+        // In their earlier order; new ones follow.
+        accounts.sort_by_key(|id| known_accounts.iter().position(|known| known == id).unwrap_or(usize::MAX));
+        Self {
+            content: form.get("content").to_owned(),
+            accounts,
+            media: form.ids("media").into_iter().take(MAX_MEDIA + 1).collect(),
+            scheduled_at: form.get("scheduled_at").trim().to_owned(),
+            wishes: wishes_of(form),
+            library_page: form.get("_library").parse().unwrap_or_default(),
+            known_accounts,
+            known_time: form.get("_time").to_owned(),
+            keep,
+        }
+    }
+
+    pub fn of_post(stored: &Stored, zone: Tz) -> Self {
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let wish = |target: &Target| Wish {
+            account_id: target.account_id,
+            content: target.content.clone().unwrap_or_default(),
+            options: target.options.iter().map(|(name, value)| (name.clone(), text(value))).collect(),
+        };
+        Self {
+            content: stored.post.content.clone(),
+            accounts: stored.targets.iter().map(|target| target.account_id).collect(),
+            media: stored.post.media.clone(),
+            scheduled_at: stored.local_time(zone),
+            wishes: stored.targets.iter().map(wish).collect(),
+            ..Self::default()
+        }
+    }
+
+    pub fn wish(&self, account_id: i64) -> Option<&Wish> {
+        self.wishes.iter().find(|wish| wish.account_id == account_id)
+    }
+
+    /// Adds a picture at the end.
+    pub fn attach(&mut self, id: i64) {
+        if !self.media.contains(&id) {
+            self.media.push(id);
+        }
+    }
+
+    /// Moves a picture to the front.
+    pub fn put_first(&mut self, id: i64) {
+        self.media.retain(|other| *other != id);
+        self.media.insert(0, id);
+    }
+
+    /// Returns the request. `accounts`: those that the page shows; `targets`: those that are stored.
+    pub fn request(&self, way: Way, accounts: &[SocialAccount], targets: &[Target]) -> PostRequest {
+        let keeps_accounts = way != Way::Check && self.keeps_accounts();
+        let going = if keeps_accounts { targets.iter().map(|t| t.account_id).collect() } else { self.accounts.clone() };
+        let mut overrides = Vec::new();
+        let mut overridden = Vec::new();
+        for id in &going {
+            let account = accounts.iter().find(|account| account.id == *id);
+            let target = targets.iter().find(|target| target.account_id == *id);
+            if let Some(entry) = self.override_of(*id, account, target) {
+                overrides.push(entry);
+                overridden.push(*id);
+            }
+        }
+        let mut body = json!({ "content": self.content, "media": self.media, "overrides": overrides });
+        if !keeps_accounts {
+            body["accounts"] = json!(going);
+        }
+        let changes_time = self.scheduled_at != self.known_time && self.keep != Keep::All;
+        if changes_time && matches!(way, Way::Save | Way::Draft | Way::Schedule) {
+            body["scheduled_at"] = json!(Some(&self.scheduled_at).filter(|text| !text.is_empty()));
+        }
+        let schedule_type = match way {
+            Way::Draft => Some("draft"),
+            Way::Schedule => Some("scheduled"),
+            Way::Now => Some("now"),
+            Way::Check | Way::Save => None,
+        };
+        if let Some(word) = schedule_type {
+            body["schedule_type"] = json!(word);
+        }
+        PostRequest { body, overrides: overridden }
+    }
+
+    fn keeps_accounts(&self) -> bool {
+        let sorted = |ids: &[i64]| {
+            let mut ids = ids.to_vec();
+            ids.sort_unstable();
+            ids
+        };
+        match self.keep {
+            Keep::None => false,
+            Keep::Same => sorted(&self.accounts) == sorted(&self.known_accounts),
+            Keep::All => true,
+        }
+    }
+
+    /// Returns the override for an account: what was typed, and of the stored one what the form does not have.
+    fn override_of(&self, id: i64, account: Option<&SocialAccount>, target: Option<&Target>) -> Option<Value> {
+        let wish = self.wish(id);
+        let content = match wish {
+            Some(wish) => Some(wish.content.clone()).filter(|text| !text.trim().is_empty()),
+            None => target.and_then(|target| target.content.clone()),
+        };
+        let mut options = target.map(|target| target.options.clone()).unwrap_or_default();
+        if let (Some(wish), Some(account)) = (wish, account) {
+            apply_options(wish, account, &mut options);
+        }
+        let media = target.and_then(|target| target.media.clone());
+        // With an override, a missing option is reported at its field.
+        let needs_options =
+            account.is_some_and(|account| !descriptor(account.platform).capabilities.required_options.is_empty());
+        if content.is_none() && options.is_empty() && media.is_none() && !needs_options {
+            return None;
+        }
+        let mut entry = json!({ "account_id": id, "options": options });
+        if let Some(content) = content {
+            entry["content"] = json!(content);
+        }
+        if let Some(media) = media {
+            entry["media"] = json!(media);
+        }
+        Some(entry)
+    }
+}
+
+/// Sets the options that the form has.
+fn apply_options(wish: &Wish, account: &SocialAccount, options: &mut Map<String, Value>) {
+    for option in options::of(account.platform) {
+        let typed = wish.option(option.name);
+        match option.kind {
+            OptionKind::Boolean if typed == "true" => {
+                options.insert(option.name.to_owned(), Value::Bool(true));
+            }
+            OptionKind::Boolean => {
+                if let Some(value) = options.get_mut(option.name) {
+                    *value = Value::Bool(false);
+                }
+            }
+            _ if typed.is_empty() => {
+                options.remove(option.name);
+            }
+            _ => {
+                options.insert(option.name.to_owned(), json!(typed));
+            }
+        }
+    }
+}
+
+/// Reads the fields `overrides.INDEX.account_id`, `overrides.INDEX.content` and `overrides.INDEX.options.NAME`.
+fn wishes_of(form: &Form) -> Vec<Wish> {
+    let mut wishes: BTreeMap<usize, Wish> = BTreeMap::new();
+    for (rest, value) in form.under("overrides.") {
+        let Some((index, field)) = rest.split_once('.') else { continue };
+        let Ok(index) = index.parse() else { continue };
+        let wish = wishes.entry(index).or_default();
+        match field {
+            "account_id" => wish.account_id = value.parse().unwrap_or_default(),
+            "content" => wish.content = value.to_owned(),
+            field => {
+                if let Some(name) = field.strip_prefix("options.") {
+                    wish.options.push((name.to_owned(), value.trim().to_owned()));
+                }
+            }
+        }
+    }
+    wishes.into_values().filter(|wish| wish.account_id > 0).take(MAX_ACCOUNTS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(form: &str, way: Way) -> Value {
+        Typed::of_form(&Form::parse(form.as_bytes())).request(way, &[], &[]).body
+    }
+
+    #[test]
+    fn a_new_post_names_its_accounts_and_pictures_in_order() {
+        let form = "content=Hi&accounts=3&accounts=1&media=9&media=8&scheduled_at=2026-05-01T09:30\
+            &overrides.0.account_id=3&overrides.0.content=Own&overrides.1.account_id=1&overrides.1.content=+";
+        let wanted = json!({
+            "content": "Hi", "accounts": [3, 1], "media": [9, 8], "scheduled_at": "2026-05-01T09:30",
+            "schedule_type": "scheduled", "overrides": [{ "account_id": 3, "content": "Own", "options": {} }],
+        });
+        assert_eq!(body(form, Way::Schedule), wanted);
+        let now = body(form, Way::Now);
+        assert_eq!((&now["schedule_type"], now.get("scheduled_at")), (&json!("now"), None));
+    }
+
+    #[test]
+    fn what_an_edit_did_not_change_is_left_out() {
+        let same = "content=x&_keep=same&_accounts=2,1&accounts=1&accounts=2&_time=T&scheduled_at=T";
+        let sent = body(same, Way::Schedule);
+        assert_eq!((sent.get("accounts"), sent.get("scheduled_at")), (None, None));
+        let other = body("_keep=same&_accounts=2,1&accounts=1&accounts=3&_time=T&scheduled_at=", Way::Draft);
+        assert_eq!((&other["accounts"], &other["scheduled_at"]), (&json!([1, 3]), &Value::Null));
+        assert!(other.as_object().is_some_and(|fields| fields.contains_key("scheduled_at")));
+        let begun = body("_keep=all&_accounts=2&_time=T&scheduled_at=U", Way::Save);
+        assert_eq!((begun.get("accounts"), begun.get("scheduled_at")), (None, None));
+        let draft = body("_accounts=2,1&accounts=1&accounts=2", Way::Draft);
+        assert_eq!(draft["accounts"], json!([2, 1]), "a draft always names its accounts, in their order");
+    }
+
+    #[test]
+    fn pictures_are_attached_once_and_moved_to_the_front() {
+        let mut typed = Typed { media: vec![1, 2], ..Typed::default() };
+        typed.attach(3);
+        typed.attach(1);
+        typed.put_first(3);
+        assert_eq!(typed.media, [3, 1, 2]);
+    }
+}

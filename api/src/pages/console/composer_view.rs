@@ -1,0 +1,279 @@
+//! The composer's page.
+
+use askama::Template;
+use crier_common::domain::account::{AccountStatus, SocialAccount};
+use crier_common::domain::media::{Asset, AssetType};
+use crier_common::domain::plan::Feature;
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::platforms::catalogue::descriptor;
+use crier_common::platforms::options::{self, OptionKind};
+use crier_common::store::media::{self, MediaFilter};
+use crier_common::store::{Conn, PageRequest, accounts};
+use http::StatusCode;
+
+use super::composer_check::{Check, check};
+use super::composer_typed::{Keep, Stored, Typed, Wish};
+use super::post_rows::{chip, picture};
+use super::shared::{AccountChip, Choice, FieldErrors, Picture, Section, Shell};
+use super::visit::{PageReply, Visit};
+use crate::admission::plan;
+use crate::error::{ApiError, ErrorCode, Result};
+
+/// How many accounts can be chosen from, beside those of the post.
+const MAX_ACCOUNTS: i64 = 100;
+/// How many pictures a page of the library has.
+const LIBRARY_PAGE: i64 = 12;
+
+#[derive(Template)]
+#[template(path = "console/composer.html")]
+pub struct Composer {
+    shell: Shell,
+    errors: FieldErrors,
+    /// The id of the post that is edited.
+    post: Option<i64>,
+    /// Why parts of the post cannot change any more.
+    locked: Option<&'static str>,
+    accounts: Vec<ComposerAccount>,
+    /// The accounts cannot change any more.
+    is_fixed: bool,
+    /// The fields `_accounts`, `_keep` and `_time`.
+    known_accounts: String,
+    keep: &'static str,
+    known_time: String,
+    content: String,
+    /// The chosen pictures in their order.
+    chosen: Vec<Picture>,
+    /// A page of the other pictures of the library, newest first.
+    library: Vec<Picture>,
+    library_page: i64,
+    library_prev: Option<i64>,
+    library_next: Option<i64>,
+    /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
+    scheduled_at: String,
+    earliest: String,
+    buttons: Buttons,
+    /// The form has what was typed and is not saved.
+    is_typed: bool,
+    check: Check,
+}
+
+/// The buttons of the form, by the state of the post; a label where it differs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Buttons {
+    pub time: bool,
+    pub schedule: Option<&'static str>,
+    pub publish: bool,
+    pub draft: Option<&'static str>,
+    /// The state stays.
+    pub save: bool,
+    pub submit: bool,
+}
+
+/// An account that the post may go to.
+struct ComposerAccount {
+    id: i64,
+    account: AccountChip,
+    checked: bool,
+    /// Why it should not be chosen: its access has expired.
+    problem: Option<&'static str>,
+    /// Its position in the list; the fields are `overrides.INDEX.content` and so on.
+    index: usize,
+    /// The text for this account alone.
+    content: String,
+    options: Vec<PostOption>,
+    /// It has wishes of its own, so that its part of the form is open.
+    is_open: bool,
+}
+
+/// What a platform takes beyond text and pictures.
+struct PostOption {
+    name: &'static str,
+    label: String,
+    hint: &'static str,
+    required: bool,
+    value: OptionValue,
+}
+
+enum OptionValue {
+    Text {
+        value: String,
+        max: usize,
+    },
+    Link(String),
+    /// The first choice is none, with an empty value.
+    OneOf(Vec<Choice>),
+    Boolean(bool),
+}
+
+impl ComposerAccount {
+    fn path(&self, field: impl std::fmt::Display) -> String {
+        format!("overrides.{}.{field}", self.index)
+    }
+
+    fn new(index: usize, account: &SocialAccount, typed: &Typed) -> Self {
+        let none = Wish::default();
+        let wish = typed.wish(account.id).unwrap_or(&none);
+        let required = descriptor(account.platform).capabilities.required_options;
+        let option = |option: &options::PostOption| {
+            let (label, hint) = words_of(option.name);
+            let value = wish.option(option.name).to_owned();
+            let value = match option.kind {
+                OptionKind::Text(max) => OptionValue::Text { value, max },
+                OptionKind::Link => OptionValue::Link(value),
+                OptionKind::Boolean => OptionValue::Boolean(value == "true"),
+                OptionKind::OneOf(words) => {
+                    let choice = |word: &&str| Choice::new(word, &spaced(word), *word == value);
+                    let none = Choice::new("", "As the platform or the account has it", value.is_empty());
+                    OptionValue::OneOf([none].into_iter().chain(words.iter().map(choice)).collect())
+                }
+            };
+            PostOption { name: option.name, label, hint, required: required.contains(&option.name), value }
+        };
+        let is_expired = account.status == AccountStatus::Expired;
+        Self {
+            id: account.id,
+            account: chip(account),
+            checked: typed.accounts.contains(&account.id),
+            problem: is_expired.then_some("Expired. Reconnect it to publish."),
+            index,
+            content: wish.content.clone(),
+            options: options::of(account.platform).iter().map(option).collect(),
+            is_open: !wish.is_empty(),
+        }
+    }
+}
+
+/// Returns the label and the hint of an option.
+fn words_of(name: &'static str) -> (String, &'static str) {
+    let (label, hint) = match name {
+        "spoiler_text" => ("Content warning", "Shown in place of the text until it is opened."),
+        "language" => ("Language", "A code such as en or de."),
+        "sensitive" => ("Sensitive pictures", ""),
+        "reply_control" => ("Who may reply", ""),
+        "topic_tag" => ("Topic", ""),
+        "tags" => ("Tags", "Separated by commas."),
+        "disable_comment" => ("No comments", ""),
+        "brand_content" => ("Paid partnership", ""),
+        "brand_organic" => ("Promotes the own brand", ""),
+        "action" => ("Button", ""),
+        "nsfw" => ("Not safe for work", ""),
+        other => return (spaced(other), ""),
+    };
+    (label.to_owned(), hint)
+}
+
+/// "Followers only" for `followers_only`, "Learn more" for `LEARN_MORE`.
+fn spaced(word: &str) -> String {
+    let lower = word.replace('_', " ").to_lowercase();
+    let mut letters = lower.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+impl Buttons {
+    fn of(stored: Option<&Stored>, has_approvals: bool) -> Self {
+        let base = Self { time: true, ..Self::default() };
+        match stored.map(|stored| stored.post.status) {
+            None | Some(PostStatus::Draft) => Self {
+                schedule: Some("Schedule"),
+                publish: true,
+                draft: Some("Save draft"),
+                submit: has_approvals,
+                ..base
+            },
+            Some(PostStatus::Scheduled) => {
+                Self { schedule: Some("Save"), publish: true, draft: Some("Turn into a draft"), ..base }
+            }
+            Some(PostStatus::PendingApproval) => Self { save: true, ..base },
+            Some(_) => Self { save: true, time: false, ..base },
+        }
+    }
+}
+
+/// Returns the accounts that the page shows: the brand's, and those of the post that are still connected.
+pub async fn load_accounts(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Result<Vec<SocialAccount>> {
+    let brand = visit.brand()?.0.id;
+    let mut found = accounts::list(conn, brand, PageRequest { page: 1, per_page: MAX_ACCOUNTS }).await?.rows;
+    let missing = |id: &i64| !found.iter().any(|account| account.id == *id);
+    let others: Vec<i64> = typed.accounts.iter().copied().filter(missing).collect();
+    found.extend(accounts::find_many(conn, brand, &others).await?);
+    Ok(found)
+}
+
+/// Returns the chosen pictures in their order; one that was deleted is left out.
+pub async fn load_chosen(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Result<Vec<Picture>> {
+    let found = media::find_many(conn, visit.brand()?.0.id, &typed.media).await?;
+    let mut chosen: Vec<Picture> = found.into_iter().map(|asset| picture(visit, asset)).collect();
+    chosen.sort_by_key(|picture| typed.media.iter().position(|id| *id == picture.id));
+    Ok(chosen)
+}
+
+/// Shows the composer. `is_typed`: with what was typed, not with what is stored.
+pub async fn show(
+    visit: &Visit,
+    stored: Option<&Stored>,
+    typed: Typed,
+    errors: FieldErrors,
+    is_typed: bool,
+) -> Result<PageReply> {
+    let brand = visit.brand()?.0.id;
+    let mut conn = visit.app.store.read().await?;
+    let accounts = load_accounts(visit, &mut conn, &typed).await?;
+    let chosen = load_chosen(visit, &mut conn, &typed).await?;
+    let page = typed.library_page.max(1);
+    let filter = MediaFilter { asset_type: Some(AssetType::Image), search: None };
+    let library = media::list(&mut conn, brand, &filter, PageRequest { page, per_page: LIBRARY_PAGE }).await?;
+    drop(conn);
+    let targets = stored.map_or(&[][..], |stored| &stored.targets);
+    let check = check(visit, &typed, stored, &accounts, &chosen).await?;
+    let shown = targets.iter().map(|target| target.account_id);
+    let shown = shown.filter(|id| accounts.iter().any(|account| account.id == *id));
+    let is_unchosen = |asset: &Asset| !typed.media.contains(&asset.id);
+    let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
+    let page = Composer {
+        shell: visit.shell(Section::Posts, if stored.is_some() { "Edit the post" } else { "New post" }),
+        post: stored.map(|stored| stored.post.id),
+        locked: stored.and_then(lock_notice),
+        accounts: accounts.iter().enumerate().map(|(i, account)| ComposerAccount::new(i, account, &typed)).collect(),
+        is_fixed: stored.is_some_and(|stored| stored.keep() == Keep::All),
+        known_accounts: shown.map(|id| id.to_string()).collect::<Vec<_>>().join(","),
+        keep: stored.map_or("", |stored| stored.keep().as_str()),
+        known_time: stored.map_or_else(String::new, |stored| stored.local_time(visit.zone())),
+        content: typed.content.clone(),
+        chosen,
+        library_prev: (page > 1).then(|| page - 1),
+        library_next: (page.saturating_mul(LIBRARY_PAGE) < library.total).then(|| page + 1),
+        library_page: page,
+        library: library.rows.into_iter().filter(is_unchosen).map(|asset| picture(visit, asset)).collect(),
+        scheduled_at: typed.scheduled_at.clone(),
+        earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
+        buttons: Buttons::of(stored, has_approvals),
+        is_typed,
+        check,
+        errors,
+    };
+    let status = if page.errors.is_empty() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    visit.page_with(status, &page)
+}
+
+/// Says what cannot change of a post whose publishing has begun.
+fn lock_notice(stored: &Stored) -> Option<&'static str> {
+    let published = stored.targets.iter().any(|target| target.status == TargetStatus::Published);
+    match stored.post.status {
+        PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled => None,
+        _ if published => Some(
+            "It is published on some accounts already: what went there cannot change. Change the text for the other \
+             accounts below, save, and try them again from the post's page.",
+        ),
+        _ => Some("Its accounts and its time cannot change any more. Save, and try again from the post's page."),
+    }
+}
+
+/// Fails for a post that cannot be edited any more.
+pub fn check_editable(stored: &Stored) -> Result<()> {
+    let why = match stored.post.status {
+        PostStatus::Publishing => "The post is being published. It can be edited only if it fails.",
+        PostStatus::Published => "The post is published. What went to the platforms can only be changed there.",
+        _ => return Ok(()),
+    };
+    Err(ApiError::new(ErrorCode::PostNotEditable, why))
+}

@@ -1,0 +1,272 @@
+//! The page of a post.
+
+use std::collections::HashMap;
+
+use askama::Template;
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::plan::Feature;
+use crier_common::domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
+use crier_common::store::{Conn, accounts, media, posts, targets};
+use http::StatusCode;
+
+use super::composer_typed::Stored;
+use super::post_rows::{beginning, chip, picture};
+use super::shared::{AccountChip, Badge, FieldErrors, Link, Picture, Platform, Section, Shell, Time, Tone};
+use super::visit::{PageReply, Visit};
+use crate::admission::plan;
+use crate::error::Result;
+
+/// How many characters of the text are shown, unless `?full=1` asks for all.
+const MAX_TEXT: usize = 5_000;
+const MAX_OWN_TEXT: usize = 500;
+const MAX_TARGETS: usize = 100;
+const MAX_ATTEMPTS: usize = 100;
+
+#[derive(Template)]
+#[template(path = "console/post.html")]
+struct PostPage {
+    shell: Shell,
+    /// Of the forms on this page: `scheduled_at`, `reason`.
+    errors: FieldErrors,
+    id: i64,
+    status: Badge,
+    /// The whole text, or its beginning where it is long.
+    text: String,
+    /// The address of the page with the whole text, where `text` is cut.
+    full_text: Option<String>,
+    pictures: Vec<Picture>,
+    targets: Vec<Target>,
+    more_targets: usize,
+    attempts: Vec<Attempt>,
+    /// "Goes out", "Published", "Created", "Changed", in order.
+    times: Vec<(&'static str, Time)>,
+    author: Option<String>,
+    /// Why it was rejected, while it is a draft again.
+    rejection: Option<String>,
+    /// The reason as it was typed.
+    reason: String,
+    actions: Actions,
+    /// What to look at before the failed ones are tried again: they may have been published.
+    retry_question: Option<String>,
+    /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
+    scheduled_at: String,
+    earliest: String,
+    /// It is being published.
+    is_moving: bool,
+}
+
+/// What can be done with the post now, by its state and the user's role.
+#[derive(Clone, Copy, Debug, Default)]
+struct Actions {
+    edit: bool,
+    /// Choose a time, or another.
+    reschedule: bool,
+    publish: bool,
+    retry: bool,
+    submit: bool,
+    /// Approve and reject.
+    decide: bool,
+    unschedule: bool,
+    delete: bool,
+}
+
+struct Target {
+    account: AccountChip,
+    status: Badge,
+    /// The post at the platform.
+    url: Option<String>,
+    error: Option<String>,
+    /// "Reconnect".
+    fix: Option<Link>,
+    /// The beginning of the text for this account, where it has its own.
+    content: Option<String>,
+    options: Vec<(String, String)>,
+    published: Option<Time>,
+    next_attempt: Option<Time>,
+    /// What to know.
+    note: Option<String>,
+}
+
+struct Attempt {
+    number: i32,
+    account: AccountChip,
+    at: Time,
+    /// "1.2 s".
+    duration: String,
+    outcome: Badge,
+    status_code: Option<i32>,
+    error: Option<String>,
+}
+
+impl Actions {
+    fn of(visit: &Visit, stored: &Stored, has_approvals: bool) -> Self {
+        let has_account = !stored.targets.is_empty();
+        let base = Self { delete: true, ..Self::default() };
+        match stored.post.status {
+            PostStatus::Draft => Self {
+                edit: true,
+                reschedule: has_account,
+                publish: has_account,
+                submit: has_approvals && has_account,
+                ..base
+            },
+            PostStatus::PendingApproval => Self { edit: true, decide: visit.can_manage(), ..base },
+            PostStatus::Scheduled => Self { edit: true, reschedule: true, publish: true, unschedule: true, ..base },
+            PostStatus::Failed | PostStatus::PartiallyPublished => Self { edit: true, retry: true, ..base },
+            PostStatus::Publishing | PostStatus::Published => base,
+        }
+    }
+}
+
+/// Shows the post; with problems, also what was typed in the forms of the page.
+pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
+    let brand = visit.brand()?.0.id;
+    let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
+    let mut conn = visit.app.store.read().await?;
+    let chips = account_chips(visit, &mut conn, &stored).await?;
+    let pictures = pictures(visit, &mut conn, &stored).await?;
+    let attempts = attempts(visit, &mut conn, &stored, &chips).await?;
+    let (post, shell) = (&stored.post, visit.shell(Section::Posts, format!("Post {}", stored.post.id)));
+    let rejection = match post.status {
+        PostStatus::Draft => posts::reject_reason(&mut conn, brand, post.id).await?,
+        _ => None,
+    };
+    drop(conn);
+    let is_cut = visit.query.get("full") != Some("1") && post.content.chars().nth(MAX_TEXT).is_some();
+    let page = PostPage {
+        id: post.id,
+        status: Badge::post(post.status.as_str()),
+        text: post.content.chars().take(if is_cut { MAX_TEXT } else { usize::MAX }).collect(),
+        full_text: is_cut.then(|| format!("{}?full=1", shell.post(post.id, ""))),
+        pictures,
+        targets: stored.targets.iter().take(MAX_TARGETS).map(|t| Target::new(visit, &shell, &chips, t)).collect(),
+        more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
+        attempts,
+        times: times(visit, post),
+        author: post.author_name.clone(),
+        rejection: rejection.filter(|reason| !reason.is_empty()),
+        reason: visit.form.get("reason").to_owned(),
+        actions: Actions::of(visit, &stored, has_approvals),
+        retry_question: retry_question(&stored, &chips),
+        scheduled_at: match visit.form.text("scheduled_at") {
+            Some(typed) => typed.to_owned(),
+            None => stored.local_time(visit.zone()),
+        },
+        earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
+        is_moving: post.status == PostStatus::Publishing,
+        errors,
+        shell,
+    };
+    visit.page_with(status, &page)
+}
+
+type Chips = HashMap<i64, AccountChip>;
+
+/// Returns the accounts of the post; one that was disconnected has only its number.
+async fn account_chips(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Chips> {
+    let ids: Vec<i64> = stored.targets.iter().map(|target| target.account_id).collect();
+    let found = accounts::find_many(conn, visit.brand()?.0.id, &ids).await?;
+    let mut chips: Chips = found.iter().map(|account| (account.id, chip(account))).collect();
+    for target in &stored.targets {
+        chips.entry(target.account_id).or_insert_with(|| AccountChip {
+            platform: Platform::of(target.platform.as_str()),
+            name: format!("Account {}, disconnected", target.account_id),
+        });
+    }
+    Ok(chips)
+}
+
+async fn pictures(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Vec<Picture>> {
+    let order = &stored.post.media;
+    let mut found = media::find_many(conn, visit.brand()?.0.id, order).await?;
+    found.sort_by_key(|asset| order.iter().position(|id| *id == asset.id));
+    Ok(found.into_iter().map(|asset| picture(visit, asset)).collect())
+}
+
+async fn attempts(visit: &Visit, conn: &mut Conn, stored: &Stored, chips: &Chips) -> Result<Vec<Attempt>> {
+    let accounts: HashMap<i64, i64> = stored.targets.iter().map(|target| (target.id, target.account_id)).collect();
+    let attempt = |attempt: post::Attempt| {
+        let (tone, word) = match attempt.outcome {
+            AttemptOutcome::Published => (Tone::Good, "Published"),
+            AttemptOutcome::Retried => (Tone::Warn, "Tried again"),
+            AttemptOutcome::Failed => (Tone::Bad, "Failed"),
+            AttemptOutcome::Unknown => (Tone::Warn, "Not known"),
+        };
+        let ms = attempt.duration_ms;
+        Attempt {
+            number: attempt.number,
+            account: accounts.get(&attempt.target_id).and_then(|id| chips.get(id)).cloned().unwrap_or_default(),
+            at: visit.time(attempt.started_at),
+            duration: format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+            outcome: Badge::new(tone, word),
+            status_code: attempt.status_code,
+            error: attempt.error.map(|error| error.message),
+        }
+    };
+    Ok(targets::attempts(conn, stored.post.id).await?.into_iter().take(MAX_ATTEMPTS).map(attempt).collect())
+}
+
+fn times(visit: &Visit, post: &post::Post) -> Vec<(&'static str, Time)> {
+    let planned = match post.status {
+        PostStatus::Scheduled => "Goes out",
+        PostStatus::Draft | PostStatus::PendingApproval => "Planned for",
+        _ => "Was due",
+    };
+    let mut times = Vec::new();
+    times.extend(post.scheduled_at.map(|at| (planned, visit.time(at))));
+    times.extend(post.published_at.map(|at| ("Published", visit.time(at))));
+    times.push(("Created", visit.time(post.created_at)));
+    times.push(("Changed", visit.time(post.updated_at)));
+    times
+}
+
+impl Target {
+    fn new(visit: &Visit, shell: &Shell, chips: &Chips, target: &post::Target) -> Self {
+        let failed = target.status == TargetStatus::Failed;
+        let needs_access =
+            |error: &&Failure| failed && matches!(error.category, Category::AuthExpired | Category::Account);
+        let connect = shell.at(&format!("accounts/connect/{}", target.platform));
+        let waits = target.status == TargetStatus::Pending && target.attempts > 0;
+        let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let is_web = |url: &String| url.starts_with("https://") || url.starts_with("http://");
+        Self {
+            account: chips.get(&target.account_id).cloned().unwrap_or_default(),
+            status: Badge::post(target.status.as_str()),
+            url: target.url.clone().filter(is_web),
+            error: target.error.as_ref().map(|error| error.message.clone()),
+            fix: target.error.as_ref().filter(needs_access).map(|_| Link::new("Reconnect", &connect)),
+            content: target.content.as_ref().map(|content| beginning(content, MAX_OWN_TEXT)),
+            options: target
+                .options
+                .iter()
+                .map(|(name, value)| (name.clone(), beginning(&text(value), MAX_OWN_TEXT)))
+                .collect(),
+            published: target.published_at.map(|at| visit.time(at)),
+            next_attempt: target.next_attempt_at.filter(|_| waits).map(|at| visit.time(at)),
+            note: match target.attempts {
+                0 | 1 => None,
+                n => Some(format!("Tried {n} times.")),
+            },
+        }
+    }
+}
+
+/// Returns what to look at before the failed accounts are tried again, if it is not known whether they have the post.
+fn retry_question(stored: &Stored, chips: &Chips) -> Option<String> {
+    let is_unknown = |target: &&post::Target| {
+        let category = target.error.as_ref().map(|error| error.category);
+        target.status == TargetStatus::Failed && category == Some(Category::OutcomeUnknown)
+    };
+    let unknown: Vec<i64> = stored.targets.iter().filter(is_unknown).map(|target| target.account_id).collect();
+    (!unknown.is_empty()).then(|| unknown_outcome(&unknown, chips))
+}
+
+/// Says where to look for a post that may have been published.
+fn unknown_outcome(account_ids: &[i64], chips: &Chips) -> String {
+    let name = |id: &i64| chips.get(id).map(|chip| format!("{} ({})", chip.name, chip.platform.name));
+    let names = account_ids.iter().filter_map(name).collect::<Vec<_>>().join(", ");
+    format!(
+        "The post may be on {names} already: the connection ended before the outcome was known. Look there first. If \
+         it is there, do not try again, or it is published twice."
+    )
+}

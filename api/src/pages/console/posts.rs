@@ -1,0 +1,52 @@
+//! `/brands/{brand}/posts?status=&account=&page=`
+
+use askama::Template;
+use crier_common::store::PageRequest;
+use crier_common::store::calendar::{self, PostFilter};
+
+use super::paging::{self, PER_PAGE};
+use super::post_filters::PostFilters;
+use super::post_rows::rows;
+use super::route::PageRoute;
+use super::shared::{Choice, Pages, PostRow, Section, Shell};
+use super::visit::{PageReply, Visit};
+use crate::error::Result;
+
+#[derive(Template)]
+#[template(path = "console/posts.html")]
+struct Posts {
+    shell: Shell,
+    /// The filter `status`; the first choice is all of them, with an empty value.
+    statuses: Vec<Choice>,
+    /// The filter `account`.
+    accounts: Vec<Choice>,
+    is_filtered: bool,
+    has_account: bool,
+    rows: Vec<PostRow>,
+    pages: Pages,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![PageRoute::get("/brands/{brand}/posts", list)]
+}
+
+async fn list(visit: &Visit) -> Result<PageReply> {
+    let shell = visit.shell(Section::Posts, "Posts");
+    let mut conn = visit.app.store.read().await?;
+    let filters = PostFilters::load(visit, &mut conn).await?;
+    let (status, account_id, page) = (filters.status, filters.account_id, paging::number(visit));
+    let filter = PostFilter { brand_id: visit.brand()?.0.id, status, account_id };
+    let found = calendar::list(&mut conn, filter, PageRequest { page, per_page: PER_PAGE }).await?;
+    let href = |page: i64| filters.href(&shell.at("posts"), &[("page", &page.to_string())]);
+    let page = Posts {
+        pages: paging::links(page, PER_PAGE, found.rows.len(), found.total, href),
+        // A page past the end is no first use.
+        is_filtered: filters.is_filtered() || found.rows.is_empty() && found.total > 0,
+        rows: rows(visit, &mut conn, found.rows).await?,
+        statuses: filters.statuses,
+        accounts: filters.accounts,
+        has_account: filters.has_account,
+        shell,
+    };
+    visit.page(&page)
+}

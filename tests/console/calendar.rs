@@ -1,0 +1,145 @@
+//! The calendar, and moving posts in it.
+
+use serde_json::{Value, json};
+
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
+use crate::support::console::{ConsoleUser, Page};
+
+on_both_apps!(
+    a_post_is_on_its_local_day,
+    a_crowded_day_leads_to_the_list,
+    any_address_is_a_calendar,
+    moving_keeps_the_local_time_of_day,
+    moving_to_the_past_changes_nothing,
+    only_the_brands_posts_are_moved,
+);
+
+/// Schedules a post at a local time; returns its id. The tests begin on 9 June 2026, the brand is in Berlin.
+async fn scheduled(t: &Tenant<'_>, account: i64, content: &str, at: &str) -> i64 {
+    let body = json!({ "content": content, "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] });
+    t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap()
+}
+
+async fn planned(t: &Tenant<'_>, id: i64) -> Value {
+    t.get(&t.path(&format!("/posts/{id}"))).await.data(200)["scheduled_at"].take()
+}
+
+/// Returns a day's cell.
+fn cell<'p>(page: &'p Page, date: &str) -> &'p str {
+    let (_, rest) = page.text.split_once(&format!("data-date=\"{date}\"")).unwrap_or_else(|| panic!("{}", page.text));
+    rest.split("</td>").next().unwrap_or_default()
+}
+
+/// Moves a post as the script does. `from`: the calendar's page.
+async fn move_to(app: &TestApp, person: &ConsoleUser<'_>, brand: i64, id: i64, date: &str) -> (u16, String) {
+    let page = person.get(&format!("/brands/{brand}/calendar")).await;
+    let csrf = page.text.split("data-csrf=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+    let url = format!("{}/brands/{brand}/posts/{id}/move", app.url);
+    let request = app.visit("POST", &url).header("cookie", &person.cookie).header("x-requested-with", "fetch");
+    let request = request.raw(format!("_csrf={csrf}&_key={}&date={date}", app.fresh_key()));
+    let reply = request.header("content-type", "application/x-www-form-urlencoded").send().await;
+    (reply.status, String::from_utf8_lossy(&reply.body).into_owned())
+}
+
+async fn a_post_is_on_its_local_day(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    scheduled(&t, account, "Shortly after midnight", "2026-07-01T00:30").await;
+    scheduled(&t, account, "The last minute", "2026-06-30T23:59").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = format!("/brands/{}/calendar", t.brand);
+    let page = person.get(&format!("{path}?date=2026-07-15")).await;
+    page.expect(200, "July 2026");
+    assert!(cell(&page, "2026-07-01").contains("Shortly after midnight"), "{}", page.text);
+    assert!(cell(&page, "2026-07-01").contains("00:30") && cell(&page, "2026-07-01").contains("draggable"));
+    assert!(cell(&page, "2026-06-30").contains("The last minute"), "the week begins in June");
+    let week = person.get(&format!("{path}?view=week&date=2026-07-01")).await;
+    week.expect(200, "29 June – 5 July 2026").expect(200, "The last minute");
+    let list = person.get(&format!("{path}?view=list&date=2026-07-01&account={account}&status=scheduled")).await;
+    list.expect(200, "Shortly after midnight").expect(200, "Wednesday 1 July");
+    assert!(!list.has("The last minute"), "{}", list.text);
+    let other = person.get(&format!("{path}?date=2026-07-15&status=failed")).await;
+    other.expect(200, "No post of this period matches");
+}
+
+async fn a_crowded_day_leads_to_the_list(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    for n in 0..5 {
+        scheduled(&t, account, &format!("Post number {n}."), &format!("2026-07-01T1{n}:00")).await;
+    }
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&format!("/brands/{}/calendar?date=2026-07-01", t.brand)).await;
+    page.expect(200, "Post number 2.").expect(200, "+2 more").expect(200, "view=list&date=2026-07-01");
+    assert!(!page.has("Post number 3."), "{}", page.text);
+    let list = person.get(&format!("/brands/{}/calendar?view=list&date=2026-07-01", t.brand)).await;
+    list.expect(200, "Post number 4.");
+}
+
+async fn any_address_is_a_calendar(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let long = format!("date={}", "9".repeat(4_000));
+    for query in [
+        "",
+        "view=year",
+        "date=2026-02-30",
+        "date=x",
+        "date=0000-00-00",
+        "view=list&page=0",
+        "view=list&page=77",
+        &long,
+    ] {
+        person.get(&format!("/brands/{}/calendar?{query}", t.brand)).await.expect(200, "June");
+    }
+    person.get(&format!("/brands/{}/calendar?date=2999-12-31", t.brand)).await.expect(200, "December 2999");
+    app.sql("UPDATE brands SET timezone = 'Pacific/Apia'").await;
+    person.get(&format!("/brands/{}/calendar", t.brand)).await.expect(200, "Pacific/Apia");
+}
+
+async fn moving_keeps_the_local_time_of_day(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let id = scheduled(&t, account, "x", "2026-10-20T09:30:15").await;
+    assert_eq!(planned(&t, id).await, "2026-10-20T07:30:15Z");
+    let person = ConsoleUser::sign_in(&t).await;
+    let (status, text) = move_to(&app, &person, t.brand, id, "2026-11-02").await;
+    assert_eq!((status, text.as_str()), (200, "The post is moved to Monday 2 November, 09:30."));
+    assert_eq!(planned(&t, id).await, "2026-11-02T08:30:15Z", "winter time");
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
+    let body = json!({ "content": "d", "scheduled_at": "2026-07-01T09:30", "accounts": [account] });
+    let draft = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    assert_eq!(move_to(&app, &person, t.brand, draft, "2026-07-05").await.0, 200);
+    let moved = t.get(&t.path(&format!("/posts/{draft}"))).await.data(200);
+    assert_eq!((&moved["status"], &moved["scheduled_at"]), (&json!("draft"), &json!("2026-07-05T07:30:00Z")));
+}
+
+async fn moving_to_the_past_changes_nothing(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let id = scheduled(&t, account, "x", "2026-07-01T09:30").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    for (date, words) in [("2026-06-01", "Must be in the future."), ("x", "Must be a day"), ("", "Must be a day")] {
+        let (status, text) = move_to(&app, &person, t.brand, id, date).await;
+        assert!(status == 422 && text.starts_with(words), "{date}: {status} {text}");
+    }
+    assert_eq!(planned(&t, id).await, "2026-07-01T07:30:00Z");
+    app.sql("UPDATE posts SET status = 'published'").await;
+    assert_eq!(move_to(&app, &person, t.brand, id, "2026-07-02").await.0, 409);
+    let untimed = t.post(&t.path("/posts"), json!({ "content": "d" })).await.data(201)["id"].as_i64().unwrap();
+    let (status, text) = move_to(&app, &person, t.brand, untimed, "2026-07-02").await;
+    assert!(status == 422 && text.contains("has no time yet"), "{text}");
+}
+
+async fn only_the_brands_posts_are_moved(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let theirs = other.account("theirs").await;
+    let id = scheduled(&other, theirs, "A secret plan", "2026-07-01T09:30").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    for id in [id, MISSING_ID] {
+        assert_eq!(move_to(&app, &person, t.brand, id, "2026-07-02").await.0, 404);
+    }
+    assert_eq!(planned(&other, id).await, "2026-07-01T07:30:00Z");
+    let page = person.get(&format!("/brands/{}/calendar?date=2026-07-01", t.brand)).await;
+    assert!(!page.has("A secret plan"), "{}", page.text);
+}

@@ -1,0 +1,312 @@
+//! Writing and editing posts.
+
+use serde_json::{Value, json};
+
+use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_both_apps};
+use crate::support::console::{ConsoleUser, Page};
+use crate::support::picture;
+
+on_both_apps!(
+    a_form_that_is_sent_twice_makes_one_post,
+    a_post_is_scheduled_at_a_local_time,
+    problems_are_shown_beside_what_was_typed,
+    pictures_are_chosen_without_saving,
+    a_picture_is_uploaded_beside_the_form,
+    an_edit_keeps_what_the_form_does_not_have,
+    an_unchanged_time_keeps_its_seconds,
+    a_refused_submission_leaves_one_draft,
+    the_check_is_a_fragment_for_the_script,
+    a_post_that_is_out_is_not_edited,
+    other_brands_records_are_not_found,
+);
+
+fn new(t: &Tenant<'_>) -> String {
+    format!("/brands/{}/posts/new", t.brand)
+}
+
+async fn upload(t: &Tenant<'_>) -> i64 {
+    t.upload("bread.png", &picture::png(20, 20), &[]).await.data(201)["id"].as_i64().unwrap()
+}
+
+async fn only_post(t: &Tenant<'_>) -> Value {
+    let listed = t.get(&t.path("/posts")).await.data(200);
+    let [post] = listed.as_array().unwrap().as_slice() else { panic!("{listed}") };
+    t.get(&t.path(&format!("/posts/{}", post["id"]))).await.data(200)
+}
+
+fn number_of_posts(app: &TestApp) -> impl Future<Output = i64> {
+    app.number("SELECT count(*) FROM posts WHERE deleted_at IS NULL")
+}
+
+/// Returns the address of the upload form.
+fn upload_address(page: &Page) -> String {
+    let at = page.text.find("posts/upload?").unwrap_or_else(|| panic!("{}", page.text));
+    let start = page.text[..at].rfind('"').unwrap_or_default() + 1;
+    page.text[start..].split('"').next().unwrap_or_default().replace("&amp;", "&")
+}
+
+async fn send_file(app: &TestApp, person: &ConsoleUser<'_>, page: &Page, bytes: &[u8], fetch: bool) -> Reply {
+    let request = app.visit("POST", &format!("{}{}", app.url, upload_address(page))).header("cookie", &person.cookie);
+    let request = if fetch { request.header("x-requested-with", "fetch") } else { request };
+    request.form(Some(("bread.png", bytes)), &[("alt_text", "Fresh bread")]).send().await
+}
+
+async fn a_form_that_is_sent_twice_makes_one_post(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await.to_string();
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&new(&t)).await;
+    page.expect(200, "New post").expect(200, "demo");
+    let fields = [("content", "Fresh bread"), ("accounts", account.as_str()), ("schedule_type", "draft")];
+    for _ in 0..2 {
+        person
+            .submit_from(&page, &new(&t), &fields)
+            .await
+            .expect(200, "The draft is saved.")
+            .expect(200, "Fresh bread");
+    }
+    let post = only_post(&t).await;
+    assert_eq!((&post["status"], &post["accounts"][0].to_string()), (&json!("draft"), &account));
+    let path = format!("/brands/{}/posts/{}/edit", t.brand, post["id"]);
+    let page = person.get(&path).await;
+    page.expect(200, "Fresh bread");
+    let fields = [("content", "Rolls"), ("accounts", account.as_str()), ("schedule_type", "now")];
+    for _ in 0..2 {
+        person.submit_from(&page, &path, &fields).await.expect(200, "The post is being published.");
+    }
+    let post = only_post(&t).await;
+    assert_eq!((&post["status"], &post["content"]), (&json!("publishing"), &json!("Rolls")));
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
+}
+
+async fn a_post_is_scheduled_at_a_local_time(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await.to_string();
+    let person = ConsoleUser::sign_in(&t).await;
+    let fields = [
+        ("content", "Two\r\nlines"),
+        ("accounts", account.as_str()),
+        ("overrides.0.account_id", account.as_str()),
+        ("overrides.0.content", "For this account"),
+        ("scheduled_at", "2026-07-01T09:30"),
+        ("schedule_type", "scheduled"),
+    ];
+    person.submit(&new(&t), &new(&t), &fields).await.expect(200, "The post is scheduled.").expect(200, "1 Jul, 09:30");
+    let post = only_post(&t).await;
+    assert_eq!((&post["scheduled_at"], &post["content"]), (&json!("2026-07-01T07:30:00Z"), &json!("Two\nlines")));
+    assert_eq!(post["targets"][0]["content"], "For this account");
+    let path = format!("/brands/{}/posts/{}/edit", t.brand, post["id"]);
+    let fields = [("content", "x"), ("accounts", account.as_str()), ("scheduled_at", ""), ("schedule_type", "draft")];
+    person.submit(&path, &path, &fields).await.expect(200, "The draft is saved.");
+    let post = only_post(&t).await;
+    assert_eq!((&post["status"], &post["scheduled_at"]), (&json!("draft"), &Value::Null));
+    assert_eq!(post["targets"][0]["content"], Value::Null, "the form had no text for this account");
+}
+
+async fn problems_are_shown_beside_what_was_typed(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await.to_string();
+    let person = ConsoleUser::sign_in(&t).await;
+    let fields = [
+        ("content", "As typed </textarea>"),
+        ("accounts", account.as_str()),
+        ("scheduled_at", "2020-01-01T09:30"),
+        ("schedule_type", "scheduled"),
+    ];
+    let page = person.submit(&new(&t), &new(&t), &fields).await;
+    page.expect(422, "Must be in the future.").expect(422, "As typed </textarea>").expect(422, "2020-01-01T09:30");
+    page.expect(422, &format!("value=\"{account}\" checked"));
+    // The form that came back works.
+    let fields = [("content", "As typed"), ("accounts", account.as_str()), ("schedule_type", "draft")];
+    person.submit_from(&page, &new(&t), &fields).await.expect(200, "The draft is saved.");
+    for fields in [
+        vec![("schedule_type", "now"), ("content", "No account")],
+        vec![("schedule_type", "draft"), ("content", "")],
+        vec![("schedule_type", "draft"), ("content", "x"), ("media", "999999")],
+        vec![("schedule_type", "draft"), ("content", "x"), ("accounts", "999999")],
+    ] {
+        let page = person.submit(&new(&t), &new(&t), &fields).await;
+        page.expect(422, "Correct the following");
+    }
+    let long = "é".repeat(65_536);
+    let page = person.submit(&new(&t), &new(&t), &[("schedule_type", "draft"), ("content", &long)]).await;
+    page.expect(422, "at most 65535 characters");
+    let huge = "x".repeat(1_100_000);
+    let page = person.submit(&new(&t), &new(&t), &[("schedule_type", "draft"), ("content", &huge)]).await;
+    assert_eq!(page.status, 413, "{}", page.text.len());
+    // Without a button that is known, nothing is saved.
+    person.submit(&new(&t), &new(&t), &[("content", "Which button?")]).await.expect(200, "Which button?");
+    assert_eq!(number_of_posts(&app).await, 1);
+}
+
+async fn pictures_are_chosen_without_saving(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (one, two) = (upload(&t).await.to_string(), upload(&t).await.to_string());
+    let person = ConsoleUser::sign_in(&t).await;
+    let chosen = |page: &Page| -> Vec<String> {
+        let boxes = page.text.split("name=\"media\" value=\"").skip(1);
+        boxes.filter_map(|rest| Some(rest.split_once("\" checked")?.0.to_owned()).filter(|id| id.len() < 9)).collect()
+    };
+    let page = person.get(&format!("{}?media={one}", new(&t))).await;
+    assert_eq!(chosen(&page), [one.as_str()], "{}", page.text);
+    let typed = [("content", "As typed"), ("media", one.as_str())];
+    for (action, wanted) in [
+        (format!("attach:{two}"), vec![one.as_str(), two.as_str()]),
+        (format!("attach:{one}"), vec![one.as_str()]),
+        (format!("first:{two}"), vec![two.as_str(), one.as_str()]),
+        ("library:2".to_owned(), vec![one.as_str()]),
+        ("library:999999999999".to_owned(), vec![one.as_str()]),
+    ] {
+        let fields: Vec<_> = typed.into_iter().chain([("_action", action.as_str())]).collect();
+        let page = person.submit(&new(&t), &new(&t), &fields).await;
+        page.expect(200, "As typed");
+        assert_eq!(chosen(&page), wanted, "{action}: {}", page.text);
+    }
+    assert_eq!(number_of_posts(&app).await, 0);
+    let fields = [("content", "x"), ("media", two.as_str()), ("media", one.as_str()), ("schedule_type", "draft")];
+    person.submit(&new(&t), &new(&t), &fields).await.expect(200, "The draft is saved.");
+    assert_eq!(only_post(&t).await["media"].to_string(), format!("[{two},{one}]"));
+}
+
+async fn a_picture_is_uploaded_beside_the_form(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (page, png) = (person.get(&new(&t)).await, picture::png(20, 20));
+    let mut locations = Vec::new();
+    for _ in 0..2 {
+        let reply = send_file(&app, &person, &page, &png, false).await;
+        assert_eq!(reply.status, 303, "{}", String::from_utf8_lossy(&reply.body));
+        locations.push(reply.header("location").unwrap_or_default().to_owned());
+    }
+    assert_eq!(locations[0], locations[1], "a form that is sent twice stores one picture");
+    assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
+    person.get(&locations[0]).await.expect(200, "Fresh bread").expect(200, "The picture is in the library.");
+    let page = person.get(&new(&t)).await;
+    let reply = send_file(&app, &person, &page, &png, true).await;
+    let id: i64 = String::from_utf8_lossy(&reply.body).parse().expect("an id");
+    assert_eq!((reply.status, app.number("SELECT max(id) FROM media").await), (201, id));
+    let page = person.get(&new(&t)).await;
+    let refused = send_file(&app, &person, &page, b"no picture", true).await;
+    assert!(refused.status == 415 && !refused.body.starts_with(b"<"), "{refused:?}");
+    let refused = send_file(&app, &person, &page, b"no picture", false).await;
+    assert!(refused.status == 422 && refused.body.starts_with(b"<!doctype html>"), "{refused:?}");
+    let forged = upload_address(&page).replace("_csrf=", "_csrf=0");
+    let url = format!("{}{forged}", app.url);
+    let request = app.visit("POST", &url).header("cookie", &person.cookie).form(Some(("a.png", &png)), &[]);
+    assert_eq!(request.send().await.status, 403);
+    assert_eq!(app.number("SELECT count(*) FROM media").await, 2);
+}
+
+async fn an_edit_keeps_what_the_form_does_not_have(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (account, picture) = (t.account("demo").await, upload(&t).await);
+    let own = json!({ "account_id": account, "media": [picture], "options": { "beyond": [1] } });
+    let body = json!({ "content": "x", "accounts": [account], "overrides": [own] });
+    let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    let person = ConsoleUser::sign_in(&t).await;
+    let (path, account) = (format!("/brands/{}/posts/{id}/edit", t.brand), account.to_string());
+    let fields =
+        [("content", "y"), ("accounts", account.as_str()), ("overrides.0.content", "Own"), ("schedule_type", "draft")];
+    person.submit(&path, &path, &fields).await.expect(200, "The draft is saved.");
+    let target = only_post(&t).await["targets"][0].take();
+    assert_eq!((&target["media"], &target["options"]), (&json!([picture]), &json!({ "beyond": [1] })));
+    assert_eq!(target["content"], "Own");
+}
+
+async fn an_unchanged_time_keeps_its_seconds(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let body = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": "2026-07-01T09:30:15",
+        "accounts": [account] });
+    let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    let person = ConsoleUser::sign_in(&t).await;
+    let (path, account) = (format!("/brands/{}/posts/{id}/edit", t.brand), account.to_string());
+    let fields = [
+        ("content", "y"),
+        ("accounts", account.as_str()),
+        ("scheduled_at", "2026-07-01T09:30"),
+        ("schedule_type", "scheduled"),
+    ];
+    person.submit(&path, &path, &fields).await.expect(200, "The post is scheduled.");
+    let post = only_post(&t).await;
+    assert_eq!((&post["content"], &post["scheduled_at"]), (&json!("y"), &json!("2026-07-01T07:30:15Z")));
+}
+
+async fn a_refused_submission_leaves_one_draft(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await.to_string();
+    let person = ConsoleUser::sign_in(&t).await;
+    let first = person.get(&new(&t)).await;
+    let fields = [("content", "To approve"), ("_action", "submit")];
+    let page = person.submit_from(&first, &new(&t), &fields).await;
+    page.expect(422, "At least one account is needed").expect(422, "To approve");
+    let id = only_post(&t).await["id"].as_i64().unwrap();
+    let path = format!("/brands/{}/posts/{id}/edit", t.brand);
+    let fields = [("content", "To approve"), ("accounts", account.as_str()), ("_action", "submit")];
+    for _ in 0..2 {
+        person.submit_from(&page, &path, &fields).await.expect(200, "The post waits for approval.");
+    }
+    assert_eq!(only_post(&t).await["status"], "pending_approval");
+    let bare = app.tenant("bare").await;
+    let page = ConsoleUser::sign_in(&bare).await.get(&new(&bare)).await;
+    assert!(page.status == 200 && !page.has("Submit for approval"), "the plan has no approvals");
+}
+
+async fn the_check_is_a_fragment_for_the_script(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await.to_string();
+    let person = ConsoleUser::sign_in(&t).await;
+    let (page, path) = (person.get(&new(&t)).await, format!("/brands/{}/posts/check", t.brand));
+    let hidden = page.hidden_fields(&new(&t));
+    let csrf = &hidden.iter().find(|(name, _)| name == "_csrf").expect("a token").1;
+    let fields = [("_csrf", csrf.as_str()), ("content", "Five!"), ("accounts", account.as_str())];
+    person.post(&path, &fields).await.expect(200, "New post").expect(200, "Five!").expect(200, "Ready");
+    let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+    let request = app.visit("POST", &format!("{}{path}", app.url)).header("cookie", &person.cookie).raw(body);
+    let request = request.header("content-type", "application/x-www-form-urlencoded");
+    let reply = request.header("x-requested-with", "fetch").send().await;
+    let text = String::from_utf8_lossy(&reply.body);
+    assert!(reply.status == 200 && text.starts_with("<h2>Check</h2>") && text.contains("Five!"), "{text}");
+    assert_eq!(number_of_posts(&app).await, 0);
+}
+
+async fn a_post_that_is_out_is_not_edited(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let body = json!({ "content": "Out", "schedule_type": "now", "accounts": [account] });
+    let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = format!("/brands/{}/posts/{id}/edit", t.brand);
+    for status in ["publishing", "published"] {
+        app.sql(format!("UPDATE posts SET status = '{status}'")).await;
+        app.sql(format!("UPDATE post_targets SET status = '{status}'")).await;
+        assert_eq!(person.get(&path).await.status, 409, "{status}");
+    }
+    app.sql("UPDATE posts SET status = 'failed'").await;
+    app.sql("UPDATE post_targets SET status = 'failed'").await;
+    app.sql("DELETE FROM jobs WHERE kind = 'publish_target'").await;
+    let page = person.get(&path).await;
+    page.expect(200, "cannot change any more");
+    assert!(!page.has("Publish now") && !page.has("name=\"scheduled_at\""), "{}", page.text);
+    person.submit_from(&page, &path, &[("content", "Corrected"), ("_action", "save")]).await.expect(200, "Corrected");
+    let post = only_post(&t).await;
+    assert_eq!((&post["status"], &post["content"]), (&json!("failed"), &json!("Corrected")));
+}
+
+async fn other_brands_records_are_not_found(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let id = other.post(&other.path("/posts"), json!({ "content": "A secret plan" })).await.data(201)["id"].clone();
+    let picture = upload(&other).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    for id in [id.to_string(), MISSING_ID.to_string(), "9".repeat(30)] {
+        person.get(&format!("/brands/{}/posts/{id}/edit", t.brand)).await.expect(404, "There is nothing here");
+    }
+    let page = person.get(&format!("{}?media={picture}", new(&t))).await;
+    assert!(page.status == 200 && !page.has("bread.png"), "{}", page.text);
+    let id = id.to_string();
+    let hidden = page.hidden_fields(&new(&t));
+    let csrf = hidden.iter().filter(|(name, _)| name == "_csrf").map(|(name, value)| (name.as_str(), value.as_str()));
+    let fields: Vec<_> = csrf.chain([("content", "x"), ("_post", id.as_str())]).collect();
+    assert_eq!(person.post(&format!("/brands/{}/posts/check", t.brand), &fields).await.status, 404);
+    assert_eq!(person.post(&format!("/brands/{}/posts/{id}/edit", t.brand), &fields).await.status, 404);
+}

@@ -1,0 +1,77 @@
+//! The list of posts.
+
+use serde_json::json;
+
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
+use crate::support::console::ConsoleUser;
+
+on_both_apps!(
+    posts_are_listed_and_filtered,
+    a_list_has_pages,
+    a_new_brand_says_what_to_do,
+    only_the_brands_posts_are_listed
+);
+
+async fn draft(t: &Tenant<'_>, content: &str, accounts: &[i64]) {
+    t.post(&t.path("/posts"), json!({ "content": content, "accounts": accounts })).await.expect(201);
+}
+
+async fn posts_are_listed_and_filtered(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (one, two) = (t.account("one").await, t.account("two").await);
+    draft(&t, "<i>First</i>", &[one]).await;
+    draft(&t, "Second", &[two]).await;
+    app.sql("UPDATE posts SET status = 'published' WHERE content = 'Second'").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = format!("/brands/{}/posts", t.brand);
+    let page = person.get(&path).await;
+    page.expect(200, "<i>First</i>").expect(200, "1–2 of 2");
+    assert!(page.text.find("Second") < page.text.find("<i>First</i>"), "newest first");
+    for (query, has_first, has_second) in [
+        ("status=draft".to_owned(), true, false),
+        (format!("account={two}"), false, true),
+        (format!("status=draft&account={two}"), false, false),
+        (format!("status=nonsense&account={MISSING_ID}"), true, true),
+        ("account=x&page=0".to_owned(), true, true),
+    ] {
+        let page = person.get(&format!("{path}?{query}")).await;
+        assert_eq!((page.has("<i>First</i>"), page.has(">Second<")), (has_first, has_second), "{query}: {}", page.text);
+    }
+    person.get(&format!("{path}?status=failed")).await.expect(200, "No post matches");
+}
+
+async fn a_list_has_pages(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for n in 0..21 {
+        draft(&t, &format!("Post number {n}."), &[]).await;
+    }
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = format!("/brands/{}/posts?status=draft", t.brand);
+    let first = person.get(&path).await;
+    first.expect(200, "1–20 of 21");
+    assert!(!first.has("Post number 0.") && first.has("page=2&status=draft"), "{}", first.text);
+    person.get(&format!("{path}&page=2")).await.expect(200, "Post number 0.").expect(200, "21–21 of 21");
+    for page in ["3", "99999999999999999999", "9223372036854775807"] {
+        let page = person.get(&format!("{path}&page={page}")).await;
+        assert_eq!(page.status, 200, "{}", page.text);
+    }
+}
+
+async fn a_new_brand_says_what_to_do(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = format!("/brands/{}/posts", t.brand);
+    person.get(&path).await.expect(200, "Connect an account first");
+    t.account("demo").await;
+    person.get(&path).await.expect(200, "Write a post");
+}
+
+async fn only_the_brands_posts_are_listed(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let theirs = other.account("theirs").await;
+    draft(&other, "A secret plan", &[theirs]).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&format!("/brands/{}/posts?account={theirs}", t.brand)).await;
+    assert!(page.status == 200 && !page.has("A secret plan") && !page.has("theirs"), "{}", page.text);
+    person.get(&format!("/brands/{}/posts", other.brand)).await.expect(404, "There is nothing here");
+}
