@@ -5,6 +5,8 @@
 mod accounts;
 mod home;
 mod keys;
+mod media;
+mod operator;
 mod security;
 mod settings;
 mod sign_in;

@@ -29,13 +29,22 @@ mod visit;
 
 mod accounts;
 mod brand_new;
+mod charts;
 mod connect;
+mod conversation;
 mod developers;
 mod home;
+mod inbox;
 mod keys;
 mod lists;
+mod media;
+mod media_item;
 mod members;
 mod once;
+mod operator;
+mod operator_plans;
+mod operator_system;
+mod operator_users;
 mod paging;
 mod post_rows;
 mod requests;
@@ -62,6 +71,14 @@ fn routes() -> Vec<PageRoute> {
         members::routes(),
         session_list::routes(),
         brand_new::routes(),
+        media::routes(),
+        media_item::routes(),
+        inbox::routes(),
+        conversation::routes(),
+        operator::routes(),
+        operator_users::routes(),
+        operator_plans::routes(),
+        operator_system::routes(),
     ]
     .into_iter()
     .flatten()
