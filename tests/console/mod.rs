@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod accounts;
+mod analytics;
 mod home;
+mod inbox;
 mod keys;
 mod media;
 mod operator;

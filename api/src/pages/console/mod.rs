@@ -28,6 +28,8 @@ mod sign_in;
 mod visit;
 
 mod accounts;
+mod analytics;
+mod best_times;
 mod brand_new;
 mod charts;
 mod connect;
@@ -75,6 +77,7 @@ fn routes() -> Vec<PageRoute> {
         media_item::routes(),
         inbox::routes(),
         conversation::routes(),
+        analytics::routes(),
         operator::routes(),
         operator_users::routes(),
         operator_plans::routes(),
