@@ -9,7 +9,12 @@ use crate::support::app::{BARE, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
 on_both_apps!(figures_of_posts_and_accounts_are_shown, the_best_times_are_named);
-on_sqlite_app!(a_new_brand_has_no_figures, days_that_are_none_are_refused, a_small_plan_shows_fewer_days, a_plan_without_analytics_has_no_page);
+on_sqlite_app!(
+    a_new_brand_has_no_figures,
+    days_that_are_none_are_refused,
+    a_small_plan_shows_fewer_days,
+    a_plan_without_analytics_has_no_page
+);
 
 /// A published post with figures.
 async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, impressions: i64, likes: i64) {

@@ -143,13 +143,13 @@ async fn problems_are_shown_at_their_fields(app: TestApp) {
     let (long, tag) = ("x".repeat(2_001), format!("ok,{}", "x".repeat(41)));
     let problems: [(&str, &[(&str, &str)], &str); 8] = [
         ("reply", &[("body", "")], "e-body"),
-        ("reply", &[("body", &long)], "e-body"),
+        ("reply", &[("body", long.as_str())], "e-body"),
         ("status", &[("status", "flown")], "e-status"),
         ("status", &[("status", "snoozed"), ("snoozed_until", "2000-01-01T00:00")], "e-snoozed_until"),
         ("status", &[("status", "snoozed")], "e-snoozed_until"),
-        ("assign", &[("user_id", &stranger)], "e-user_id"),
+        ("assign", &[("user_id", stranger.as_str())], "e-user_id"),
         ("assign", &[("user_id", "x")], "e-user_id"),
-        ("tags", &[("tags", &tag)], "e-tags"),
+        ("tags", &[("tags", tag.as_str())], "e-tags"),
     ];
     for (action, fields, problem) in problems {
         person.submit(&path, &format!("{path}/{action}"), fields).await.expect(422, problem);
@@ -199,7 +199,7 @@ async fn other_brands_and_plans_have_no_access(app: TestApp) {
     let hidden = page.hidden_fields(&t.path(&format!("/inbox/{own}/reply")));
     let id = account.to_string();
     let mut fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    fields.extend([("body", "x"), ("status", "open"), ("user_id", ""), ("tags", ""), ("account_id", &id)]);
+    fields.extend([("body", "x"), ("status", "open"), ("user_id", ""), ("tags", ""), ("account_id", id.as_str())]);
     for id in [theirs, MISSING_ID] {
         let path = t.path(&format!("/inbox/{id}"));
         person.get(&path).await.expect(404, "There is nothing here");

@@ -130,7 +130,8 @@ async fn users_plans_and_the_system_are_shown(app: TestApp) {
     let other = app.tenant("free").await;
     let person = ConsoleUser::sign_in(&t).await;
     let users = person.get("/operator/users").await;
-    users.expect(200, "user0@example.com").expect(200, "free").expect(200, "unlimited");
+    let email: String = app.value(format!("SELECT email FROM users WHERE id = {}", t.user)).await;
+    users.expect(200, &email).expect(200, "free").expect(200, "unlimited");
     let plans = person.get("/operator/plans").await;
     plans.expect(200, &format!("Workspace {}", other.workspace)).expect(200, "500 MiB").expect(200, "Link in bio");
     let system = person.get("/operator/system").await;
