@@ -138,6 +138,7 @@ pub fn types(chosen: &str) -> Vec<Choice> {
 /// Returns a file's size for people.
 pub fn size(bytes: i64) -> String {
     match bytes {
+        1 => "1 byte".to_owned(),
         ..1_024 => format!("{bytes} bytes"),
         ..1_048_576 => format!("{} KiB", bytes / 1_024),
         // A tenth of a MiB, where that is not zero.
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn sizes_have_their_largest_suitable_unit() {
-        assert_eq!([size(1), size(180 << 10), size(25 << 20)], ["1 bytes", "180 KiB", "25 MiB"]);
+        assert_eq!([size(1), size(180 << 10), size(25 << 20)], ["1 byte", "180 KiB", "25 MiB"]);
         assert_eq!(size((25 << 20) / 10), "2.5 MiB");
     }
 }
