@@ -192,7 +192,7 @@ async fn links_are_links_and_failed_posts_say_why(app: TestApp) {
     let body = json!({ "content": "Cold bread", "schedule_type": "now", "accounts": [account] });
     t.post(&t.path("/posts"), body).await.expect(201);
     app.sql("UPDATE posts SET status = 'failed'").await;
-    let error = r#"{"code":"x","message":"The oven is <cold>.","category":"permanent"}"#;
+    let error = r#"{"code":"x","message":"The oven is <cold>.","category":"platform_rejected"}"#;
     app.sql(format!("UPDATE post_targets SET status = 'failed', error = '{error}'")).await;
     let page = page(&app, "/sandbox/demo").await;
     for part in [

@@ -5,10 +5,14 @@
 mod accounts;
 mod calendar;
 mod composer;
+mod analytics;
 mod home;
+mod inbox;
 mod keys;
 mod post;
 mod posts;
+mod media;
+mod operator;
 mod security;
 mod settings;
 mod sign_in;

@@ -114,7 +114,8 @@ async fn without_a_session_every_page_leads_to_the_sign_in_page(app: TestApp) {
     let page = app.page("/sign-in").await;
     page.assert_status(200);
     assert!(text(&page).contains("crier login --user EMAIL"), "no mail server is configured: {}", text(&page));
-    let forged = ConsoleUser { cookie: format!("crier_session={}", "a".repeat(43)), ..ConsoleUser::sign_in(&t).await };
+    let mut forged = ConsoleUser::sign_in(&t).await;
+    forged.cookie = format!("crier_session={}", "a".repeat(43));
     assert_eq!(forged.get("/brands/1").await.reply.header("location"), Some("/sign-in"));
 }
 
@@ -126,7 +127,8 @@ async fn a_session_is_no_api_key(app: TestApp) {
         app.request("GET", "/brands").key(&key).send().await.expect_error(401, "unauthorized");
     }
     // Nor is a key a session.
-    let as_cookie = ConsoleUser { cookie: format!("crier_session={}", t.key), ..person };
+    let mut as_cookie = person;
+    as_cookie.cookie = format!("crier_session={}", t.key);
     assert_eq!(as_cookie.get(&format!("/brands/{}", t.brand)).await.status, 303);
     let keys = crier_common::store::keys::list(&mut app.conn().await, None).await.unwrap();
     assert_eq!(keys.len(), 1, "the session's key is not listed");

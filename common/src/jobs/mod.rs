@@ -19,6 +19,7 @@
 use crate::domain::job::{JobAttempt, JobKind, for_each_job_kind};
 use crate::store::{Conn, Result, Tx};
 
+pub mod change;
 mod collect_analytics;
 mod deliver_webhook;
 mod export_report;

@@ -37,6 +37,12 @@ pub async fn find(conn: &mut Conn, brand_id: i64, job_id: i64) -> Result<Option<
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(job_id).fetch_optional(c))?)
 }
 
+/// Returns a brand's newest imports. An ended one is kept for some time only.
+pub async fn newest(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<MediaJob>> {
+    let sql = format!("{SELECT} WHERE j.brand_id = $1 ORDER BY j.id DESC LIMIT $2");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(limit).fetch_all(c))?)
+}
+
 /// Finds an import by its id alone, for the operator.
 pub async fn find_any(conn: &mut Conn, job_id: i64) -> Result<Option<MediaJob>> {
     let sql = format!("{SELECT} WHERE j.id = $1");

@@ -36,6 +36,19 @@ pub fn note(word: &str) -> Option<Flash> {
         "media-uploaded" => "The picture is in the library.",
         "media-saved" => "The picture is saved.",
         "media-deleted" => "The picture is deleted.",
+        "media-importing" => "The picture is being imported; it appears in the library in a moment.",
+        "reply-sent" => "The reply is on its way.",
+        "conversation-saved" => "The conversation is changed.",
+        "conversation-read" => "The messages are marked as read.",
+        "inbox-synced" => "New messages are being looked for; they appear here in a moment.",
+        "kind-paused" => "The kind is paused: no more jobs of it begin.",
+        "kind-resumed" => "The kind goes on.",
+        "job-retried" => "The job runs again.",
+        "job-cancelled" => "The job is cancelled.",
+        "jobs-retried" => {
+            "The dead jobs run again. One that stays below has nothing left to do, or another job does it."
+        }
+        "jobs-retried-part" => "The first 1,000 dead jobs run again. Send the form again for the rest.",
         "signed-out" => "You are signed out.",
         _ => return None,
     };

@@ -29,6 +29,8 @@ mod sign_in;
 mod visit;
 
 mod accounts;
+mod analytics;
+mod best_times;
 mod brand_new;
 mod calendar;
 mod calendar_period;
@@ -36,13 +38,22 @@ mod composer;
 mod composer_check;
 mod composer_typed;
 mod composer_view;
+mod charts;
 mod connect;
+mod conversation;
 mod developers;
 mod home;
+mod inbox;
 mod keys;
 mod lists;
+mod media;
+mod media_item;
 mod members;
 mod once;
+mod operator;
+mod operator_plans;
+mod operator_system;
+mod operator_users;
 mod paging;
 mod post;
 mod post_filters;
@@ -77,6 +88,15 @@ fn routes() -> Vec<PageRoute> {
         members::routes(),
         session_list::routes(),
         brand_new::routes(),
+        media::routes(),
+        media_item::routes(),
+        inbox::routes(),
+        conversation::routes(),
+        analytics::routes(),
+        operator::routes(),
+        operator_users::routes(),
+        operator_plans::routes(),
+        operator_system::routes(),
     ]
     .into_iter()
     .flatten()

@@ -40,21 +40,21 @@ struct PlanPage {
 }
 
 /// A limit of the plan and what is used of it.
-struct Cap {
-    label: &'static str,
-    used: i64,
-    limit: Option<u64>,
+pub struct Cap {
+    pub label: &'static str,
+    pub used: i64,
+    pub limit: Option<u64>,
     /// May be empty.
-    unit: &'static str,
+    pub unit: &'static str,
 }
 
 impl Cap {
     /// Returns 80 percent of the limit, from where the meter warns.
-    fn high(&self) -> u64 {
+    pub fn high(&self) -> u64 {
         self.limit.unwrap_or_default() / 10 * 8
     }
 
-    fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.limit.is_some_and(|limit| u64::try_from(self.used).unwrap_or_default() >= limit)
     }
 }
@@ -179,7 +179,7 @@ async fn show_plan(visit: &Visit) -> Result<PageReply> {
     visit.page(&page)
 }
 
-const fn feature(feature: Feature) -> &'static str {
+pub const fn feature(feature: Feature) -> &'static str {
     match feature {
         Feature::BasicAnalytics => "Analytics of posts",
         Feature::Analytics => "Analytics of accounts",

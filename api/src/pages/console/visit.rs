@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use askama::Template;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike as _, Utc};
 use chrono_tz::Tz;
 use crier_common::domain::access::Role;
 use crier_common::domain::brand::Brand;
@@ -83,12 +83,8 @@ impl Visit {
     /// Returns a time as a page shows it, in the brand's zone.
     pub fn time(&self, at: DateTime<Utc>) -> Time {
         let local = at.with_timezone(&self.zone());
-        let format = if local.format("%Y").to_string() == self.now.with_timezone(&self.zone()).format("%Y").to_string()
-        {
-            "%-d %b, %H:%M"
-        } else {
-            "%-d %b %Y, %H:%M"
-        };
+        let is_this_year = local.year() == self.now.with_timezone(&self.zone()).year();
+        let format = if is_this_year { "%-d %b, %H:%M" } else { "%-d %b %Y, %H:%M" };
         Time::new(&at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true), &local.format(format).to_string())
     }
 
@@ -96,10 +92,12 @@ impl Visit {
     pub fn shell(&self, section: Section, title: impl Into<String>) -> Shell {
         let current = self.authenticated.membership.as_ref();
         let caller = &self.authenticated.caller;
+        // A page of no brand keeps the navigation of the first one.
+        let shown = current.map(|(brand, _)| brand.id).or_else(|| self.brands.iter().map(|brand| brand.id).min());
         let brand = |brand: &Brand| BrandLink {
             id: brand.id,
             name: brand.name.clone(),
-            current: current.is_some_and(|(current, _)| current.id == brand.id),
+            current: Some(brand.id) == shown,
         };
         Shell {
             title: title.into(),

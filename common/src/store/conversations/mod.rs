@@ -128,6 +128,17 @@ pub async fn tags(conn: &mut Conn, conversation_ids: &[i64]) -> Result<Vec<(i64,
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }
 
+/// Returns the tags that a brand's conversations have, in order.
+pub async fn tags_of_brand(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<String>> {
+    const SQL: &str = "
+        SELECT DISTINCT tag
+        FROM conversation_tags
+        WHERE brand_id = $1
+        ORDER BY tag
+        LIMIT $2";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(limit).fetch_all(c))?)
+}
+
 /// Returns the status of those of the accounts that the brand has.
 pub async fn accounts(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<(i64, AccountStatus)>> {
     let sql = list_sql!(

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::super::db::{execute, run};
-use super::super::{Conn, Result, Tx};
+use super::super::{Conn, Page, PageRequest, Result, Tx};
 use super::known_kinds;
 use crate::domain::job::{JobKind, JobNotification, JobState};
 
@@ -87,6 +87,22 @@ pub async fn list(conn: &mut Conn, filter: &JobQuery, limit: i64) -> Result<Vec<
     Ok(
         run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(filter.lane()).bind(filter.before()).bind(limit).fetch_all(c))?,
     )
+}
+
+/// Jobs that a page can show: counting goes on to this number only, as millions of ended jobs may be kept.
+const MAX_PAGED: i64 = 2_000;
+
+/// Lists a page of jobs, newest first. `total` is at most 2,000.
+pub async fn page(conn: &mut Conn, filter: &JobQuery, page: PageRequest) -> Result<Page<JobRow>> {
+    let counted = format!("SELECT count(*) FROM (SELECT 1 FROM ({}) j LIMIT $3) c", filter.rows(" LIMIT $3"));
+    let total: i64 = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(counted)).bind(filter.lane()).bind(filter.before()).bind(MAX_PAGED).fetch_one(c))?;
+    let before = page.offset();
+    if before >= total {
+        return Ok(Page { rows: Vec::new(), total });
+    }
+    let mut rows = list(conn, filter, before + page.per_page.min(total - before)).await?;
+    rows.drain(..usize::try_from(before).unwrap_or_default().min(rows.len()));
+    Ok(Page { rows, total })
 }
 
 /// Returns the next jobs after the id `after`, oldest first, for a command that processes all of them in batches.

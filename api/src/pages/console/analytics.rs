@@ -1,0 +1,363 @@
+//! `/brands/{brand}/analytics?start=YYYY-MM-DD&end=YYYY-MM-DD`: the figures of the brand's posts and accounts, and when
+//! its posts did best.
+
+use std::collections::HashMap;
+
+use askama::Template;
+use chrono::{Datelike, Days, NaiveDate};
+use crier_common::domain::platform::Platform as PlatformKey;
+use crier_common::store::accounts;
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::best_times::{self, Hour};
+use super::charts::{Chart, ChartKind, MAX_COLUMNS, MAX_POINTS, Series, figure};
+use super::post_rows::chip;
+use super::route::PageRoute;
+use super::shared::{Choice, FieldErrors, Platform, Section, Shell};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::error::Result;
+
+/// How much of an account's name a chart has, in characters.
+const MAX_NAME: usize = 60;
+/// How many accounts are named that lack figures.
+const MAX_REMARKS: usize = 20;
+/// The ranges that are offered, in days.
+const RANGES: [(u64, &str); 4] = [(7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year")];
+
+#[derive(Template)]
+#[template(path = "console/analytics.html")]
+struct Analytics {
+    shell: Shell,
+    /// Of the days.
+    errors: FieldErrors,
+    ranges: Vec<Choice>,
+    start: NaiveDate,
+    end: NaiveDate,
+    /// The first and the last day that the plan shows.
+    earliest: NaiveDate,
+    latest: NaiveDate,
+    days: String,
+    totals: Vec<Total>,
+    posts: Vec<Chart>,
+    /// Over the last 30 days.
+    accounts: Vec<Chart>,
+    /// What accounts do not give.
+    remarks: Vec<String>,
+    hours: Vec<Hour>,
+    /// The best times, the best first.
+    best: Vec<String>,
+}
+
+struct Total {
+    label: &'static str,
+    value: String,
+}
+
+impl Analytics {
+    fn weekdays(&self) -> [&'static str; 7] {
+        best_times::WEEKDAYS
+    }
+}
+
+/// What people did with posts, as the API says it.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Figures {
+    posts: i64,
+    impressions: Option<i64>,
+    reach: Option<i64>,
+    likes: Option<i64>,
+    comments: Option<i64>,
+    shares: Option<i64>,
+    clicks: Option<i64>,
+    engagements: Option<i64>,
+}
+
+impl Figures {
+    fn add(&mut self, other: &Self) {
+        self.posts += other.posts;
+        let sums = [
+            (&mut self.impressions, other.impressions),
+            (&mut self.reach, other.reach),
+            (&mut self.likes, other.likes),
+            (&mut self.comments, other.comments),
+            (&mut self.shares, other.shares),
+            (&mut self.clicks, other.clicks),
+            (&mut self.engagements, other.engagements),
+        ];
+        for (sum, value) in sums {
+            // What no platform gave is no figure; what one gave counts.
+            *sum = sum.map_or(value, |sum| Some(sum.saturating_add(value.unwrap_or(0))));
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Day {
+    date: NaiveDate,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+#[derive(Deserialize)]
+struct PostSeries {
+    start: NaiveDate,
+    end: NaiveDate,
+    retention_days: u64,
+    series: Vec<Day>,
+    totals: Figures,
+}
+
+#[derive(Deserialize)]
+struct AccountsSeries {
+    series: Vec<AccountSeries>,
+}
+
+#[derive(Deserialize)]
+struct AccountSeries {
+    account_id: i64,
+    platform: PlatformKey,
+    points: Vec<AccountPoint>,
+    unavailable: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct AccountPoint {
+    date: NaiveDate,
+    followers: Option<i64>,
+    posts: Option<i64>,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![PageRoute::get("/brands/{brand}/analytics", show)]
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    let asked = ["start", "end"].map(|name| (name, visit.query.get(name).unwrap_or_default()));
+    match visit.api("getPostAnalytics").queries(asked).get().await {
+        Ok(posts) => render(visit, StatusCode::OK, FieldErrors::default(), posts).await,
+        Err(error) => {
+            let errors = form_errors(error)?;
+            // The days that are shown without a question; an error of another kind comes again.
+            let posts = visit.api("getPostAnalytics").get().await?;
+            render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, posts).await
+        }
+    }
+}
+
+async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, posts: PostSeries) -> Result<PageReply> {
+    let accounts: AccountsSeries = visit.api("getAccountAnalytics").get().await?;
+    let times: best_times::BestTimes = visit.api("getBestTimes").get().await?;
+    let names = names(visit, &accounts.series).await?;
+    let latest = visit.now.with_timezone(&visit.zone()).date_naive();
+    let earliest = latest - Days::new(posts.retention_days.saturating_sub(1));
+    let shell = visit.shell(Section::Analytics, "Analytics");
+    let view = Analytics {
+        errors,
+        ranges: ranges(&shell.at("analytics"), &posts, earliest, latest),
+        start: posts.start,
+        end: posts.end,
+        earliest,
+        latest,
+        days: format!("{} to {}", posts.start.format("%-d %b %Y"), posts.end.format("%-d %b %Y")),
+        totals: totals(&posts.totals),
+        posts: post_charts(&posts.series),
+        remarks: remarks(&accounts.series, &names),
+        accounts: account_charts(accounts.series, &names),
+        best: best_times::best(&times),
+        hours: best_times::hours(&times),
+        shell,
+    };
+    visit.page_with(status, &view)
+}
+
+/// Returns the accounts' names by their ids.
+async fn names(visit: &Visit, series: &[AccountSeries]) -> Result<HashMap<i64, String>> {
+    let ids: Vec<i64> = series.iter().map(|one| one.account_id).collect();
+    let found = accounts::find_many(&mut visit.app.store.read().await?, visit.brand()?.0.id, &ids).await?;
+    let name = |account| {
+        let chip = chip(account);
+        let name: String = chip.name.chars().take(MAX_NAME).collect();
+        format!("{name} ({})", chip.platform.name)
+    };
+    Ok(found.iter().map(|account| (account.id, name(account))).collect())
+}
+
+/// Returns the offered ranges that the plan shows as a whole.
+fn ranges(path: &str, posts: &PostSeries, earliest: NaiveDate, latest: NaiveDate) -> Vec<Choice> {
+    let choice = |(days, label): (u64, &str)| {
+        let start = latest - Days::new(days - 1);
+        let href = format!("{path}?start={start}&end={latest}");
+        (start >= earliest).then(|| Choice::new(&href, label, (posts.start, posts.end) == (start, latest)))
+    };
+    RANGES.into_iter().filter_map(choice).collect()
+}
+
+fn totals(all: &Figures) -> Vec<Total> {
+    let total = |label, value| Total { label, value: figure(value) };
+    vec![
+        total("Posts", Some(all.posts)),
+        total("Impressions", all.impressions),
+        total("Reach", all.reach),
+        total("Likes", all.likes),
+        total("Comments", all.comments),
+        total("Shares", all.shares),
+        total("Clicks", all.clicks),
+        total("Engagements", all.engagements),
+    ]
+}
+
+/// The length of time that a point of a chart is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Day,
+    Week,
+    Month,
+    Quarter,
+}
+
+impl Unit {
+    /// Returns the shortest one of which a chart can show all.
+    fn of(days: usize) -> Self {
+        match days {
+            _ if days <= MAX_POINTS => Self::Day,
+            // A range may begin and end within a week or a month.
+            _ if days <= (MAX_POINTS - 1) * 7 => Self::Week,
+            _ if days <= (MAX_POINTS - 1) * 28 => Self::Month,
+            _ => Self::Quarter,
+        }
+    }
+
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Day => "Day",
+            Self::Week => "Week from",
+            Self::Month => "Month",
+            Self::Quarter => "Quarter",
+        }
+    }
+
+    /// Returns what the days of a point have in common, and by which people know it.
+    fn point(self, date: NaiveDate) -> String {
+        match self {
+            Self::Day => date.format("%-d %b").to_string(),
+            Self::Week => date.week(chrono::Weekday::Mon).first_day().format("%-d %b").to_string(),
+            Self::Month => date.format("%b %Y").to_string(),
+            Self::Quarter => format!("Q{} {}", date.month0() / 3 + 1, date.year()),
+        }
+    }
+}
+
+/// Returns the points of charts: neighbouring days of the same unit together.
+fn points(days: &[Day]) -> (Unit, Vec<(String, Figures)>) {
+    let unit = Unit::of(days.len());
+    let mut points: Vec<(String, Figures)> = Vec::new();
+    for day in days {
+        let label = unit.point(day.date);
+        match points.last_mut() {
+            Some((last, figures)) if *last == label => figures.add(&day.figures),
+            _ => points.push((label, day.figures.clone())),
+        }
+    }
+    (unit, points)
+}
+
+fn post_charts(days: &[Day]) -> Vec<Chart> {
+    let (unit, points) = points(days);
+    let labels: Vec<String> = points.iter().map(|(label, _)| label.clone()).collect();
+    let series = |name: &str, of: fn(&Figures) -> Option<i64>| Series {
+        name: name.to_owned(),
+        values: points.iter().map(|(_, figures)| of(figures)).collect(),
+    };
+    let chart = |id: &str, title: &str, text: &str, series| Chart {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        text: text.to_owned(),
+        kind: ChartKind::Bars,
+        unit: unit.label().to_owned(),
+        labels: labels.clone(),
+        series,
+    };
+    let engagements = vec![
+        series("Engagements", |figures| figures.engagements),
+        series("Likes", |figures| figures.likes),
+        series("Comments", |figures| figures.comments),
+        series("Shares", |figures| figures.shares),
+        series("Clicks", |figures| figures.clicks),
+    ];
+    let impressions =
+        vec![series("Impressions", |figures| figures.impressions), series("Reach", |figures| figures.reach)];
+    let published = vec![series("Posts", |figures| Some(figures.posts))];
+    vec![
+        chart("c-engagements", "Engagements", "By the time at which the posts were published.", engagements),
+        chart("c-impressions", "Impressions", "How often the posts were shown.", impressions),
+        chart("c-posts", "Published posts", "On all accounts together.", published),
+    ]
+}
+
+fn account_charts(mut all: Vec<AccountSeries>, names: &HashMap<i64, String>) -> Vec<Chart> {
+    // The largest first: a chart has no more lines than can be told apart.
+    let last = |one: &AccountSeries| one.points.iter().rev().find_map(|point| point.followers);
+    all.sort_by_key(|one| std::cmp::Reverse(last(one)));
+    let Some(first) = all.first() else { return Vec::new() };
+    let labels: Vec<String> = first.points.iter().map(|point| Unit::Day.point(point.date)).collect();
+    let chart = |id: &str, title: &str, text: &str, of: fn(&AccountPoint) -> Option<i64>| Chart {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        text: text.to_owned(),
+        kind: ChartKind::Lines,
+        unit: Unit::Day.label().to_owned(),
+        labels: labels.clone(),
+        series: all
+            .iter()
+            .take(MAX_COLUMNS)
+            .map(|one| Series { name: name(one, names), values: one.points.iter().map(of).collect() })
+            .collect(),
+    };
+    vec![
+        chart("c-followers", "Followers", "At the end of each day.", |point| point.followers),
+        chart("c-account-posts", "Posts on the accounts", "All that they have, at the end of each day.", |point| {
+            point.posts
+        }),
+    ]
+}
+
+fn name(one: &AccountSeries, names: &HashMap<i64, String>) -> String {
+    names.get(&one.account_id).cloned().unwrap_or_else(|| Platform::of(one.platform.as_str()).name)
+}
+
+fn remarks(all: &[AccountSeries], names: &HashMap<i64, String>) -> Vec<String> {
+    let lacking = all.iter().filter(|one| !one.unavailable.is_empty()).take(MAX_REMARKS);
+    lacking.map(|one| format!("{} does not give: {}.", name(one, names), one.unavailable.join(", "))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn days(count: u64) -> Vec<Day> {
+        let first = NaiveDate::from_ymd_opt(2024, 1, 31).unwrap_or_default();
+        let day = |n| Day {
+            date: first + Days::new(n),
+            figures: Figures { posts: 1, likes: (n % 2 == 0).then_some(2), ..Figures::default() },
+        };
+        (0..count).map(day).collect()
+    }
+
+    #[test]
+    fn long_ranges_are_grouped_and_keep_their_sums() {
+        for (count, unit) in [(45, Unit::Day), (46, Unit::Week), (365, Unit::Month), (3_650, Unit::Quarter)] {
+            let (of, points) = points(&days(count));
+            assert_eq!(of, unit);
+            assert!(points.len() <= MAX_POINTS, "{count} days: {}", points.len());
+            let posts: i64 = points.iter().map(|(_, figures)| figures.posts).sum();
+            assert_eq!(u64::try_from(posts), Ok(count));
+        }
+    }
+
+    #[test]
+    fn a_sum_is_unknown_only_if_all_its_figures_are() {
+        let (_, points) = points(&days(60));
+        assert!(points.iter().all(|(_, figures)| figures.likes.is_some() && figures.reach.is_none()));
+    }
+}

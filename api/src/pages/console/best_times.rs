@@ -1,0 +1,103 @@
+//! When a brand's posts did best: the part of the page of analytics with the hours of the week.
+
+use serde::Deserialize;
+
+/// How many times are named as the best.
+const BEST: usize = 3;
+
+pub const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
+/// The hours of the week with posts, as the API says them.
+#[derive(Deserialize)]
+pub struct BestTimes {
+    slots: Vec<HourOfWeek>,
+}
+
+#[derive(Deserialize)]
+struct HourOfWeek {
+    /// 1 is Monday.
+    weekday: usize,
+    hour: u32,
+    posts: i64,
+    /// `None` under three posts.
+    engagements_per_post: Option<f64>,
+}
+
+/// A row of the table.
+#[derive(Default)]
+pub struct Hour {
+    pub label: String,
+    /// Monday to Sunday.
+    pub days: [Slot; 7],
+}
+
+#[derive(Default)]
+pub struct Slot {
+    pub posts: i64,
+    pub engagements: Option<String>,
+    /// 0 (no figure) to 5 (the best).
+    pub level: u8,
+}
+
+fn label(hour: u32) -> String {
+    format!("{hour:02}:00")
+}
+
+/// Returns in which of five steps up to the best one a figure is.
+fn level(value: f64, best: f64) -> u8 {
+    match value / best.max(f64::MIN_POSITIVE) {
+        part if part > 0.8 => 5,
+        part if part > 0.6 => 4,
+        part if part > 0.4 => 3,
+        part if part > 0.2 => 2,
+        _ => 1,
+    }
+}
+
+/// Returns the hours of the day with posts.
+pub fn hours(times: &BestTimes) -> Vec<Hour> {
+    let best = times.slots.iter().filter_map(|slot| slot.engagements_per_post).fold(0.0, f64::max);
+    let row = |hour| {
+        let mut row = Hour { label: label(hour), ..Hour::default() };
+        for slot in times.slots.iter().filter(|slot| slot.hour == hour) {
+            if let Some(day) = row.days.get_mut(slot.weekday.wrapping_sub(1)) {
+                *day = Slot {
+                    posts: slot.posts,
+                    engagements: slot.engagements_per_post.map(|figure| format!("{figure:.1}")),
+                    level: slot.engagements_per_post.map_or(0, |figure| level(figure, best)),
+                };
+            }
+        }
+        row
+    };
+    (0..24).filter(|hour| times.slots.iter().any(|slot| slot.hour == *hour)).map(row).collect()
+}
+
+/// Returns the best times, the best first.
+pub fn best(times: &BestTimes) -> Vec<String> {
+    let known = times.slots.iter().filter_map(|slot| Some((slot, slot.engagements_per_post.filter(|f| *f > 0.0)?)));
+    let mut known: Vec<(&HourOfWeek, f64)> = known.collect();
+    known.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let name = |slot: &HourOfWeek| {
+        let day = WEEKDAYS.get(slot.weekday.wrapping_sub(1))?;
+        Some(format!("{day} {}", label(slot.hour)))
+    };
+    known.into_iter().filter_map(|(slot, _)| name(slot)).take(BEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_hours_are_named_in_order() {
+        let slot = |weekday, hour, figure| HourOfWeek { weekday, hour, posts: 3, engagements_per_post: figure };
+        let all = [slot(1, 9, Some(2.0)), slot(7, 9, Some(10.0)), slot(3, 18, None), slot(2, 5, Some(0.0))];
+        let times = BestTimes { slots: all.into() };
+        assert_eq!(best(&times), ["Sunday 09:00", "Monday 09:00"]);
+        let rows = hours(&times);
+        assert_eq!(rows.iter().map(|row| row.label.as_str()).collect::<Vec<_>>(), ["05:00", "09:00", "18:00"]);
+        let levels = rows.get(1).map(|row| row.days.each_ref().map(|day| day.level));
+        assert_eq!(levels, Some([1, 0, 0, 0, 0, 0, 5]));
+    }
+}

@@ -1,0 +1,222 @@
+//! `/brands/{brand}/media`: the pictures of the brand, with the forms that add some.
+
+use askama::Template;
+use crier_common::domain::media::{Asset, AssetType, MediaJob, MediaJobStatus};
+use crier_common::domain::plan::whole_mib;
+use crier_common::store::media::{self, MediaFilter};
+use crier_common::store::{PageRequest, brands, files, media_jobs};
+use http::StatusCode;
+use serde_json::{Value, json};
+use unicode_normalization::UnicodeNormalization;
+
+use super::charts::number;
+use super::lists;
+use super::paging;
+use super::route::PageRoute;
+use super::shared::{Badge, Choice, FieldErrors, Pages, Section, Shell, Time, Tone};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::error::{ApiError, ErrorCode, Result};
+
+/// How many imports are shown, the newest.
+const MAX_IMPORTS: i64 = 10;
+/// What of a search counts, in characters, as for the API.
+const MAX_SEARCH: usize = 200;
+
+#[derive(Template)]
+#[template(path = "console/media.html")]
+struct MediaPage {
+    shell: Shell,
+    /// Of the upload.
+    errors: FieldErrors,
+    /// Of the import.
+    import_errors: FieldErrors,
+    pictures: Vec<PictureTile>,
+    pages: Pages,
+    search: String,
+    types: Vec<Choice>,
+    is_filtered: bool,
+    /// Of the upload; its form cannot be shown again as it was sent, since the body is passed on.
+    alt_text: &'static str,
+    asset_types: Vec<Choice>,
+    /// What was typed for the import.
+    url: String,
+    import_alt_text: String,
+    imports: Vec<ImportRow>,
+    /// How much is used; empty where there is no limit.
+    storage: String,
+    max_size: String,
+}
+
+struct PictureTile {
+    id: i64,
+    src: String,
+    filename: String,
+    alt: String,
+    facts: String,
+}
+
+struct ImportRow {
+    source_url: String,
+    status: Badge,
+    error: Option<String>,
+    /// Once it is there.
+    media: Option<i64>,
+    at: Time,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/media", list),
+        PageRoute::post("/brands/{brand}/media", upload),
+        PageRoute::post("/brands/{brand}/media/import", import),
+    ]
+}
+
+async fn list(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, FieldErrors::default(), FieldErrors::default()).await
+}
+
+async fn render(
+    visit: &Visit,
+    status: StatusCode,
+    errors: FieldErrors,
+    import_errors: FieldErrors,
+) -> Result<PageReply> {
+    let brand = visit.brand()?.0;
+    let page = paging::number(visit);
+    let search = search(visit);
+    let asset_type: Option<AssetType> = visit.query.get("asset_type").and_then(|word| word.parse().ok());
+    let filter = MediaFilter { asset_type, search: Some(search.as_str()).filter(|text| !text.is_empty()) };
+    let mut conn = visit.app.store.read().await?;
+    let found = media::list(&mut conn, brand.id, &filter, PageRequest { page, per_page: paging::PER_PAGE }).await?;
+    let imports = media_jobs::newest(&mut conn, brand.id, MAX_IMPORTS).await?;
+    let plan = brands::plan_of(&mut conn, brand.id).await?;
+    let used = files::used(&mut conn, brand.workspace_id).await?;
+    drop(conn);
+    let limit = plan.and_then(|(_, plan)| visit.app.plans.get(&plan)?.storage_mib);
+    let chosen = asset_type.map_or("", AssetType::as_str);
+    let shell = visit.shell(Section::Media, "Media");
+    let filters = [("search", search.as_str()), ("asset_type", chosen)];
+    let view = MediaPage {
+        errors,
+        import_errors,
+        pages: lists::links(&shell.at("media"), &filters, page, found.rows.len(), found.total),
+        pictures: found.rows.into_iter().map(|asset| tile(visit, asset)).collect(),
+        types: [Choice::new("", "All", chosen.is_empty())].into_iter().chain(types(chosen)).collect(),
+        is_filtered: !search.is_empty() || asset_type.is_some(),
+        alt_text: "",
+        asset_types: types(AssetType::Image.as_str()),
+        url: visit.form.get("url").to_owned(),
+        import_alt_text: visit.form.get("alt_text").to_owned(),
+        imports: imports.into_iter().map(|job| import_row(visit, job)).collect(),
+        storage: limit.map_or_else(String::new, |limit| {
+            format!("{} of {} MiB of the workspace are used.", number(whole_mib(used)), number(limit))
+        }),
+        max_size: size(i64::try_from(visit.app.library.limits().max_bytes).unwrap_or(i64::MAX)),
+        search,
+        shell,
+    };
+    visit.page_with(status, &view)
+}
+
+/// Returns the text that is searched for. What the API would refuse is cut.
+fn search(visit: &Visit) -> String {
+    let typed = visit.query.get("search").unwrap_or_default().trim();
+    typed.nfc().filter(|c| *c != '\0').take(MAX_SEARCH).collect()
+}
+
+/// Returns the choices of what a picture is for.
+pub fn types(chosen: &str) -> Vec<Choice> {
+    let label = |one: AssetType| match one {
+        AssetType::Image => "Image",
+        AssetType::Icon => "Icon",
+        AssetType::Logo => "Logo",
+    };
+    AssetType::ALL.iter().map(|one| Choice::new(one.as_str(), label(*one), one.as_str() == chosen)).collect()
+}
+
+/// Returns a file's size for people.
+pub fn size(bytes: i64) -> String {
+    match bytes {
+        1 => "1 byte".to_owned(),
+        ..1_024 => format!("{bytes} bytes"),
+        ..1_048_576 => format!("{} KiB", bytes / 1_024),
+        // A tenth of a MiB, where that is not zero.
+        _ => {
+            let tenths = bytes.saturating_mul(10) >> 20;
+            match tenths % 10 {
+                0 => format!("{} MiB", tenths / 10),
+                rest => format!("{}.{rest} MiB", tenths / 10),
+            }
+        }
+    }
+}
+
+/// Returns the address of a file on this host: the policy of the pages allows no other.
+pub fn src(visit: &Visit, key: &str) -> String {
+    let url = visit.app.library.url(key);
+    url.strip_prefix(visit.app.library.public_url()).map(str::to_owned).unwrap_or(url)
+}
+
+fn tile(visit: &Visit, asset: Asset) -> PictureTile {
+    PictureTile {
+        id: asset.id,
+        src: src(visit, &asset.thumbnail_key),
+        alt: asset.alt_text.unwrap_or_default(),
+        facts: format!("{} × {}, {}", asset.width, asset.height, size(asset.size_bytes)),
+        filename: asset.filename,
+    }
+}
+
+fn import_row(visit: &Visit, job: MediaJob) -> ImportRow {
+    let status = match job.status {
+        MediaJobStatus::Pending => Badge::new(Tone::Plain, "Waiting"),
+        MediaJobStatus::Processing => Badge::new(Tone::Info, "Fetching"),
+        MediaJobStatus::Completed => Badge::new(Tone::Good, "Done"),
+        MediaJobStatus::Failed => Badge::new(Tone::Bad, "Failed"),
+    };
+    ImportRow {
+        source_url: job.source_url,
+        status,
+        error: job.error.map(|error| error.message),
+        media: job.media_id,
+        at: visit.time(job.updated_at),
+    }
+}
+
+async fn upload(visit: &Visit) -> Result<PageReply> {
+    let error = match visit.api("uploadMedia").upload("").await {
+        Ok(_) => return visit.to("media", "media-uploaded"),
+        Err(error) => error,
+    };
+    let is_file = matches!(error.code, ErrorCode::UnsupportedMediaType | ErrorCode::PayloadTooLarge);
+    let errors = if is_file { at_field("file", &error) } else { form_errors(error)? };
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, FieldErrors::default()).await
+}
+
+/// Returns a problem of the whole request as one of the field that caused it.
+fn at_field(field: &str, error: &ApiError) -> FieldErrors {
+    FieldErrors::new([(field, vec![error.message.to_string()])])
+}
+
+async fn import(visit: &Visit) -> Result<PageReply> {
+    let mut body = visit.form.texts(&["url", "alt_text"]);
+    body.insert("asset_type".to_owned(), json!(AssetType::Image));
+    let error = match visit.api("importMedia").write("", &Value::from(body)).await {
+        Ok(_) => return visit.to("media", "media-importing"),
+        Err(error) => error,
+    };
+    let errors = if error.code == ErrorCode::InvalidSourceUrl { at_field("url", &error) } else { form_errors(error)? };
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, FieldErrors::default(), errors).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_have_their_largest_suitable_unit() {
+        assert_eq!([size(1), size(180 << 10), size(25 << 20)], ["1 byte", "180 KiB", "25 MiB"]);
+        assert_eq!(size((25 << 20) / 10), "2.5 MiB");
+    }
+}

@@ -1,0 +1,111 @@
+//! The page of analytics.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::analytics::{AccountFigures, Figures};
+use crier_common::store::analytics;
+use serde_json::json;
+
+use crate::support::app::{BARE, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::ConsoleUser;
+
+on_both_apps!(figures_of_posts_and_accounts_are_shown, the_best_times_are_named);
+on_sqlite_app!(
+    a_new_brand_has_no_figures,
+    days_that_are_none_are_refused,
+    a_small_plan_shows_fewer_days,
+    a_plan_without_analytics_has_no_page
+);
+
+/// A published post with figures.
+async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, impressions: i64, likes: i64) {
+    let made = t.post(&t.path("/posts"), json!({ "content": "x", "accounts": [account] })).await.data(201);
+    let target = made["targets"][0]["id"].as_i64().unwrap();
+    let set = "UPDATE post_targets SET status = 'published', published_at =";
+    t.app.sql(format!("{set} '{}' WHERE id = {target}", at.to_rfc3339())).await;
+    t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
+    t.app.write(async |tx| analytics::add_published(tx, 100).await).await;
+    let figures = Figures { impressions: Some(impressions), likes: Some(likes), ..Figures::default() };
+    let collected = analytics::Collected { target_id: target, figures: Some(figures), next_at: None };
+    t.app.write(async |tx| analytics::record_posts(tx, std::slice::from_ref(&collected)).await).await;
+}
+
+async fn a_new_brand_has_no_figures(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&t.path("/analytics")).await;
+    page.expect(200, "No account yet").expect(200, "Too few posts yet").expect(200, "No figures in these days yet.");
+    page.expect(200, "30 days");
+}
+
+async fn figures_of_posts_and_accounts_are_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    post(&t, account, app.now() - TimeDelta::days(2), 12_000, 340).await;
+    post(&t, account, app.now() - TimeDelta::days(40), 5_000, 60).await;
+    app.write(async |tx| {
+        let figures = AccountFigures { followers: Some(8_765), ..AccountFigures::default() };
+        analytics::record_account(tx, account, &figures).await
+    })
+    .await;
+    app.write(async |tx| analytics::record_set_aside(tx, account, &["views".to_owned()]).await).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/analytics");
+    let page = person.get(&path).await;
+    page.expect(200, "<dd>12,000</dd>").expect(200, "<dd>340</dd>").expect(200, "<rect class=\"bar\"");
+    page.expect(200, "8,765").expect(200, "<polyline").expect(200, "does not give: views.");
+    let today = app.now().with_timezone(&chrono_tz::Europe::Berlin).date_naive();
+    let start = today - TimeDelta::days(89);
+    let page = person.get(&format!("{path}?start={start}&end={today}")).await;
+    page.expect(200, "<dd>17,000</dd>").expect(200, "Week from");
+    let other = app.tenant("unlimited").await;
+    let theirs = ConsoleUser::sign_in(&other).await.get(&other.path("/analytics")).await;
+    assert!(!theirs.has("12,000") && !theirs.has("8,765"), "{}", theirs.text);
+}
+
+async fn the_best_times_are_named(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    // Mondays at nine in Berlin, in winter.
+    let monday: DateTime<Utc> = "2027-01-04T08:20:00Z".parse().unwrap();
+    app.clock.advance(monday + TimeDelta::days(30) - app.store.now());
+    for (week, likes) in [(0, 2), (1, 4), (2, 9)] {
+        post(&t, account, monday + TimeDelta::days(7 * week), 1, likes).await;
+    }
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&t.path("/analytics")).await;
+    page.expect(200, "<strong>Monday 09:00</strong>").expect(200, "class=\"l5\"").expect(200, ">5.0<");
+}
+
+async fn days_that_are_none_are_refused(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/analytics");
+    for (query, field) in [
+        ("start=yesterday", "e-start"),
+        ("start=2026-02-30", "e-start"),
+        ("end=2026-2-1", "e-end"),
+        ("start=2026-02-02&end=2026-02-01", "e-end"),
+        ("start=9999-12-31", "e-end"),
+    ] {
+        person.get(&format!("{path}?{query}")).await.expect(422, field);
+    }
+    person.get(&format!("{path}?start=&end=")).await.expect(200, "30 days");
+    person.get(&format!("{path}?start=0001-01-01&end=9999-12-31")).await.expect(200, "Quarter");
+}
+
+async fn a_small_plan_shows_fewer_days(app: TestApp) {
+    let t = app.tenant("free").await;
+    let account = t.account("demo").await;
+    post(&t, account, app.now() - TimeDelta::days(2), 10, 1).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&t.path("/analytics?start=2000-01-01")).await;
+    page.expect(200, ">Day</th>").expect(200, "7 days");
+    assert!(!page.has("1 year"), "the plan shows 30 days alone");
+}
+
+async fn a_plan_without_analytics_has_no_page(app: TestApp) {
+    let t = app.tenant(BARE).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    person.get(&t.path("/analytics")).await.expect(402, "Not in your plan");
+    person.get(&t.path("/analytics?start=x")).await.expect(402, "Not in your plan");
+}

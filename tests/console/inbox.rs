@@ -1,0 +1,214 @@
+//! The inbox: conversations, replies and what is set of a conversation.
+
+use chrono::TimeDelta;
+use crier_common::domain::access::Role;
+use crier_common::domain::conversation::FetchedMessage;
+use crier_common::platforms::sandbox::Sandbox;
+use crier_common::store::accounts;
+use crier_common::store::conversations::receive;
+
+use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::ConsoleUser;
+use crate::support::fake_inbox::{COMMENTS, message};
+
+on_both_apps!(
+    conversations_are_filtered_and_searched,
+    a_reply_is_sent_once,
+    a_conversation_is_snoozed_until_a_local_time,
+    a_conversation_is_assigned_tagged_and_read,
+    new_messages_are_looked_for,
+);
+on_sqlite_app!(
+    problems_are_shown_at_their_fields,
+    long_conversations_are_shown_in_parts,
+    what_cannot_be_replied_to_is_said,
+    other_brands_and_plans_have_no_access,
+);
+
+/// Connects a handle of the real sandbox, and stores comments on it, each of its own thread or all of one.
+async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str], one_thread: bool) -> i64 {
+    let real = Sandbox::new(app.store.store.clone(), app.url.clone());
+    let _ = app.connector.real.set(real);
+    let account = t.account(&format!("demo{}", t.brand)).await;
+    let found = accounts::find(&mut app.conn().await, t.brand, account).await.unwrap().unwrap();
+    let now = app.now();
+    let comment = |(n, body): (i64, &&str)| {
+        let thread = if one_thread { "0".to_owned() } else { n.to_string() };
+        message(COMMENTS, &n.to_string(), &thread, body, now + TimeDelta::milliseconds(n))
+    };
+    let messages: Vec<FetchedMessage> = (0_i64..).zip(comments).map(comment).collect();
+    app.write(async |tx| receive::receive(tx, &found, &messages).await).await;
+    account
+}
+
+async fn newest(app: &TestApp) -> i64 {
+    app.number("SELECT max(id) FROM conversations").await
+}
+
+async fn conversations_are_filtered_and_searched(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/inbox");
+    person.get(&path).await.expect(200, "No messages yet");
+    let account = inbox(&app, &t, &["Where is my <b>refund</b>?", "Thank you"], false).await;
+    let page = person.get(&path).await;
+    page.expect(200, "Where is my <b>refund</b>?").expect(200, "Thank you").expect(200, "Vera Vogel");
+    page.expect(200, "1 new").expect(200, "Comment");
+    assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>refund"), "texts are escaped");
+    let found = person.get(&format!("{path}?search=refund&status=open&type=&tag=")).await;
+    found.expect(200, "Where is my").expect(200, "status=resolved&search=refund");
+    assert!(!found.has("Thank you"), "{}", found.text);
+    let all = format!("{path}?account_id={account}&type=comment&platform=sandbox&unread=true");
+    person.get(&all).await.expect(200, "Thank you").expect(200, "checked");
+    for query in ["status=snoozed&search=x", "type=dm", "tag=vip", "assignee_id=5", "search=%21"] {
+        person.get(&format!("{path}?{query}")).await.expect(200, "No conversation matches");
+    }
+    for query in ["status=flown", "type=x", "account_id=x", "unread=maybe", "page=0", "search=%00"] {
+        person.get(&format!("{path}?{query}")).await.expect(200, "Thank you");
+    }
+    person.get(&format!("{path}?page=99")).await.expect(200, "Nothing here");
+}
+
+async fn a_reply_is_sent_once(app: TestApp) {
+    let t = app.tenant("pro").await;
+    inbox(&app, &t, &["When do you open?"], false).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let page = person.get(&path).await;
+    for _ in 0..2 {
+        let sent = person.submit_from(&page, &format!("{path}/reply"), &[("body", "At <i>seven</i>.")]).await;
+        sent.expect(200, "The reply is on its way.").expect(200, "At <i>seven</i>.").expect(200, "Being sent");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'send_reply'").await, 1);
+    app.sql(
+        "UPDATE messages SET status = 'failed', error = '{\"code\":\"x\",\"message\":\"Refused.\",\"category\":\"permanent\"}' \
+         WHERE direction = 'outbound'",
+    )
+    .await;
+    person.get(&path).await.expect(200, "Failed").expect(200, "Refused. To try again, write the reply again.");
+}
+
+async fn a_conversation_is_snoozed_until_a_local_time(app: TestApp) {
+    let t = app.tenant("pro").await;
+    inbox(&app, &t, &["Hello"], false).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let set = format!("{path}/status");
+    let form = [("status", "snoozed"), ("snoozed_until", "2999-01-01T08:00")];
+    person.submit(&path, &set, &form).await.expect(200, "Snoozed").expect(200, "1 Jan 2999, 08:00");
+    let until = "SELECT count(*) FROM conversations WHERE snoozed_until IS NOT NULL";
+    assert_eq!(app.number(until).await, 1);
+    // The form has a time with every status.
+    person.submit(&path, &set, &[("status", "resolved"), ("snoozed_until", "x")]).await.expect(200, "Resolved");
+    assert_eq!(app.number(until).await, 0);
+}
+
+async fn a_conversation_is_assigned_tagged_and_read(app: TestApp) {
+    let t = app.tenant("pro").await;
+    inbox(&app, &t, &["Hello"], false).await;
+    let bob = t.colleague(Role::Editor).await;
+    let person = ConsoleUser::sign_in(&bob).await;
+    let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", newest(&app).await)));
+    let user = bob.user.to_string();
+    let page = person.submit(&path, &format!("{path}/assign"), &[("user_id", &user)]).await;
+    page.expect(200, &format!("value=\"{user}\" selected"));
+    person.submit(&path, &format!("{path}/assign"), &[("user_id", "")]).await.expect(200, "value=\"\" selected");
+    let page = person.submit(&path, &format!("{path}/tags"), &[("tags", " vip, refund ,,vip")]).await;
+    page.expect(200, "value=\"refund, vip\"");
+    person.get(&format!("{list}?tag=vip")).await.expect(200, "value=\"refund\"").expect(200, "Vera Vogel");
+    person.submit(&path, &format!("{path}/read"), &[]).await.expect(200, "marked as read");
+    assert_eq!(app.number("SELECT count(*) FROM conversations WHERE unread_count > 0").await, 0);
+    person.submit(&path, &format!("{path}/tags"), &[("tags", "")]).await.expect(200, "The conversation is changed.");
+    assert_eq!(app.number("SELECT count(*) FROM conversation_tags").await, 0);
+}
+
+async fn new_messages_are_looked_for(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let account = inbox(&app, &t, &["Hello"], false).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.submit(&t.path("/inbox"), &t.path("/inbox/sync"), &[]).await;
+    page.expect(200, "New messages are being looked for");
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'").await, 1);
+    app.sql(format!("UPDATE social_accounts SET status = 'expired' WHERE id = {account}")).await;
+    let page = person.submit(&t.path("/inbox"), &t.path("/inbox/sync"), &[]).await;
+    page.expect(409, "Refresh or reconnect it first.");
+}
+
+async fn problems_are_shown_at_their_fields(app: TestApp) {
+    let t = app.tenant("pro").await;
+    inbox(&app, &t, &["Hello"], false).await;
+    let stranger = app.tenant("pro").await.user.to_string();
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let (long, tag) = ("x".repeat(2_001), format!("ok,{}", "x".repeat(41)));
+    let problems: [(&str, &[(&str, &str)], &str); 8] = [
+        ("reply", &[("body", "")], "e-body"),
+        ("reply", &[("body", long.as_str())], "e-body"),
+        ("status", &[("status", "flown")], "e-status"),
+        ("status", &[("status", "snoozed"), ("snoozed_until", "2000-01-01T00:00")], "e-snoozed_until"),
+        ("status", &[("status", "snoozed")], "e-snoozed_until"),
+        ("assign", &[("user_id", stranger.as_str())], "e-user_id"),
+        ("assign", &[("user_id", "x")], "e-user_id"),
+        ("tags", &[("tags", tag.as_str())], "e-tags"),
+    ];
+    for (action, fields, problem) in problems {
+        person.submit(&path, &format!("{path}/{action}"), fields).await.expect(422, problem);
+    }
+    let changed = "SELECT count(*) FROM conversations WHERE status != 'open' OR assignee_id IS NOT NULL";
+    assert_eq!(app.number(changed).await, 0);
+    assert_eq!(app.number("SELECT count(*) FROM messages").await, 1);
+}
+
+async fn long_conversations_are_shown_in_parts(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let bodies: Vec<String> = (0..5).map(|n| format!("Message {n} {}", "x".repeat(15_000))).collect();
+    let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+    inbox(&app, &t, &bodies, true).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let page = person.get(&path).await;
+    page.expect(200, "Message 4").expect(200, "Message 3").expect(200, "Earlier messages");
+    assert!(!page.has("Message 2"));
+    let link = page.text.split("href=\"").find(|link| link.contains("?before=")).expect("a link");
+    let page = person.get(link.split('"').next().unwrap()).await;
+    page.expect(200, "Message 2").expect(200, "Message 1");
+    assert!(!page.has("Message 3"));
+    person.get(&format!("{path}?before=x")).await.expect(200, "Message 4");
+}
+
+async fn what_cannot_be_replied_to_is_said(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let account = inbox(&app, &t, &["Hello"], false).await;
+    app.sql(format!("UPDATE social_accounts SET status = 'expired' WHERE id = {account}")).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let page = person.get(&path).await;
+    page.expect(200, "Refresh or reconnect it.");
+    assert!(!page.has("name=\"body\""), "{}", page.text);
+}
+
+async fn other_brands_and_plans_have_no_access(app: TestApp) {
+    let (t, other) = (app.tenant("pro").await, app.tenant("pro").await);
+    inbox(&app, &t, &["Mine"], false).await;
+    let own = newest(&app).await;
+    let account = inbox(&app, &other, &["Theirs"], false).await;
+    let theirs = newest(&app).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    assert!(!person.get(&t.path("/inbox")).await.has("Theirs"));
+    let page = person.get(&t.path(&format!("/inbox/{own}"))).await;
+    let hidden = page.hidden_fields(&t.path(&format!("/inbox/{own}/reply")));
+    let id = account.to_string();
+    let mut fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    fields.extend([("body", "x"), ("status", "open"), ("user_id", ""), ("tags", ""), ("account_id", id.as_str())]);
+    for id in [theirs, MISSING_ID] {
+        let path = t.path(&format!("/inbox/{id}"));
+        person.get(&path).await.expect(404, "There is nothing here");
+        for action in ["reply", "status", "assign", "tags", "read"] {
+            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "There is nothing here");
+        }
+    }
+    person.post(&t.path("/inbox/sync"), &fields).await.expect(404, "There is nothing here");
+    let bare = app.tenant(BARE).await;
+    let person = ConsoleUser::sign_in(&bare).await;
+    person.get(&bare.path("/inbox")).await.expect(402, "Not in your plan");
+}

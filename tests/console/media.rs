@@ -1,0 +1,136 @@
+//! The library of pictures.
+
+use serde_json::json;
+
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::{ConsoleUser, Page};
+use crate::support::picture;
+
+on_both_apps!(
+    a_picture_is_uploaded_once,
+    pictures_are_searched_and_paged,
+    a_picture_is_changed_and_deleted,
+    an_import_is_requested_and_its_state_shown,
+);
+on_sqlite_app!(what_is_no_picture_is_refused_at_the_field, other_brands_pictures_are_not_found);
+
+/// The form's address, with its hidden fields.
+fn upload_form(page: &Page, path: &str) -> String {
+    let start = page.text.find(&format!("{path}?_csrf=")).expect("the form");
+    page.text[start..].split('"').next().unwrap().replace("&amp;", "&")
+}
+
+async fn upload(t: &Tenant<'_>, person: &ConsoleUser<'_>, form: &str, bytes: &[u8]) -> (u16, String) {
+    let request = t.app.visit("POST", &format!("{}{form}", t.app.url)).header("cookie", &person.cookie);
+    let texts = [("alt_text", "Fresh bread"), ("asset_type", "image")];
+    let reply = request.form(Some(("bread.png", bytes)), &texts).send().await;
+    (reply.status, String::from_utf8_lossy(&reply.body).into_owned())
+}
+
+async fn a_picture_is_uploaded_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/media");
+    let page = person.get(&path).await;
+    page.expect(200, "No pictures yet").expect(200, "at most 25 MiB");
+    let (form, bytes) = (upload_form(&page, &path), picture::png(60, 20));
+    for _ in 0..2 {
+        assert_eq!(upload(&t, &person, &form, &bytes).await.0, 303);
+    }
+    assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
+    let page = person.get(&path).await;
+    page.expect(200, "bread.png")
+        .expect(200, "60 × 20")
+        .expect(200, "alt=\"Fresh bread\"")
+        .expect(200, "src=\"/media/");
+    let forged = form.replace("_csrf=", "_csrf=x");
+    assert_eq!(upload(&t, &person, &forged, &bytes).await.0, 403);
+}
+
+async fn what_is_no_picture_is_refused_at_the_field(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/media");
+    for bytes in [b"%PDF-1.7 no picture".as_slice(), b""] {
+        let form = upload_form(&person.get(&path).await, &path);
+        let (status, text) = upload(&t, &person, &form, bytes).await;
+        assert!(status == 422 && text.contains("e-file"), "{status}: {text}");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM media").await, 0);
+}
+
+async fn pictures_are_searched_and_paged(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for n in 0..21_u32 {
+        t.upload(&format!("bread{n}.png"), &picture::png(20 + n, 20), &[]).await.data(201);
+    }
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/media");
+    person.get(&path).await.expect(200, "1–20 of 21").expect(200, "no description");
+    person.get(&format!("{path}?page=2")).await.expect(200, "21–21 of 21");
+    person.get(&format!("{path}?search=BREAD20")).await.expect(200, "bread20.png").expect(200, "Show all");
+    person.get(&format!("{path}?search=%25")).await.expect(200, "No picture matches");
+    person.get(&format!("{path}?asset_type=logo")).await.expect(200, "No picture matches");
+    for query in ["page=0", "asset_type=flown", &format!("search={}", "%00".repeat(300))] {
+        person.get(&format!("{path}?{query}")).await.expect(200, "1–20 of 21");
+    }
+}
+
+async fn a_picture_is_changed_and_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = t.upload("a.png", &picture::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/media/{id}"));
+    person.get(&path).await.expect(200, "PNG").expect(200, &format!("{}/media/", app.url));
+    let long = "x".repeat(2_001);
+    let page = person.submit(&path, &path, &[("filename", ""), ("alt_text", &long), ("asset_type", "flown")]).await;
+    page.expect(422, "e-filename").expect(422, "e-alt_text").expect(422, "e-asset_type");
+    let form = [("filename", "Bread"), ("alt_text", "<i>Rye</i>"), ("asset_type", "logo")];
+    let page = person.submit(&path, &path, &form).await;
+    page.expect(200, "The picture is saved.").expect(200, "Bread").expect(200, "value=\"logo\" selected");
+    let page = person.submit(&path, &path, &[("filename", "Bread"), ("alt_text", ""), ("asset_type", "logo")]).await;
+    page.expect(200, "The picture is saved.");
+    assert_eq!(app.number("SELECT count(*) FROM media WHERE alt_text IS NULL").await, 1);
+    person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "The picture is deleted.");
+    person.get(&path).await.expect(404, "There is nothing here");
+}
+
+async fn an_import_is_requested_and_its_state_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (path, import) = (t.path("/media"), t.path("/media/import"));
+    person.submit(&path, &import, &[("url", ""), ("alt_text", "Rye")]).await.expect(422, "e-url").expect(422, "Rye");
+    let page = person.submit(&path, &import, &[("url", "http://127.0.0.1/a.png")]).await;
+    page.expect(422, "Give a public http:// or https:// address.");
+    let page = person.get(&path).await;
+    for _ in 0..2 {
+        let done = person.submit_from(&page, &import, &[("url", "https://8.8.8.8/a.png"), ("alt_text", "")]).await;
+        done.expect(200, "The picture is being imported").expect(200, "Waiting").expect(200, "https://8.8.8.8/a.png");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM media_jobs").await, 1);
+    app.sql(
+        "UPDATE media_jobs SET status = 'failed', error = '{\"code\":\"http_error\",\"message\":\"It answered 404.\"}'",
+    )
+    .await;
+    person.get(&path).await.expect(200, "Failed").expect(200, "It answered 404.");
+}
+
+async fn other_brands_pictures_are_not_found(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let own = t.upload("a.png", &picture::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
+    let theirs = other.upload("theirs.png", &picture::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
+    other.post(&other.path("/media/from-url"), json!({ "url": "https://8.8.8.8/theirs.png" })).await.expect(202);
+    let person = ConsoleUser::sign_in(&t).await;
+    let list = person.get(&t.path("/media")).await;
+    assert!(list.has("a.png") && !list.has("theirs"), "{}", list.text);
+    let path = t.path(&format!("/media/{own}"));
+    let hidden = person.get(&path).await.hidden_fields(&format!("{path}/delete"));
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    for id in [theirs, MISSING_ID] {
+        let path = t.path(&format!("/media/{id}"));
+        person.get(&path).await.expect(404, "There is nothing here");
+        person.post(&path, &fields).await.expect(404, "There is nothing here");
+        person.post(&format!("{path}/delete"), &fields).await.expect(404, "There is nothing here");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM media").await, 2);
+}

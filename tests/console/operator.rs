@@ -1,0 +1,157 @@
+//! The operator's pages: the jobs of all workspaces, users, plans and the system. The operator is the first user.
+
+use serde_json::json;
+
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::ConsoleUser;
+
+on_both_apps!(
+    a_dead_job_is_shown_with_its_reason_and_run_again,
+    all_dead_jobs_of_a_kind_are_run_again,
+    a_scheduled_job_is_cancelled,
+    a_kind_is_paused_and_resumed,
+    jobs_are_filtered_and_paged,
+    users_plans_and_the_system_are_shown,
+);
+on_sqlite_app!(only_the_operator_has_access);
+
+/// Publishes a post whose job dies; returns the job's id.
+async fn dead(app: &TestApp, t: &Tenant<'_>, account: i64) -> i64 {
+    let body = json!({ "content": "Bread", "schedule_type": "now", "accounts": [account] });
+    t.post(&t.path("/posts"), body).await.expect(201);
+    let job = app.number("SELECT max(id) FROM jobs WHERE kind = 'publish_target'").await;
+    app.sql("UPDATE posts SET status = 'failed'").await;
+    app.sql(
+        "UPDATE post_targets SET status = 'failed', error = '{\"code\":\"x\",\"message\":\"Cold.\",\"category\":\"permanent\"}'",
+    )
+    .await;
+    app.sql(format!(
+        "UPDATE jobs SET state = 'dead', attempt = 5, last_error = '<b>cold oven</b>', finished_at = created_at \
+         WHERE id = {job}"
+    ))
+    .await;
+    job
+}
+
+async fn a_dead_job_is_shown_with_its_reason_and_run_again(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    person.get("/operator").await.expect(200, "No dead jobs").expect(200, "publish_target");
+    let job = dead(&app, &t, account).await;
+    let page = person.get("/operator").await;
+    page.expect(200, &format!("Job {job}")).expect(200, "<b>cold oven</b>").expect(200, "Dead jobs");
+    assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>cold"), "reasons are escaped");
+    let retry = format!("/operator/jobs/{job}/retry");
+    for _ in 0..2 {
+        person.submit_from(&page, &retry, &[]).await.expect(200, "The job runs again.");
+    }
+    let ready = format!("SELECT count(*) FROM jobs WHERE id = {job} AND state = 'ready' AND attempt = 0");
+    assert_eq!(app.number(ready).await, 1);
+    // Another form for the same job, which is ready by now.
+    let mut hidden = page.hidden_fields(&retry);
+    hidden.iter_mut().filter(|(name, _)| name == "_key").for_each(|(_, value)| value.push('x'));
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    person.post(&retry, &fields).await.expect(422, "Nothing was changed");
+    person.post(&format!("/operator/jobs/{MISSING_ID}/retry"), &fields).await.expect(404, "There is nothing here");
+}
+
+async fn all_dead_jobs_of_a_kind_are_run_again(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    dead(&app, &t, account).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let count = "SELECT count(*) FROM jobs WHERE state = 'dead'";
+    let page = person.get("/operator?kind=deliver_webhook").await;
+    page.expect(200, "No job matches");
+    let (path, other) = ("/operator?state=dead&kind=publish_target", "/operator/jobs/retry-dead?kind=deliver_webhook");
+    let hidden = person.get("/operator").await.hidden_fields("/operator/jobs/retry-dead");
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    person.post(other, &fields).await.expect(303, "");
+    assert_eq!(app.number(count).await, 1, "it is of another kind");
+    let page = person.submit(path, "/operator/jobs/retry-dead?kind=publish_target", &[]).await;
+    page.expect(200, "The dead jobs run again.");
+    assert_eq!(app.number(count).await, 0);
+}
+
+async fn a_scheduled_job_is_cancelled(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let body = json!({ "content": "Bread", "schedule_type": "now", "accounts": [account] });
+    t.post(&t.path("/posts"), body).await.expect(201);
+    let job = app.number("SELECT max(id) FROM jobs WHERE kind = 'publish_target'").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get("/operator?state=ready&kind=publish_target").await;
+    for _ in 0..2 {
+        let done = person.submit_from(&page, &format!("/operator/jobs/{job}/cancel"), &[]).await;
+        done.expect(200, "The job is cancelled.");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'cancelled'").await, 1);
+    assert_eq!(app.number("SELECT count(*) FROM post_targets WHERE status = 'failed'").await, 1);
+    person.get("/operator?state=cancelled").await.expect(200, "cancelled by the operator").expect(200, "Retry");
+}
+
+async fn a_kind_is_paused_and_resumed(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (pause, resume) = ("/operator/kinds/publish_target/pause", "/operator/kinds/publish_target/resume");
+    let count = "SELECT count(*) FROM paused_kinds";
+    let page = person.submit("/operator", pause, &[]).await;
+    page.expect(200, "The kind is paused").expect(200, "Paused");
+    assert_eq!(app.number(count).await, 1);
+    let hidden = page.hidden_fields(resume);
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    person.post("/operator/kinds/flown/resume", &fields).await.expect(404, "There is nothing here");
+    person.submit_from(&page, resume, &[]).await.expect(200, "The kind goes on.");
+    assert_eq!(app.number(count).await, 0);
+}
+
+async fn jobs_are_filtered_and_paged(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    for _ in 0..21 {
+        dead(&app, &t, account).await;
+    }
+    let person = ConsoleUser::sign_in(&t).await;
+    person.get("/operator").await.expect(200, "1–20 of 21").expect(200, "21 dead jobs run again.");
+    person.get("/operator?page=2").await.expect(200, "21–21 of 21");
+    person.get("/operator?state=&page=1").await.expect(200, "<h2 id=\"jobs\">Jobs</h2>");
+    for query in ["page=0", "page=x", "state=flown", "kind=flown", "state=dead&kind="] {
+        person.get(&format!("/operator?{query}")).await.expect(200, "1–20 of 21");
+    }
+    person.get("/operator?page=9223372036854775807").await.expect(200, "No dead jobs");
+    for state in ["scheduled", "ready", "running", "done", "cancelled"] {
+        assert_eq!(person.get(&format!("/operator?state={state}")).await.status, 200);
+    }
+}
+
+async fn users_plans_and_the_system_are_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let other = app.tenant("free").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let users = person.get("/operator/users").await;
+    let email: String = app.value(format!("SELECT email FROM users WHERE id = {}", t.user)).await;
+    users.expect(200, &email).expect(200, "free").expect(200, "unlimited");
+    let plans = person.get("/operator/plans").await;
+    plans.expect(200, &format!("Workspace {}", other.workspace)).expect(200, "500 MiB").expect(200, "Link in bio");
+    let system = person.get("/operator/system").await;
+    system.expect(200, &app.url).expect(200, "All migrations are applied.").expect(200, "2 in 2 workspaces");
+    system.expect(200, "The storage answers.").expect(200, "No job is late");
+    for path in ["/operator/users?page=99", "/operator/plans?page=99"] {
+        assert_eq!(person.get(path).await.status, 200);
+    }
+}
+
+async fn only_the_operator_has_access(app: TestApp) {
+    let first = app.tenant("unlimited").await;
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    for path in ["/operator", "/operator/users", "/operator/plans", "/operator/system"] {
+        person.get(path).await.expect(403, "Only the operator");
+    }
+    let operator = ConsoleUser::sign_in(&first).await;
+    let hidden = operator.get("/operator").await.hidden_fields("/operator/kinds/publish_target/pause");
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(person.post("/operator/kinds/publish_target/pause", &fields).await.status, 403);
+    assert_eq!(app.number("SELECT count(*) FROM paused_kinds").await, 0);
+}
