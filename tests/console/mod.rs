@@ -5,6 +5,7 @@
 mod accounts;
 mod home;
 mod keys;
+mod reports;
 mod security;
 mod settings;
 mod sign_in;

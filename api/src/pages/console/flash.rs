@@ -35,6 +35,12 @@ pub fn note(word: &str) -> Option<Flash> {
         "media-uploaded" => "The picture is in the library.",
         "media-saved" => "The picture is saved.",
         "media-deleted" => "The picture is deleted.",
+        "report-made" => "The report is made. Export it, or give it a schedule.",
+        "report-renamed" => "The report is renamed.",
+        "report-deleted" => "The report is deleted.",
+        "report-exported" => "The file is being made. Load this page again in a moment.",
+        "schedule-added" => "The schedule is added.",
+        "schedule-deleted" => "The schedule is deleted.",
         "signed-out" => "You are signed out.",
         _ => return None,
     };

@@ -29,7 +29,9 @@ mod visit;
 
 mod accounts;
 mod brand_new;
+mod charts;
 mod connect;
+mod days;
 mod developers;
 mod home;
 mod keys;
@@ -38,6 +40,8 @@ mod members;
 mod once;
 mod paging;
 mod post_rows;
+mod report;
+mod reports;
 mod requests;
 mod session_list;
 mod settings;
@@ -51,6 +55,8 @@ use route::{PageRoute, PageRunner};
 fn routes() -> Vec<PageRoute> {
     [
         home::routes(),
+        reports::routes(),
+        report::routes(),
         accounts::routes(),
         connect::routes(),
         keys::routes(),

@@ -158,6 +158,11 @@ impl Shell {
         self.record("settings/members", id, action)
     }
 
+    /// Returns the address of a record of any list, or of what can be done with it: `page("media", 7, "delete")`.
+    pub fn page(&self, list: impl AsRef<str>, id: impl Display, action: &str) -> String {
+        self.record(list.as_ref(), id, action)
+    }
+
     fn record(&self, list: &str, id: impl Display, action: &str) -> String {
         let list = self.at(list);
         match action {
@@ -462,7 +467,18 @@ fn label(path: &str) -> String {
         "scheduled_at" => "Date and time".to_owned(),
         "timezone" => "Time zone".to_owned(),
         "email" => "E-mail address".to_owned(),
-        "url" => "Address".to_owned(),
+        "url" | "slug" => "Address".to_owned(),
+        "avatar" => "Picture".to_owned(),
+        "bio" => "Text below the title".to_owned(),
+        "body" => "Message".to_owned(),
+        "user_id" => "Assigned to".to_owned(),
+        "snoozed_until" => "Until".to_owned(),
+        "planned_at" => "Day and time".to_owned(),
+        "account_ids" => "Accounts".to_owned(),
+        "start" | "starts_on" => "First day".to_owned(),
+        "end" | "ends_on" => "Last day".to_owned(),
+        "cron" => "Cron expression".to_owned(),
+        "widgets" => "Parts".to_owned(),
         other => {
             let spaced = other.replace('_', " ");
             let mut letters = spaced.chars();

@@ -9,6 +9,7 @@ use crier_common::domain::access::Role;
 use crier_common::domain::brand::Brand;
 use crier_common::store::keys::Authenticated;
 use http::{HeaderValue, StatusCode};
+use salvo::Response;
 use salvo::http::ReqBody;
 
 use super::api::{ApiCall, Endpoints};
@@ -45,6 +46,8 @@ pub struct Visit {
 pub enum PageReply {
     Html(StatusCode, String),
     SeeOther(String),
+    /// A file, as an endpoint answers it.
+    File(Box<Response>),
 }
 
 impl Visit {

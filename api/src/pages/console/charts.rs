@@ -1,0 +1,262 @@
+//! Charts: an SVG without text that fills its place, with HTML around it that stays readable on every screen.
+//!
+//! The drawing is 1000 by 100 units and is stretched; lines keep their width (`vector-effect`).
+
+use std::fmt::Display;
+
+/// How far the drawing goes to the right and down.
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 100.0;
+/// How many series a chart of lines shows: more cannot be told apart.
+pub const MAX_LINES: usize = 6;
+/// How many series its table shows, and how many points a chart has: a page stays below 100 kB.
+pub const MAX_COLUMNS: usize = 12;
+pub const MAX_POINTS: usize = 45;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChartKind {
+    #[default]
+    Bars,
+    Lines,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Chart {
+    /// For the ids within the page.
+    pub id: String,
+    pub title: String,
+    /// "Engagements by the day on which posts were published."
+    pub text: String,
+    pub kind: ChartKind,
+    /// The heading of the first column: "Day", "Week".
+    pub unit: String,
+    /// A name for each point, in order: "24 Nov".
+    pub labels: Vec<String>,
+    /// A chart of bars shows the first one, one of lines the first [`MAX_LINES`]; the table the first [`MAX_COLUMNS`].
+    pub series: Vec<Series>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    pub name: String,
+    /// One for each label, at most [`MAX_POINTS`]; `None`: no platform gave a figure.
+    pub values: Vec<Option<i64>>,
+}
+
+/// A bar, in units of the drawing.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    pub x: String,
+    pub y: String,
+    pub width: String,
+    pub height: String,
+    pub title: String,
+}
+
+impl Chart {
+    fn drawn(&self) -> &[Series] {
+        let count = if self.kind == ChartKind::Bars { 1 } else { MAX_LINES };
+        self.series.get(..count.min(self.series.len())).unwrap_or_default()
+    }
+
+    pub fn is_bars(&self) -> bool {
+        self.kind == ChartKind::Bars
+    }
+
+    /// Returns whether there is any figure.
+    pub fn has_values(&self) -> bool {
+        self.series.iter().flat_map(|series| &series.values).any(Option::is_some)
+    }
+
+    /// Returns the largest drawn value.
+    fn most(&self) -> i64 {
+        self.drawn().iter().flat_map(|series| series.values.iter().flatten()).copied().max().unwrap_or(0)
+    }
+
+    /// Returns the value at the top of the drawing.
+    pub fn top(&self) -> i64 {
+        round_up(self.most())
+    }
+
+    /// Returns the value at the bottom: 0, but lines far above it begin near the smallest, so that changes show.
+    pub fn bottom(&self) -> i64 {
+        if self.is_bars() {
+            return 0;
+        }
+        let least = self.drawn().iter().flat_map(|series| series.values.iter().flatten()).copied().min().unwrap_or(0);
+        if least > self.most() / 2 { round_up(least) / 10 * 8 } else { 0 }
+    }
+
+    fn y(&self, value: i64) -> f64 {
+        let (top, bottom) = (self.top() as f64, self.bottom() as f64);
+        HEIGHT - (value as f64 - bottom).clamp(0.0, top - bottom) / (top - bottom).max(1.0) * HEIGHT
+    }
+
+    pub fn bars(&self) -> Vec<Bar> {
+        let Some(series) = self.drawn().first() else { return Vec::new() };
+        let step = WIDTH / series.values.len().max(1) as f64;
+        let bar = |(i, (label, value)): (usize, (&String, &Option<i64>))| {
+            let value = (*value)?;
+            let y = self.y(value);
+            Some(Bar {
+                x: format!("{:.1}", i as f64 * step + step * 0.1),
+                y: format!("{y:.1}"),
+                width: format!("{:.1}", step * 0.8),
+                height: format!("{:.1}", HEIGHT - y),
+                title: format!("{label}: {}", number(value)),
+            })
+        };
+        self.labels.iter().zip(&series.values).enumerate().filter_map(bar).collect()
+    }
+
+    /// Returns the number of each drawn series and its lines; a missing value is a gap.
+    pub fn lines(&self) -> Vec<(usize, Vec<String>)> {
+        let step = WIDTH / (self.labels.len().max(2) - 1) as f64;
+        let of = |series: &Series| {
+            let mut parts: Vec<Vec<String>> = vec![Vec::new()];
+            for (i, value) in series.values.iter().enumerate() {
+                match value {
+                    Some(value) => {
+                        let point = format!("{:.1},{:.1}", i as f64 * step, self.y(*value));
+                        if let Some(part) = parts.last_mut() {
+                            part.push(point);
+                        }
+                    }
+                    None => parts.push(Vec::new()),
+                }
+            }
+            // One point alone is drawn as a dot: a line of no length with round ends.
+            let doubled = |part: Vec<String>| if part.len() == 1 { [part.clone(), part].concat() } else { part };
+            parts.into_iter().filter(|part| !part.is_empty()).map(|part| doubled(part).join(" ")).collect()
+        };
+        self.drawn().iter().map(of).enumerate().collect()
+    }
+
+    pub fn names(&self) -> Vec<&str> {
+        self.drawn().iter().map(|series| series.name.as_str()).collect()
+    }
+
+    /// Returns how many series are in the table alone.
+    pub fn left_out(&self) -> usize {
+        if self.is_bars() { 0 } else { self.series.len().min(MAX_COLUMNS).saturating_sub(MAX_LINES) }
+    }
+
+    /// Returns the names of the table's columns.
+    pub fn columns(&self) -> Vec<&str> {
+        self.series.iter().take(MAX_COLUMNS).map(|series| series.name.as_str()).collect()
+    }
+
+    pub fn first(&self) -> &str {
+        self.labels.first().map_or("", String::as_str)
+    }
+
+    pub fn last(&self) -> &str {
+        self.labels.last().map_or("", String::as_str)
+    }
+
+    /// Returns the label in the middle, where there are enough to need one.
+    pub fn middle(&self) -> &str {
+        if self.labels.len() < 5 { "" } else { self.labels.get(self.labels.len() / 2).map_or("", String::as_str) }
+    }
+
+    /// Returns a sentence for those who do not see the drawing.
+    pub fn summary(&self) -> String {
+        let of = |series: &Series| {
+            let known: Vec<i64> = series.values.iter().flatten().copied().collect();
+            match (known.iter().min(), known.iter().max(), known.last()) {
+                (Some(min), Some(max), Some(last)) => {
+                    format!("{}: from {} to {}, last {}", series.name, number(*min), number(*max), number(*last))
+                }
+                _ => format!("{}: no figures", series.name),
+            }
+        };
+        format!("{}. {}.", self.title, self.drawn().iter().map(of).collect::<Vec<_>>().join("; "))
+    }
+
+    /// Returns the rows of the table, the newest first.
+    pub fn rows(&self) -> Vec<(&str, Vec<String>)> {
+        let cell = |series: &Series, i: usize| figure(series.values.get(i).copied().flatten());
+        let row = |i| self.series.iter().take(MAX_COLUMNS).map(|series| cell(series, i)).collect();
+        self.labels.iter().enumerate().map(|(i, label)| (label.as_str(), row(i))).rev().collect()
+    }
+}
+
+/// Rounds up to two digits that are not zero, and to 4 at least.
+fn round_up(value: i64) -> i64 {
+    if value <= 4 {
+        return 4;
+    }
+    let mut power = 1_i64;
+    while value / power >= 100 {
+        power = power.saturating_mul(10);
+    }
+    value.saturating_add(power - 1) / power * power
+}
+
+/// Returns a number with commas: "12,480".
+pub fn number(value: impl Display) -> String {
+    let plain = value.to_string();
+    let (sign, digits) = plain.strip_prefix('-').map_or(("", plain.as_str()), |digits| ("-", digits));
+    let mut text = sign.to_owned();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Returns a figure for a table; a dash where no platform gave one.
+pub fn figure(value: Option<i64>) -> String {
+    value.map_or_else(|| "–".to_owned(), number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(kind: ChartKind, values: &[Option<i64>]) -> Chart {
+        Chart {
+            kind,
+            labels: (1..=values.len()).map(|day| day.to_string()).collect(),
+            series: vec![Series { name: "Likes".to_owned(), values: values.to_vec() }],
+            ..Chart::default()
+        }
+    }
+
+    #[test]
+    fn numbers_have_commas() {
+        let texts = [0, 12, 999, 1_000, 1_284_310, -1_000, i64::MIN].map(number);
+        assert_eq!(texts, ["0", "12", "999", "1,000", "1,284,310", "-1,000", "-9,223,372,036,854,775,808"]);
+        assert_eq!(figure(None), "–");
+    }
+
+    #[test]
+    fn bars_begin_at_zero_and_leave_out_what_is_not_known() {
+        let chart = chart(ChartKind::Bars, &[Some(0), None, Some(403)]);
+        let heights: Vec<_> = chart.bars().into_iter().map(|bar| (bar.title, bar.height)).collect();
+        assert_eq!((chart.top(), chart.bottom()), (410, 0));
+        assert_eq!(heights, [("1: 0".to_owned(), "0.0".to_owned()), ("3: 403".to_owned(), "98.3".to_owned())]);
+    }
+
+    #[test]
+    fn a_line_has_gaps_and_a_point_alone_is_drawn() {
+        let chart = chart(ChartKind::Lines, &[Some(1_000), Some(1_200), None, Some(1_100)]);
+        assert_eq!((chart.top(), chart.bottom()), (1_200, 800));
+        assert_eq!(chart.lines(), [(0, vec!["0.0,50.0 333.3,0.0".to_owned(), "1000.0,25.0 1000.0,25.0".to_owned()])]);
+        assert_eq!(chart.rows()[1], ("3", vec!["–".to_owned()]));
+    }
+
+    #[test]
+    fn a_chart_without_values_or_with_the_largest_ones_is_drawn() {
+        for values in [&[][..], &[None], &[Some(i64::MAX), Some(0)], &[Some(i64::MAX)]] {
+            for kind in [ChartKind::Bars, ChartKind::Lines] {
+                let chart = chart(kind, values);
+                let (bars, lines, text) = (chart.bars(), chart.lines(), chart.summary());
+                assert!(!format!("{bars:?}{lines:?}{text}").contains("NaN"), "{values:?}");
+                assert_eq!(chart.has_values(), values.iter().any(Option::is_some));
+            }
+        }
+    }
+}
