@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod accounts;
+mod bio;
 mod home;
 mod keys;
 mod reports;

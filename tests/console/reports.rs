@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::app::{MISSING_ID, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{BARE, MISSING_ID, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::reports::{Reports, all_widgets, create};
 use crate::support::store::{TestStore, on_both};
@@ -186,7 +186,7 @@ async fn other_reports_are_not_found(app: TestApp) {
 }
 
 async fn a_plan_without_reports_has_no_page(app: TestApp) {
-    let t = app.tenant("free").await;
+    let t = app.tenant(BARE).await;
     let person = ConsoleUser::sign_in(&t).await;
     for path in ["/reports", "/reports/new", "/reports/1"] {
         person.get(&t.path(path)).await.expect(402, "Not in your plan");

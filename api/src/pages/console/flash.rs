@@ -41,6 +41,13 @@ pub fn note(word: &str) -> Option<Flash> {
         "report-exported" => "The file is being made. Load this page again in a moment.",
         "schedule-added" => "The schedule is added.",
         "schedule-deleted" => "The schedule is deleted.",
+        "bio-made" => "The page is made. Add its first link.",
+        "bio-saved" => "The page is saved. Visitors see the change in two seconds.",
+        "bio-deleted" => "The page is deleted.",
+        "link-added" => "The link is added.",
+        "link-saved" => "The link is saved.",
+        "link-moved" => "The order of the links is saved.",
+        "link-removed" => "The link is removed.",
         "signed-out" => "You are signed out.",
         _ => return None,
     };

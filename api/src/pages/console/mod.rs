@@ -28,6 +28,8 @@ mod sign_in;
 mod visit;
 
 mod accounts;
+mod bio;
+mod bio_link;
 mod brand_new;
 mod charts;
 mod connect;
@@ -57,6 +59,8 @@ fn routes() -> Vec<PageRoute> {
         home::routes(),
         reports::routes(),
         report::routes(),
+        bio::routes(),
+        bio_link::routes(),
         accounts::routes(),
         connect::routes(),
         keys::routes(),
