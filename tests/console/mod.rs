@@ -4,6 +4,7 @@
 
 mod accounts;
 mod bio;
+mod content_plans;
 mod home;
 mod keys;
 mod reports;

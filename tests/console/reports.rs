@@ -45,7 +45,10 @@ async fn a_report_is_made_in_the_order_of_its_numbers(app: TestApp) {
     let made = t.get(&t.path("/reports")).await.expect(200);
     assert_eq!(made["meta"]["total"], 1);
     let widgets = &made["data"][0]["widgets"];
-    assert_eq!((&widgets[0]["type"], &widgets[1]["type"], &widgets[2]), (&json!("note"), &json!("summary"), &json!(null)));
+    assert_eq!(
+        (&widgets[0]["type"], &widgets[1]["type"], &widgets[2]),
+        (&json!("note"), &json!("summary"), &json!(null))
+    );
     person.get(&list).await.expect(200, "Note and At a glance").expect(200, "Monthly");
     for page in ["0", "x", "9223372036854775807"] {
         assert_eq!(person.get(&format!("{list}?page={page}")).await.status, 200);
@@ -58,7 +61,8 @@ async fn problems_of_a_report_are_shown_at_their_rows(app: TestApp) {
     let new = t.path("/reports/new");
     let page = person.submit(&new, &new, &[("name", "")]).await;
     page.expect(422, "e-name").expect(422, "e-widgets");
-    let form = [("name", "Typed"), ("widgets.2.use", "true"), ("widgets.8.use", "true"), ("widgets.8.options.text", " ")];
+    let form =
+        [("name", "Typed"), ("widgets.2.use", "true"), ("widgets.8.use", "true"), ("widgets.8.options.text", " ")];
     let page = person.submit(&new, &new, &form).await;
     page.expect(422, "id=\"e-widgets.8.options.text\"").expect(422, "value=\"Typed\"");
     let form = [("name", "x"), ("widgets.1.type", "flight"), ("widgets.1.use", "true"), ("widgets.x.use", "true")];

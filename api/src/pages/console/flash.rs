@@ -48,6 +48,12 @@ pub fn note(word: &str) -> Option<Flash> {
         "link-saved" => "The link is saved.",
         "link-moved" => "The order of the links is saved.",
         "link-removed" => "The link is removed.",
+        "plan-made" => "The plan is made. Add its first item.",
+        "plan-saved" => "The plan is saved.",
+        "plan-deleted" => "The plan is deleted.",
+        "item-added" => "The item is added.",
+        "item-saved" => "The item is saved.",
+        "item-deleted" => "The item is deleted.",
         "signed-out" => "You are signed out.",
         _ => return None,
     };

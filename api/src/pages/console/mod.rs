@@ -33,6 +33,8 @@ mod bio_link;
 mod brand_new;
 mod charts;
 mod connect;
+mod content_plan;
+mod content_plans;
 mod days;
 mod developers;
 mod home;
@@ -41,6 +43,7 @@ mod lists;
 mod members;
 mod once;
 mod paging;
+mod plan_item;
 mod post_rows;
 mod report;
 mod reports;
@@ -61,6 +64,9 @@ fn routes() -> Vec<PageRoute> {
         report::routes(),
         bio::routes(),
         bio_link::routes(),
+        content_plans::routes(),
+        content_plan::routes(),
+        plan_item::routes(),
         accounts::routes(),
         connect::routes(),
         keys::routes(),
