@@ -5,6 +5,7 @@
 mod accounts;
 mod bio;
 mod content_plans;
+mod feeds;
 mod home;
 mod keys;
 mod reports;

@@ -54,6 +54,10 @@ pub fn note(word: &str) -> Option<Flash> {
         "item-added" => "The item is added.",
         "item-saved" => "The item is saved.",
         "item-deleted" => "The item is deleted.",
+        "feed-added" => "The feed is added. Its articles appear in a minute.",
+        "feed-saved" => "The feed is saved.",
+        "feed-deleted" => "The feed is deleted.",
+        "draft-made" => "This draft was made of the article.",
         "signed-out" => "You are signed out.",
         _ => return None,
     };

@@ -37,6 +37,8 @@ mod content_plan;
 mod content_plans;
 mod days;
 mod developers;
+mod feed;
+mod feeds;
 mod home;
 mod keys;
 mod lists;
@@ -67,6 +69,8 @@ fn routes() -> Vec<PageRoute> {
         content_plans::routes(),
         content_plan::routes(),
         plan_item::routes(),
+        feeds::routes(),
+        feed::routes(),
         accounts::routes(),
         connect::routes(),
         keys::routes(),
