@@ -41,7 +41,7 @@ async fn a_page_is_made_changed_and_deleted(app: TestApp) {
     let form = [("title", "Acme Bakery"), ("slug", ""), ("theme", "ocean"), ("bio", "Bread"), ("avatar", "")];
     for _ in 0..2 {
         let shown = person.submit_from(&page, &new, &form).await;
-        shown.expect(200, "The page is made.").expect(200, "/@acme-bakery").expect(200, "theme-ocean");
+        shown.expect(200, "The page is made.").expect(200, "/@acme-bakery").expect(200, "bio-show theme-ocean");
     }
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 1);
     person.get(&list).await.expect(200, "Acme Bakery").expect(200, "Ocean");
@@ -103,7 +103,7 @@ async fn links_are_added_changed_and_removed(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, &link, &form).await.expect(200, "The link is saved.");
     }
-    let changed = &links(&t, &made).await[0];
+    let changed = links(&t, &made).await[0].clone();
     assert_eq!((&changed["title"], &changed["icon"], &changed["clicks"]), (&json!("Shop"), &json!(null), &json!(1234)));
     assert_eq!(changed["is_primary"], false);
     let page = person.get(&link).await;

@@ -79,7 +79,7 @@ async fn items_are_added_changed_and_deleted(app: TestApp) {
     shown.expect(200, "value=\"2030-01-07T07:30\"").expect(200, "value=\"calendar\" checked");
     let form = [("title", "Rye"), ("content", ""), ("planned_at", "2030-07-01T12:00")];
     person.submit(&item, &item, &form).await.expect(200, "The item is saved.").expect(200, "value=\"Rye\"");
-    let changed = &read(&t, &made).await["items"][0];
+    let changed = read(&t, &made).await["items"][0].clone();
     assert_eq!((&changed["title"], &changed["content"]), (&json!("Rye"), &json!(null)));
     assert_eq!(changed["planned_at"], "2030-07-01T10:00:00Z");
     let shown = person.submit(&item, &format!("{item}/delete"), &[]).await;
@@ -127,7 +127,8 @@ async fn a_post_is_made_of_an_item_once(app: TestApp) {
     person.get(&item).await.expect(200, "A post was made from this item.").expect(200, "Scheduled");
     person.get(&path).await.expect(200, "Scheduled");
     // A form of a page that was opened before.
-    let sent = person.post(&format!("{item}/schedule"), &[fields[0], ("_key", "another-key"), fields[2], fields[3]]).await;
+    let sent =
+        person.post(&format!("{item}/schedule"), &[fields[0], ("_key", "another-key"), fields[2], fields[3]]).await;
     sent.expect(422, "was made from this item");
     assert_eq!(app.number("SELECT count(*) FROM posts").await, 1);
 }

@@ -111,7 +111,7 @@ async fn an_export_is_downloaded_with_the_session(store: TestStore) {
     let download = format!("{path}/exports/{delivery}/download");
     person.get(&download).await.expect(409, "The file is not there");
     r.run_jobs().await;
-    person.get(&path).await.expect(200, "Ready").expect(200, &download).expect(200, "1 KiB");
+    person.get(&path).await.expect(200, "Ready").expect(200, &download).expect(200, " KiB");
     let file = person.get(&download).await;
     assert_eq!(file.status, 200);
     assert_eq!(file.reply.header("content-type"), Some("text/csv; charset=utf-8"));
@@ -162,9 +162,11 @@ async fn problems_of_an_export_and_a_schedule_are_shown(app: TestApp) {
     page.expect(422, "e-end").expect(422, "value=\"2026-06-02\"").expect(422, "value=\"csv\" selected");
     person.submit(&path, &export, &[("format", "odt"), ("start", "x")]).await.expect(422, "e-format");
     let schedules = format!("{path}/schedules");
-    let form = [("frequency", "cron"), ("time", "09:00"), ("cron", "x"), ("recipients", "ann")];
+    let form = [("frequency", "cron"), ("cron", "0 9 * * 1"), ("recipients", "ann")];
+    person.submit(&path, &schedules, &form).await.expect(422, "e-recipients").expect(422, "value=\"0 9 * * 1\"");
+    let form = [("frequency", "cron"), ("time", "09:00"), ("cron", "x"), ("recipients", "ann@acme.example")];
     let page = person.submit(&path, &schedules, &form).await;
-    page.expect(422, "e-cron").expect(422, "e-recipients").expect(422, "value=\"cron\" selected");
+    page.expect(422, "e-cron").expect(422, "value=\"cron\" selected").expect(422, "ann@acme.example");
     person.submit(&path, &schedules, &[]).await.expect(422, "e-frequency").expect(422, "e-recipients");
     assert_eq!(app.number("SELECT count(*) FROM report_deliveries").await, 0);
     assert_eq!(app.number("SELECT count(*) FROM report_schedules").await, 0);
