@@ -3,16 +3,20 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod accounts;
+mod analytics;
+mod bio;
 mod calendar;
 mod composer;
-mod analytics;
+mod content_plans;
+mod feeds;
 mod home;
 mod inbox;
 mod keys;
-mod post;
-mod posts;
 mod media;
 mod operator;
+mod post;
+mod posts;
+mod reports;
 mod security;
 mod settings;
 mod sign_in;

@@ -71,7 +71,18 @@ fn id_of(theirs: &TenantRecords, other: &Tenant<'_>, path: &str, name: &str) -> 
 /// Returns what a wrong action could change.
 async fn snapshot(app: &TestApp) -> Vec<i64> {
     let mut counts = Vec::new();
-    for table in ["posts", "post_targets", "brand_accounts", "webhooks", "media", "feeds", "bio_pages", "reports", "jobs", "brand_members"] {
+    for table in [
+        "posts",
+        "post_targets",
+        "brand_accounts",
+        "webhooks",
+        "media",
+        "feeds",
+        "bio_pages",
+        "reports",
+        "jobs",
+        "brand_members",
+    ] {
         counts.push(app.number(format!("SELECT count(*) FROM {table}")).await);
     }
     counts

@@ -131,7 +131,10 @@ async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, &format!("{delivery}/retry"), &[]).await.expect(200, "The delivery is sent again.");
     }
-    assert_eq!(app.number(format!("SELECT CAST(max_attempts AS bigint) FROM webhook_deliveries WHERE id = {id}")).await, 9);
+    assert_eq!(
+        app.number(format!("SELECT CAST(max_attempts AS bigint) FROM webhook_deliveries WHERE id = {id}")).await,
+        9
+    );
     app.sql("UPDATE webhooks SET is_active = FALSE").await;
     person.get(&delivery).await.expect(200, "The webhook is not active.");
     person.submit_from(&person.get(&path).await, &format!("{path}/activate"), &[]).await.expect(200, "Active");

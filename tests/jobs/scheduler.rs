@@ -63,7 +63,8 @@ async fn clean_up_deletes_only_expired_rows(w: TestWorker) {
     let dead = w.enqueue_job(JobKind::Noop, 1, None).await;
     w.sql(format!("UPDATE jobs SET state = 'dead', finished_at = created_at WHERE id = {dead}")).await;
     let key = w.key(w.world.user).await;
-    let slot = idempotency::IdempotencySlot { api_key_id: key, key: "k".to_owned(), fingerprint: vec![1], request: None };
+    let slot =
+        idempotency::IdempotencySlot { api_key_id: key, key: "k".to_owned(), fingerprint: vec![1], request: None };
     w.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
     let count = async |sql: &str| w.number(format!("SELECT count(*) FROM {sql}")).await;
 

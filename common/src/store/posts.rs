@@ -167,6 +167,15 @@ pub async fn find(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
+/// Returns the ids and statuses of those of the posts that belong to the brand, in any order.
+pub async fn statuses(conn: &mut Conn, brand_id: i64, post_ids: &[i64]) -> Result<Vec<(i64, PostStatus)>> {
+    if post_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = list_sql!(conn, "SELECT id, status FROM posts WHERE id", "AND brand_id = $2 AND deleted_at IS NULL");
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(post_ids)).bind(brand_id).fetch_all(c))?)
+}
+
 /// Finds a post and locks its row: changes of a post, and starts and ends of its targets, must not overlap.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
     let sql = format!(

@@ -113,7 +113,24 @@ impl<'v> ApiCall<'v> {
         self.run(Content::Form, part).await
     }
 
+    /// Reads a file; returns the response that has it.
+    pub async fn download(self) -> Result<Response> {
+        let mut res = Response::new();
+        let operation = self.operation;
+        match self.run_into(Content::None, "", &mut res).await? {
+            None => Ok(res),
+            Some(_) => Err(ApiError::bug(format!("{operation} answers with no file"))),
+        }
+    }
+
     async fn run(self, content: Content<'_>, part: &str) -> Result<ApiResponse> {
+        let operation = self.operation;
+        let answer = self.run_into(content, part, &mut Response::new()).await?;
+        answer.ok_or_else(|| ApiError::bug(format!("{operation} answers with a file")))
+    }
+
+    /// Returns the response; `None`: it is a file, in `res`.
+    async fn run_into(self, content: Content<'_>, part: &str, res: &mut Response) -> Result<Option<ApiResponse>> {
         let runner = self.visit.endpoints.0.get(self.operation);
         let runner = runner.ok_or_else(|| ApiError::bug(format!("no endpoint is called {}", self.operation)))?;
         let mut req = Request::new();
@@ -138,9 +155,7 @@ impl<'v> ApiCall<'v> {
             }
         }
         req.extensions_mut().insert(InProcessCaller(self.visit.authenticated.clone()));
-        let mut res = Response::new();
-        let run = Box::pin(runner.run(&mut req, &mut res, &self.visit.request_id));
-        run.await?.ok_or_else(|| ApiError::bug(format!("{} answers with a file", self.operation)))
+        Box::pin(runner.run(&mut req, res, &self.visit.request_id)).await
     }
 
     fn query_string(&self) -> String {

@@ -31,17 +31,24 @@ mod visit;
 mod accounts;
 mod analytics;
 mod best_times;
+mod bio;
+mod bio_link;
 mod brand_new;
 mod calendar;
 mod calendar_period;
+mod charts;
 mod composer;
 mod composer_check;
 mod composer_typed;
 mod composer_view;
-mod charts;
 mod connect;
+mod content_plan;
+mod content_plans;
 mod conversation;
+mod days;
 mod developers;
+mod feed;
+mod feeds;
 mod home;
 mod inbox;
 mod keys;
@@ -55,11 +62,14 @@ mod operator_plans;
 mod operator_system;
 mod operator_users;
 mod paging;
+mod plan_item;
 mod post;
 mod post_filters;
 mod post_rows;
 mod post_view;
 mod posts;
+mod report;
+mod reports;
 mod requests;
 mod session_list;
 mod settings;
@@ -77,6 +87,15 @@ fn routes() -> Vec<PageRoute> {
         calendar::routes(),
         composer::routes(),
         post::routes(),
+        reports::routes(),
+        report::routes(),
+        bio::routes(),
+        bio_link::routes(),
+        content_plans::routes(),
+        content_plan::routes(),
+        plan_item::routes(),
+        feeds::routes(),
+        feed::routes(),
         accounts::routes(),
         connect::routes(),
         keys::routes(),

@@ -89,13 +89,9 @@ pub fn tabs(current: &str) -> Vec<Choice> {
     all.iter().map(|(key, path, label)| Choice::new(path, label, *key == current)).collect()
 }
 
-/// Returns the frame of the section's pages. They belong to no brand; the first one keeps the navigation.
+/// Returns the frame of the section's pages.
 pub fn shell(visit: &Visit) -> Shell {
-    let mut shell = visit.shell(Section::Operator, "Operator");
-    if let Some(first) = shell.brands.first_mut() {
-        first.current = true;
-    }
-    shell
+    visit.shell(Section::Operator, "Operator")
 }
 
 pub fn routes() -> Vec<PageRoute> {

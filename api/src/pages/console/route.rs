@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use crier_common::limits::RateLimitSubject;
 use crier_common::store::{brands, sessions, users};
 use futures::FutureExt;
-use http::header::{CONTENT_TYPE, HOST, LOCATION, REFERER, RETRY_AFTER};
+use http::header::{ACCEPT_RANGES, CONTENT_TYPE, HOST, LOCATION, REFERER, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response, Router};
@@ -155,6 +155,8 @@ impl salvo::Handler for PageRunner {
                 res.render(Text::Plain(text));
             }
             Ok(PageReply::SeeOther(path)) => see_other(res, &path),
+            // A file has headers of its own.
+            Ok(PageReply::File(file)) => return pass_on(*file, res),
             Err(error) => {
                 error.log();
                 if let Some(seconds) = error.retry_after {
@@ -272,6 +274,18 @@ pub fn see_other(res: &mut Response, path: &str) {
     if let Ok(path) = HeaderValue::from_str(path) {
         res.headers_mut().insert(LOCATION, path);
     }
+}
+
+fn pass_on(mut file: Response, res: &mut Response) {
+    if let Some(status) = file.status_code {
+        res.status_code(status);
+    }
+    for (name, value) in file.headers() {
+        res.headers_mut().insert(name, value.clone());
+    }
+    // The request's own `Range` is not passed to the endpoint.
+    res.headers_mut().remove(ACCEPT_RANGES);
+    res.replace_body(file.take_body());
 }
 
 /// Returns the path of the page that the request came from, if it is one of this host.

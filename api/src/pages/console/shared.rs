@@ -60,9 +60,6 @@ pub enum Section {
 }
 
 impl Section {
-    /// The sections of part 1.
-    pub const FIRST: &[Self] =
-        &[Self::Home, Self::Posts, Self::Calendar, Self::Accounts, Self::Developers, Self::Settings];
     pub const ALL: &[Self] = &[
         Self::Home,
         Self::Posts,

@@ -9,6 +9,7 @@ use crier_common::domain::access::Role;
 use crier_common::domain::brand::Brand;
 use crier_common::store::keys::Authenticated;
 use http::{HeaderValue, StatusCode};
+use salvo::Response;
 use salvo::http::ReqBody;
 
 use super::api::{ApiCall, Endpoints};
@@ -49,6 +50,8 @@ pub enum PageReply {
     /// For the script.
     Text(StatusCode, String),
     SeeOther(String),
+    /// A file, as an endpoint answers it.
+    File(Box<Response>),
 }
 
 impl Visit {
@@ -94,11 +97,8 @@ impl Visit {
         let caller = &self.authenticated.caller;
         // A page of no brand keeps the navigation of the first one.
         let shown = current.map(|(brand, _)| brand.id).or_else(|| self.brands.iter().map(|brand| brand.id).min());
-        let brand = |brand: &Brand| BrandLink {
-            id: brand.id,
-            name: brand.name.clone(),
-            current: Some(brand.id) == shown,
-        };
+        let brand =
+            |brand: &Brand| BrandLink { id: brand.id, name: brand.name.clone(), current: Some(brand.id) == shown };
         Shell {
             title: title.into(),
             user_name: caller.user_name.clone(),

@@ -1,0 +1,329 @@
+//! `/brands/{brand}/bio`, `…/bio/new` and `…/bio/{linkInBio}`: link-in-bio pages, their texts and looks. Their links are
+//! in `bio_link.rs`.
+
+use askama::Template;
+use crier_common::domain::bio_page::{LinkIcon, Theme};
+use crier_common::store::media::{self, MediaFilter};
+use crier_common::store::{Conn, PageRequest};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::post_rows::picture;
+use super::route::PageRoute;
+use super::shared::{Choice, FieldErrors, Picture, Section, Shell};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::error::{ApiError, Result};
+
+/// Pictures of the library on a page.
+const PICTURES: i64 = 12;
+/// Links in the preview.
+const PREVIEW_LINKS: usize = 12;
+
+#[derive(Template)]
+#[template(path = "console/bio_pages.html")]
+struct BioPages {
+    shell: Shell,
+    pages: Vec<BioRow>,
+}
+
+struct BioRow {
+    id: i64,
+    title: String,
+    /// Of the public page.
+    url: String,
+    theme: String,
+    links: usize,
+    views: i64,
+    clicks: i64,
+}
+
+#[derive(Template)]
+#[template(path = "console/bio_page.html")]
+struct BioPage {
+    shell: Shell,
+    /// `title`, `slug`, `theme`, `bio`, `avatar`.
+    errors: FieldErrors,
+    /// `None`: a new page.
+    id: Option<i64>,
+    title: String,
+    slug: String,
+    /// What is before the slug: `https://crier.example/@`.
+    base: String,
+    themes: Vec<Choice>,
+    bio: String,
+    /// The chosen picture first, then a page of the library.
+    library: Vec<Picture>,
+    avatar: Option<i64>,
+    library_prev: Option<String>,
+    library_next: Option<String>,
+    /// Of a page that is there.
+    url: String,
+    views: i64,
+    clicks: i64,
+    links: Vec<BioLinkRow>,
+    preview: BioPreview,
+}
+
+struct BioLinkRow {
+    id: i64,
+    title: String,
+    url: String,
+    /// The icon's word.
+    icon: Option<&'static str>,
+    is_primary: bool,
+    clicks: i64,
+}
+
+/// The page as visitors see it, as it was saved.
+#[derive(Default)]
+struct BioPreview {
+    theme: &'static str,
+    title: String,
+    bio: String,
+    avatar: Option<Picture>,
+    /// Title, and whether it is primary.
+    links: Vec<(String, bool)>,
+    more_links: usize,
+}
+
+impl BioPage {
+    fn is_avatar(&self, id: &i64) -> bool {
+        self.avatar == Some(*id)
+    }
+
+    fn action(&self) -> String {
+        self.id.map_or_else(|| self.shell.at("bio/new"), |id| self.shell.page("bio", id, ""))
+    }
+
+    fn slug_hint(&self) -> String {
+        let empty = if self.id.is_some() { "it stays as it is" } else { "it is made from the title" };
+        format!("The end of {}… Letters a to z, digits and hyphens. Left empty, {empty}.", self.base)
+    }
+}
+
+/// A page as the API shows it.
+#[derive(Deserialize)]
+pub struct LinkInBioPage {
+    pub id: i64,
+    pub title: String,
+    slug: String,
+    theme: Theme,
+    bio: Option<String>,
+    avatar: Option<Avatar>,
+    pub links: Vec<Link>,
+    url: String,
+    views: i64,
+}
+
+#[derive(Deserialize)]
+struct Avatar {
+    id: i64,
+    thumbnail_url: String,
+    filename: String,
+    alt_text: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub struct Link {
+    pub id: i64,
+    pub title: String,
+    pub url: String,
+    pub icon: Option<LinkIcon>,
+    pub is_primary: bool,
+    pub clicks: i64,
+}
+
+/// What the form shows.
+struct Values {
+    title: String,
+    slug: String,
+    theme: String,
+    bio: String,
+    avatar: Option<i64>,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/bio", list),
+        PageRoute::get("/brands/{brand}/bio/new", show_new),
+        PageRoute::post("/brands/{brand}/bio/new", create),
+        PageRoute::get("/brands/{brand}/bio/{linkInBio}", show),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}", update),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}/delete", delete),
+    ]
+}
+
+async fn list(visit: &Visit) -> Result<PageReply> {
+    let pages: Vec<LinkInBioPage> = visit.api("listLinkInBioPages").get().await?;
+    let row = |page: LinkInBioPage| BioRow {
+        id: page.id,
+        title: page.title,
+        url: page.url,
+        theme: capitalised(page.theme.as_str()),
+        links: page.links.len(),
+        views: page.views,
+        clicks: page.links.iter().map(|link| link.clicks).sum(),
+    };
+    let shell = visit.shell(Section::Bio, "Link in bio");
+    visit.page(&BioPages { shell, pages: pages.into_iter().map(row).collect() })
+}
+
+pub fn capitalised(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+async fn show_new(visit: &Visit) -> Result<PageReply> {
+    // Answers 402 if the plan has no such pages, before something is typed.
+    visit.api("listLinkInBioPages").get::<Vec<Value>>().await?;
+    let theme = Theme::Light.to_string();
+    let values = Values { title: String::new(), slug: String::new(), theme, bio: String::new(), avatar: None };
+    render(visit, StatusCode::OK, None, values, FieldErrors::default()).await
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    let page: LinkInBioPage = visit.api("getLinkInBioPage").get().await?;
+    let values = Values {
+        title: page.title.clone(),
+        slug: page.slug.clone(),
+        theme: page.theme.to_string(),
+        bio: page.bio.clone().unwrap_or_default(),
+        avatar: page.avatar.as_ref().map(|avatar| avatar.id),
+    };
+    render(visit, StatusCode::OK, Some(page), values, FieldErrors::default()).await
+}
+
+async fn render(
+    visit: &Visit,
+    status: StatusCode,
+    page: Option<LinkInBioPage>,
+    values: Values,
+    errors: FieldErrors,
+) -> Result<PageReply> {
+    let mut conn = visit.app.store.read().await?;
+    let (library, library_prev, library_next) = library(visit, &mut conn, values.avatar).await?;
+    drop(conn);
+    let id = page.as_ref().map(|page| page.id);
+    let title = page.as_ref().map_or("New page", |page| page.title.as_str());
+    let theme = |one: &Theme| Choice::new(one.as_str(), &capitalised(one.as_str()), one.as_str() == values.theme);
+    let view = BioPage {
+        shell: visit.shell(Section::Bio, title),
+        errors,
+        id,
+        base: format!("{}/@", visit.app.public_url),
+        themes: Theme::ALL.iter().map(theme).collect(),
+        title: values.title,
+        slug: values.slug,
+        bio: values.bio,
+        library,
+        avatar: values.avatar,
+        library_prev,
+        library_next,
+        url: page.as_ref().map(|page| page.url.clone()).unwrap_or_default(),
+        views: page.as_ref().map_or(0, |page| page.views),
+        clicks: page.iter().flat_map(|page| &page.links).map(|link| link.clicks).sum(),
+        preview: page.as_ref().map(preview).unwrap_or_default(),
+        links: page.into_iter().flat_map(|page| page.links).map(link_row).collect(),
+    };
+    visit.page_with(status, &view)
+}
+
+/// Returns the chosen picture and a page of the library, with the addresses of the pages around it.
+async fn library(
+    visit: &Visit,
+    conn: &mut Conn,
+    chosen: Option<i64>,
+) -> Result<(Vec<Picture>, Option<String>, Option<String>)> {
+    let brand = visit.brand()?.0.id;
+    let page = visit.query.get("library").and_then(|text| text.parse().ok()).filter(|page: &i64| *page >= 1);
+    let page = page.unwrap_or(1);
+    let filter = MediaFilter { asset_type: None, search: None };
+    let found = media::list(conn, brand, &filter, PageRequest { page, per_page: PICTURES }).await?;
+    let chosen = match chosen {
+        Some(id) => media::find(conn, brand, id).await?,
+        None => None,
+    };
+    let chosen_id = chosen.as_ref().map(|asset| asset.id);
+    let others = found.rows.into_iter().filter(|asset| Some(asset.id) != chosen_id);
+    let pictures = chosen.into_iter().chain(others).map(|asset| picture(visit, asset)).collect();
+    let href = |page: i64| format!("?library={page}#f-avatar");
+    let last = (found.total + PICTURES - 1) / PICTURES;
+    Ok((pictures, (page > 1).then(|| href((page - 1).min(last.max(1)))), (page < last).then(|| href(page + 1))))
+}
+
+fn preview(page: &LinkInBioPage) -> BioPreview {
+    let avatar = page.avatar.as_ref().map(|avatar| Picture {
+        id: avatar.id,
+        src: avatar.thumbnail_url.clone(),
+        filename: avatar.filename.clone(),
+        alt: avatar.alt_text.clone().unwrap_or_default(),
+    });
+    BioPreview {
+        theme: page.theme.as_str(),
+        title: page.title.clone(),
+        bio: page.bio.clone().unwrap_or_default(),
+        avatar,
+        links: page.links.iter().take(PREVIEW_LINKS).map(|link| (link.title.clone(), link.is_primary)).collect(),
+        more_links: page.links.len().saturating_sub(PREVIEW_LINKS),
+    }
+}
+
+fn link_row(link: Link) -> BioLinkRow {
+    BioLinkRow {
+        id: link.id,
+        title: link.title,
+        url: link.url,
+        icon: link.icon.map(LinkIcon::as_str),
+        is_primary: link.is_primary,
+        clicks: link.clicks,
+    }
+}
+
+fn fields(visit: &Visit) -> Map<String, Value> {
+    let mut fields = visit.form.texts(&["title", "slug", "theme", "bio", "avatar"]);
+    if let Ok(id) = visit.form.get("avatar").parse::<i64>() {
+        fields.insert("avatar".to_owned(), id.into());
+    }
+    fields
+}
+
+/// Shows the form again, as it was sent, with its problems.
+async fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
+    let errors = form_errors(error)?;
+    let page = match visit.id("linkInBio") {
+        Some(_) => Some(visit.api("getLinkInBioPage").get().await?),
+        None => None,
+    };
+    let form = &visit.form;
+    let values = Values {
+        title: form.get("title").to_owned(),
+        slug: form.get("slug").to_owned(),
+        theme: form.get("theme").to_owned(),
+        bio: form.get("bio").to_owned(),
+        avatar: form.get("avatar").parse().ok(),
+    };
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, page, values, errors).await
+}
+
+async fn create(visit: &Visit) -> Result<PageReply> {
+    match visit.api("createLinkInBioPage").write_for::<LinkInBioPage>("", &Value::from(fields(visit))).await {
+        Ok(made) => visit.to(&format!("bio/{}", made.id), "bio-made"),
+        Err(error) => refuse(visit, error).await,
+    }
+}
+
+async fn update(visit: &Visit) -> Result<PageReply> {
+    let mut body = fields(visit);
+    // Null would keep the title; an empty one is refused.
+    body.insert("title".to_owned(), visit.form.text("title").unwrap_or_default().into());
+    match visit.api("updateLinkInBioPage").write("", &Value::from(body)).await {
+        Ok(_) => visit.to(&format!("bio/{}", visit.id("linkInBio").unwrap_or_default()), "bio-saved"),
+        Err(error) => refuse(visit, error).await,
+    }
+}
+
+async fn delete(visit: &Visit) -> Result<PageReply> {
+    visit.api("deleteLinkInBioPage").write("", &json!({})).await?;
+    visit.to("bio", "bio-deleted")
+}

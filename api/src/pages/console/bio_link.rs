@@ -1,0 +1,215 @@
+//! `/brands/{brand}/bio/{linkInBio}/links`: the links of a link-in-bio page.
+//!
+//! The API replaces all links of a page at once. A link that is named by its id alone stays as it is.
+
+use askama::Template;
+use crier_common::domain::bio_page::LinkIcon;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::bio::{Link, LinkInBioPage, capitalised};
+use super::route::PageRoute;
+use super::shared::{Choice, FieldErrors, Section, Shell};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::error::{ApiError, ErrorCode, Result};
+
+#[derive(Template)]
+#[template(path = "console/bio_link.html")]
+struct BioLinkForm {
+    shell: Shell,
+    /// `title`, `url`, `icon`, `is_primary`: the API's without `links.N.`.
+    errors: FieldErrors,
+    page: i64,
+    page_title: String,
+    /// `None`: a new link.
+    id: Option<i64>,
+    title: String,
+    url: String,
+    /// "None" is the empty value.
+    icons: Vec<Choice>,
+    is_primary: bool,
+    clicks: i64,
+}
+
+impl BioLinkForm {
+    /// Returns the address of the link, or of what can be done with it.
+    fn action(&self, action: &str) -> String {
+        let list = format!("bio/{}/links", self.page);
+        self.id.map_or_else(|| self.shell.page(&list, "new", ""), |id| self.shell.page(&list, id, action))
+    }
+}
+
+/// What the form shows.
+#[derive(Default)]
+struct Values {
+    title: String,
+    url: String,
+    icon: String,
+    is_primary: bool,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links", reorder),
+        PageRoute::get("/brands/{brand}/bio/{linkInBio}/links/new", show_new),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links/new", create),
+        PageRoute::get("/brands/{brand}/bio/{linkInBio}/links/{link}", show),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links/{link}", update),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links/{link}/delete", remove),
+    ]
+}
+
+async fn load(visit: &Visit) -> Result<LinkInBioPage> {
+    visit.api("getLinkInBioPage").get().await
+}
+
+/// Returns the link in the path; `None`: a new one.
+fn find<'p>(visit: &Visit, page: &'p LinkInBioPage) -> Result<Option<&'p Link>> {
+    let Some(id) = visit.id("link") else { return Ok(None) };
+    page.links.iter().find(|link| link.id == id).map(Some).ok_or_else(|| ApiError::not_found("link on this page"))
+}
+
+async fn replace(visit: &Visit, links: Vec<Value>) -> Result<()> {
+    visit.api("updateLinkInBioPage").write("", &json!({ "links": links })).await.map(drop)
+}
+
+/// Leads to the page of the links.
+fn back(visit: &Visit, note: &'static str) -> Result<PageReply> {
+    visit.to(&format!("bio/{}", visit.id("linkInBio").unwrap_or_default()), note)
+}
+
+async fn show_new(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, &load(visit).await?, Values::default(), FieldErrors::default())
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    let page = load(visit).await?;
+    let values = find(visit, &page)?.map(|link| Values {
+        title: link.title.clone(),
+        url: link.url.clone(),
+        icon: link.icon.map_or("", LinkIcon::as_str).to_owned(),
+        is_primary: link.is_primary,
+    });
+    render(visit, StatusCode::OK, &page, values.unwrap_or_default(), FieldErrors::default())
+}
+
+fn render(
+    visit: &Visit,
+    status: StatusCode,
+    page: &LinkInBioPage,
+    values: Values,
+    errors: FieldErrors,
+) -> Result<PageReply> {
+    let link = find(visit, page)?;
+    let icon = |one: &LinkIcon| Choice::new(one.as_str(), &capitalised(one.as_str()), one.as_str() == values.icon);
+    let none = Choice::new("", "None", values.icon.is_empty());
+    let view = BioLinkForm {
+        shell: visit.shell(Section::Bio, if link.is_some() { "Link" } else { "New link" }),
+        errors,
+        page: page.id,
+        page_title: page.title.clone(),
+        id: link.map(|link| link.id),
+        icons: [none].into_iter().chain(LinkIcon::ALL.iter().map(icon)).collect(),
+        title: values.title,
+        url: values.url,
+        is_primary: values.is_primary,
+        clicks: link.map_or(0, |link| link.clicks),
+    };
+    visit.page_with(status, &view)
+}
+
+/// Shows the form again, as it was sent, with the problems of its link.
+fn refuse(visit: &Visit, page: &LinkInBioPage, error: ApiError) -> Result<PageReply> {
+    let form = &visit.form;
+    let values = Values {
+        title: form.get("title").to_owned(),
+        url: form.get("url").to_owned(),
+        icon: form.get("icon").to_owned(),
+        is_primary: form.has("is_primary"),
+    };
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, page, values, form_errors(of_link(error))?)
+}
+
+/// Takes the position in the list from the paths of problems.
+fn of_link(error: ApiError) -> ApiError {
+    let field = |path: &str| Some(path.strip_prefix("links.")?.split_once('.')?.1.to_owned());
+    let fields = error.fields.into_iter().map(|(path, problems)| (field(&path).unwrap_or(path), problems)).collect();
+    ApiError { fields, ..error }
+}
+
+/// Returns the link of the form. An empty title or address is refused; null would keep that of a link that is there.
+fn entry(visit: &Visit) -> Value {
+    let form = &visit.form;
+    let text = |name: &str| form.text(name).unwrap_or_default().to_owned();
+    let mut entry = json!({ "title": text("title"), "url": text("url"), "icon": form.text("icon") });
+    entry["is_primary"] = form.has("is_primary").into();
+    if let Some(id) = visit.id("link") {
+        entry["id"] = id.into();
+    }
+    entry
+}
+
+/// Returns a link that stays. If the form's link becomes the primary one, no other is.
+fn kept(visit: &Visit, link: &Link) -> Value {
+    if visit.form.has("is_primary") { json!({ "id": link.id, "is_primary": false }) } else { json!({ "id": link.id }) }
+}
+
+async fn create(visit: &Visit) -> Result<PageReply> {
+    let page = load(visit).await?;
+    let links = page.links.iter().map(|link| kept(visit, link)).chain([entry(visit)]).collect();
+    let is_there = |link: &Link| {
+        let form = &visit.form;
+        form.text("title") == Some(&link.title) && form.text("url") == Some(&link.url)
+    };
+    match replace(visit, links).await {
+        Ok(()) => back(visit, "link-added"),
+        // The same form a second time: with the link that it added, the list is another one.
+        Err(error) if error.code == ErrorCode::IdempotencyKeyReused && page.links.iter().any(is_there) => {
+            back(visit, "link-added")
+        }
+        Err(error) => refuse(visit, &page, error),
+    }
+}
+
+async fn update(visit: &Visit) -> Result<PageReply> {
+    let page = load(visit).await?;
+    let changed = find(visit, &page)?.map(|link| link.id);
+    let one = |link: &Link| if Some(link.id) == changed { entry(visit) } else { kept(visit, link) };
+    match replace(visit, page.links.iter().map(one).collect()).await {
+        Ok(()) => back(visit, "link-saved"),
+        Err(error) => refuse(visit, &page, error),
+    }
+}
+
+/// A link that is gone already is no error: the form may have been sent twice.
+async fn remove(visit: &Visit) -> Result<PageReply> {
+    let page = load(visit).await?;
+    let left: Vec<&Link> = page.links.iter().filter(|link| Some(link.id) != visit.id("link")).collect();
+    if left.len() < page.links.len() {
+        replace(visit, left.iter().map(|link| json!({ "id": link.id })).collect()).await?;
+    }
+    back(visit, "link-removed")
+}
+
+/// Moves a link by one place: `up:ID` or `down:ID`.
+async fn reorder(visit: &Visit) -> Result<PageReply> {
+    let page = load(visit).await?;
+    let mut ids: Vec<i64> = page.links.iter().map(|link| link.id).collect();
+    let (direction, id) = visit.form.get("_action").split_once(':').unwrap_or_default();
+    let position = id.parse().ok().and_then(|id: i64| ids.iter().position(|one| *one == id));
+    let position = position.ok_or_else(|| ApiError::not_found("link on this page"))?;
+    let other = match direction {
+        "up" => position.checked_sub(1),
+        "down" => Some(position + 1).filter(|next| *next < ids.len()),
+        _ => None,
+    };
+    // One at the end stays there.
+    let Some(other) = other else { return back(visit, "") };
+    ids.swap(position, other);
+    match replace(visit, ids.iter().map(|id| json!({ "id": id })).collect()).await {
+        Ok(()) => back(visit, "link-moved"),
+        // The same form a second time: the link was moved already.
+        Err(error) if error.code == ErrorCode::IdempotencyKeyReused => back(visit, ""),
+        Err(error) => Err(error),
+    }
+}

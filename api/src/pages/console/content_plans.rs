@@ -1,0 +1,168 @@
+//! `/brands/{brand}/plans`, `…/plans/new` and `…/plans/{plan}/edit`: the brand's content plans.
+
+use askama::Template;
+use chrono::NaiveDate;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::days;
+use super::lists;
+use super::post_rows::beginning;
+use super::route::PageRoute;
+use super::shared::{FieldErrors, Pages, Section, Shell};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::error::{ApiError, Result};
+
+const MAX_DESCRIPTION_SHOWN: usize = 200;
+const FIELDS: [&str; 4] = ["name", "description", "starts_on", "ends_on"];
+
+#[derive(Template)]
+#[template(path = "console/content_plans.html")]
+struct ContentPlans {
+    shell: Shell,
+    plans: Vec<PlanRow>,
+    pages: Pages,
+}
+
+struct PlanRow {
+    id: i64,
+    name: String,
+    /// The beginning.
+    description: String,
+    /// "1 Nov to 30 Nov 2026"; may be empty.
+    days: String,
+    items: usize,
+    scheduled: usize,
+}
+
+#[derive(Template)]
+#[template(path = "console/content_plan_form.html")]
+struct ContentPlanForm {
+    shell: Shell,
+    errors: FieldErrors,
+    /// `None`: a new plan.
+    id: Option<i64>,
+    name: String,
+    description: String,
+    /// `YYYY-MM-DD`
+    starts_on: String,
+    ends_on: String,
+}
+
+impl ContentPlanForm {
+    fn action(&self) -> String {
+        self.id.map_or_else(|| self.shell.at("plans/new"), |id| self.shell.page("plans", id, "edit"))
+    }
+}
+
+/// A plan as the API shows it; `I` is what is read of its items.
+#[derive(Deserialize)]
+pub struct Plan<I> {
+    pub id: i64,
+    pub name: String,
+    pub description: Option<String>,
+    pub starts_on: Option<NaiveDate>,
+    pub ends_on: Option<NaiveDate>,
+    pub items: Vec<I>,
+}
+
+#[derive(Deserialize)]
+struct ItemHead {
+    post_id: Option<i64>,
+}
+
+/// What the form shows.
+#[derive(Default)]
+struct Values {
+    name: String,
+    description: String,
+    starts_on: String,
+    ends_on: String,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/plans", list),
+        PageRoute::get("/brands/{brand}/plans/new", show_new),
+        PageRoute::post("/brands/{brand}/plans/new", create),
+        PageRoute::get("/brands/{brand}/plans/{plan}/edit", show_edit),
+        PageRoute::post("/brands/{brand}/plans/{plan}/edit", update),
+        PageRoute::post("/brands/{brand}/plans/{plan}/delete", delete),
+    ]
+}
+
+async fn list(visit: &Visit) -> Result<PageReply> {
+    let all: Vec<Plan<ItemHead>> = visit.api("listContentPlans").get().await?;
+    let shell = visit.shell(Section::Plans, "Plans");
+    let (rows, pages) = lists::cut(visit, &shell.at("plans"), all);
+    let row = |plan: Plan<ItemHead>| PlanRow {
+        id: plan.id,
+        description: beginning(plan.description.as_deref().unwrap_or_default(), MAX_DESCRIPTION_SHOWN),
+        days: days::range(plan.starts_on, plan.ends_on),
+        items: plan.items.len(),
+        scheduled: plan.items.iter().filter(|item| item.post_id.is_some()).count(),
+        name: plan.name,
+    };
+    visit.page(&ContentPlans { shell, plans: rows.into_iter().map(row).collect(), pages })
+}
+
+async fn show_new(visit: &Visit) -> Result<PageReply> {
+    // Answers 402 if the workspace's plan has no content plans, before something is typed.
+    visit.api("listContentPlans").get::<Vec<Value>>().await?;
+    render(visit, StatusCode::OK, Values::default(), FieldErrors::default())
+}
+
+async fn show_edit(visit: &Visit) -> Result<PageReply> {
+    let plan: Plan<ItemHead> = visit.api("getContentPlan").get().await?;
+    let day = |day: Option<NaiveDate>| day.map(|day| day.to_string()).unwrap_or_default();
+    let values = Values {
+        name: plan.name,
+        description: plan.description.unwrap_or_default(),
+        starts_on: day(plan.starts_on),
+        ends_on: day(plan.ends_on),
+    };
+    render(visit, StatusCode::OK, values, FieldErrors::default())
+}
+
+fn render(visit: &Visit, status: StatusCode, values: Values, errors: FieldErrors) -> Result<PageReply> {
+    let id = visit.id("plan");
+    let shell = visit.shell(Section::Plans, if id.is_some() { "Edit the plan" } else { "New plan" });
+    let Values { name, description, starts_on, ends_on } = values;
+    visit.page_with(status, &ContentPlanForm { shell, errors, id, name, description, starts_on, ends_on })
+}
+
+/// Shows the form again, as it was sent, with its problems.
+fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
+    let typed = |name: &str| visit.form.get(name).to_owned();
+    let values = Values {
+        name: typed("name"),
+        description: typed("description"),
+        starts_on: typed("starts_on"),
+        ends_on: typed("ends_on"),
+    };
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, values, form_errors(error)?)
+}
+
+async fn create(visit: &Visit) -> Result<PageReply> {
+    let body = Value::from(visit.form.texts(&FIELDS));
+    match visit.api("createContentPlan").write_for::<Plan<ItemHead>>("", &body).await {
+        Ok(made) => visit.to(&format!("plans/{}", made.id), "plan-made"),
+        Err(error) => refuse(visit, error),
+    }
+}
+
+async fn update(visit: &Visit) -> Result<PageReply> {
+    let mut body = visit.form.texts(&FIELDS);
+    // Null would keep the name; an empty one is refused.
+    body.insert("name".to_owned(), visit.form.text("name").unwrap_or_default().into());
+    match visit.api("updateContentPlan").write("", &Value::from(body)).await {
+        Ok(_) => visit.to(&format!("plans/{}", visit.id("plan").unwrap_or_default()), "plan-saved"),
+        Err(error) => refuse(visit, error),
+    }
+}
+
+async fn delete(visit: &Visit) -> Result<PageReply> {
+    visit.api("deleteContentPlan").write("", &json!({})).await?;
+    visit.to("plans", "plan-deleted")
+}

@@ -1,0 +1,131 @@
+//! `/brands/{brand}/feeds/{feed}`: a feed and its articles, each of which can become a draft.
+
+use askama::Template;
+use chrono::{DateTime, Utc};
+use crier_common::feeds::plain_text;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::feeds::{Feed, FeedRow, kind, url_errors};
+use super::lists;
+use super::post_rows::beginning;
+use super::route::PageRoute;
+use super::shared::{FieldErrors, Pages, Section, Shell, Time};
+use super::visit::{PageReply, Visit};
+use crate::error::Result;
+
+/// Characters of an article's summary.
+const MAX_SUMMARY_SHOWN: usize = 300;
+
+#[derive(Template)]
+#[template(path = "console/feed.html")]
+struct FeedPage {
+    shell: Shell,
+    /// Of the change: `name`, `url`.
+    errors: FieldErrors,
+    feed: FeedRow,
+    kind: &'static str,
+    /// As typed.
+    name: String,
+    url: String,
+    articles: Vec<ArticleRow>,
+    pages: Pages,
+}
+
+struct ArticleRow {
+    id: i64,
+    title: String,
+    /// http or https; anything else is left out.
+    url: Option<String>,
+    /// As text.
+    summary: String,
+    author: Option<String>,
+    at: Time,
+}
+
+#[derive(Deserialize)]
+struct Article {
+    id: i64,
+    title: Option<String>,
+    url: Option<String>,
+    summary: Option<String>,
+    author: Option<String>,
+    published_at: DateTime<Utc>,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/feeds/{feed}", show),
+        PageRoute::post("/brands/{brand}/feeds/{feed}", update),
+        PageRoute::post("/brands/{brand}/feeds/{feed}/delete", delete),
+        PageRoute::post("/brands/{brand}/feeds/{feed}/articles/{article}/draft", draft),
+    ]
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, FieldErrors::default()).await
+}
+
+async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
+    let feed: Feed = visit.api("getFeed").get().await?;
+    let all: Vec<Article> = visit.api("listFeedArticles").get().await?;
+    let shell = visit.shell(Section::Feeds, feed.name.clone());
+    let (articles, pages) = lists::cut(visit, &shell.page("feeds", feed.id, ""), all);
+    let typed = |name: &str, saved: &str| {
+        let form = &visit.form;
+        if form.has(name) { form.get(name).to_owned() } else { saved.to_owned() }
+    };
+    let view = FeedPage {
+        shell,
+        errors,
+        kind: kind(feed.r#type),
+        name: typed("name", &feed.name),
+        url: typed("url", &feed.url),
+        feed: FeedRow::new(visit, feed),
+        articles: articles.into_iter().map(|article| row(visit, article)).collect(),
+        pages,
+    };
+    visit.page_with(status, &view)
+}
+
+fn row(visit: &Visit, article: Article) -> ArticleRow {
+    let url = article.url.filter(|url| url.starts_with("https://") || url.starts_with("http://"));
+    let title = article.title.filter(|title| !title.is_empty()).or_else(|| url.clone());
+    ArticleRow {
+        id: article.id,
+        title: title.unwrap_or_else(|| "Without a title".to_owned()),
+        url,
+        summary: beginning(&article.summary.as_deref().map(plain_text).unwrap_or_default(), MAX_SUMMARY_SHOWN),
+        author: article.author,
+        at: visit.time(article.published_at),
+    }
+}
+
+/// A name that was not changed is not sent: one that is set no longer follows the feed's own title.
+async fn update(visit: &Visit) -> Result<PageReply> {
+    let form = &visit.form;
+    let mut body = json!({ "url": form.text("url").unwrap_or_default() });
+    if form.get("name") != form.get("_name") {
+        body["name"] = form.text("name").unwrap_or_default().into();
+    }
+    match visit.api("updateFeed").write("", &body).await {
+        Ok(_) => visit.to(&format!("feeds/{}", visit.id("feed").unwrap_or_default()), "feed-saved"),
+        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, url_errors(error)?).await,
+    }
+}
+
+async fn delete(visit: &Visit) -> Result<PageReply> {
+    visit.api("deleteFeed").write("", &json!({})).await?;
+    visit.to("feeds", "feed-deleted")
+}
+
+/// Makes a post and leads to it.
+async fn draft(visit: &Visit) -> Result<PageReply> {
+    #[derive(Deserialize)]
+    struct Post {
+        id: i64,
+    }
+    let post: Post = visit.api("createDraftFromArticle").write_for("", &json!({})).await?;
+    visit.to(&format!("posts/{}", post.id), "draft-made")
+}

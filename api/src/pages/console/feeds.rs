@@ -1,0 +1,122 @@
+//! `/brands/{brand}/feeds`: the brand's feeds, and a new one.
+
+use askama::Template;
+use chrono::{DateTime, Utc};
+use crier_common::domain::feed::{FeedStatus, FeedType};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::lists;
+use super::route::PageRoute;
+use super::shared::{Badge, Choice, FieldErrors, Pages, Section, Shell, Time, Tone};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::error::{ApiError, ErrorCode, Result};
+
+#[derive(Template)]
+#[template(path = "console/feeds.html")]
+struct Feeds {
+    shell: Shell,
+    /// `url`, `name`, `type`.
+    errors: FieldErrors,
+    feeds: Vec<FeedRow>,
+    pages: Pages,
+    url: String,
+    name: String,
+    types: Vec<Choice>,
+}
+
+pub struct FeedRow {
+    pub id: i64,
+    pub name: String,
+    pub url: String,
+    pub status: Badge,
+    pub articles: i64,
+    pub last_fetched: Option<Time>,
+    pub error: Option<String>,
+}
+
+/// A feed as the API shows it.
+#[derive(Deserialize)]
+pub struct Feed {
+    pub id: i64,
+    pub name: String,
+    pub url: String,
+    pub r#type: FeedType,
+    pub status: FeedStatus,
+    pub last_fetched_at: Option<DateTime<Utc>>,
+    pub last_error: Option<String>,
+    pub articles_count: i64,
+}
+
+impl FeedRow {
+    pub fn new(visit: &Visit, feed: Feed) -> Self {
+        let status = match feed.status {
+            FeedStatus::Pending => Badge::new(Tone::Plain, "Waiting for its first look"),
+            FeedStatus::Active => Badge::new(Tone::Good, "Active"),
+            FeedStatus::Failing => Badge::new(Tone::Bad, "Failing"),
+        };
+        Self {
+            id: feed.id,
+            name: feed.name,
+            url: feed.url,
+            status,
+            articles: feed.articles_count,
+            last_fetched: feed.last_fetched_at.map(|at| visit.time(at)),
+            error: feed.last_error,
+        }
+    }
+}
+
+pub const fn kind(kind: FeedType) -> &'static str {
+    match kind {
+        FeedType::Rss => "RSS",
+        FeedType::Atom => "Atom",
+        FeedType::Wordpress => "WordPress",
+        FeedType::Json => "JSON",
+    }
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![PageRoute::get("/brands/{brand}/feeds", list), PageRoute::post("/brands/{brand}/feeds", create)]
+}
+
+async fn list(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, FieldErrors::default()).await
+}
+
+async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
+    let all: Vec<Feed> = visit.api("listFeeds").get().await?;
+    let shell = visit.shell(Section::Feeds, "Feeds");
+    let (rows, pages) = lists::cut(visit, &shell.at("feeds"), all);
+    let chosen = visit.form.text("type").unwrap_or(FeedType::Rss.as_str());
+    let types = FeedType::ALL.iter().map(|one| Choice::new(one.as_str(), kind(*one), one.as_str() == chosen));
+    let view = Feeds {
+        shell,
+        errors,
+        feeds: rows.into_iter().map(|feed| FeedRow::new(visit, feed)).collect(),
+        pages,
+        url: visit.form.get("url").to_owned(),
+        name: visit.form.get("name").to_owned(),
+        types: types.collect(),
+    };
+    visit.page_with(status, &view)
+}
+
+/// Returns the problems of a form with an address.
+pub fn url_errors(error: ApiError) -> Result<FieldErrors> {
+    match error.code {
+        ErrorCode::InvalidSourceUrl => Ok(FieldErrors::new([("url", vec![error.message.into_owned()])])),
+        _ => form_errors(error),
+    }
+}
+
+async fn create(visit: &Visit) -> Result<PageReply> {
+    let mut body = visit.form.texts(&["url", "name", "type"]);
+    // A name that is left out is the feed's own.
+    body.retain(|_, value| !value.is_null());
+    match visit.api("createFeed").write_for::<Feed>("", &Value::from(body)).await {
+        Ok(made) => visit.to(&format!("feeds/{}", made.id), "feed-added"),
+        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, url_errors(error)?).await,
+    }
+}

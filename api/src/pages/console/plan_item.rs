@@ -1,0 +1,180 @@
+//! `/brands/{brand}/plans/{plan}/items/{item}`: an item of a content plan, and the post that is made from it.
+
+use askama::Template;
+use crier_common::domain::account::{AccountStatus, SocialAccount};
+use crier_common::domain::content_plan::Destination;
+use crier_common::domain::plan::Feature;
+use crier_common::store::{Conn, PageRequest, accounts};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::content_plan::{Item, post_statuses, status};
+use super::content_plans::Plan;
+use super::post_rows::chip;
+use super::route::PageRoute;
+use super::shared::{AccountChip, Badge, Choice, FieldErrors, Section, Shell};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::admission;
+use crate::error::{ApiError, Result};
+
+/// How many accounts can be chosen from.
+const ACCOUNTS: i64 = 100;
+
+#[derive(Template)]
+#[template(path = "console/plan_item.html")]
+struct PlanItemPage {
+    shell: Shell,
+    /// `title`, `content`, `planned_at`, and of the scheduling `account_ids`, `destination`.
+    errors: FieldErrors,
+    plan: i64,
+    plan_name: String,
+    id: i64,
+    title: String,
+    content: String,
+    planned_at: String,
+    status: Badge,
+    post: Option<i64>,
+    accounts: Vec<AccountPick>,
+    /// `calendar`, `draft`, and `approval` where the plan has it.
+    destinations: Vec<Choice>,
+}
+
+struct AccountPick {
+    id: i64,
+    account: AccountChip,
+    checked: bool,
+    /// Why it cannot be chosen.
+    disabled: Option<&'static str>,
+}
+
+impl PlanItemPage {
+    /// Returns the address of the item, or of what can be done with it.
+    fn action(&self, action: &str) -> String {
+        self.shell.page(format!("plans/{}/items", self.plan), self.id, action)
+    }
+}
+
+/// What was sent before the page is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    Nothing,
+    Item,
+    Scheduling,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/plans/{plan}/items/{item}", show),
+        PageRoute::post("/brands/{brand}/plans/{plan}/items/{item}", update),
+        PageRoute::post("/brands/{brand}/plans/{plan}/items/{item}/delete", delete),
+        PageRoute::post("/brands/{brand}/plans/{plan}/items/{item}/schedule", schedule),
+    ]
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    render(visit, Sent::Nothing, FieldErrors::default()).await
+}
+
+async fn render(visit: &Visit, sent: Sent, errors: FieldErrors) -> Result<PageReply> {
+    let plan: Plan<Item> = visit.api("getContentPlan").get().await?;
+    let found = plan.items.into_iter().find(|item| Some(item.id) == visit.id("item"));
+    let item = found.ok_or_else(|| ApiError::not_found("plan item"))?;
+    let mut conn = visit.app.store.read().await?;
+    let posts = post_statuses(visit, &mut conn, [&item]).await?;
+    let accounts = picks(visit, &mut conn, sent).await?;
+    drop(conn);
+    let value = |name: &str, saved: String| if sent == Sent::Item { visit.form.get(name).to_owned() } else { saved };
+    let local = item.planned_at.map(|at| at.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string());
+    let is_planned = item.planned_at.is_some_and(|at| at > visit.now);
+    let view = PlanItemPage {
+        shell: visit.shell(Section::Plans, item.title.clone()),
+        errors,
+        plan: plan.id,
+        plan_name: plan.name,
+        id: item.id,
+        status: status(&item, &posts),
+        post: item.post_id,
+        title: value("title", item.title),
+        content: value("content", item.content.unwrap_or_default()),
+        planned_at: value("planned_at", local.unwrap_or_default()),
+        accounts,
+        destinations: destinations(visit, sent, is_planned)?,
+    };
+    let code = if sent == Sent::Nothing { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    visit.page_with(code, &view)
+}
+
+async fn picks(visit: &Visit, conn: &mut Conn, sent: Sent) -> Result<Vec<AccountPick>> {
+    let page = PageRequest { page: 1, per_page: ACCOUNTS };
+    let found = accounts::list(conn, visit.brand()?.0.id, page).await?;
+    let chosen = if sent == Sent::Scheduling { visit.form.ids("account_ids") } else { Vec::new() };
+    let pick = |account: SocialAccount| {
+        let is_expired = account.status == AccountStatus::Expired;
+        AccountPick {
+            id: account.id,
+            checked: chosen.contains(&account.id) && !is_expired,
+            disabled: is_expired.then_some("Expired. Reconnect it to publish."),
+            account: chip(&account),
+        }
+    };
+    Ok(found.rows.into_iter().map(pick).collect())
+}
+
+/// Returns what can be made of the item. An item whose time is still to come is proposed for the calendar.
+fn destinations(visit: &Visit, sent: Sent, is_planned: bool) -> Result<Vec<Choice>> {
+    let has_approvals = admission::plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
+    let proposed = if is_planned { Destination::Calendar } else { Destination::Draft };
+    let chosen = if sent == Sent::Scheduling { visit.form.get("destination") } else { proposed.as_str() };
+    let choice = |one: &Destination| {
+        let (label, hint) = match one {
+            Destination::Calendar => ("Scheduled", "It goes out at the item's time."),
+            Destination::Draft => ("A draft", "You go on writing it."),
+            Destination::Approval => ("Waiting for approval", "An owner or admin approves it."),
+        };
+        Choice { hint: hint.to_owned(), ..Choice::new(one.as_str(), label, one.as_str() == chosen) }
+    };
+    let all = Destination::ALL.iter().filter(|one| **one != Destination::Approval || has_approvals);
+    Ok(all.map(choice).collect())
+}
+
+/// Returns the path of the item's plan within the brand.
+fn plan(visit: &Visit) -> String {
+    format!("plans/{}", visit.id("plan").unwrap_or_default())
+}
+
+async fn update(visit: &Visit) -> Result<PageReply> {
+    let mut body = visit.form.texts(&["title", "content", "planned_at"]);
+    // Null would keep the title; an empty one is refused.
+    body.insert("title".to_owned(), visit.form.text("title").unwrap_or_default().into());
+    match visit.api("updatePlanItem").write("", &Value::from(body)).await {
+        Ok(_) => visit.to(&format!("{}/items/{}", plan(visit), visit.id("item").unwrap_or_default()), "item-saved"),
+        Err(error) => render(visit, Sent::Item, form_errors(error)?).await,
+    }
+}
+
+async fn delete(visit: &Visit) -> Result<PageReply> {
+    visit.api("deletePlanItem").write("", &json!({})).await?;
+    visit.to(&plan(visit), "item-deleted")
+}
+
+/// Makes a post and leads to it.
+async fn schedule(visit: &Visit) -> Result<PageReply> {
+    #[derive(Deserialize)]
+    struct Post {
+        id: i64,
+    }
+    let destination = visit.form.text("destination");
+    let body = json!({ "account_ids": visit.form.ids("account_ids"), "destination": destination });
+    match visit.api("schedulePlanItem").write_for::<Post>("", &body).await {
+        Ok(post) => {
+            let note = match destination.and_then(|word| word.parse().ok()) {
+                Some(Destination::Draft) => "draft-saved",
+                Some(Destination::Approval) => "post-submitted",
+                Some(Destination::Calendar) | None => "post-scheduled",
+            };
+            visit.to(&format!("posts/{}", post.id), note)
+        }
+        Err(error) => render(visit, Sent::Scheduling, form_errors(error)?).await,
+    }
+}

@@ -1,0 +1,335 @@
+//! `/brands/{brand}/reports/{report}`: what a report shows, its files and its schedules.
+
+use askama::Template;
+use chrono::{DateTime, NaiveDate, Utc};
+use crier_common::domain::mail::MailStatus;
+use crier_common::domain::report::{ReportDeliveryStatus, ReportFormat};
+use crier_common::domain::report_schedule::{Frequency, last_days, local_day};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::days;
+use super::form::Form;
+use super::lists;
+use super::paging;
+use super::post_rows::beginning;
+use super::reports::{Report, Schedule, Widget, kind};
+use super::route::PageRoute;
+use super::shared::{Badge, Choice, FieldErrors, Link, Pages, Section, Shell, Time, Tone};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::error::{ApiError, Result};
+
+const MAX_NOTE_SHOWN: usize = 300;
+/// What the form of a schedule proposes.
+const TIME: &str = "09:00";
+
+#[derive(Template)]
+#[template(path = "console/report.html")]
+struct ReportPage {
+    shell: Shell,
+    /// Of the new name: `name`.
+    name_errors: FieldErrors,
+    /// Of the export: `format`, `start`, `end`.
+    errors: FieldErrors,
+    /// Of the new schedule: `frequency`, `time`, `cron`, `recipients`, `format`.
+    schedule_errors: FieldErrors,
+    id: i64,
+    name: String,
+    /// What was typed as the new name.
+    new_name: String,
+    widgets: Vec<ReportWidget>,
+    schedules: Vec<ScheduleRow>,
+    exports: Vec<ExportRow>,
+    pages: Pages,
+    formats: Vec<Choice>,
+    /// `YYYY-MM-DD`
+    start: String,
+    end: String,
+    /// Mail is set up on this installation.
+    has_mail: bool,
+    frequencies: Vec<Choice>,
+    time: String,
+    cron: String,
+    /// One to a line.
+    recipients: String,
+    schedule_formats: Vec<Choice>,
+}
+
+struct ReportWidget {
+    /// Its own, else that of its type.
+    title: String,
+    kind: String,
+    /// Of a note; its beginning.
+    text: Option<String>,
+}
+
+struct ScheduleRow {
+    id: i64,
+    /// "Every Monday at 09:00", "0 9 * * 1"
+    when: String,
+    format: &'static str,
+    recipients: Vec<String>,
+    next_run: Time,
+    last_run: Option<Time>,
+}
+
+struct ExportRow {
+    days: String,
+    format: &'static str,
+    status: Badge,
+    error: Option<String>,
+    at: Time,
+    /// It was made by a schedule.
+    is_scheduled: bool,
+    /// The file's address and size.
+    download: Option<Link>,
+    mails: Vec<MailRow>,
+}
+
+struct MailRow {
+    recipient: String,
+    status: Badge,
+    error: Option<String>,
+}
+
+/// An export as the API shows it.
+#[derive(Deserialize)]
+struct Delivery {
+    id: i64,
+    report_id: i64,
+    schedule_id: Option<i64>,
+    status: ReportDeliveryStatus,
+    format: ReportFormat,
+    start: NaiveDate,
+    end: NaiveDate,
+    size_bytes: Option<i64>,
+    error: Option<Problem>,
+    download_url: Option<String>,
+    mail: Vec<Mail>,
+    created_at: DateTime<Utc>,
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct Mail {
+    recipient: String,
+    status: MailStatus,
+    error: Option<Problem>,
+}
+
+/// The problems of the forms of the page; at most one of them was sent.
+#[derive(Default)]
+struct Errors {
+    name: FieldErrors,
+    export: FieldErrors,
+    schedule: FieldErrors,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/reports/{report}", show),
+        PageRoute::post("/brands/{brand}/reports/{report}", rename),
+        PageRoute::post("/brands/{brand}/reports/{report}/delete", delete),
+        PageRoute::post("/brands/{brand}/reports/{report}/export", export),
+        PageRoute::get("/brands/{brand}/reports/{report}/exports/{delivery}/download", download),
+        PageRoute::post("/brands/{brand}/reports/{report}/schedules", add_schedule),
+        PageRoute::post("/brands/{brand}/reports/{report}/schedules/{schedule}/delete", delete_schedule),
+    ]
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, Errors::default()).await
+}
+
+async fn refuse(visit: &Visit, errors: Errors) -> Result<PageReply> {
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors).await
+}
+
+async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<PageReply> {
+    let report: Report = visit.api("getReport").get().await?;
+    let page = paging::number(visit);
+    let listed = visit.api("listReportDeliveries").query("page", page).query("per_page", paging::PER_PAGE);
+    let listed = listed.list::<Delivery>().await?;
+    let shell = visit.shell(Section::Reports, report.name.clone());
+    // What was typed is shown in the form that it was typed into.
+    let none = Form::default();
+    let typed = |errors: &FieldErrors| if errors.is_empty() { &none } else { &visit.form };
+    let (export, schedule) = (typed(&errors.export), typed(&errors.schedule));
+    let (start, end) = last_days(local_day(visit.now, visit.zone()));
+    let day = |name: &str, default: NaiveDate| {
+        if export.has(name) { export.get(name).to_owned() } else { default.to_string() }
+    };
+    let view = ReportPage {
+        id: report.id,
+        new_name: typed(&errors.name).text("name").unwrap_or(&report.name).to_owned(),
+        widgets: report.widgets.iter().map(widget).collect(),
+        schedules: report.schedules.into_iter().map(|one| schedule_row(visit, one)).collect(),
+        pages: lists::links(&shell.page("reports", report.id, ""), &[], page, listed.data.len(), listed.meta.total),
+        exports: listed.data.into_iter().map(|one| export_row(visit, &shell, one)).collect(),
+        formats: formats(export.get("format")),
+        start: day("start", start),
+        end: day("end", end),
+        has_mail: visit.app.mailer.is_some(),
+        frequencies: frequencies(schedule.text("frequency").unwrap_or(Frequency::Weekly.as_str())),
+        time: if schedule.has("time") { schedule.get("time").to_owned() } else { TIME.to_owned() },
+        cron: schedule.get("cron").to_owned(),
+        recipients: schedule.get("recipients").to_owned(),
+        schedule_formats: formats(schedule.get("format")),
+        name: report.name,
+        name_errors: errors.name,
+        errors: errors.export,
+        schedule_errors: errors.schedule,
+        shell,
+    };
+    visit.page_with(status, &view)
+}
+
+const fn format_name(format: ReportFormat) -> &'static str {
+    match format {
+        ReportFormat::Pdf => "PDF",
+        ReportFormat::Csv => "CSV",
+        ReportFormat::Json => "JSON",
+        ReportFormat::Pptx => "PowerPoint",
+        ReportFormat::Xlsx => "Excel",
+    }
+}
+
+fn formats(chosen: &str) -> Vec<Choice> {
+    let all = ReportFormat::ALL.iter();
+    all.map(|one| Choice::new(one.as_str(), format_name(*one), one.as_str() == chosen)).collect()
+}
+
+fn frequencies(chosen: &str) -> Vec<Choice> {
+    let label = |one: Frequency| match one {
+        Frequency::Daily => "Every day",
+        Frequency::Weekly => "Every Monday",
+        Frequency::Monthly => "On the 1st of each month",
+        Frequency::Cron => "As the expression says",
+    };
+    Frequency::ALL.iter().map(|one| Choice::new(one.as_str(), label(*one), one.as_str() == chosen)).collect()
+}
+
+fn widget(widget: &Widget) -> ReportWidget {
+    let kind = kind(widget.r#type);
+    ReportWidget {
+        title: widget.title.as_deref().unwrap_or(kind).to_owned(),
+        kind: kind.to_owned(),
+        text: widget.text().map(|text| beginning(text, MAX_NOTE_SHOWN)),
+    }
+}
+
+fn schedule_row(visit: &Visit, schedule: Schedule) -> ScheduleRow {
+    let time = schedule.time.unwrap_or_default();
+    ScheduleRow {
+        id: schedule.id,
+        when: match schedule.frequency {
+            Frequency::Daily => format!("Every day at {time}"),
+            Frequency::Weekly => format!("Every Monday at {time}"),
+            Frequency::Monthly => format!("On the 1st of each month at {time}"),
+            Frequency::Cron => schedule.cron.unwrap_or_default(),
+        },
+        format: format_name(schedule.format),
+        recipients: schedule.recipients,
+        next_run: visit.time(schedule.next_run_at),
+        last_run: schedule.last_run_at.map(|at| visit.time(at)),
+    }
+}
+
+fn export_row(visit: &Visit, shell: &Shell, export: Delivery) -> ExportRow {
+    use ReportDeliveryStatus::{Failed, Pending, Processing, Sent};
+    let file = export.download_url.is_some();
+    let path = format!("reports/{}/exports", export.report_id);
+    ExportRow {
+        days: days::range(Some(export.start), Some(export.end)),
+        format: format_name(export.format),
+        status: match export.status {
+            Pending => Badge::new(Tone::Plain, "Waiting"),
+            Processing => Badge::new(Tone::Info, "Being made"),
+            Sent if file => Badge::new(Tone::Good, "Ready"),
+            Sent => Badge::new(Tone::Plain, "File deleted"),
+            Failed => Badge::new(Tone::Bad, "Failed"),
+        },
+        error: export.error.map(|error| error.message),
+        at: visit.time(export.created_at),
+        is_scheduled: export.schedule_id.is_some() || !export.mail.is_empty(),
+        download: file.then(|| Link {
+            label: size(export.size_bytes.unwrap_or_default()),
+            href: shell.page(path, export.id, "download"),
+        }),
+        mails: export.mail.into_iter().map(mail).collect(),
+    }
+}
+
+fn mail(mail: Mail) -> MailRow {
+    let status = match mail.status {
+        MailStatus::Pending => Badge::new(Tone::Plain, "Waiting"),
+        MailStatus::Sent => Badge::new(Tone::Good, "Sent"),
+        MailStatus::Failed => Badge::new(Tone::Bad, "Failed"),
+    };
+    MailRow { recipient: mail.recipient, status, error: mail.error.map(|error| error.message) }
+}
+
+fn size(bytes: i64) -> String {
+    const KIB: i64 = 1 << 10;
+    const MIB: i64 = 1 << 20;
+    if bytes < MIB { format!("{} KiB", (bytes + KIB - 1) / KIB) } else { format!("{} MiB", (bytes + MIB - 1) / MIB) }
+}
+
+/// Leads to the report's page.
+fn back(visit: &Visit, note: &'static str) -> Result<PageReply> {
+    visit.to(&format!("reports/{}", visit.id("report").unwrap_or_default()), note)
+}
+
+async fn rename(visit: &Visit) -> Result<PageReply> {
+    // Null would be a problem of another kind than an empty name.
+    let body = json!({ "name": visit.form.text("name").unwrap_or_default() });
+    match visit.api("updateReport").write("", &body).await {
+        Ok(_) => back(visit, "report-renamed"),
+        Err(error) => refuse(visit, Errors { name: form_errors(error)?, ..Errors::default() }).await,
+    }
+}
+
+async fn delete(visit: &Visit) -> Result<PageReply> {
+    visit.api("deleteReport").write("", &json!({})).await?;
+    visit.to("reports", "report-deleted")
+}
+
+async fn export(visit: &Visit) -> Result<PageReply> {
+    let body = Value::from(visit.form.texts(&["format", "start", "end"]));
+    match visit.api("exportReport").write("", &body).await {
+        Ok(_) => back(visit, "report-exported"),
+        Err(error) => refuse(visit, Errors { export: form_errors(error)?, ..Errors::default() }).await,
+    }
+}
+
+async fn download(visit: &Visit) -> Result<PageReply> {
+    let delivery: Delivery = visit.api("getReportDelivery").get().await?;
+    if Some(delivery.report_id) != visit.id("report") {
+        return Err(ApiError::not_found("file of this report"));
+    }
+    Ok(PageReply::File(Box::new(visit.api("downloadReportDelivery").download().await?)))
+}
+
+async fn add_schedule(visit: &Visit) -> Result<PageReply> {
+    let form = &visit.form;
+    let mut body = form.texts(&["frequency", "time", "cron", "format"]);
+    // The form has both; the API takes the one that the frequency needs.
+    let unused = if form.get("frequency") == Frequency::Cron.as_str() { "time" } else { "cron" };
+    body.remove(unused);
+    let recipients = form.get("recipients").split(['\n', ',', ';']).map(str::trim);
+    body.insert("recipients".to_owned(), recipients.filter(|address| !address.is_empty()).collect());
+    match visit.api("createReportSchedule").write("", &Value::from(body)).await {
+        Ok(_) => back(visit, "schedule-added"),
+        Err(error) => refuse(visit, Errors { schedule: form_errors(error)?, ..Errors::default() }).await,
+    }
+}
+
+async fn delete_schedule(visit: &Visit) -> Result<PageReply> {
+    visit.api("deleteReportSchedule").write("", &json!({})).await?;
+    back(visit, "schedule-deleted")
+}

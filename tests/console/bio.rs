@@ -1,0 +1,199 @@
+//! Link-in-bio pages: the list, their texts and looks, their links.
+
+use serde_json::{Value, json};
+
+use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::ConsoleUser;
+
+on_both_apps!(
+    a_page_is_made_changed_and_deleted,
+    links_are_added_changed_and_removed,
+    links_are_moved_by_one_place,
+    one_link_is_primary,
+);
+on_sqlite_app!(
+    problems_of_a_page_are_shown,
+    problems_of_a_link_are_shown_at_its_fields,
+    other_pages_and_links_are_not_found,
+    a_plan_without_pages_has_none,
+);
+
+/// Creates a page with two links; returns it.
+async fn bio(t: &Tenant<'_>) -> Value {
+    let links = json!([
+        { "title": "Our shop", "url": "https://acme.example/shop", "icon": "shop", "is_primary": true },
+        { "title": "Call us", "url": "tel:+4930123456" },
+    ]);
+    t.post(&t.path("/link-in-bio"), json!({ "title": "Acme Bakery", "links": links })).await.data(201)
+}
+
+async fn links(t: &Tenant<'_>, page: &Value) -> Value {
+    t.get(&t.path(&format!("/link-in-bio/{}", page["id"]))).await.data(200)["links"].clone()
+}
+
+async fn a_page_is_made_changed_and_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (list, new) = (t.path("/bio"), t.path("/bio/new"));
+    person.get(&list).await.expect(200, "No pages yet");
+    let page = person.get(&new).await;
+    page.expect(200, "value=\"light\" checked").expect(200, "The library is empty.");
+    let form = [("title", "Acme Bakery"), ("slug", ""), ("theme", "ocean"), ("bio", "Bread"), ("avatar", "")];
+    for _ in 0..2 {
+        let shown = person.submit_from(&page, &new, &form).await;
+        shown.expect(200, "The page is made.").expect(200, "/@acme-bakery").expect(200, "bio-show theme-ocean");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 1);
+    person.get(&list).await.expect(200, "Acme Bakery").expect(200, "Ocean");
+    let id = app.number("SELECT id FROM bio_pages").await;
+    let path = t.path(&format!("/bio/{id}"));
+    let form = [("title", "Acme"), ("slug", "acme"), ("theme", "dark"), ("bio", ""), ("avatar", "")];
+    let shown = person.submit(&path, &path, &form).await;
+    shown.expect(200, "The page is saved.").expect(200, "/@acme").expect(200, "value=\"dark\" checked");
+    assert_eq!(app.number("SELECT count(*) FROM bio_pages WHERE bio IS NULL AND slug = 'acme'").await, 1);
+    for library in ["0", "x", "7", "9223372036854775807"] {
+        assert_eq!(person.get(&format!("{path}?library={library}")).await.status, 200);
+    }
+    person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No pages yet");
+    person.get(&path).await.expect(404, "There is nothing here");
+}
+
+async fn problems_of_a_page_are_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = bio(&t).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/bio/{}", made["id"]));
+    let long = "x".repeat(501);
+    for at in [t.path("/bio/new"), path] {
+        let form = [("title", ""), ("slug", "Not A Slug"), ("theme", "pink"), ("bio", long.as_str()), ("avatar", "x")];
+        let page = person.submit(&at, &at, &form).await;
+        for field in ["e-title", "e-slug", "e-theme", "e-bio", "e-avatar", "value=\"Not A Slug\""] {
+            page.expect(422, field);
+        }
+        let page = person.submit(&at, &at, &[("title", "Other"), ("avatar", "999999999")]).await;
+        page.expect(422, "e-avatar").expect(422, "value=\"Other\"");
+    }
+    let new = t.path("/bio/new");
+    let page = person.submit(&new, &new, &[("title", "Second"), ("slug", "acme-bakery")]).await;
+    page.expect(422, "Another page has this slug.");
+    assert_eq!(app.number("SELECT count(*) FROM bio_pages WHERE title = 'Acme Bakery'").await, 1);
+    assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 1);
+}
+
+async fn links_are_added_changed_and_removed(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = bio(&t).await;
+    app.sql("UPDATE bio_links SET clicks = 1234").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/bio/{}", made["id"]));
+    person.get(&path).await.expect(200, "Our shop").expect(200, "1,234 clicks").expect(200, "Icon shop");
+    let new = format!("{path}/links/new");
+    let page = person.get(&new).await;
+    let form = [("title", "Map"), ("url", "https://acme.example/map"), ("icon", "map")];
+    for _ in 0..2 {
+        person.submit_from(&page, &new, &form).await.expect(200, "The link is added.").expect(200, "Icon map");
+    }
+    let there = links(&t, &made).await;
+    assert_eq!((there.as_array().map(Vec::len), &there[2]["title"]), (Some(3), &json!("Map")));
+    assert_eq!((&there[0]["id"], &there[0]["clicks"]), (&made["links"][0]["id"], &json!(1234)));
+    let link = format!("{path}/links/{}", there[0]["id"]);
+    let page = person.get(&link).await;
+    page.expect(200, "value=\"shop\" selected").expect(200, "value=\"true\" checked");
+    let form = [("title", "Shop"), ("url", "mailto:ann@acme.example"), ("icon", "")];
+    for _ in 0..2 {
+        person.submit_from(&page, &link, &form).await.expect(200, "The link is saved.");
+    }
+    let changed = links(&t, &made).await[0].clone();
+    assert_eq!((&changed["title"], &changed["icon"], &changed["clicks"]), (&json!("Shop"), &json!(null), &json!(1234)));
+    assert_eq!(changed["is_primary"], false);
+    let page = person.get(&link).await;
+    for _ in 0..2 {
+        person.submit_from(&page, &format!("{link}/delete"), &[]).await.expect(200, "The link is removed.");
+    }
+    assert_eq!(links(&t, &made).await.as_array().map(Vec::len), Some(2));
+}
+
+async fn links_are_moved_by_one_place(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = bio(&t).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/bio/{}", made["id"]));
+    let action = format!("{path}/links");
+    let down = format!("down:{}", made["links"][0]["id"]);
+    let page = person.get(&path).await;
+    person.submit_from(&page, &action, &[("_action", &down)]).await.expect(200, "The order of the links is saved.");
+    // The first link is the last one now, and stays there.
+    assert_eq!(person.submit_from(&page, &action, &[("_action", &down)]).await.status, 200);
+    assert_eq!(links(&t, &made).await[1]["id"], made["links"][0]["id"]);
+    let up = format!("up:{}", made["links"][0]["id"]);
+    person.submit(&path, &action, &[("_action", &up)]).await.expect(200, "The order of the links is saved.");
+    assert_eq!(links(&t, &made).await[0]["id"], made["links"][0]["id"]);
+    for unknown in ["", "up", "up:x", "up:999999999"] {
+        person.submit(&path, &action, &[("_action", unknown)]).await.expect(404, "There is nothing here");
+    }
+}
+
+async fn one_link_is_primary(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = bio(&t).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/bio/{}", made["id"]));
+    let link = format!("{path}/links/{}", made["links"][1]["id"]);
+    let form = [("title", "Call us"), ("url", "tel:+4930123456"), ("icon", ""), ("is_primary", "true")];
+    person.submit(&link, &link, &form).await.expect(200, "The link is saved.");
+    let there = links(&t, &made).await;
+    assert_eq!((&there[0]["is_primary"], &there[1]["is_primary"]), (&json!(false), &json!(true)));
+    let new = format!("{path}/links/new");
+    let form = [("title", "First"), ("url", "https://acme.example"), ("icon", ""), ("is_primary", "true")];
+    person.submit(&new, &new, &form).await.expect(200, "The link is added.");
+    let there = links(&t, &made).await;
+    assert_eq!((&there[1]["is_primary"], &there[2]["is_primary"]), (&json!(false), &json!(true)));
+}
+
+async fn problems_of_a_link_are_shown_at_its_fields(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = bio(&t).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/bio/{}/links", made["id"]));
+    for at in [format!("{path}/new"), format!("{path}/{}", made["links"][1]["id"])] {
+        let form = [("title", ""), ("url", "javascript:alert(1)"), ("icon", "skull")];
+        let page = person.submit(&at, &at, &form).await;
+        for field in ["e-title", "e-url", "e-icon", "value=\"javascript:alert(1)\""] {
+            page.expect(422, field);
+        }
+    }
+    assert_eq!(links(&t, &made).await, made["links"]);
+}
+
+async fn other_pages_and_links_are_not_found(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let own = bio(&t).await;
+    let theirs = other.post(&other.path("/link-in-bio"), json!({ "title": "Theirs" })).await.data(201);
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/bio/{}", own["id"]));
+    let hidden = person.get(&path).await.hidden_fields(&format!("{path}/delete"));
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let link = &own["links"][0]["id"];
+    for id in [theirs["id"].as_i64().expect("an id"), MISSING_ID] {
+        let path = t.path(&format!("/bio/{id}"));
+        for below in ["", "/links/new", &format!("/links/{link}")] {
+            person.get(&format!("{path}{below}")).await.expect(404, "There is nothing here");
+            person.post(&format!("{path}{below}"), &fields).await.expect(404, "There is nothing here");
+        }
+        for action in ["delete", "links", &format!("links/{link}/delete")] {
+            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "There is nothing here");
+        }
+    }
+    person.get(&format!("{path}/links/{MISSING_ID}")).await.expect(404, "There is nothing here");
+    person.post(&format!("{path}/links/{MISSING_ID}"), &fields).await.expect(404, "There is nothing here");
+    assert_eq!(links(&t, &own).await, own["links"]);
+    assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 2);
+}
+
+async fn a_plan_without_pages_has_none(app: TestApp) {
+    let t = app.tenant(BARE).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    for path in ["/bio", "/bio/new", "/bio/1"] {
+        person.get(&t.path(path)).await.expect(402, "Not in your plan");
+    }
+}

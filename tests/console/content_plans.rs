@@ -1,0 +1,225 @@
+//! Content plans: the list, their items, and the posts that are made from them.
+
+use serde_json::{Value, json};
+
+use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::ConsoleUser;
+
+on_both_apps!(
+    a_plan_is_made_changed_and_deleted,
+    items_are_added_changed_and_deleted,
+    a_post_is_made_of_an_item_once,
+    an_item_becomes_a_draft_or_waits_for_approval,
+);
+on_sqlite_app!(
+    problems_of_a_plan_and_an_item_are_shown,
+    problems_of_scheduling_are_shown,
+    items_are_paged,
+    other_plans_and_items_are_not_found,
+    a_plan_without_the_feature_has_no_page,
+);
+
+/// Creates a plan with an item at 07:30 in Berlin; returns it.
+async fn plan(t: &Tenant<'_>, name: &str) -> Value {
+    let item = json!({ "title": "Rye week", "content": "All week", "planned_at": "2030-01-07T07:30" });
+    t.post(&t.path("/content-plans"), json!({ "name": name, "items": [item] })).await.data(201)
+}
+
+/// Returns the paths of a plan and of its item.
+fn paths(t: &Tenant<'_>, plan: &Value) -> (String, String) {
+    let path = t.path(&format!("/plans/{}", plan["id"]));
+    let item = format!("{path}/items/{}", plan["items"][0]["id"]);
+    (path, item)
+}
+
+async fn read(t: &Tenant<'_>, plan: &Value) -> Value {
+    t.get(&t.path(&format!("/content-plans/{}", plan["id"]))).await.data(200)
+}
+
+async fn a_plan_is_made_changed_and_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (list, new) = (t.path("/plans"), t.path("/plans/new"));
+    person.get(&list).await.expect(200, "No plans yet");
+    let page = person.get(&new).await;
+    let form = [("name", "Spring"), ("description", ""), ("starts_on", "2030-01-01"), ("ends_on", "2030-01-31")];
+    for _ in 0..2 {
+        let shown = person.submit_from(&page, &new, &form).await;
+        shown.expect(200, "The plan is made.").expect(200, "1 Jan to 31 Jan 2030").expect(200, "No items here");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM content_plans").await, 1);
+    person.get(&list).await.expect(200, "Spring").expect(200, "1 Jan to 31 Jan 2030");
+    let path = t.path(&format!("/plans/{}", app.number("SELECT id FROM content_plans").await));
+    let edit = format!("{path}/edit");
+    person.get(&edit).await.expect(200, "value=\"Spring\"").expect(200, "value=\"2030-01-31\"");
+    let form = [("name", "Summer"), ("description", "Ice"), ("starts_on", ""), ("ends_on", "2030-08-31")];
+    let shown = person.submit(&edit, &edit, &form).await;
+    shown.expect(200, "The plan is saved.").expect(200, "Until 31 Aug 2030").expect(200, "Ice");
+    person.submit(&edit, &format!("{path}/delete"), &[]).await.expect(200, "No plans yet");
+    person.get(&path).await.expect(404, "There is nothing here");
+}
+
+async fn items_are_added_changed_and_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = plan(&t, "Spring").await;
+    let (path, item) = paths(&t, &made);
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&path).await;
+    page.expect(200, "Rye week")
+        .expect(200, "7 Jan 2030, 07:30")
+        .expect(200, "Planned")
+        .expect(200, "In Europe/Berlin.");
+    let form = [("title", "Buns"), ("content", "Hot"), ("planned_at", "")];
+    for _ in 0..2 {
+        let shown = person.submit_from(&page, &format!("{path}/items"), &form).await;
+        shown.expect(200, "The item is added.").expect(200, "No day yet");
+    }
+    assert_eq!(read(&t, &made).await["items"].as_array().map(Vec::len), Some(2));
+    let shown = person.get(&item).await;
+    shown.expect(200, "value=\"2030-01-07T07:30\"").expect(200, "value=\"calendar\" checked");
+    let form = [("title", "Rye"), ("content", ""), ("planned_at", "2030-07-01T12:00")];
+    person.submit(&item, &item, &form).await.expect(200, "The item is saved.").expect(200, "value=\"Rye\"");
+    let changed = read(&t, &made).await["items"][0].clone();
+    assert_eq!((&changed["title"], &changed["content"]), (&json!("Rye"), &json!(null)));
+    assert_eq!(changed["planned_at"], "2030-07-01T10:00:00Z");
+    let shown = person.submit(&item, &format!("{item}/delete"), &[]).await;
+    shown.expect(200, "The item is deleted.").expect(200, "Buns");
+    person.get(&item).await.expect(404, "There is nothing here");
+}
+
+async fn problems_of_a_plan_and_an_item_are_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = plan(&t, "Spring").await;
+    let (path, item) = paths(&t, &made);
+    let person = ConsoleUser::sign_in(&t).await;
+    for at in [t.path("/plans/new"), format!("{path}/edit")] {
+        let form = [("name", ""), ("starts_on", "2030-02-01"), ("ends_on", "2030-01-01")];
+        let page = person.submit(&at, &at, &form).await;
+        page.expect(422, "e-name").expect(422, "e-ends_on").expect(422, "value=\"2030-02-01\"");
+    }
+    let long = "x".repeat(65_536);
+    for (from, action) in [(&path, format!("{path}/items")), (&item, item.clone())] {
+        let form = [("title", " "), ("content", long.as_str()), ("planned_at", "soon")];
+        let page = person.submit(from, &action, &form).await;
+        page.expect(422, "e-title").expect(422, "e-content").expect(422, "e-planned_at").expect(422, "value=\"soon\"");
+    }
+    assert_eq!(read(&t, &made).await, made);
+}
+
+async fn a_post_is_made_of_an_item_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("bakery").await.to_string();
+    let made = plan(&t, "Spring").await;
+    let (path, item) = paths(&t, &made);
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&item).await;
+    let form = [("destination", "calendar"), ("account_ids", account.as_str())];
+    let hidden = page.hidden_fields(&format!("{item}/schedule"));
+    let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let fields: Vec<(&str, &str)> = hidden.chain(form).collect();
+    for _ in 0..2 {
+        let sent = person.post(&format!("{item}/schedule"), &fields).await;
+        let post = app.number("SELECT max(id) FROM posts").await;
+        let to = t.path(&format!("/posts/{post}?note=post-scheduled"));
+        assert_eq!((sent.status, sent.reply.header("location")), (303, Some(to.as_str())));
+    }
+    assert_eq!(app.number("SELECT count(*) FROM posts WHERE status = 'scheduled'").await, 1);
+    person.get(&item).await.expect(200, "A post was made from this item.").expect(200, "Scheduled");
+    person.get(&path).await.expect(200, "Scheduled");
+    // A form of a page that was opened before.
+    let sent =
+        person.post(&format!("{item}/schedule"), &[fields[0], ("_key", "another-key"), fields[2], fields[3]]).await;
+    sent.expect(422, "was made from this item");
+    assert_eq!(app.number("SELECT count(*) FROM posts").await, 1);
+}
+
+async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("bakery").await.to_string();
+    let (first, second) = (plan(&t, "First").await, plan(&t, "Second").await);
+    let person = ConsoleUser::sign_in(&t).await;
+    for (plan, destination, status) in [(&first, "draft", "draft"), (&second, "approval", "pending_approval")] {
+        let (path, item) = paths(&t, plan);
+        let form = [("destination", destination), ("account_ids", account.as_str())];
+        person.submit(&item, &format!("{item}/schedule"), &form).await;
+        let sql = format!("SELECT count(*) FROM posts WHERE status = '{status}'");
+        assert_eq!(app.number(sql).await, 1, "{destination}");
+        assert!(!person.get(&path).await.has("Planned"));
+    }
+    let basic = app.tenant("pro").await;
+    let (_, item) = paths(&basic, &plan(&basic, "Basic").await);
+    let page = ConsoleUser::sign_in(&basic).await.get(&item).await;
+    page.expect(200, "A draft");
+    assert!(!page.has("Waiting for approval"), "the plan lacks approvals");
+}
+
+async fn problems_of_scheduling_are_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("bakery").await.to_string();
+    let made = plan(&t, "Spring").await;
+    let (_, item) = paths(&t, &made);
+    let person = ConsoleUser::sign_in(&t).await;
+    let schedule = format!("{item}/schedule");
+    let page = person.submit(&item, &schedule, &[("destination", "calendar")]).await;
+    page.expect(422, "e-account_ids").expect(422, "value=\"Rye week\"");
+    let form = [("destination", "moon"), ("account_ids", account.as_str()), ("account_ids", "x")];
+    person
+        .submit(&item, &schedule, &form)
+        .await
+        .expect(422, "e-destination")
+        .expect(422, &format!("value=\"{account}\" checked"));
+    app.sql("UPDATE content_plan_items SET planned_at = NULL").await;
+    let form = [("destination", "calendar"), ("account_ids", account.as_str())];
+    person.submit(&item, &schedule, &form).await.expect(422, "The item has no time.");
+    app.sql("UPDATE social_accounts SET status = 'expired'").await;
+    person.get(&item).await.expect(200, "Expired. Reconnect it to publish.").expect(200, "value=\"draft\" checked");
+    assert_eq!(app.number("SELECT count(*) FROM posts").await, 0);
+}
+
+async fn items_are_paged(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let items: Vec<Value> = (0..21).map(|n| json!({ "title": format!("Item {n:02}") })).collect();
+    let made = t.post(&t.path("/content-plans"), json!({ "name": "Long", "items": items })).await.data(201);
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/plans/{}", made["id"]));
+    let page = person.get(&path).await;
+    page.expect(200, "1–20 of 21").expect(200, "Item 19");
+    assert!(!page.has("Item 20"));
+    person.get(&format!("{path}?page=2")).await.expect(200, "21–21 of 21").expect(200, "Item 20");
+    for page in ["9", "9223372036854775807"] {
+        person.get(&format!("{path}?page={page}")).await.expect(200, "No items here");
+    }
+    person.get(&format!("{path}?page=x")).await.expect(200, "1–20 of 21");
+}
+
+async fn other_plans_and_items_are_not_found(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let (own, theirs) = (plan(&t, "Own").await, plan(&other, "Theirs").await);
+    let (path, item) = paths(&t, &own);
+    let person = ConsoleUser::sign_in(&t).await;
+    let hidden = person.get(&item).await.hidden_fields(&format!("{item}/delete"));
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let (foreign, foreign_item) = (&theirs["id"], &theirs["items"][0]["id"]);
+    for plan in [t.path(&format!("/plans/{foreign}")), t.path(&format!("/plans/{MISSING_ID}"))] {
+        for below in ["", "/edit", &format!("/items/{foreign_item}")] {
+            person.get(&format!("{plan}{below}")).await.expect(404, "There is nothing here");
+        }
+        for action in ["edit", "delete", "items", &format!("items/{foreign_item}/schedule")] {
+            person.post(&format!("{plan}/{action}"), &fields).await.expect(404, "There is nothing here");
+        }
+    }
+    person.get(&format!("{path}/items/{foreign_item}")).await.expect(404, "There is nothing here");
+    for action in ["", "/delete", "/schedule"] {
+        let sent = person.post(&format!("{path}/items/{foreign_item}{action}"), &fields).await;
+        sent.expect(404, "There is nothing here");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM content_plan_items").await, 2);
+}
+
+async fn a_plan_without_the_feature_has_no_page(app: TestApp) {
+    let t = app.tenant(BARE).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    for path in ["/plans", "/plans/new", "/plans/1", "/plans/1/items/1"] {
+        person.get(&t.path(path)).await.expect(402, "Not in your plan");
+    }
+}

@@ -1,0 +1,168 @@
+//! Feeds: the list, a feed with its articles, and the drafts that are made of them. No job runs here.
+
+use crier_common::domain::feed::FoundArticle;
+use crier_common::store::articles::{self, ArticleRow, Changes};
+use serde_json::json;
+
+use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::ConsoleUser;
+
+on_both_apps!(a_feed_is_added_changed_and_deleted, an_article_becomes_a_draft_once, articles_are_paged);
+on_sqlite_app!(
+    problems_of_a_feed_are_shown,
+    a_failing_feed_says_why,
+    articles_are_shown_as_text,
+    other_feeds_are_not_found,
+    a_plan_without_feeds_has_no_page,
+);
+
+const URL: &str = "https://8.8.8.8/feed.xml";
+
+/// Adds a feed; returns its id.
+async fn feed(t: &Tenant<'_>) -> i64 {
+    t.post(&t.path("/feeds"), json!({ "url": URL })).await.data(201)["id"].as_i64().expect("an id")
+}
+
+/// Adds articles to a feed.
+async fn add(t: &Tenant<'_>, feed: i64, all: Vec<FoundArticle>) {
+    let row = |found| ArticleRow { found, published_at: t.app.now(), digest: "d".to_owned() };
+    let changes = Changes { insert: all.into_iter().map(row).collect(), ..Changes::default() };
+    t.app.write(async |tx| articles::write(tx, feed, &changes).await).await;
+}
+
+fn article(guid: &str, title: &str) -> FoundArticle {
+    FoundArticle {
+        guid: guid.to_owned(),
+        title: Some(title.to_owned()),
+        url: Some(format!("https://8.8.8.8/{guid}")),
+        summary: Some("<p>Rye &amp; <b>wheat</b>.</p>".to_owned()),
+        author: Some("Ann".to_owned()),
+        ..FoundArticle::default()
+    }
+}
+
+async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let list = t.path("/feeds");
+    let page = person.get(&list).await;
+    page.expect(200, "No feeds yet").expect(200, "WordPress");
+    for _ in 0..2 {
+        let shown = person.submit_from(&page, &list, &[("url", URL), ("name", ""), ("type", "atom")]).await;
+        shown.expect(200, "The feed is added.").expect(200, "Waiting for its first look").expect(200, "Atom");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM feeds WHERE name = '8.8.8.8' AND NOT named").await, 1);
+    let path = t.path(&format!("/feeds/{}", app.number("SELECT id FROM feeds").await));
+    // The name stays the feed's own as long as it is not changed.
+    let form = [("name", "8.8.8.8"), ("url", "https://8.8.4.4/new.xml")];
+    let page = person.get(&path).await;
+    for _ in 0..2 {
+        person.submit_from(&page, &path, &form).await.expect(200, "The feed is saved.");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM feeds WHERE name = '8.8.4.4' AND NOT named").await, 1);
+    let form = [("name", "News"), ("url", "https://8.8.4.4/new.xml")];
+    person.submit(&path, &path, &form).await.expect(200, "value=\"News\"");
+    person.get(&list).await.expect(200, "News").expect(200, "https://8.8.4.4/new.xml");
+    person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No feeds yet");
+    person.get(&path).await.expect(404, "There is nothing here");
+}
+
+async fn problems_of_a_feed_are_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let path = t.path(&format!("/feeds/{}", feed(&t).await));
+    let list = t.path("/feeds");
+    let person = ConsoleUser::sign_in(&t).await;
+    let long = "x".repeat(121);
+    for at in [&list, &path] {
+        for url in ["http://127.0.0.1/f", "javascript:alert(1)", ""] {
+            let page = person.submit(at, at, &[("url", url), ("name", "Typed")]).await;
+            page.expect(422, "e-url").expect(422, "value=\"Typed\"");
+        }
+        person.submit(at, at, &[("url", URL), ("name", &long)]).await.expect(422, "e-name");
+    }
+    person.submit(&list, &list, &[("url", URL), ("type", "gopher")]).await.expect(422, "e-type");
+    assert_eq!(app.number("SELECT count(*) FROM feeds WHERE name = '8.8.8.8'").await, 1);
+    assert_eq!(app.number("SELECT count(*) FROM feeds").await, 1);
+}
+
+async fn a_failing_feed_says_why(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = feed(&t).await;
+    app.sql("UPDATE feeds SET status = 'failing', last_error = 'The address answered 404 Not Found.'").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    for path in [t.path("/feeds"), t.path(&format!("/feeds/{id}"))] {
+        person.get(&path).await.expect(200, "Failing").expect(200, "The address answered 404 Not Found.");
+    }
+}
+
+async fn articles_are_shown_as_text(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = feed(&t).await;
+    let bare =
+        FoundArticle { guid: "b".to_owned(), url: Some("ftp://8.8.8.8/b".to_owned()), ..FoundArticle::default() };
+    add(&t, id, vec![article("a", "<i>Fresh</i>"), bare]).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&t.path(&format!("/feeds/{id}"))).await;
+    page.expect(200, "Rye & wheat.").expect(200, "href=\"https://8.8.8.8/a\"").expect(200, "Ann");
+    page.expect(200, "Without a title");
+    assert!(!page.has("ftp://"), "only links of the web");
+    assert!(!String::from_utf8_lossy(&page.reply.body).contains("<i>Fresh"), "titles are escaped");
+}
+
+async fn articles_are_paged(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = feed(&t).await;
+    add(&t, id, (0..21).map(|n| article(&format!("a{n}"), &format!("Article {n:02}"))).collect()).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/feeds/{id}"));
+    person.get(&path).await.expect(200, "1–20 of 21");
+    person.get(&format!("{path}?page=2")).await.expect(200, "21–21 of 21");
+    person.get(&format!("{path}?page=9223372036854775807")).await.expect(200, "No articles here");
+}
+
+async fn an_article_becomes_a_draft_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = feed(&t).await;
+    add(&t, id, vec![article("a", "Fresh")]).await;
+    let article = app.number("SELECT id FROM articles").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/feeds/{id}"));
+    let action = format!("{path}/articles/{article}/draft");
+    let hidden = person.get(&path).await.hidden_fields(&action);
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    for _ in 0..2 {
+        let sent = person.post(&action, &fields).await;
+        let post = app.number("SELECT max(id) FROM posts").await;
+        let to = t.path(&format!("/posts/{post}?note=draft-made"));
+        assert_eq!((sent.status, sent.reply.header("location")), (303, Some(to.as_str())));
+    }
+    assert_eq!(app.number("SELECT count(*) FROM posts WHERE status = 'draft'").await, 1);
+}
+
+async fn other_feeds_are_not_found(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let (own, theirs) = (feed(&t).await, feed(&other).await);
+    add(&other, theirs, vec![article("a", "Theirs")]).await;
+    let article = app.number("SELECT id FROM articles").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/feeds/{own}"));
+    let hidden = person.get(&path).await.hidden_fields(&format!("{path}/delete"));
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    for id in [theirs, MISSING_ID] {
+        let path = t.path(&format!("/feeds/{id}"));
+        person.get(&path).await.expect(404, "There is nothing here");
+        for action in ["", "/delete", &format!("/articles/{article}/draft")] {
+            person.post(&format!("{path}{action}"), &fields).await.expect(404, "There is nothing here");
+        }
+    }
+    person.post(&format!("{path}/articles/{article}/draft"), &fields).await.expect(404, "There is nothing here");
+    assert_eq!(app.number("SELECT count(*) FROM feeds").await, 2);
+}
+
+async fn a_plan_without_feeds_has_no_page(app: TestApp) {
+    let t = app.tenant(BARE).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    for path in ["/feeds", "/feeds/1"] {
+        person.get(&t.path(path)).await.expect(402, "Not in your plan");
+    }
+}

@@ -1,0 +1,200 @@
+//! Reports: the list, new ones and copies, files, schedules.
+
+use serde_json::json;
+
+use crate::support::app::{BARE, MISSING_ID, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::console::ConsoleUser;
+use crate::support::reports::{Reports, all_widgets, create};
+use crate::support::store::{TestStore, on_both};
+
+on_both_apps!(
+    a_report_is_made_in_the_order_of_its_numbers,
+    a_report_is_renamed_and_deleted,
+    a_schedule_is_added_and_deleted,
+);
+on_both!(an_export_is_downloaded_with_the_session);
+on_sqlite_app!(
+    problems_of_a_report_are_shown_at_their_rows,
+    a_report_is_copied,
+    problems_of_an_export_and_a_schedule_are_shown,
+    other_reports_are_not_found,
+    a_plan_without_reports_has_no_page,
+);
+
+async fn a_report_is_made_in_the_order_of_its_numbers(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (list, new) = (t.path("/reports"), t.path("/reports/new"));
+    person.get(&list).await.expect(200, "No reports yet");
+    let page = person.get(&new).await;
+    page.expect(200, "Engagement over time").expect(200, "name=\"widgets.9.options.text\"");
+    let form = [
+        ("name", "Monthly"),
+        ("widgets.0.use", "true"),
+        ("widgets.0.position", "2"),
+        ("widgets.7.use", "true"),
+        ("widgets.7.position", "1"),
+        ("widgets.7.title", "In short"),
+        ("widgets.7.options.text", "A good month."),
+        ("widgets.8.position", "3"),
+    ];
+    for _ in 0..2 {
+        let shown = person.submit_from(&page, &new, &form).await;
+        shown.expect(200, "The report is made.").expect(200, "A good month.").expect(200, "No files yet");
+    }
+    let made = t.get(&t.path("/reports")).await.expect(200);
+    assert_eq!(made["meta"]["total"], 1);
+    let widgets = &made["data"][0]["widgets"];
+    assert_eq!(
+        (&widgets[0]["type"], &widgets[1]["type"], &widgets[2]),
+        (&json!("note"), &json!("summary"), &json!(null))
+    );
+    person.get(&list).await.expect(200, "Note and At a glance").expect(200, "Monthly");
+    for page in ["0", "x", "9223372036854775807"] {
+        assert_eq!(person.get(&format!("{list}?page={page}")).await.status, 200);
+    }
+}
+
+async fn problems_of_a_report_are_shown_at_their_rows(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let new = t.path("/reports/new");
+    let page = person.submit(&new, &new, &[("name", "")]).await;
+    page.expect(422, "e-name").expect(422, "e-widgets");
+    let form =
+        [("name", "Typed"), ("widgets.2.use", "true"), ("widgets.8.use", "true"), ("widgets.8.options.text", " ")];
+    let page = person.submit(&new, &new, &form).await;
+    page.expect(422, "id=\"e-widgets.8.options.text\"").expect(422, "value=\"Typed\"");
+    let form = [("name", "x"), ("widgets.1.type", "flight"), ("widgets.1.use", "true"), ("widgets.x.use", "true")];
+    assert_eq!(person.submit(&new, &new, &form).await.status, 422);
+    assert_eq!(app.number("SELECT count(*) FROM reports").await, 0);
+}
+
+async fn a_report_is_copied(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let path = create(&t, "Monthly", all_widgets()).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (_, id) = path.rsplit_once('/').expect("an id");
+    let page = person.get(&t.path(&format!("/reports/new?from={id}"))).await;
+    page.expect(200, "value=\"Monthly\"").expect(200, "A good month.");
+    assert_eq!(page.text.matches(" checked").count(), 8);
+    let other = app.tenant("unlimited").await;
+    let theirs = create(&other, "Theirs", all_widgets()).await;
+    let (_, id) = theirs.rsplit_once('/').expect("an id");
+    person.get(&t.path(&format!("/reports/new?from={id}"))).await.expect(404, "There is nothing here");
+    person.get(&t.path("/reports/new?from=x")).await.expect(200, "New report");
+}
+
+async fn a_report_is_renamed_and_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let path = create(&t, "Monthly", all_widgets()).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    person.submit(&path, &path, &[("name", " ")]).await.expect(422, "e-name").expect(422, "Monthly");
+    person.submit(&path, &path, &[("name", "Quarterly")]).await.expect(200, "The report is renamed.");
+    person.get(&path).await.expect(200, "Quarterly");
+    person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No reports yet");
+    person.get(&path).await.expect(404, "There is nothing here");
+}
+
+async fn an_export_is_downloaded_with_the_session(store: TestStore) {
+    let r = Reports::start(store).await;
+    let t = r.app.tenant("unlimited").await;
+    let path = create(&t, "Monthly", all_widgets()).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&path).await;
+    let form = [("format", "csv"), ("start", "2026-06-01"), ("end", "2026-06-30")];
+    for _ in 0..2 {
+        let shown = person.submit_from(&page, &format!("{path}/export"), &form).await;
+        shown.expect(200, "The file is being made.").expect(200, "Waiting").expect(200, "1 Jun to 30 Jun 2026");
+    }
+    let delivery = r.number("SELECT max(id) FROM report_deliveries").await;
+    let download = format!("{path}/exports/{delivery}/download");
+    person.get(&download).await.expect(409, "The file is not there");
+    r.run_jobs().await;
+    person.get(&path).await.expect(200, "Ready").expect(200, &download).expect(200, " KiB");
+    let file = person.get(&download).await;
+    assert_eq!(file.status, 200);
+    assert_eq!(file.reply.header("content-type"), Some("text/csv; charset=utf-8"));
+    assert!(file.reply.header("content-disposition").is_some_and(|value| value.starts_with("attachment;")));
+    assert!(file.reply.body.starts_with(b"widget,title,"));
+    let second = create(&t, "Second", all_widgets()).await;
+    person.get(&format!("{second}/exports/{delivery}/download")).await.expect(404, "nothing here");
+    let other = r.app.tenant("unlimited").await;
+    let stranger = ConsoleUser::sign_in(&other).await;
+    stranger.get(&download).await.expect(404, "nothing here");
+    assert_eq!(r.number("SELECT count(*) FROM report_deliveries").await, 1);
+}
+
+async fn a_schedule_is_added_and_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let path = create(&t, "Monthly", all_widgets()).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let schedules = format!("{path}/schedules");
+    let page = person.get(&path).await;
+    page.expect(200, "Mail is not set up").expect(200, "value=\"weekly\" selected");
+    let form = [
+        ("frequency", "weekly"),
+        ("time", "08:30"),
+        ("cron", "0 9 * * 1"),
+        ("recipients", "ann@acme.example\nben@acme.example\n"),
+        ("format", "xlsx"),
+    ];
+    for _ in 0..2 {
+        let shown = person.submit_from(&page, &schedules, &form).await;
+        shown.expect(200, "Every Monday at 08:30").expect(200, "Excel").expect(200, "ben@acme.example");
+    }
+    person.get(&t.path("/reports")).await.expect(200, "Weekly, to 2 people");
+    let form = [("frequency", "cron"), ("time", "09:00"), ("cron", "0 9 * * 1-5"), ("recipients", "ann@acme.example")];
+    person.submit(&path, &schedules, &form).await.expect(200, "0 9 * * 1-5");
+    person.get(&t.path("/reports")).await.expect(200, "2 schedules");
+    let id = app.number("SELECT min(id) FROM report_schedules").await;
+    person.submit(&path, &format!("{schedules}/{id}/delete"), &[]).await.expect(200, "The schedule is deleted.");
+    assert_eq!(app.number("SELECT count(*) FROM report_schedules").await, 1);
+}
+
+async fn problems_of_an_export_and_a_schedule_are_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let path = create(&t, "Monthly", all_widgets()).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let export = format!("{path}/export");
+    let form = [("format", "csv"), ("start", "2026-06-02"), ("end", "2026-06-01")];
+    let page = person.submit(&path, &export, &form).await;
+    page.expect(422, "e-end").expect(422, "value=\"2026-06-02\"").expect(422, "value=\"csv\" selected");
+    person.submit(&path, &export, &[("format", "odt"), ("start", "x")]).await.expect(422, "e-format");
+    let schedules = format!("{path}/schedules");
+    let form = [("frequency", "cron"), ("cron", "0 9 * * 1"), ("recipients", "ann")];
+    person.submit(&path, &schedules, &form).await.expect(422, "e-recipients").expect(422, "value=\"0 9 * * 1\"");
+    let form = [("frequency", "cron"), ("time", "09:00"), ("cron", "x"), ("recipients", "ann@acme.example")];
+    let page = person.submit(&path, &schedules, &form).await;
+    page.expect(422, "e-cron").expect(422, "value=\"cron\" selected").expect(422, "ann@acme.example");
+    person.submit(&path, &schedules, &[]).await.expect(422, "e-frequency").expect(422, "e-recipients");
+    assert_eq!(app.number("SELECT count(*) FROM report_deliveries").await, 0);
+    assert_eq!(app.number("SELECT count(*) FROM report_schedules").await, 0);
+}
+
+async fn other_reports_are_not_found(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let own = create(&t, "Own", all_widgets()).await;
+    let theirs = create(&other, "Theirs", all_widgets()).await;
+    let (_, theirs) = theirs.rsplit_once('/').expect("an id");
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&own).await;
+    let hidden = page.hidden_fields(&format!("{own}/delete"));
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    for id in [theirs, &MISSING_ID.to_string()] {
+        let path = t.path(&format!("/reports/{id}"));
+        person.get(&path).await.expect(404, "There is nothing here");
+        for action in ["", "/delete", "/export", "/schedules", "/schedules/1/delete"] {
+            person.post(&format!("{path}{action}"), &fields).await.expect(404, "There is nothing here");
+        }
+    }
+    assert_eq!(app.number("SELECT count(*) FROM reports").await, 2);
+}
+
+async fn a_plan_without_reports_has_no_page(app: TestApp) {
+    let t = app.tenant(BARE).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    for path in ["/reports", "/reports/new", "/reports/1"] {
+        person.get(&t.path(path)).await.expect(402, "Not in your plan");
+    }
+}
