@@ -12,6 +12,7 @@ use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps};
 use crate::support::fake_inbox::{COMMENTS, message};
 
 on_both_apps!(
+    a_single_letter_is_looked_for_as_a_word,
     a_conversation_is_listed_and_shown,
     filters_are_checked,
     search_and_filters_select,
@@ -274,4 +275,14 @@ async fn other_tenants_and_plans_have_no_access(app: TestApp) {
     let bare = app.tenant(BARE).await;
     bare.get(&bare.path("/conversations")).await.expect_error(402, "feature_not_available");
     bare.post(&bare.path("/conversations/1/read"), json!({})).await.expect_error(402, "feature_not_available");
+}
+
+/// As a beginning it would match almost everything.
+async fn a_single_letter_is_looked_for_as_a_word(app: TestApp) {
+    let t = app.tenant("pro").await;
+    inbox(&app, &t, &["Plan b is fine", "Bread and butter"]).await;
+    let all = ids(&t, "").await;
+    assert_eq!(all.len(), 2);
+    assert_eq!(ids(&t, "?search=b").await, [all[1]]);
+    assert_eq!(ids(&t, "?search=x").await, [0; 0]);
 }

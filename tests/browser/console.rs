@@ -47,6 +47,11 @@ async fn walk(crier: Installation) {
     browser.sees("crier login --user EMAIL").await;
     browser.pictures("sign-in").await;
     sign_in(&browser, &crier, "owner@localhost").await;
+    if browser.path().await == "/brands/new" {
+        browser.pictures("brand-first").await;
+        browser.fill("name", "My brand").await;
+        browser.press("Create").await;
+    }
     browser.sees("Get started").await;
     browser.pictures("home-first").await;
 
@@ -95,12 +100,12 @@ async fn a_post_with_a_picture_is_planned_moved_and_published(browser: &Driver, 
     let later = in_two_days + TimeDelta::days(1);
     browser.set_time("scheduled_at", &later.format("%Y-%m-%dT10:00").to_string()).await;
     browser.press("Reschedule").await;
-    browser.sees("The post is rescheduled.").await;
+    browser.sees("The post is scheduled.").await;
     let moved = crier.read("/brands/1/posts/1").await.unwrap()["data"]["scheduled_at"].as_str().unwrap().to_owned();
     assert!(moved.starts_with(&later.format("%Y-%m-%dT10:00").to_string()), "{moved}");
 
     browser.toggle("Publish now").await;
-    browser.press("Publish now").await;
+    browser.press_inner("Publish now").await;
     reload_until(browser, "Published").await;
     browser.pictures("post-published").await;
     assert!(crier.page("demo").await.contains("Sunday bread") && crier.page("second").await.contains("A loaf"));
@@ -129,7 +134,7 @@ async fn a_failure_is_mended(browser: &Driver) {
     browser.press("Connect").await;
     open_post(browser, "Monday bread").await;
     browser.toggle("Publish now").await;
-    browser.press("Publish now").await;
+    browser.press_inner("Publish now").await;
     reload_until(browser, "Published").await;
 }
 

@@ -135,6 +135,11 @@ impl Driver {
     pub async fn press(&self, words: &str) {
         let before = self.client.find(Locator::Css("html")).await.unwrap();
         self.pressable(words).await.click().await.unwrap();
+        self.until_left(&before, words).await;
+    }
+
+    /// Waits for another page than the one with this element.
+    async fn until_left(&self, before: &Element, words: &str) {
         let gone = tokio::time::timeout(PATIENCE, async {
             // An element of a page that was left is stale.
             while before.tag_name().await.is_ok() {
@@ -143,6 +148,14 @@ impl Driver {
         });
         assert!(gone.await.is_ok(), "{words:?} leads nowhere: {}", self.text().await);
         self.ready().await;
+    }
+
+    /// Like `press`, for the button inside of what [`Driver::toggle`] has opened with the same words.
+    pub async fn press_inner(&self, words: &str) {
+        let path = format!("//details[@open]//button[normalize-space(.)={}]", quoted(words));
+        let before = self.client.find(Locator::Css("html")).await.unwrap();
+        self.find(Locator::XPath(&path)).await.click().await.unwrap();
+        self.until_left(&before, words).await;
     }
 
     /// Presses what changes the page without leaving it.
@@ -187,11 +200,6 @@ impl Driver {
         self.find(Locator::XPath(&path)).await.click().await.unwrap();
     }
 
-    pub async fn choose(&self, name: &str, value: &str) {
-        let css = format!("select[name={}]", quoted(name));
-        self.find(Locator::Css(&css)).await.select_by_value(value).await.unwrap();
-    }
-
     /// Returns the text of the first element.
     pub async fn text_of(&self, css: &str) -> String {
         self.find(Locator::Css(css)).await.text().await.unwrap()
@@ -218,7 +226,11 @@ impl Driver {
     async fn emulate(&self, scheme: &str) -> Result<(), CmdError> {
         let parameters = json!({
             "cmd": "Emulation.setEmulatedMedia",
-            "params": { "features": [{ "name": "prefers-color-scheme", "value": scheme }] }
+            // Without transitions, which a picture would catch half-way.
+            "params": { "features": [
+                { "name": "prefers-color-scheme", "value": scheme },
+                { "name": "prefers-reduced-motion", "value": "reduce" },
+            ] }
         });
         self.client.issue_cmd(ChromeCommand(parameters)).await.map(drop)
     }

@@ -81,7 +81,7 @@ async fn a_reply_is_sent_once(app: TestApp) {
     }
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'send_reply'").await, 1);
     app.sql(
-        "UPDATE messages SET status = 'failed', error = '{\"code\":\"x\",\"message\":\"Refused.\",\"category\":\"permanent\"}' \
+        "UPDATE messages SET status = 'failed', error = '{\"code\":\"x\",\"message\":\"Refused.\",\"category\":\"platform_rejected\"}' \
          WHERE direction = 'outbound'",
     )
     .await;

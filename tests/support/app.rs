@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crier_api::{App, AppDeps, MinRate, Stop};
 use crier_common::ai::Ai;
+use crier_common::config::{LogConfig, LogFormat};
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::plan::{Plan, Plans};
 use crier_common::http::{Guard, HttpClient};
@@ -21,6 +22,7 @@ use crier_common::media::Library;
 use crier_common::platforms::{Clients, ConnectorRegistry, PlatformsConfig};
 use crier_common::store::brands::{self, NewBrand};
 use crier_common::store::{Store, keys, users};
+use crier_common::telemetry::logs;
 use http::{HeaderMap, Method};
 use secrecy::ExposeSecret;
 use serde_json::Value;
@@ -140,6 +142,14 @@ fn serve(
     tokio::spawn(crier_api::serve_on(api.clone(), listener, MAX_CONNECTIONS, stop))
 }
 
+/// Shows the log of the tests with `CRIER_TEST_LOG=debug`, for one that answers 500.
+#[expect(clippy::disallowed_methods, reason = "a test's own switch")]
+fn log_if_asked() {
+    if let Ok(filter) = std::env::var("CRIER_TEST_LOG") {
+        logs::init(&LogConfig { filter, format: Some(LogFormat::Text) });
+    }
+}
+
 impl TestApp {
     pub async fn start(store: TestStore) -> Self {
         Self::start_with(store, Ai::none()).await
@@ -176,6 +186,7 @@ impl TestApp {
         platforms: PlatformsConfig,
         public_url: Option<&str>,
     ) -> Self {
+        log_if_asked();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");

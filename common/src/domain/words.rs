@@ -31,7 +31,8 @@ impl Wanted {
     fn of(word: &str) -> Self {
         let mut chars = word.chars();
         let is_letter = matches!((chars.next(), chars.next()), (Some(c), None) if !is_unspaced(c));
-        let end = if is_letter { '\0' } else { char::MAX };
+        // The least character that Postgres stores; words have none of its kind.
+        let end = if is_letter { '\u{1}' } else { char::MAX };
         Self { from: word.to_owned(), to: format!("{word}{end}") }
     }
 }

@@ -42,10 +42,6 @@ pub struct Listed<T> {
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Meta {
-    pub current_page: i64,
-    pub last_page: i64,
-    pub from: Option<i64>,
-    pub to: Option<i64>,
     pub total: i64,
 }
 
