@@ -56,7 +56,11 @@ impl Driver {
             "--disable-sync",
             data
         ]);
-        let Value::Object(options) = json!({ "goog:chromeOptions": { "args": args } }) else { unreachable!() };
+        let Value::Object(options) =
+            json!({ "goog:chromeOptions": { "args": args }, "goog:loggingPrefs": { "browser": "ALL" } })
+        else {
+            unreachable!()
+        };
         let url = format!("http://127.0.0.1:{port}");
         let client = until("the browser starts", || async {
             let mut builder = ClientBuilder::new(HttpConnector::new());
@@ -220,6 +224,14 @@ impl Driver {
             }
         }
         self.emulate("light").await.unwrap();
+        self.assert_no_messages(name).await;
+    }
+
+    /// Fails if a page had errors, or something that the policy forbids.
+    async fn assert_no_messages(&self, name: &str) {
+        let log = ChromeCommand("se/log", json!({ "type": "browser" }));
+        let messages = self.client.issue_cmd(log).await.unwrap();
+        assert_eq!(messages, json!([]), "{name}: messages of the browser");
     }
 
     /// Sets the colour scheme that the person prefers.
@@ -232,7 +244,7 @@ impl Driver {
                 { "name": "prefers-reduced-motion", "value": "reduce" },
             ] }
         });
-        self.client.issue_cmd(ChromeCommand(parameters)).await.map(drop)
+        self.client.issue_cmd(ChromeCommand("goog/cdp/execute", parameters)).await.map(drop)
     }
 
     pub async fn quit(self) {
@@ -240,17 +252,17 @@ impl Driver {
     }
 }
 
-/// A command of Chrome's own protocol.
+/// A command that only Chrome has: its path and its parameters.
 #[derive(Debug)]
-struct ChromeCommand(Value);
+struct ChromeCommand(&'static str, Value);
 
 impl fantoccini::wd::WebDriverCompatibleCommand for ChromeCommand {
     fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
-        base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.0))
     }
 
     fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
-        (http::Method::POST, Some(self.0.to_string()))
+        (http::Method::POST, Some(self.1.to_string()))
     }
 }
 

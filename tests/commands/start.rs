@@ -140,7 +140,8 @@ async fn links_have_the_address_that_was_bound() {
     let machine = Machine::new();
     let running = machine.start().await;
     let out = machine.read("out");
-    let api = out.split_whitespace().find(|word| word.starts_with("http://127.0.0.1:")).expect("an address").to_owned();
+    let mut words = out.split_whitespace();
+    let api = words.find(|word| word.ends_with("/api/public/v1")).expect("an address").to_owned();
     assert!(!api.contains(":8080") && !api.contains(":0/"), "{out}");
     let key = out.split_once("Your key").unwrap().1.split_whitespace().next().unwrap().to_owned();
     let http = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
@@ -154,6 +155,8 @@ async fn links_have_the_address_that_was_bound() {
     let running = machine.start().await;
     let out = machine.read("out");
     for part in [
+        "  Console   http://127.0.0.1:",
+        "crier login --user owner@localhost",
         "  API       http://127.0.0.1:",
         "  Docs      http://",
         "  Sandbox   http://",

@@ -208,12 +208,12 @@ fn way(visit: &Visit, descriptor: &Descriptor) -> ConnectWay {
         return ConnectWay::Credentials(fields.collect());
     }
     let value = visit.form.get("instance").to_owned();
-    let instance = (descriptor.mode == Mode::SelfConnectOauth).then(|| match platform {
-        PlatformKey::Shopify => {
-            InstanceField { label: "Domain of the shop", hint: "Such as example.myshopify.com.", value }
-        }
-        _ => InstanceField { label: "Address of the server", hint: "Such as mastodon.social.", value },
-    });
+    let (label, hint) = match platform {
+        PlatformKey::Shopify => ("Domain of the shop", "Such as example.myshopify.com."),
+        _ => ("Address of the server", "Such as mastodon.social."),
+    };
+    let has_instance = descriptor.mode == Mode::SelfConnectOauth;
+    let instance = has_instance.then_some(InstanceField { label, hint, value });
     ConnectWay::Authorize { instance, targets: targets(visit, platform) }
 }
 

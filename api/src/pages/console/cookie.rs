@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crier_common::hexadecimal;
 use crier_common::store::sessions;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::header::{COOKIE, SET_COOKIE};
@@ -53,12 +54,12 @@ fn write(app: &App, res: &mut Response, value: &str, max_age: i64) {
 
 /// Returns the token that the session's forms carry.
 pub fn csrf_token(session: &SecretString) -> String {
-    hex::encode(csrf_mac(session).finalize().into_bytes())
+    hexadecimal::encode(csrf_mac(session).finalize().into_bytes())
 }
 
 /// Returns whether a form carries the session's token; compares in constant time.
 pub fn is_csrf_token(session: &SecretString, sent: &str) -> bool {
-    hex::decode(sent).is_ok_and(|sent| csrf_mac(session).verify_slice(&sent).is_ok())
+    hexadecimal::decode::<32>(sent).is_some_and(|sent| csrf_mac(session).verify_slice(&sent).is_ok())
 }
 
 fn csrf_mac(session: &SecretString) -> Hmac<Sha256> {

@@ -123,9 +123,9 @@ async fn delete(visit: &Visit) -> Result<PageReply> {
 /// Makes a post and leads to it.
 async fn draft(visit: &Visit) -> Result<PageReply> {
     #[derive(Deserialize)]
-    struct Post {
+    struct MadePost {
         id: i64,
     }
-    let post: Post = visit.api("createDraftFromArticle").write_for("", &json!({})).await?;
+    let post: MadePost = visit.api("createDraftFromArticle").write_for("", &json!({})).await?;
     visit.to(&format!("posts/{}", post.id), "draft-made")
 }

@@ -139,8 +139,8 @@ pub fn types(chosen: &str) -> Vec<Choice> {
 pub fn size(bytes: i64) -> String {
     match bytes {
         1 => "1 byte".to_owned(),
-        ..1_024 => format!("{bytes} bytes"),
-        ..1_048_576 => format!("{} KiB", bytes / 1_024),
+        i64::MIN..=0 | 2..=1_023 => format!("{bytes} bytes"),
+        1_024..=1_048_575 => format!("{} KiB", bytes / 1_024),
         // A tenth of a MiB, where that is not zero.
         _ => {
             let tenths = bytes.saturating_mul(10) >> 20;

@@ -20,7 +20,7 @@ pub struct Once {
 
 /// Whether a form was sent before.
 pub enum Sent {
-    First(Once),
+    First(Box<Once>),
     /// What [`Once::finish`] stored.
     Again(Vec<u8>),
 }
@@ -42,7 +42,7 @@ impl Once {
         let mut tx = visit.app.store.begin().await?;
         let found = idempotency::take(&mut tx, &slot).await?;
         if found == KeyState::Fresh {
-            return Ok(Sent::First(Self { tx, slot }));
+            return Ok(Sent::First(Box::new(Self { tx, slot })));
         }
         tx.rollback().await?;
         match found {

@@ -161,12 +161,12 @@ async fn delete(visit: &Visit) -> Result<PageReply> {
 /// Makes a post and leads to it.
 async fn schedule(visit: &Visit) -> Result<PageReply> {
     #[derive(Deserialize)]
-    struct Post {
+    struct MadePost {
         id: i64,
     }
     let destination = visit.form.text("destination");
     let body = json!({ "account_ids": visit.form.ids("account_ids"), "destination": destination });
-    match visit.api("schedulePlanItem").write_for::<Post>("", &body).await {
+    match visit.api("schedulePlanItem").write_for::<MadePost>("", &body).await {
         Ok(post) => {
             let note = match destination.and_then(|word| word.parse().ok()) {
                 Some(Destination::Draft) => "draft-saved",
