@@ -202,7 +202,6 @@ async fn a_member_may_do_less(browser: &Driver, crier: &Installation) {
         ("/operator/users", "operator-users"),
         ("/operator/plans", "operator-plans"),
         ("/operator/system", "operator-system"),
-        ("/brands/999", "not-found"),
     ] {
         browser.open(path).await;
         browser.pictures(name).await;

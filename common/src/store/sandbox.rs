@@ -152,7 +152,7 @@ pub async fn failed(conn: &mut Conn, handle: &str, limit: i64) -> Result<Vec<Fai
             LIMIT 100
         ) AS p
         JOIN post_targets t ON t.post_id = p.id AND t.account_id = p.account_id
-        WHERE t.status = 'failed' AND t.error IS NOT NULL
+        WHERE t.status IN ('failed') AND t.error IS NOT NULL
         ORDER BY p.id DESC
         LIMIT $2";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(limit).fetch_all(c))?)
