@@ -122,10 +122,14 @@ fn announce_length(res: &mut Response) {
     }
 }
 
-/// Returns the path as it may be logged: that of a connect page holds a secret.
+/// Returns the path as it may be logged: those of connect pages and sign-in links hold a secret.
 fn loggable(path: &str) -> &str {
-    let is_secret = path.strip_prefix("/connect/").is_some_and(|rest| !rest.trim_end_matches('/').contains('/'));
-    if is_secret { "/connect/…" } else { path }
+    let is_last = |rest: &str| !rest.trim_end_matches('/').contains('/');
+    match path {
+        _ if path.strip_prefix("/connect/").is_some_and(is_last) => "/connect/…",
+        _ if path.starts_with("/sign-in/") => "/sign-in/…",
+        _ => path,
+    }
 }
 
 /// Returns whether every path segment can be a name or an id. Otherwise the path does not exist, whatever the method,
@@ -173,6 +177,15 @@ async fn drain(req: &mut Request) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_in_paths_are_not_logged() {
+        assert_eq!(loggable("/connect/abc"), "/connect/…");
+        assert_eq!(loggable("/sign-in/abc"), "/sign-in/…");
+        for path in ["/sign-in", "/connect/mastodon/callback", "/brands/1"] {
+            assert_eq!(loggable(path), path);
+        }
+    }
 
     #[test]
     fn numbers_over_63_bits_are_not_ids() {

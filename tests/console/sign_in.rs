@@ -13,6 +13,7 @@ on_both_apps!(
     a_link_signs_in_once,
     a_session_lives_while_it_is_used,
     a_session_ends_with_its_user,
+    a_link_is_mailed_to_users_alone,
     expired_sessions_and_links_are_deleted,
 );
 on_sqlite_app!(
@@ -91,6 +92,45 @@ async fn a_session_ends_with_its_user(app: TestApp) {
     app.write(async |tx| users::delete(tx, &email).await).await;
     assert_eq!(person.get(&format!("/brands/{}", t.brand)).await.status, 303);
     assert_eq!(app.number("SELECT count(*) FROM sessions").await, 0);
+}
+
+/// The answer is the same for an address of no user; one user gets at most three links at a time.
+async fn a_link_is_mailed_to_users_alone(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let url = app.replica_with_mail().await;
+    let email = users::list(&mut app.conn().await).await.unwrap()[0].email.clone();
+    let ask = async |email: &str| {
+        let form = url::form_urlencoded::Serializer::new(String::new()).append_pair("email", email).finish();
+        let request = app.visit("POST", &format!("{url}/sign-in")).raw(form);
+        request.header("content-type", "application/x-www-form-urlencoded").send().await
+    };
+    let page = app.visit("GET", &format!("{url}/sign-in")).send().await;
+    assert!(text(&page).contains("Send me a link"), "{}", text(&page));
+    let answers = [ask(&email.to_uppercase()).await, ask("stranger@example.com").await];
+    for answer in &answers {
+        answer.assert_status(200);
+        assert!(text(answer).contains("If this address belongs to a user"), "{}", text(answer));
+    }
+    assert_eq!(app.number("SELECT count(*) FROM mails").await, 1);
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'send_mail'").await, 1);
+    let mail: String = app.value("SELECT body_text FROM mails").await;
+    let link = mail.split_whitespace().find(|word| word.starts_with(&app.url)).expect("a link").to_owned();
+    let path = link.strip_prefix(&app.url).unwrap();
+    assert!(text(&app.page(path).await).contains(&email), "{mail}");
+    post(&app, path).await.assert_status(303);
+
+    for _ in 0..5 {
+        ask(&email).await.assert_status(200);
+    }
+    assert_eq!(app.number("SELECT count(*) FROM mails").await, 4, "three of them are valid");
+    for wrong in ["", "ann", "ann@\u{7}"] {
+        let refused = ask(wrong).await;
+        refused.assert_status(422);
+        assert!(text(&refused).contains("Enter an e-mail address"), "{}", text(&refused));
+    }
+    let other_site = app.visit("POST", &format!("{url}/sign-in")).raw("email=x").header("sec-fetch-site", "cross-site");
+    other_site.send().await.assert_status(400);
+    drop(t);
 }
 
 async fn expired_sessions_and_links_are_deleted(app: TestApp) {

@@ -18,6 +18,7 @@ use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::plan::{Plan, Plans};
 use crier_common::http::{Guard, HttpClient};
 use crier_common::limits::memory::MemoryLimiter;
+use crier_common::mail::Mailer;
 use crier_common::media::Library;
 use crier_common::platforms::{Clients, ConnectorRegistry, PlatformsConfig};
 use crier_common::store::brands::{self, NewBrand};
@@ -30,6 +31,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::connector::FakeConnector;
+use super::mail_server::mailer;
 use super::store::TestStore;
 
 /// Creates two tests for each function: one on SQLite, one on Postgres.
@@ -217,13 +219,23 @@ impl TestApp {
 
     /// Like `replica`, with an AI provider.
     pub async fn replica_with(&self, ai: Ai) -> String {
+        self.replica_of(ai, None).await
+    }
+
+    /// Like `replica`, with a mail server.
+    pub async fn replica_with_mail(&self) -> String {
+        self.replica_of(Ai::none(), Some(Arc::new(mailer("smtp://127.0.0.1:25")))).await
+    }
+
+    async fn replica_of(&self, ai: Ai, mailer: Option<Arc<Mailer>>) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let store = self.store.open_second_store().await;
         let (library, connector, platforms) =
             (self.store.library(&self.url), self.connector.clone(), self.platforms.clone());
-        let api = Arc::new(build_app(&store, library, ai, connector, platforms, &self.url));
-        serve(&api, listener, &self.stop);
+        let mut api = build_app(&store, library, ai, connector, platforms, &self.url);
+        api.mailer = mailer;
+        serve(&Arc::new(api), listener, &self.stop);
         url
     }
 

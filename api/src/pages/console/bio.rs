@@ -223,7 +223,7 @@ async fn render(
         url: page.as_ref().map(|page| page.url.clone()).unwrap_or_default(),
         views: page.as_ref().map_or(0, |page| page.views),
         clicks: page.iter().flat_map(|page| &page.links).map(|link| link.clicks).sum(),
-        preview: page.as_ref().map(preview).unwrap_or_default(),
+        preview: page.as_ref().map(|page| preview(visit, page)).unwrap_or_default(),
         links: page.into_iter().flat_map(|page| page.links).map(link_row).collect(),
     };
     visit.page_with(status, &view)
@@ -252,10 +252,10 @@ async fn library(
     Ok((pictures, (page > 1).then(|| href((page - 1).min(last.max(1)))), (page < last).then(|| href(page + 1))))
 }
 
-fn preview(page: &LinkInBioPage) -> BioPreview {
+fn preview(visit: &Visit, page: &LinkInBioPage) -> BioPreview {
     let avatar = page.avatar.as_ref().map(|avatar| Picture {
         id: avatar.id,
-        src: avatar.thumbnail_url.clone(),
+        src: visit.own_path(&avatar.thumbnail_url),
         filename: avatar.filename.clone(),
         alt: avatar.alt_text.clone().unwrap_or_default(),
     });

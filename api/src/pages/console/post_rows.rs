@@ -100,7 +100,7 @@ pub fn chip(account: &SocialAccount) -> AccountChip {
 pub fn picture(visit: &Visit, asset: Asset) -> Picture {
     Picture {
         id: asset.id,
-        src: visit.app.library.url(&asset.thumbnail_key),
+        src: visit.own_path(&visit.app.library.url(&asset.thumbnail_key)),
         filename: asset.filename,
         alt: asset.alt_text.unwrap_or_default(),
     }

@@ -296,5 +296,6 @@ fn came_from(headers: &HeaderMap) -> Option<String> {
         Some(port) => format!("{}:{port}", url.host_str()?),
         None => url.host_str()?.to_owned(),
     };
-    (own == host).then(|| url.path().to_owned())
+    // Two slashes would begin the address of another host.
+    (own == host && !url.path().starts_with("//")).then(|| url.path().to_owned())
 }

@@ -91,6 +91,12 @@ impl Visit {
         Time::new(&at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true), &local.format(format).to_string())
     }
 
+    /// Returns the path of an address of ours. The policy allows pictures of the page's own host alone, and that may have
+    /// another name than the public one.
+    pub fn own_path(&self, url: &str) -> String {
+        url.strip_prefix(self.app.library.public_url()).unwrap_or(url).to_owned()
+    }
+
     /// Returns the frame of a page.
     pub fn shell(&self, section: Section, title: impl Into<String>) -> Shell {
         let current = self.authenticated.membership.as_ref();
