@@ -28,7 +28,7 @@ pub struct Driver {
 
 impl Driver {
     /// Starts a browser with a profile of its own; `None`, with a notice, if there is no chromedriver on this machine.
-    #[expect(clippy::print_stderr, reason = "whoever runs the tests is to see what was left out")]
+    #[expect(clippy::print_stderr, reason = "who runs the tests is to see what was left out")]
     pub async fn start(base: &str) -> Option<Self> {
         if !Path::new(PROGRAM).exists() {
             eprintln!("\n*** NOT TESTED: no chromedriver on this machine (apt-get install chromium-driver) ***\n");

@@ -1,5 +1,5 @@
 //! Constant load: clients that create and read posts without a break, on connections that they keep and on new ones. They
-//! do not forgive: a lost connection or an unexpected status is a fault, unless the test permits clients to repeat.
+//! permit no fault: a lost connection or an unexpected status is a fault, unless the test permits clients to repeat.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! Deletes finished rows: ended jobs after 7 days (dead ones 30), ended imports and mails after 30, stored responses
 //! after a day, deleted posts once they have no running jobs, the record of lane holds after 30, the URLs at which
-//! accounts were connected a day after their end, and sessions and sign-in links once they have expired. Everything else that shows a user what happened (targets,
-//! deliveries, attempts) stays.
+//! accounts were connected a day after their end, and sessions and sign-in links once they have expired. Everything else
+//! that shows a user what happened (targets, deliveries, attempts) stays.
 //!
 //! It must not block others for long, above all SQLite's single writer: each batch is a transaction, as large as can be
 //! deleted in a few milliseconds, and other writers get their turn between two batches. It continues while there is

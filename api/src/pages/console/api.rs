@@ -145,8 +145,8 @@ impl<'v> ApiCall<'v> {
                 req.replace_body(ReqBody::from(body.to_string()));
             }
             Content::Form => {
-                let (content_type, body) = self.visit.take_multipart();
-                req.headers_mut().insert(CONTENT_TYPE, content_type);
+                let (headers, body) = self.visit.take_multipart();
+                req.headers_mut().extend(headers);
                 req.replace_body(body);
             }
         }

@@ -4,12 +4,12 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crier_common::limits::RateLimitSubject;
 use crier_common::store::{brands, sessions, users};
 use futures::FutureExt;
-use http::header::{ACCEPT_RANGES, CONTENT_TYPE, HOST, LOCATION, REFERER, RETRY_AFTER};
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, REFERER, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response, Router};
@@ -226,23 +226,26 @@ impl PageRunner {
 
     /// Reads the form, unless it is multipart, and checks that a page of this session sent it.
     async fn read_form(&self, req: &mut Request, token: &SecretString, visit: &mut Visit) -> Result<()> {
-        let content_type = req.headers().get(CONTENT_TYPE).cloned().unwrap_or(HeaderValue::from_static(""));
-        let is_multipart = content_type.to_str().is_ok_and(|value| value.starts_with("multipart/form-data"));
+        let content_type = req.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let is_multipart = content_type.starts_with("multipart/form-data");
         // The token of a multipart form is in its address: its body is passed on as it comes.
         visit.form = if is_multipart {
             Form::parse(req.uri().query().unwrap_or_default().as_bytes())
         } else {
             Form::parse(&read_body(req, self.app.min_rate).await?)
         };
-        let other_site = req.headers().get("sec-fetch-site").is_some_and(|site| site != "same-origin");
-        if other_site || !cookie::is_csrf_token(token, visit.form.get("_csrf")) {
+        if is_from_another_site(req.headers()) || !cookie::is_csrf_token(token, visit.form.get("_csrf")) {
             let message =
                 "This form is not from a page of your session. Go back, load the page again, and send it again.";
             return Err(ApiError::new(ErrorCode::InsufficientScope, message));
         }
         if is_multipart {
-            *visit.multipart.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner) =
-                Some((content_type, req.take_body()));
+            // With the length, what does not fit into the plan is refused before it is received.
+            let described = [CONTENT_TYPE, CONTENT_LENGTH];
+            let described =
+                described.into_iter().filter_map(|name| Some((name.clone(), req.headers().get(name)?.clone())));
+            let headers = described.collect();
+            *visit.multipart.get_mut().unwrap_or_else(PoisonError::into_inner) = Some((headers, req.take_body()));
         }
         Ok(())
     }
@@ -263,6 +266,11 @@ fn check_access(access: Access, visit: &Visit) -> Result<()> {
         Access::Operator if visit.is_operator => Ok(()),
         Access::Operator => refused("Only the operator of this installation may do this."),
     }
+}
+
+/// Returns whether the browser says that another site sent the request.
+pub fn is_from_another_site(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin")
 }
 
 fn to_sign_in(res: &mut Response) {

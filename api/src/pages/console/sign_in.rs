@@ -19,7 +19,7 @@ use secrecy::ExposeSecret;
 use super::cookie;
 use super::error::page_headers;
 use super::form::Form;
-use super::route::see_other;
+use super::route::{is_from_another_site, see_other};
 use super::shared::FieldErrors;
 use crate::app::App;
 use crate::error::Result;
@@ -128,8 +128,8 @@ async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
 
 /// Returns the form, if a page of this host sent it.
 async fn form(app: &Arc<App>, req: &mut Request, res: &mut Response) -> Option<Form> {
-    let site = req.headers().get("sec-fetch-site").is_none_or(|site| site == "same-origin" || site == "none");
-    let body = read_body(req, app.min_rate).await.ok().filter(|_| site);
+    let is_own = !is_from_another_site(req.headers());
+    let body = read_body(req, app.min_rate).await.ok().filter(|_| is_own);
     if body.is_none() {
         notice(res, StatusCode::BAD_REQUEST, "This form is not from a page of this server. Load the page again.");
     }
@@ -170,6 +170,8 @@ struct LinkMail<'a> {
 async fn mail_link(app: &App, mailer: &Mailer, email: &str) -> std::result::Result<(), StoreError> {
     let mut tx = app.store.begin().await?;
     let Some(user) = users::find_by_email(&mut tx, email).await? else { return tx.rollback().await };
+    // Requests that come together count one after the other.
+    users::lock(&mut tx, user.id).await?;
     if !sessions::may_send_link(&mut tx, user.id).await? {
         return tx.rollback().await;
     }

@@ -8,7 +8,7 @@ use chrono_tz::Tz;
 use crier_common::domain::access::Role;
 use crier_common::domain::brand::Brand;
 use crier_common::store::keys::Authenticated;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use salvo::Response;
 use salvo::http::ReqBody;
 
@@ -33,8 +33,8 @@ pub struct Visit {
     pub word: Option<String>,
     pub query: Query,
     pub form: Form,
-    /// The body of a multipart form, until it is passed on, with its type.
-    pub multipart: Mutex<Option<(HeaderValue, ReqBody)>>,
+    /// The body of a multipart form, until it is passed on, with the headers that describe it.
+    pub multipart: Mutex<Option<(HeaderMap, ReqBody)>>,
     pub csrf: String,
     pub request_id: String,
     pub now: DateTime<Utc>,
@@ -139,10 +139,9 @@ impl Visit {
         Ok(see_other(&format!("/brands/{brand}{path}"), note))
     }
 
-    /// Returns the body of the page's multipart form and its type; it can be passed on once.
-    pub fn take_multipart(&self) -> (HeaderValue, ReqBody) {
-        let body = self.multipart.lock().unwrap_or_else(PoisonError::into_inner).take();
-        body.unwrap_or((HeaderValue::from_static("multipart/form-data"), ReqBody::None))
+    /// Returns the body of the page's multipart form and its headers; it can be passed on once.
+    pub fn take_multipart(&self) -> (HeaderMap, ReqBody) {
+        self.multipart.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 }
 

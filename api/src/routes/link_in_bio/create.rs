@@ -42,12 +42,15 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/link-in-bio", "createLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
         .summary("Create a link-in-bio page")
-        .description("The slug is unique on the installation. A brand has at most 25 pages. The titles and URLs of a \
-             page's links have at most 256 KiB together.")
+        .description(
+            "The slug is unique on the installation. A brand has at most 25 pages. The titles and URLs of a \
+             page's links have at most 256 KiB together.",
+        )
         .features(FEATURES)
         .body::<NewLinkInBioPage>(json!({
             "title": "Acme Bakery", "theme": "ocean", "bio": "Bread since 1920",
-            "links": [{ "title": "Our shop", "url": "https://acme.example/shop", "icon": "shop", "is_primary": true }, { "title": "Call us", "url": "tel:+4930123456" }]
+            "links": [{ "title": "Our shop", "url": "https://acme.example/shop", "icon": "shop", "is_primary": true },
+                { "title": "Call us", "url": "tel:+4930123456" }]
         }))
         .response::<LinkInBioPage>(201, ResponseShape::One)
         .error_codes(&[ErrorCode::LimitReached])
