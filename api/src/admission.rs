@@ -71,10 +71,14 @@ async fn count_key(app: &App, caller: &Caller) -> Result<Decision> {
     Ok(app.limiter.take(RateLimitSubject::Key(caller.key_id), limit).await)
 }
 
+/// Returns the client's address.
+pub fn address_of(app: &App, req: &Request) -> IpAddr {
+    client_address(req.remote_addr(), req.headers(), &app.trusted_proxies)
+}
+
 /// Counts a request against the client's address: one without a valid key, or a write by a page visitor.
 pub async fn count_address(app: &App, req: &Request) -> Decision {
-    let address = client_address(req.remote_addr(), req.headers(), &app.trusted_proxies);
-    app.limiter.take(RateLimitSubject::address(address), UNAUTHENTICATED_REQUESTS_PER_MINUTE).await
+    app.limiter.take(RateLimitSubject::address(address_of(app, req)), UNAUTHENTICATED_REQUESTS_PER_MINUTE).await
 }
 
 async fn identify(app: &App, headers: &HeaderMap, brand_id: Option<i64>) -> Result<Option<Authenticated>> {

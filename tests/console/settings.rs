@@ -193,7 +193,7 @@ async fn sessions_are_listed_and_ended(app: TestApp) {
     let second = app.number(format!("{ids} AND id > {first}")).await;
     let path = t.path("/settings/sessions");
     let page = one.get(&path).await;
-    page.expect(200, "This one").expect(200, "Crier/");
+    page.expect(200, "This one").expect(200, "Crier/").expect(200, "from 127.0.0.1");
     for _ in 0..2 {
         one.submit_from(&page, &format!("{path}/{second}/revoke"), &[]).await.expect(200, "The session is ended.");
     }

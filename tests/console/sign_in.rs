@@ -17,6 +17,7 @@ on_both_apps!(
     expired_sessions_and_links_are_deleted,
 );
 on_sqlite_app!(
+    a_sign_in_leads_to_the_page_that_was_asked_for,
     without_a_session_every_page_leads_to_the_sign_in_page,
     a_session_is_no_api_key,
     links_cannot_be_guessed_quickly,
@@ -157,6 +158,41 @@ async fn without_a_session_every_page_leads_to_the_sign_in_page(app: TestApp) {
     let mut forged = ConsoleUser::sign_in(&t).await;
     forged.cookie = format!("crier_session={}", "a".repeat(43));
     assert_eq!(forged.get("/brands/1").await.reply.header("location"), Some("/sign-in"));
+}
+
+async fn a_sign_in_leads_to_the_page_that_was_asked_for(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let next = async |request: crate::support::app::Request<'_>| {
+        let reply = request.send().await;
+        assert_eq!((reply.status, reply.header("location")), (303, Some("/sign-in")));
+        let cookie = reply.header("set-cookie").map(|cookie| cookie.split(';').next().unwrap_or_default().to_owned());
+        cookie.filter(|cookie| cookie.starts_with("crier_next="))
+    };
+    let wanted = format!("/brands/{}/posts?status=failed&page=2", t.brand);
+    let url = format!("{}{wanted}", app.url);
+    let cookie = next(app.visit("GET", &url)).await.expect("the page is kept");
+    assert_eq!(cookie, format!("crier_next={wanted}"));
+    let sent = async |cookie: &str| {
+        let request = app.visit("POST", &format!("{}{}", app.url, link(&app, t.user).await)).raw("");
+        let request = request.header("content-type", "application/x-www-form-urlencoded").header("cookie", cookie);
+        request.send().await
+    };
+    let signed_in = sent(&cookie).await;
+    assert_eq!((signed_in.status, signed_in.header("location")), (303, Some(wanted.as_str())));
+    let cookies: Vec<_> = signed_in.headers.get_all("set-cookie").iter().filter_map(|c| c.to_str().ok()).collect();
+    assert!(cookies.iter().any(|c| c.starts_with("crier_next=; Path=/; Max-Age=0")), "it is used once: {cookies:?}");
+    // A form whose session has ended leads to its page.
+    let form = app.visit("POST", &format!("{}/brands/{}/posts/new", app.url, t.brand)).raw("content=x");
+    let form = form.header("content-type", "application/x-www-form-urlencoded").header("referer", &url);
+    assert_eq!(next(form).await, Some(format!("crier_next=/brands/{}/posts", t.brand)));
+    // What is no page is not kept, and only pages of the console are led to.
+    assert_eq!(next(app.visit("GET", &url).header("sec-fetch-dest", "image")).await, None);
+    let long = format!("{url}&search={}", "x".repeat(600));
+    assert_eq!(next(app.visit("GET", &long)).await, None);
+    for other in ["//evil.example", "https://evil.example", "/media/1", "/brands/1\\@x y", ""] {
+        let signed_in = sent(&format!("crier_next={other}")).await;
+        assert_eq!((signed_in.status, signed_in.header("location")), (303, Some("/")), "{other}");
+    }
 }
 
 async fn a_session_is_no_api_key(app: TestApp) {

@@ -4,6 +4,8 @@
 //! the time of last use) holds for sessions too. Its hash covers a prefix that no API key has: neither can be used as
 //! the other. It ends when it was not used for [`LIFETIME`].
 
+use std::net::IpAddr;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
@@ -29,6 +31,8 @@ const MAX_LINKS: i64 = 3;
 pub struct SessionRow {
     pub id: i64,
     pub user_agent: String,
+    /// The address from which the user signed in.
+    pub address: Option<String>,
     pub created_at: DateTime<Utc>,
     pub last_used_at: Option<DateTime<Utc>>,
 }
@@ -72,6 +76,12 @@ pub async fn may_send_link(tx: &mut Tx, user_id: i64) -> Result<bool> {
     Ok(valid < MAX_LINKS)
 }
 
+/// From where a user signs in.
+pub struct Device<'a> {
+    pub user_agent: &'a str,
+    pub address: IpAddr,
+}
+
 /// The user whom a link signs in.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct LinkUser {
@@ -91,7 +101,7 @@ pub async fn user_of_link(conn: &mut Conn, token: &str, now: DateTime<Utc>) -> R
 }
 
 /// Uses up a link, and begins a session of its user; `None`: the link was used or has expired.
-pub async fn redeem_link(tx: &mut Tx, token: &str, user_agent: &str) -> Result<Option<SecretString>> {
+pub async fn redeem_link(tx: &mut Tx, token: &str, device: &Device<'_>) -> Result<Option<SecretString>> {
     const SQL: &str = "
         DELETE FROM sign_in_links
         WHERE hash = $1 AND expires_at > $2
@@ -100,17 +110,18 @@ pub async fn redeem_link(tx: &mut Tx, token: &str, user_agent: &str) -> Result<O
     let now = tx.now;
     let user_id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(&hash).bind(now).fetch_optional(c))?;
     match user_id {
-        Some(user_id) => create(tx, user_id, user_agent).await.map(Some),
+        Some(user_id) => create(tx, user_id, device).await.map(Some),
         None => Ok(None),
     }
 }
 
-async fn create(tx: &mut Tx, user_id: i64, user_agent: &str) -> Result<SecretString> {
+async fn create(tx: &mut Tx, user_id: i64, device: &Device<'_>) -> Result<SecretString> {
     let (token, hash) = new_token(&Purpose::Session)?;
     let new = NewRow { mode: KeyMode::Live, scopes: &Scopes::all(), hash: &hash, prefix: "session", last4: "" };
     let id = keys::insert(tx, user_id, &new).await?;
-    let user_agent: String = user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT).collect();
-    execute!(tx, "INSERT INTO sessions (api_key_id, user_agent) VALUES ($1, $2)", id, &user_agent)?;
+    let user_agent: String = device.user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT).collect();
+    const SQL: &str = "INSERT INTO sessions (api_key_id, user_agent, address) VALUES ($1, $2, $3)";
+    execute!(tx, SQL, id, &user_agent, device.address.to_string())?;
     Ok(token)
 }
 
@@ -134,7 +145,7 @@ pub async fn authenticate(
 /// Returns the sessions of a user, the newest first.
 pub async fn list(conn: &mut Conn, user_id: i64, now: DateTime<Utc>) -> Result<Vec<SessionRow>> {
     const SQL: &str = "
-        SELECT k.id, s.user_agent, k.created_at, k.last_used_at
+        SELECT k.id, s.user_agent, s.address, k.created_at, k.last_used_at
         FROM sessions s
         JOIN api_keys k ON k.id = s.api_key_id
         WHERE k.user_id = $1 AND coalesce(k.last_used_at, k.created_at) > $2

@@ -1,10 +1,10 @@
-//! The session's cookie, and the token that its forms carry.
+//! The console's cookies, and the token that a session's forms carry.
 //!
-//! The cookie is `HttpOnly` and `SameSite=Lax`; on https it is `Secure` and has the prefix `__Host-`, so that no other host
-//! can set it. A form's token is derived from the session's, so it needs no storage and ends with the session.
+//! A cookie is `HttpOnly` and `SameSite=Lax`; on https it is `Secure` and has the prefix `__Host-`, so that no other host
+//! can set it. One has the session's token; the other one, the path of the page that a sign-in leads to. A form's token
+//! is derived from the session's, so it needs no storage and ends with the session.
 
-use std::sync::Arc;
-
+use chrono::TimeDelta;
 use crier_common::hexadecimal;
 use crier_common::store::sessions;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -16,36 +16,66 @@ use sha2::Sha256;
 
 use crate::app::App;
 
-const NAME: &str = "crier_session";
-const HOST_NAME: &str = "__Host-crier_session";
+const SESSION: &str = "crier_session";
+const NEXT: &str = "crier_next";
+/// How long a path is kept that a sign-in leads to: as long as a link that is asked for is valid.
+const NEXT_LIFETIME: TimeDelta = sessions::LINK_LIFETIME;
+const MAX_NEXT: usize = 500;
 
 fn is_https(app: &App) -> bool {
     app.public_url.starts_with("https://")
 }
 
-fn name(app: &App) -> &'static str {
-    if is_https(app) { HOST_NAME } else { NAME }
+fn full_name(app: &App, name: &str) -> String {
+    if is_https(app) { format!("__Host-{name}") } else { name.to_owned() }
+}
+
+fn read<'a>(app: &App, headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let name = full_name(app, name);
+    let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
 /// Returns the session's token.
-pub fn token(app: &Arc<App>, headers: &HeaderMap) -> Option<SecretString> {
-    let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(key, _)| *key == name(app)).map(|(_, value)| SecretString::from(value))
+pub fn token(app: &App, headers: &HeaderMap) -> Option<SecretString> {
+    read(app, headers, SESSION).map(SecretString::from)
 }
 
-/// Sets the cookie; for an existing session, it renews the time.
+/// Sets the session's cookie; for an existing session, it renews the time.
 pub fn set(app: &App, res: &mut Response, token: &SecretString) {
-    write(app, res, token.expose_secret(), sessions::LIFETIME.num_seconds());
+    write(app, res, SESSION, token.expose_secret(), sessions::LIFETIME);
 }
 
+/// Ends the session's cookie.
 pub fn clear(app: &App, res: &mut Response) {
-    write(app, res, "", 0);
+    write(app, res, SESSION, "", TimeDelta::zero());
 }
 
-fn write(app: &App, res: &mut Response, value: &str, max_age: i64) {
+/// Keeps the path, with its query, of the page that the next sign-in leads to.
+pub fn set_next(app: &App, res: &mut Response, path: &str) {
+    if is_own_path(path) {
+        write(app, res, NEXT, path, NEXT_LIFETIME);
+    }
+}
+
+/// Returns the path that [`set_next`] kept, and forgets it.
+pub fn take_next(app: &App, headers: &HeaderMap, res: &mut Response) -> Option<String> {
+    let path = read(app, headers, NEXT).filter(|path| is_own_path(path))?.to_owned();
+    write(app, res, NEXT, "", TimeDelta::zero());
+    Some(path)
+}
+
+/// Returns whether a path leads to a page of the console, and nowhere else. What ends a cookie's value is in no path.
+fn is_own_path(path: &str) -> bool {
+    let is_page = ["/brands/", "/operator"].iter().any(|start| path.starts_with(start));
+    is_page && path.len() <= MAX_NEXT && path.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'"'))
+}
+
+fn write(app: &App, res: &mut Response, name: &str, value: &str, lifetime: TimeDelta) {
+    let (name, max_age) = (full_name(app, name), lifetime.num_seconds());
     let secure = if is_https(app) { "; Secure" } else { "" };
-    let cookie = format!("{}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}", name(app));
+    let cookie = format!("{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}");
     if let Ok(mut cookie) = HeaderValue::from_str(&cookie) {
         cookie.set_sensitive(true);
         res.headers_mut().append(SET_COOKIE, cookie);

@@ -123,7 +123,9 @@ impl salvo::Handler for PageRunner {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, _ctrl: &mut FlowCtrl) {
         depot.insert_typed(RouteLabel(self.route.path));
         let request_id = depot.get_typed::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
-        let Some(token) = cookie::token(&self.app, req.headers()) else { return to_sign_in(res) };
+        let Some(token) = cookie::token(&self.app, req.headers()) else {
+            return self.to_sign_in(req, res);
+        };
         let mut visit = match self.visit(req, &token, request_id).await {
             Ok(Some(visit)) => visit,
             Ok(None) => {
@@ -132,7 +134,7 @@ impl salvo::Handler for PageRunner {
                     return notice(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests; try again in a moment.");
                 }
                 cookie::clear(&self.app, res);
-                return to_sign_in(res);
+                return self.to_sign_in(req, res);
             }
             Err(error) => {
                 error.log();
@@ -175,6 +177,22 @@ impl salvo::Handler for PageRunner {
 }
 
 impl PageRunner {
+    /// Leads to the sign-in page, and from there back to this page, or to the one whose form was sent.
+    fn to_sign_in(&self, req: &Request, res: &mut Response) {
+        // Pictures and what the script asks for are no pages.
+        let is_page = req.headers().get("sec-fetch-dest").is_none_or(|kind| kind == "document");
+        let next = match self.route.method {
+            _ if !is_page => None,
+            Method::GET => req.uri().path_and_query().map(|path| path.as_str().to_owned()),
+            _ => came_from(req.headers()),
+        };
+        if let Some(next) = next {
+            cookie::set_next(&self.app, res, &next);
+        }
+        see_other(res, "/sign-in");
+        page_headers(res);
+    }
+
     /// Returns who asks, and for what; `None`: the session has ended.
     async fn visit(&self, req: &Request, token: &SecretString, request_id: String) -> Result<Option<Visit>> {
         let ids = self.ids(req);
@@ -271,10 +289,6 @@ fn check_access(access: Access, visit: &Visit) -> Result<()> {
 /// Returns whether the browser says that another site sent the request.
 pub fn is_from_another_site(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin")
-}
-
-fn to_sign_in(res: &mut Response) {
-    see_other(res, "/sign-in");
 }
 
 pub fn see_other(res: &mut Response, path: &str) {

@@ -25,6 +25,7 @@ struct Sessions {
 struct Session {
     id: i64,
     device: String,
+    address: Option<String>,
     created: Time,
     last_used: Time,
     is_this: bool,
@@ -56,6 +57,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     let session = |row: sessions::SessionRow| Session {
         id: row.id,
         device: device(&row.user_agent),
+        address: row.address,
         created: visit.time(row.created_at),
         last_used: visit.time(row.last_used_at.unwrap_or(row.created_at)),
         is_this: row.id == own_id(visit),

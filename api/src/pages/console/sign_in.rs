@@ -219,17 +219,19 @@ async fn sign_in(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         return;
     }
     let token = req.param::<String>("token").unwrap_or_default();
-    let agent = req.headers().get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let user_agent = req.headers().get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let device = sessions::Device { user_agent, address: admission::address_of(&app, req) };
     let redeemed = async {
         let mut tx = app.store.begin().await?;
-        let session = sessions::redeem_link(&mut tx, &token, agent).await?;
+        let session = sessions::redeem_link(&mut tx, &token, &device).await?;
         tx.commit().await?;
         Ok::<_, StoreError>(session)
     };
     match redeemed.await {
         Ok(Some(session)) => {
             cookie::set(&app, res, &session);
-            see_other(res, "/");
+            let next = cookie::take_next(&app, req.headers(), res);
+            see_other(res, next.as_deref().unwrap_or("/"));
             page_headers(res);
         }
         Ok(None) => render(res, StatusCode::GONE, &SignIn::new(&app, SignInState::Expired)),
