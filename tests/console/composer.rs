@@ -11,6 +11,7 @@ on_both_apps!(
     a_post_is_scheduled_at_a_local_time,
     problems_are_shown_beside_what_was_typed,
     pictures_are_chosen_without_saving,
+    an_account_has_pictures_of_its_own,
     a_picture_is_uploaded_beside_the_form,
     an_edit_keeps_what_the_form_does_not_have,
     an_unchanged_time_keeps_its_seconds,
@@ -166,6 +167,50 @@ async fn pictures_are_chosen_without_saving(app: TestApp) {
     let fields = [("content", "x"), ("media", two.as_str()), ("media", one.as_str()), ("schedule_type", "draft")];
     person.submit(&new(&t), &new(&t), &fields).await.expect(200, "The draft is saved.");
     assert_eq!(only_post(&t).await["media"].to_string(), format!("[{two},{one}]"));
+}
+
+async fn an_account_has_pictures_of_its_own(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (first, second) = (t.account("demo").await.to_string(), t.account("second").await.to_string());
+    let (wide, square) = (upload(&t).await.to_string(), upload(&t).await.to_string());
+    let person = ConsoleUser::sign_in(&t).await;
+    let typed: Vec<(&str, &str)> =
+        vec![("content", "Bread"), ("accounts", &first), ("accounts", &second), ("media", &wide)];
+    let with = |name: &'static str, value: &'static str| [&typed[..], &[(name, value)]].concat();
+    let (pick, same) = (format!("pictures:{second}"), format!("same-pictures:{second}"));
+    let page = person.get(&new(&t)).await;
+    let index = page.text.split_once(&format!(".account_id\" value=\"{second}\"")).expect("its part").0;
+    let index = index.rsplit_once("overrides.").expect("its index").1.to_owned();
+    let (own, field) = (format!("overrides.{index}.own_media"), format!("overrides.{index}.media"));
+
+    // The choice begins with the pictures of the post.
+    let fields = [&typed[..], &[("_action", pick.as_str())]].concat();
+    let page = person.submit_from(&page, &new(&t), &fields).await;
+    page.expect(200, &format!("name=\"{field}\" value=\"{wide}\" checked"));
+    page.expect(200, &format!("name=\"{field}\" value=\"{square}\" aria-label"));
+    assert!(page.hidden_fields(&new(&t)).contains(&(own, "1".to_owned())), "{}", page.text);
+
+    let fields = [&typed[..], &[(field.as_str(), square.as_str()), ("schedule_type", "draft")]].concat();
+    person.submit_from(&page, &new(&t), &fields).await.expect(200, "The draft is saved.");
+    let post = only_post(&t).await;
+    let own = |post: &Value, account: &str| {
+        let targets = post["targets"].as_array().unwrap().iter();
+        targets.clone().find(|target| target["account_id"].to_string() == account).unwrap()["media"].to_string()
+    };
+    assert_eq!((own(&post, &first), own(&post, &second)), ("null".to_owned(), format!("[{square}]")));
+
+    // An edit keeps them, without the choice being shown.
+    let path = format!("/brands/{}/posts/{}/edit", t.brand, post["id"]);
+    let fields = with("schedule_type", "draft");
+    person.submit(&path, &path, &fields).await.expect(200, "The draft is saved.");
+    assert_eq!(own(&only_post(&t).await, &second), format!("[{square}]"));
+    // None is a choice, too; and the post's pictures are used again.
+    let page = person.submit(&path, &path, &[&typed[..], &[("_action", pick.as_str())]].concat()).await;
+    person.submit_from(&page, &path, &fields).await.expect(200, "The draft is saved.");
+    assert_eq!(own(&only_post(&t).await, &second), "[]");
+    let page = person.submit(&path, &path, &[&typed[..], &[("_action", same.as_str())]].concat()).await;
+    person.submit_from(&page, &path, &fields).await.expect(200, "The draft is saved.");
+    assert_eq!(own(&only_post(&t).await, &second), "null");
 }
 
 async fn a_picture_is_uploaded_beside_the_form(app: TestApp) {

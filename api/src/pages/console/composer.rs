@@ -3,7 +3,8 @@
 //!
 //! The form's buttons: `schedule_type` is `draft`, `scheduled` or `now`; `_action` is `save` (the state stays), `submit`
 //! (save the draft, then submit it for approval), or shows the form again without saving: `attach:ID` (that picture
-//! too), `first:ID` (that picture first), `library:PAGE` (another page of pictures). "Check" posts to `posts/check`. A
+//! too), `first:ID` (that picture first), `library:PAGE` (another page of pictures), `pictures:ACCOUNT` (own pictures are
+//! chosen for that account), `same-pictures:ACCOUNT` (that account has the post's again). "Check" posts to `posts/check`. A
 //! picture is uploaded by a form of its own; the script then sends `attach:ID`, so that what was typed stays.
 
 use http::StatusCode;
@@ -37,6 +38,8 @@ enum Button {
     Attach(i64),
     First(i64),
     Library(i64),
+    Pictures(i64),
+    SamePictures(i64),
     /// None that is known.
     Unknown,
 }
@@ -50,6 +53,8 @@ impl Button {
             ("attach", Some(id)) => Self::Attach(id),
             ("first", Some(id)) => Self::First(id),
             ("library", Some(page)) => Self::Library(page),
+            ("pictures", Some(account)) => Self::Pictures(account),
+            ("same-pictures", Some(account)) => Self::SamePictures(account),
             ("", None) => match form.get("schedule_type") {
                 "draft" => Self::Save(Way::Draft),
                 "scheduled" => Self::Save(Way::Schedule),
@@ -57,6 +62,18 @@ impl Button {
                 _ => Self::Unknown,
             },
             _ => Self::Unknown,
+        }
+    }
+
+    /// Changes the form that is shown again.
+    fn change(self, typed: &mut Typed) {
+        match self {
+            Self::Attach(id) => typed.attach(id),
+            Self::First(id) => typed.put_first(id),
+            Self::Library(page) => typed.library_page = page,
+            Self::Pictures(account) => typed.pick_for(account),
+            Self::SamePictures(account) => typed.pick_same(account),
+            Self::Save(_) | Self::Submit | Self::Unknown => {}
         }
     }
 
@@ -116,19 +133,10 @@ async fn send(visit: &Visit) -> Result<PageReply> {
     let way = match button {
         Button::Save(way) => way,
         Button::Submit => Way::Draft,
-        Button::Attach(id) => {
-            typed.attach(id);
+        other => {
+            other.change(&mut typed);
             return show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await;
         }
-        Button::First(id) => {
-            typed.put_first(id);
-            return show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await;
-        }
-        Button::Library(page) => {
-            typed.library_page = page;
-            return show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await;
-        }
-        Button::Unknown => return show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await,
     };
     match save(visit, stored.as_ref(), &typed, way).await {
         Ok(id) if button == Button::Submit => submit(visit, id, typed).await,
@@ -236,6 +244,7 @@ mod tests {
             ("_action=submit", Button::Submit),
             ("_action=attach:7", Button::Attach(7)),
             ("_action=library:2&schedule_type=now", Button::Library(2)),
+            ("_action=same-pictures:3", Button::SamePictures(3)),
             ("_action=check&schedule_type=now", Button::Unknown),
             ("_action=attach:0", Button::Unknown),
             ("_action=first:x", Button::Unknown),

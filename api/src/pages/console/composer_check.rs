@@ -5,7 +5,7 @@ use crier_common::domain::account::SocialAccount;
 use serde::Deserialize;
 
 use super::composer_typed::{Stored, Typed, Way};
-use super::composer_view::{load_accounts, load_chosen};
+use super::composer_view::{Chosen, load_accounts};
 use super::post_rows::chip;
 use super::shared::{AccountChip, Picture};
 use super::visit::{PageReply, Visit};
@@ -80,7 +80,7 @@ struct Problem {
 pub async fn show_check(visit: &Visit, stored: Option<&Stored>, typed: &Typed) -> Result<PageReply> {
     let mut conn = visit.app.store.read().await?;
     let accounts = load_accounts(visit, &mut conn, typed).await?;
-    let chosen = load_chosen(visit, &mut conn, typed).await?;
+    let chosen = Chosen::load(visit, &mut conn, typed).await?;
     drop(conn);
     visit.page(&check(visit, typed, stored, &accounts, &chosen).await?)
 }
@@ -91,17 +91,17 @@ pub async fn check(
     typed: &Typed,
     stored: Option<&Stored>,
     accounts: &[SocialAccount],
-    chosen: &[Picture],
+    chosen: &Chosen,
 ) -> Result<Check> {
     let connected = |id: &i64| accounts.iter().any(|account| account.id == *id);
     let mut going: Vec<i64> = typed.accounts.iter().copied().filter(connected).collect();
-    if going.is_empty() || typed.content.is_empty() && chosen.is_empty() {
+    if going.is_empty() || typed.content.is_empty() && chosen.of(&typed.media).is_empty() {
         return Ok(Check::default());
     }
     let more = going.len().saturating_sub(MAX_CHECKED);
     going.truncate(MAX_CHECKED);
     let mut typed = typed.clone();
-    (typed.accounts, typed.media) = (going, chosen.iter().map(|picture| picture.id).collect());
+    (typed.accounts, typed.media) = (going, chosen.of(&typed.media).iter().map(|picture| picture.id).collect());
     let request = typed.request(Way::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
     let found: Validation = match visit.api("validatePost").check(&request.body).await {
         Ok(found) => found,
@@ -116,7 +116,9 @@ pub async fn check(
     };
     let rows = found.targets.into_iter().filter_map(|target| {
         let account = accounts.iter().find(|account| account.id == target.account_id)?;
-        let own = typed.wish(account.id).map(|wish| wish.content.as_str()).filter(|text| !text.trim().is_empty());
+        let wish = typed.wish(account.id);
+        let own = wish.map(|wish| wish.content.as_str()).filter(|text| !text.trim().is_empty());
+        let media = wish.and_then(|wish| wish.media.as_deref()).unwrap_or(&typed.media);
         Some(CheckRow {
             account: chip(account),
             length: target.length,
@@ -124,7 +126,7 @@ pub async fn check(
             problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
             notes: target.notes,
             text: own.unwrap_or(&typed.content).chars().take(MAX_PREVIEW).collect(),
-            pictures: chosen.to_vec(),
+            pictures: chosen.of(media),
         })
     });
     Ok(Check { problems: Vec::new(), rows: rows.collect(), more })

@@ -93,6 +93,8 @@ pub enum Way {
 pub struct Wish {
     pub account_id: i64,
     pub content: String,
+    /// The account's own pictures; `None`: those of the post.
+    pub media: Option<Vec<i64>>,
     pub options: Vec<(String, String)>,
 }
 
@@ -102,7 +104,7 @@ impl Wish {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.content.is_empty() && self.options.iter().all(|(_, value)| value.is_empty())
+        self.content.is_empty() && self.media.is_none() && self.options.iter().all(|(_, value)| value.is_empty())
     }
 }
 
@@ -117,6 +119,8 @@ pub struct Typed {
     pub wishes: Vec<Wish>,
     /// The page of the library that is shown; 0 is the first, too.
     pub library_page: i64,
+    /// The account whose own pictures are being chosen.
+    pub picking: Option<i64>,
     /// What was there when the page was made.
     known_accounts: Vec<i64>,
     known_time: String,
@@ -146,6 +150,7 @@ impl Typed {
             scheduled_at: form.get("scheduled_at").trim().to_owned(),
             wishes: wishes_of(form),
             library_page: form.get("_library").parse().unwrap_or_default(),
+            picking: form.get("_picking").parse().ok(),
             known_accounts,
             known_time: form.get("_time").to_owned(),
             keep,
@@ -157,6 +162,7 @@ impl Typed {
         let wish = |target: &Target| Wish {
             account_id: target.account_id,
             content: target.content.clone().unwrap_or_default(),
+            media: target.media.clone(),
             options: target.options.iter().map(|(name, value)| (name.clone(), text(value))).collect(),
         };
         Self {
@@ -171,6 +177,27 @@ impl Typed {
 
     pub fn wish(&self, account_id: i64) -> Option<&Wish> {
         self.wishes.iter().find(|wish| wish.account_id == account_id)
+    }
+
+    /// Begins to choose an account's own pictures; at first they are those of the post.
+    pub fn pick_for(&mut self, account_id: i64) {
+        self.picking = Some(account_id);
+        let media = self.media.clone();
+        if let Some(wish) = self.wish_mut(account_id) {
+            wish.media.get_or_insert(media);
+        }
+    }
+
+    /// Gives an account the pictures of the post.
+    pub fn pick_same(&mut self, account_id: i64) {
+        self.picking = None;
+        if let Some(wish) = self.wish_mut(account_id) {
+            wish.media = None;
+        }
+    }
+
+    fn wish_mut(&mut self, account_id: i64) -> Option<&mut Wish> {
+        self.wishes.iter_mut().find(|wish| wish.account_id == account_id)
     }
 
     /// Adds a picture at the end.
@@ -244,7 +271,10 @@ impl Typed {
         if let (Some(wish), Some(account)) = (wish, account) {
             apply_options(wish, account, &mut options);
         }
-        let media = target.and_then(|target| target.media.clone());
+        let media = match wish {
+            Some(wish) => wish.media.clone(),
+            None => target.and_then(|target| target.media.clone()),
+        };
         // With an override, a missing option is reported at its field.
         let needs_options =
             account.is_some_and(|account| !descriptor(account.platform).capabilities.required_options.is_empty());
@@ -285,7 +315,8 @@ fn apply_options(wish: &Wish, account: &SocialAccount, options: &mut Map<String,
     }
 }
 
-/// Reads the fields `overrides.INDEX.account_id`, `overrides.INDEX.content` and `overrides.INDEX.options.NAME`.
+/// Reads the fields `overrides.INDEX.account_id`, `….content`, `….options.NAME`, and of own pictures `….own_media` with
+/// `….media` for each.
 fn wishes_of(form: &Form) -> Vec<Wish> {
     let mut wishes: BTreeMap<usize, Wish> = BTreeMap::new();
     for (rest, value) in form.under("overrides.") {
@@ -295,6 +326,12 @@ fn wishes_of(form: &Form) -> Vec<Wish> {
         match field {
             "account_id" => wish.account_id = value.parse().unwrap_or_default(),
             "content" => wish.content = value.to_owned(),
+            "own_media" => _ = wish.media.get_or_insert_default(),
+            "media" => {
+                let media = wish.media.get_or_insert_default();
+                // One too many is left for the API to refuse.
+                media.extend(value.parse::<i64>().ok().filter(|id| media.len() <= MAX_MEDIA && !media.contains(id)));
+            }
             field => {
                 if let Some(name) = field.strip_prefix("options.") {
                     wish.options.push((name.to_owned(), value.trim().to_owned()));

@@ -1,8 +1,10 @@
 //! The composer's page.
 
+use std::collections::{BTreeSet, HashMap};
+
 use askama::Template;
 use crier_common::domain::account::{AccountStatus, SocialAccount};
-use crier_common::domain::media::{Asset, AssetType};
+use crier_common::domain::media::AssetType;
 use crier_common::domain::plan::Feature;
 use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::platforms::catalogue::descriptor;
@@ -21,6 +23,8 @@ use crate::error::{ApiError, ErrorCode, Result};
 
 /// How many accounts can be chosen from, beside those of the post.
 const MAX_ACCOUNTS: i64 = 100;
+/// How many pictures are shown as chosen, of the post and all its accounts.
+const MAX_CHOSEN: usize = 200;
 /// How many pictures a page of the library has.
 const LIBRARY_PAGE: i64 = 12;
 
@@ -48,6 +52,8 @@ pub struct Composer {
     library_page: i64,
     library_prev: Option<i64>,
     library_next: Option<i64>,
+    /// The account whose own pictures are being chosen.
+    picking: Option<i64>,
     /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     scheduled_at: String,
     earliest: String,
@@ -80,9 +86,22 @@ struct ComposerAccount {
     index: usize,
     /// The text for this account alone.
     content: String,
+    pictures: AccountPictures,
     options: Vec<PostOption>,
     /// It has wishes of its own, so that its part of the form is open.
     is_open: bool,
+}
+
+/// The pictures of an account.
+enum AccountPictures {
+    /// Those of the post.
+    Same,
+    Own(Vec<Picture>),
+    /// They are being chosen: those that it has, and others.
+    Picking {
+        own: Vec<Picture>,
+        others: Vec<Picture>,
+    },
 }
 
 /// What a platform takes beyond text and pictures.
@@ -106,11 +125,15 @@ enum OptionValue {
 }
 
 impl ComposerAccount {
+    fn is_picking(&self) -> bool {
+        matches!(self.pictures, AccountPictures::Picking { .. })
+    }
+
     fn path(&self, field: impl std::fmt::Display) -> String {
         format!("overrides.{}.{field}", self.index)
     }
 
-    fn new(index: usize, account: &SocialAccount, typed: &Typed) -> Self {
+    fn new(index: usize, account: &SocialAccount, typed: &Typed, offered: &Offered) -> Self {
         let none = Wish::default();
         let wish = typed.wish(account.id).unwrap_or(&none);
         let required = descriptor(account.platform).capabilities.required_options;
@@ -137,6 +160,7 @@ impl ComposerAccount {
             problem: is_expired.then_some("Expired. Reconnect it to publish."),
             index,
             content: wish.content.clone(),
+            pictures: offered.for_account(wish, typed),
             options: options::of(account.platform).iter().map(option).collect(),
             is_open: !wish.is_empty(),
         }
@@ -199,12 +223,48 @@ pub async fn load_accounts(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Res
     Ok(found)
 }
 
-/// Returns the chosen pictures in their order; one that was deleted is left out.
-pub async fn load_chosen(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Result<Vec<Picture>> {
-    let found = media::find_many(conn, visit.brand()?.0.id, &typed.media).await?;
-    let mut chosen: Vec<Picture> = found.into_iter().map(|asset| picture(visit, asset)).collect();
-    chosen.sort_by_key(|picture| typed.media.iter().position(|id| *id == picture.id));
-    Ok(chosen)
+/// The pictures that were chosen, of the post and of its accounts.
+pub struct Chosen(HashMap<i64, Picture>);
+
+impl Chosen {
+    pub async fn load(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Result<Self> {
+        let own = typed.wishes.iter().filter_map(|wish| wish.media.as_ref()).flatten();
+        let ids: BTreeSet<i64> = typed.media.iter().chain(own).copied().take(MAX_CHOSEN).collect();
+        let ids: Vec<i64> = ids.into_iter().collect();
+        let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
+        Ok(Self(found.into_iter().map(|asset| (asset.id, picture(visit, asset))).collect()))
+    }
+
+    /// Returns these pictures in this order; one that was deleted is left out.
+    pub fn of(&self, ids: &[i64]) -> Vec<Picture> {
+        ids.iter().filter_map(|id| self.0.get(id).cloned()).collect()
+    }
+}
+
+/// What pictures are chosen from.
+struct Offered {
+    chosen: Chosen,
+    /// A page of the library.
+    library: Vec<Picture>,
+}
+
+impl Offered {
+    /// Returns the pictures of the library's page that are not among these.
+    fn library_without(&self, ids: &[i64]) -> Vec<Picture> {
+        self.library.iter().filter(|picture| !ids.contains(&picture.id)).cloned().collect()
+    }
+
+    fn for_account(&self, wish: &Wish, typed: &Typed) -> AccountPictures {
+        let Some(ids) = &wish.media else { return AccountPictures::Same };
+        let own = self.chosen.of(ids);
+        if typed.picking != Some(wish.account_id) {
+            return AccountPictures::Own(own);
+        }
+        let of_post: Vec<i64> = typed.media.iter().copied().filter(|id| !ids.contains(id)).collect();
+        let mut others = self.chosen.of(&of_post);
+        others.extend(self.library_without(&[&ids[..], &of_post].concat()));
+        AccountPictures::Picking { own, others }
+    }
 }
 
 /// Shows the composer. `is_typed`: with what was typed, not with what is stored.
@@ -218,7 +278,7 @@ pub async fn show(
     let brand = visit.brand()?.0.id;
     let mut conn = visit.app.store.read().await?;
     let accounts = load_accounts(visit, &mut conn, &typed).await?;
-    let chosen = load_chosen(visit, &mut conn, &typed).await?;
+    let chosen = Chosen::load(visit, &mut conn, &typed).await?;
     let page = typed.library_page.max(1);
     let filter = MediaFilter { asset_type: Some(AssetType::Image), search: None };
     let library = media::list(&mut conn, brand, &filter, PageRequest { page, per_page: LIBRARY_PAGE }).await?;
@@ -227,23 +287,30 @@ pub async fn show(
     let check = check(visit, &typed, stored, &accounts, &chosen).await?;
     let shown = targets.iter().map(|target| target.account_id);
     let shown = shown.filter(|id| accounts.iter().any(|account| account.id == *id));
-    let is_unchosen = |asset: &Asset| !typed.media.contains(&asset.id);
+    let is_last = page.saturating_mul(LIBRARY_PAGE) >= library.total;
+    let library = library.rows.into_iter().map(|asset| picture(visit, asset)).collect();
+    let offered = Offered { chosen, library };
     let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let page = Composer {
         shell: visit.shell(Section::Posts, if stored.is_some() { "Edit the post" } else { "New post" }),
         post: stored.map(|stored| stored.post.id),
         locked: stored.and_then(lock_notice),
-        accounts: accounts.iter().enumerate().map(|(i, account)| ComposerAccount::new(i, account, &typed)).collect(),
+        accounts: accounts
+            .iter()
+            .enumerate()
+            .map(|(index, account)| ComposerAccount::new(index, account, &typed, &offered))
+            .collect(),
         is_fixed: stored.is_some_and(|stored| stored.keep() == Keep::All),
         known_accounts: shown.map(|id| id.to_string()).collect::<Vec<_>>().join(","),
         keep: stored.map_or("", |stored| stored.keep().as_str()),
         known_time: stored.map_or_else(String::new, |stored| stored.local_time(visit.zone())),
         content: typed.content.clone(),
-        chosen,
+        chosen: offered.chosen.of(&typed.media),
         library_prev: (page > 1).then(|| page - 1),
-        library_next: (page.saturating_mul(LIBRARY_PAGE) < library.total).then(|| page + 1),
+        library_next: (!is_last).then(|| page + 1),
         library_page: page,
-        library: library.rows.into_iter().filter(is_unchosen).map(|asset| picture(visit, asset)).collect(),
+        library: offered.library_without(&typed.media),
+        picking: typed.picking,
         scheduled_at: typed.scheduled_at.clone(),
         earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
         buttons: Buttons::of(stored, has_approvals),
