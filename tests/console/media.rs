@@ -1,6 +1,8 @@
 //! The library of pictures.
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::{ConsoleUser, Page};
@@ -12,7 +14,11 @@ on_both_apps!(
     a_picture_is_changed_and_deleted,
     an_import_is_requested_and_its_state_shown,
 );
-on_sqlite_app!(what_is_no_picture_is_refused_at_the_field, other_brands_pictures_are_not_found);
+on_sqlite_app!(
+    what_is_no_picture_is_refused_at_the_field,
+    what_does_not_fit_into_the_plan_is_not_received,
+    other_brands_pictures_are_not_found,
+);
 
 /// The form's address, with its hidden fields.
 fn upload_form(page: &Page, path: &str) -> String {
@@ -45,6 +51,29 @@ async fn a_picture_is_uploaded_once(app: TestApp) {
         .expect(200, "src=\"/media/");
     let forged = form.replace("_csrf=", "_csrf=x");
     assert_eq!(upload(&t, &person, &forged, &bytes).await.0, 403);
+}
+
+async fn what_does_not_fit_into_the_plan_is_not_received(app: TestApp) {
+    let t = app.tenant("free").await;
+    let cap = 500 << 20;
+    app.sql(format!("DELETE FROM storage_usage WHERE workspace_id = {}", t.workspace)).await;
+    app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {})", t.workspace, cap - (1 << 20)))
+        .await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let form = upload_form(&person.get(&t.path("/media")).await, &t.path("/media"));
+    // The head alone: who waits for the body would wait for ever.
+    let head = format!(
+        "POST {form} HTTP/1.1\r\nHost: x\r\nCookie: {}\r\nContent-Type: multipart/form-data; boundary=b\r\n\
+         Content-Length: {}\r\n\r\n",
+        person.cookie,
+        10 << 20,
+    );
+    let mut stream = TcpStream::connect(app.address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 422");
+    assert_eq!(app.api.library.spools().held(), 0);
 }
 
 async fn what_is_no_picture_is_refused_at_the_field(app: TestApp) {

@@ -191,5 +191,6 @@ async fn other_webhooks_are_not_found(app: TestApp) {
 async fn a_plan_without_webhooks_has_no_page(app: TestApp) {
     let t = app.tenant("free").await;
     let person = ConsoleUser::sign_in(&t).await;
-    person.get(&t.path("/developers/webhooks")).await.expect(402, "Not in your plan");
+    let page = person.get(&t.path("/developers/webhooks")).await;
+    page.expect(402, "Not in your plan").expect(402, &format!("href=\"{}\"", t.path("/settings/plan")));
 }

@@ -21,6 +21,8 @@ pub struct ErrorPage {
     /// What is wrong and what to do.
     text: String,
     action: Link,
+    /// It is refused by the plan.
+    is_plan: bool,
     /// Of an error on our side, for the operator's logs.
     request_id: Option<String>,
 }
@@ -28,11 +30,12 @@ pub struct ErrorPage {
 impl ErrorPage {
     pub fn render(visit: &Visit, error: &ApiError, res: &mut Response) {
         let status = error.code.status();
+        let is_plan = matches!(error.code, ErrorCode::FeatureNotAvailable | ErrorCode::LimitReached);
         let title = match error.code {
             ErrorCode::NotFound => "There is nothing here",
             ErrorCode::InsufficientScope | ErrorCode::BrandForbidden => "You may not do this",
             ErrorCode::RateLimited => "Too many requests",
-            ErrorCode::FeatureNotAvailable | ErrorCode::LimitReached => "Not in your plan",
+            _ if is_plan => "Not in your plan",
             _ if status.is_server_error() => "This did not work",
             _ => "This was not done",
         };
@@ -42,7 +45,7 @@ impl ErrorPage {
         };
         let shell = Shell { section: None, ..visit.shell(Section::Home, title) };
         let request_id = status.is_server_error().then(|| visit.request_id.clone());
-        let page = Self { shell, text: message(error), action, request_id };
+        let page = Self { shell, text: message(error), action, is_plan, request_id };
         res.status_code(status);
         res.render(Text::Html(page.render().unwrap_or_else(|_| "Something went wrong on our side.".to_owned())));
     }

@@ -13,8 +13,6 @@ pub struct Shell {
     pub brands: Vec<BrandLink>,
     /// In which section of the navigation the page is.
     pub section: Option<Section>,
-    /// The sections that the navigation has, in order.
-    pub sections: Vec<Section>,
     /// The session's token against forged requests; the hidden field `_csrf`.
     pub csrf: String,
     /// A fresh random text; the hidden field `_key` of each form is this, a hyphen and the form's purpose.
@@ -117,6 +115,11 @@ impl Section {
 }
 
 impl Shell {
+    /// Returns the sections of the navigation, in order.
+    pub const fn sections(&self) -> &'static [Section] {
+        Section::ALL
+    }
+
     pub fn brand(&self) -> Option<&BrandLink> {
         self.brands.iter().find(|brand| brand.current)
     }

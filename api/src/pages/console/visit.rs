@@ -111,7 +111,6 @@ impl Visit {
             user_email: caller.user_email.clone(),
             brands: self.brands.iter().map(brand).collect(),
             section: Some(section),
-            sections: Section::ALL.to_vec(),
             csrf: self.csrf.clone(),
             // A form that is shown again is another request: what failed stored nothing under the earlier key.
             key: new_key(),

@@ -209,7 +209,7 @@ async fn show_delivery(visit: &Visit) -> Result<PageReply> {
         outcome: outcome(attempt.outcome),
         response_code: attempt.response_code,
         error: attempt.error,
-        response_body: attempt.response_body,
+        response_body: attempt.response_body.filter(|body| !body.is_empty()),
     };
     let view = DeliveryPage {
         shell: visit.shell(Section::Developers, format!("Delivery {}", delivery.id)),
@@ -226,7 +226,7 @@ async fn show_delivery(visit: &Visit) -> Result<PageReply> {
         can_replay: webhook.is_active,
         delivery: row(visit, &delivery),
         error: delivery.error,
-        response_body: delivery.response_body,
+        response_body: delivery.response_body.filter(|body| !body.is_empty()),
     };
     visit.page(&view)
 }
