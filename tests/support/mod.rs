@@ -31,6 +31,7 @@ pub mod picture;
 pub mod process;
 pub mod receiver;
 pub mod reports;
+pub mod request;
 pub mod s3;
 pub mod scripted;
 pub mod servers;
