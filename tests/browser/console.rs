@@ -1,7 +1,7 @@
 //! The console as a person uses it: from the first sign-in to a colleague who may do less. Screenshots of each page are
 //! left in `target/screenshots/console`.
 
-use chrono::TimeDelta;
+use chrono::{NaiveDate, TimeDelta};
 use crier_common::clock::Clock;
 
 use super::driver::Driver;
@@ -84,7 +84,8 @@ async fn a_post_with_a_picture_is_planned_moved_and_published(browser: &Driver, 
     let in_two_days = Clock::system().now() + TimeDelta::days(2);
     browser.set_time("scheduled_at", &in_two_days.format("%Y-%m-%dT09:30").to_string()).await;
     browser.pictures("composer").await;
-    browser.press("Schedule").await;
+    browser.walks_by_keyboard("composer").await;
+    browser.presses_by_keyboard("Schedule").await;
     browser.sees("The post is scheduled.").await;
     browser.pictures("post-scheduled").await;
 
@@ -92,6 +93,8 @@ async fn a_post_with_a_picture_is_planned_moved_and_published(browser: &Driver, 
     browser.open(&format!("/brands/1/calendar?date={date}")).await;
     browser.sees("Sunday bread").await;
     browser.pictures("calendar-month").await;
+    browser.walks_by_keyboard("calendar").await;
+    a_post_is_dragged(browser, crier).await;
     browser.open(&format!("/brands/1/calendar?view=week&date={date}")).await;
     browser.sees("Sunday bread").await;
     browser.pictures("calendar-week").await;
@@ -109,6 +112,28 @@ async fn a_post_with_a_picture_is_planned_moved_and_published(browser: &Driver, 
     reload_until(browser, "Published").await;
     browser.pictures("post-published").await;
     assert!(crier.page("demo").await.contains("Sunday bread") && crier.page("second").await.contains("A loaf"));
+}
+
+/// Drags the only post of the calendar to a day beside its own.
+async fn a_post_is_dragged(browser: &Driver, crier: &Installation) {
+    let planned = async || {
+        let post = crier.read("/brands/1/posts/1").await.unwrap();
+        post["data"]["scheduled_at"].as_str().unwrap().to_owned()
+    };
+    let before = planned().await;
+    let day: NaiveDate = before[..10].parse().unwrap();
+    // At the edge of the calendar, one of them is not shown.
+    let days = [day.succ_opt().unwrap(), day.pred_opt().unwrap()];
+    let shown = days.map(|day| format!("[data-date=\"{day}\"]"));
+    let is_shown = browser.script(&format!("return document.querySelector('{}') !== null", shown[0])).await == true;
+    let (to, cell) = if is_shown { (days[0], &shown[0]) } else { (days[1], &shown[1]) };
+    browser.drag("[data-post]", cell).await;
+    browser.sees("The post is moved to").await;
+    assert_eq!(planned().await, before.replace(&before[..10], &to.to_string()));
+    // It stays there.
+    let path = browser.path().await;
+    browser.open(&format!("{path}?date={to}")).await;
+    assert!(browser.text_of(cell).await.contains("Sunday bread"));
 }
 
 async fn a_failure_is_mended(browser: &Driver) {
@@ -129,6 +154,8 @@ async fn a_failure_is_mended(browser: &Driver) {
     browser.open("/brands/1").await;
     browser.sees("Accounts that need you").await;
     browser.pictures("home-failed").await;
+    browser.walks_by_keyboard("home").await;
+    browser.skips_to_the_content().await;
     browser.press("Reconnect").await;
     browser.fill("credentials.handle", "demo").await;
     browser.press("Connect").await;
@@ -205,6 +232,9 @@ async fn a_member_may_do_less(browser: &Driver, crier: &Installation) {
     ] {
         browser.open(path).await;
         browser.pictures(name).await;
+        if matches!(name, "settings" | "inbox" | "analytics" | "media" | "operator" | "requests") {
+            browser.walks_by_keyboard(name).await;
+        }
     }
     browser.press("Sign out").await;
     sign_in(browser, crier, "bob@example.com").await;

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use fantoccini::actions::{InputSource as _, KeyAction, KeyActions, MOUSE_BUTTON_LEFT, MouseActions, PointerAction};
 use fantoccini::elements::Element;
 use fantoccini::error::CmdError;
+use fantoccini::key::Key;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
@@ -17,6 +20,8 @@ use crate::support::servers::free_port;
 const PROGRAM: &str = "/usr/bin/chromedriver";
 /// How long a page or an element may take to appear.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the mouse takes from one place to another.
+const STROKE: Duration = Duration::from_millis(100);
 
 pub struct Driver {
     client: Client,
@@ -137,13 +142,36 @@ impl Driver {
 
     /// Presses the button or link with these words, and waits for the page that it leads to.
     pub async fn press(&self, words: &str) {
-        let before = self.client.find(Locator::Css("html")).await.unwrap();
-        self.pressable(words).await.click().await.unwrap();
-        self.until_left(&before, words).await;
+        let button = self.pressable(words).await;
+        self.leaves(words, async { button.click().await.unwrap() }).await;
     }
 
-    /// Waits for another page than the one with this element.
-    async fn until_left(&self, before: &Element, words: &str) {
+    /// Presses a key for what has the focus.
+    pub async fn press_key(&self, key: Key) {
+        let presses = [KeyAction::Down { value: key.into() }, KeyAction::Up { value: key.into() }];
+        let presses = presses.into_iter().fold(KeyActions::new("keyboard".to_owned()), KeyActions::then);
+        self.client.perform_actions(presses).await.unwrap();
+    }
+
+    /// Drags the element to the middle of another one.
+    pub async fn drag(&self, from: &str, to: &str) {
+        let (from, to) = (self.find(Locator::Css(from)).await, self.find(Locator::Css(to)).await);
+        let over = |element: Element, x| PointerAction::MoveToElement { element, duration: Some(STROKE), x, y: x };
+        let moves = [
+            over(from, 0.0),
+            PointerAction::Down { button: MOUSE_BUTTON_LEFT },
+            over(to.clone(), 3.0),
+            over(to, 0.0),
+            PointerAction::Up { button: MOUSE_BUTTON_LEFT },
+        ];
+        let moves = moves.into_iter().fold(MouseActions::new("mouse".to_owned()), MouseActions::then);
+        self.client.perform_actions(moves).await.unwrap();
+    }
+
+    /// Does what leads to another page, and waits for that.
+    pub async fn leaves(&self, words: &str, action: impl Future<Output = ()>) {
+        let before = self.client.find(Locator::Css("html")).await.unwrap();
+        action.await;
         let gone = tokio::time::timeout(PATIENCE, async {
             // An element of a page that was left is stale.
             while before.tag_name().await.is_ok() {
@@ -157,9 +185,8 @@ impl Driver {
     /// Like `press`, for the button inside of what [`Driver::toggle`] has opened with the same words.
     pub async fn press_inner(&self, words: &str) {
         let path = format!("//details[@open]//button[normalize-space(.)={}]", quoted(words));
-        let before = self.client.find(Locator::Css("html")).await.unwrap();
-        self.find(Locator::XPath(&path)).await.click().await.unwrap();
-        self.until_left(&before, words).await;
+        let button = self.find(Locator::XPath(&path)).await;
+        self.leaves(words, async { button.click().await.unwrap() }).await;
     }
 
     /// Presses what changes the page without leaving it.
@@ -219,12 +246,38 @@ impl Driver {
                 self.emulate(scheme).await.unwrap();
                 let wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
                 assert_eq!(wide, json!(false), "{name} is wider than a {size}");
+                self.assert_accessible(&format!("{name} on a {size}, {scheme}")).await;
                 let png = self.client.screenshot().await.unwrap();
                 std::fs::write(folder.join(format!("{name}-{size}-{scheme}.png")), png).unwrap();
             }
         }
         self.emulate("light").await.unwrap();
         self.assert_no_messages(name).await;
+    }
+
+    /// Fails if axe-core finds a fault of the page, with everything open that can be opened.
+    #[expect(clippy::print_stderr, reason = "who runs the tests is to see what was left out")]
+    async fn assert_accessible(&self, page: &str) {
+        let Some(axe) = axe() else {
+            eprintln!("\n*** NOT TESTED: CRIER_TEST_AXE names no axe-core (scripts/test installs it from npm) ***\n");
+            return;
+        };
+        if self.script("return typeof axe").await == json!("undefined") {
+            self.script(axe).await;
+        }
+        let script = "
+            const [done] = arguments;
+            const closed = [...document.querySelectorAll('details:not([open])')];
+            closed.forEach((details) => { details.open = true; });
+            axe.run(document, { resultTypes: ['violations'] }).then(
+                ({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html)}`),
+                (error) => [String(error)],
+            ).then((found) => {
+                closed.forEach((details) => { details.open = false; });
+                done(found);
+            });";
+        let found = self.client.execute_async(script, Vec::new()).await.unwrap();
+        assert_eq!(found, json!([]), "{page}: faults that axe-core finds");
     }
 
     /// Fails if a page had errors, or something that the policy forbids.
@@ -250,6 +303,15 @@ impl Driver {
     pub async fn quit(self) {
         self.client.close().await.unwrap();
     }
+}
+
+/// Returns the text of axe-core, if it is installed.
+fn axe() -> Option<&'static str> {
+    static AXE: LazyLock<Option<String>> = LazyLock::new(|| {
+        let file = std::env::var_os("CRIER_TEST_AXE")?;
+        Some(std::fs::read_to_string(file).expect("CRIER_TEST_AXE names axe.min.js"))
+    });
+    AXE.as_deref()
 }
 
 /// A command that only Chrome has: its path and its parameters.

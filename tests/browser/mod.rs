@@ -16,6 +16,7 @@ mod bio;
 mod connect;
 mod console;
 mod driver;
+mod keyboard;
 
 const PROGRAMS: &[&str] = &["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 /// The sizes of screenshots: width and height.

@@ -26,7 +26,7 @@ on_sqlite_app!(
 );
 
 /// Connects a handle of the real sandbox, and stores comments on it, each of its own thread or all of one.
-async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str], one_thread: bool) -> i64 {
+pub async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str], one_thread: bool) -> i64 {
     let real = Sandbox::new(app.store.store.clone(), app.url.clone());
     let _ = app.connector.real.set(real);
     let account = t.account(&format!("demo{}", t.brand)).await;

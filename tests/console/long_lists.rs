@@ -1,0 +1,116 @@
+//! Lists with 10,000 rows: each page is small, the first and the last one can be reached, and filters go on working.
+
+use serde_json::json;
+
+use super::inbox::inbox;
+use crate::support::app::{Tenant, TestApp, on_both_apps};
+use crate::support::console::ConsoleUser;
+use crate::support::picture;
+
+on_both_apps!(every_list_of_ten_thousand_is_paged);
+
+const ROWS: i64 = 10_000;
+const MAX_PAGE: usize = 100_000;
+
+/// Copies the newest row of a table until it has [`ROWS`] rows more. `changed`: columns with an expression of `n` each.
+async fn multiply(app: &TestApp, table: &str, changed: &[(&str, &str)]) {
+    let (columns, numbers) = if app.store.is_postgres() {
+        let names = format!(
+            "SELECT string_agg(column_name, ',') FROM information_schema.columns \
+             WHERE table_name = '{table}' AND table_schema = 'public' AND column_name <> 'id'"
+        );
+        (names, format!("SELECT n FROM generate_series(1, {ROWS}) n"))
+    } else {
+        let names = format!("SELECT group_concat(name, ',') FROM pragma_table_info('{table}') WHERE name <> 'id'");
+        let numbers =
+            format!("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {ROWS}) SELECT n FROM c");
+        (names, numbers)
+    };
+    let columns: String = app.value(columns).await;
+    let expression = |column: &str| {
+        let own = changed.iter().find(|(name, _)| *name == column);
+        own.map_or_else(|| format!("\"{column}\""), |(_, expression)| (*expression).to_owned())
+    };
+    let values: Vec<String> = columns.split(',').map(expression).collect();
+    let names: Vec<String> = columns.split(',').map(|column| format!("\"{column}\"")).collect();
+    app.sql(format!(
+        "INSERT INTO {table} ({}) SELECT {} FROM ({numbers}) numbers, (SELECT * FROM {table} ORDER BY 1 DESC LIMIT 1) row",
+        names.join(","),
+        values.join(",")
+    ))
+    .await;
+}
+
+/// Fills every list that can have so many rows.
+async fn fill(app: &TestApp, t: &Tenant<'_>) {
+    let hash = if app.store.is_postgres() { "sha256(n::text::bytea)" } else { "CAST(n AS BLOB)" };
+    let text = "'x' || n";
+    let long = "Bread ".repeat(2_000);
+    t.post(&t.path("/posts"), json!({ "content": long, "scheduled_at": "2026-07-01T09:30" })).await.expect(201);
+    multiply(app, "posts", &[]).await;
+    t.upload("bread.png", &picture::png(20, 20), &[]).await.expect(201);
+    multiply(app, "media", &[("filename", text)]).await;
+    inbox(app, t, &["Where is my refund?"], false).await;
+    multiply(app, "conversations", &[("thread_id", text)]).await;
+    let webhook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
+    let webhook = t.post("/webhooks", webhook).await.data(201)["id"].clone();
+    t.post(&format!("/webhooks/{webhook}/test"), json!({ "event": "brand.created" })).await.expect(202);
+    multiply(app, "webhook_deliveries", &[]).await;
+    multiply(app, "idempotency_keys", &[("key", text)]).await;
+    multiply(app, "api_keys", &[("hash", hash), ("prefix", "'session'")]).await;
+    app.sql(
+        "INSERT INTO sessions (api_key_id, user_agent) SELECT k.id, 'x' FROM api_keys k \
+         WHERE k.prefix = 'session' AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)",
+    )
+    .await;
+    let other = if app.store.is_postgres() { "sha256(('k' || n)::bytea)" } else { "CAST('k' || n AS BLOB)" };
+    multiply(app, "api_keys", &[("hash", other), ("prefix", "'svc_live'")]).await;
+    multiply(app, "users", &[("email", "n || '@example.com'")]).await;
+    app.sql(format!(
+        "INSERT INTO brand_members (brand_id, user_id, role, created_at) \
+         SELECT {}, u.id, 'editor', u.created_at FROM users u WHERE u.id <> {}",
+        t.brand, t.user
+    ))
+    .await;
+    multiply(app, "jobs", &[("state", "'dead'"), ("finished_at", "created_at"), ("last_error", "'Cold.'")]).await;
+}
+
+async fn every_list_of_ten_thousand_is_paged(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    fill(&app, &t).await;
+    let webhook = app.number("SELECT id FROM webhooks").await;
+    for path in [
+        t.path("/posts"),
+        t.path("/posts?status=draft"),
+        t.path("/calendar?view=list&date=2026-07-01"),
+        t.path("/media"),
+        t.path("/media?search=x1"),
+        t.path("/inbox"),
+        t.path("/inbox?status=open"),
+        t.path("/inbox?search=refund"),
+        t.path("/developers"),
+        t.path("/developers/requests"),
+        t.path(&format!("/developers/webhooks/{webhook}")),
+        t.path("/settings/members"),
+        t.path("/settings/sessions"),
+        "/operator".to_owned(),
+        "/operator/users".to_owned(),
+    ] {
+        let page = person.get(&path).await;
+        page.expect(200, "page=2");
+        assert!(page.reply.body.len() < MAX_PAGE, "{path}: {} bytes", page.reply.body.len());
+        let separator = if path.contains('?') { '&' } else { '?' };
+        // A period of the calendar shows its first thousand posts, and says so.
+        let last = if path.contains("/calendar") { 10 } else { ROWS / 20 };
+        let late = person.get(&format!("{path}{separator}page={last}")).await;
+        late.expect(200, &format!("page={}", last - 1));
+        assert!(late.reply.body.len() < MAX_PAGE, "{path}: {} bytes", late.reply.body.len());
+    }
+    // Pages that count or list the beginning alone.
+    for path in [t.path(""), t.path("/calendar?date=2026-07-01"), t.path("/posts/new"), t.path("/analytics")] {
+        let page = person.get(&path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        assert!(page.reply.body.len() < MAX_PAGE, "{path}: {} bytes", page.reply.body.len());
+    }
+}
