@@ -1,9 +1,10 @@
 //! Lists and searches of conversations, the newest message first.
 //!
-//! One index has all columns that a filter needs, in the order of the list: a page is a walk along it from the newest
-//! entry, a total a walk along all entries of the brand. Words and tags are sets of conversations. A small set is
-//! read whole and its conversations are looked up; with only large sets, the walk checks each entry against them. So
-//! the time depends neither on how frequent a word is nor on where its conversations are in the list.
+//! One index has all columns that a filter needs, in the order of the list: a page is a walk along it from the newer or
+//! the older end, a total a walk along all entries of the brand. Words and tags are sets of conversations. A small set
+//! is read whole and its conversations are looked up. With large sets only, the walk looks each entry up in them, which
+//! soon fills a page if they are frequent; if it has not after [`MAX_WALK`] entries, the sets are read whole. So the time
+//! depends neither on how frequent a word is nor on where its conversations are in the list.
 
 use super::super::db::run;
 use super::super::jobs::{id_list, list_sql};
@@ -15,6 +16,10 @@ use crate::domain::words::Wanted;
 
 /// A set of at most this many entries is read whole.
 const SMALL: i64 = 2_000;
+/// How many entries of the list are looked up in the sets before these are read whole.
+const MAX_WALK: i64 = 2_000;
+/// A conversation is looked up in a range of at most this many different words.
+const MAX_WORDS: i64 = 8;
 
 /// What a list shows; `None`: all.
 #[derive(Clone, Debug, Default)]
@@ -114,7 +119,7 @@ impl<'a> Query<'a> {
                 let tag = self.bind(Bind::Text(tag));
                 format!("SELECT conversation_id FROM conversation_tags WHERE brand_id = $1 AND tag = {tag}")
             }
-            Set::Word(Wanted { from, to }) => {
+            Set::Words { range: Wanted { from, to }, .. } => {
                 let (from, to) = (self.bind(Bind::Text(from)), self.bind(Bind::Text(to)));
                 format!(
                     "SELECT conversation_id
@@ -125,33 +130,146 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// The tables and the conditions of the conversations that fit the filters and are in all sets. `small`: the
-    /// index of a set that is read whole.
-    fn found(&mut self, filter: &ConversationFilter, sets: &[Set<'a>], small: Option<usize>) -> String {
+    /// The condition that the conversation `c` is in a set, as a look-up by the set's key; `None`: that takes too many.
+    fn is_in(&mut self, set: &'a Set<'a>) -> Option<String> {
+        match set {
+            Set::Tag(tag) => {
+                let tag = self.bind(Bind::Text(tag));
+                Some(format!(
+                    "EXISTS (
+                        SELECT 1
+                        FROM conversation_tags t
+                        WHERE t.brand_id = $1 AND t.tag = {tag} AND t.conversation_id = c.id
+                    )"
+                ))
+            }
+            Set::Words { words, .. } => {
+                let words = words.as_ref()?;
+                if words.is_empty() {
+                    return Some("1 = 0".to_owned());
+                }
+                let words: Vec<String> = words.iter().map(|word| self.bind(Bind::Text(word))).collect();
+                Some(format!(
+                    "EXISTS (
+                        SELECT 1
+                        FROM conversation_words w
+                        WHERE w.brand_id = $1 AND w.word IN ({}) AND w.conversation_id = c.id
+                    )",
+                    words.join(", ")
+                ))
+            }
+        }
+    }
+
+    /// The tables and the conditions of the conversations that fit the filters and are in all sets.
+    fn found(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>) -> String {
         let mut from = "conversations c".to_owned();
         let mut conditions = self.filters(filter);
-        for (index, set) in sets.iter().enumerate() {
-            let ids = self.set(set);
-            if small == Some(index) {
+        for (index, set) in sets.all.iter().enumerate() {
+            if sets.small == Some(index) {
+                let ids = self.set(set);
                 from = format!(
                     "(SELECT DISTINCT conversation_id AS id FROM ({ids}) AS entries) AS few CROSS JOIN conversations c"
                 );
                 conditions += " AND c.id = few.id";
-            } else if self.is_postgres {
-                conditions += &format!(" AND c.id IN ({ids})");
-            } else {
-                // With `+`, the set does not drive the query.
-                conditions += &format!(" AND +c.id IN ({ids})");
+                continue;
             }
+            let is_in = if sets.small.is_some() { self.is_in(set) } else { None };
+            // With `+`, the set does not drive the query of SQLite.
+            let id = if self.is_postgres { "c.id" } else { "+c.id" };
+            let is_in = is_in.unwrap_or_else(|| format!("{id} IN ({})", self.set(set)));
+            conditions += &format!(" AND {is_in}");
         }
         format!("FROM {from} WHERE {conditions}")
+    }
+
+    /// The same as `found`, among the first entries of the list in this order; `None`: a look-up takes too many words.
+    fn found_near(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>, order: &str) -> Option<String> {
+        let conditions = self.filters(filter);
+        let is_in = sets.all.iter().map(|set| self.is_in(set)).collect::<Option<Vec<_>>>()?;
+        Some(format!(
+            "FROM (
+                SELECT c.id, c.last_message_at
+                FROM conversations c
+                WHERE {conditions}
+                ORDER BY {order}
+                LIMIT {MAX_WALK}
+            ) AS c
+            WHERE {}",
+            is_in.join(" AND ")
+        ))
     }
 }
 
 /// A set of conversations.
 enum Set<'a> {
     Tag(&'a str),
-    Word(&'a Wanted),
+    /// Those with a word of a range; `words`: all words of a large set, if they are at most [`MAX_WORDS`].
+    Words {
+        range: &'a Wanted,
+        words: Option<Vec<String>>,
+    },
+}
+
+/// The sets that a conversation must be in.
+struct Sets<'a> {
+    all: Vec<Set<'a>>,
+    /// The index of the first small one, which is read whole.
+    small: Option<usize>,
+}
+
+impl<'a> Sets<'a> {
+    async fn read(conn: &mut Conn, brand_id: i64, filter: &'a ConversationFilter) -> Result<Self> {
+        let mut all: Vec<Set<'_>> = filter.tag.iter().map(|tag| Set::Tag(tag)).collect();
+        all.extend(filter.words.iter().map(|range| Set::Words { range, words: None }));
+        let mut small = None;
+        for (index, set) in all.iter_mut().enumerate() {
+            if small.is_none() && is_small(conn, brand_id, set).await? {
+                small = Some(index);
+            } else if let Set::Words { range, words } = set {
+                *words = words_of(conn, brand_id, range).await?;
+            }
+        }
+        Ok(Self { all, small })
+    }
+}
+
+async fn is_small(conn: &mut Conn, brand_id: i64, set: &Set<'_>) -> Result<bool> {
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let ids = query.set(set);
+    let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM ({ids} LIMIT {}) AS entries", SMALL + 1));
+    let entries: i64 = run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_one(c))?;
+    Ok(entries <= SMALL)
+}
+
+/// Returns the different words of a range; `None`: they are more than [`MAX_WORDS`]. Each is one look-up in the key.
+async fn words_of(conn: &mut Conn, brand_id: i64, range: &Wanted) -> Result<Option<Vec<String>>> {
+    const SQL: &str = "
+        WITH RECURSIVE found (word) AS (
+            SELECT min(word)
+            FROM conversation_words
+            WHERE brand_id = $1 AND word >= $2 AND word < $3
+            UNION ALL
+            SELECT (
+                SELECT min(word)
+                FROM conversation_words
+                WHERE brand_id = $1 AND word > found.word AND word < $3
+            )
+            FROM found
+            WHERE found.word IS NOT NULL
+        )
+        SELECT word
+        FROM found
+        WHERE word IS NOT NULL
+        LIMIT $4";
+    let (from, to) = (&range.from, &range.to);
+    let words: Vec<String> = run!(conn, c => sqlx::query_scalar(SQL)
+        .bind(brand_id)
+        .bind(from)
+        .bind(to)
+        .bind(MAX_WORDS + 1)
+        .fetch_all(c))?;
+    Ok(Some(words).filter(|words| words.len() as i64 <= MAX_WORDS))
 }
 
 pub async fn list(
@@ -160,11 +278,12 @@ pub async fn list(
     filter: &ConversationFilter,
     page: PageRequest,
 ) -> Result<Page<Conversation>> {
-    let mut sets: Vec<Set<'_>> = filter.tag.iter().map(|tag| Set::Tag(tag)).collect();
-    sets.extend(filter.words.iter().map(Set::Word));
-    let small = small_set(conn, brand_id, &sets).await?;
-    let ids = ids(conn, brand_id, filter, (&sets, small), page).await?;
-    let total = total(conn, brand_id, filter, (&sets, small)).await?;
+    let sets = Sets::read(conn, brand_id, filter).await?;
+    let total = total(conn, brand_id, filter, &sets).await?;
+    let ids = match ids_near(conn, brand_id, filter, &sets, page, total).await? {
+        Some(near) => near,
+        None => ids(conn, brand_id, filter, &sets, page).await?,
+    };
     let sql = list_sql!(conn, "SELECT * FROM conversations WHERE id", "AND brand_id = $2");
     let sql = sql.replacen('*', COLUMNS, 1);
     let list = id_list(&ids);
@@ -174,19 +293,38 @@ pub async fn list(
     Ok(Page { rows, total })
 }
 
-/// Returns the index of the first set that is small.
-async fn small_set(conn: &mut Conn, brand_id: i64, sets: &[Set<'_>]) -> Result<Option<usize>> {
-    for (index, set) in sets.iter().enumerate() {
-        let mut query = Query::of(brand_id, conn.is_postgres());
-        let ids = query.set(set);
-        let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM ({ids} LIMIT {}) AS entries", SMALL + 1));
-        let entries: i64 =
-            run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_one(c))?;
-        if entries <= SMALL {
-            return Ok(Some(index));
-        }
+/// Returns the ids of a page that is found in a short walk from the nearer end of the list; `None`: it is not.
+async fn ids_near(
+    conn: &mut Conn,
+    brand_id: i64,
+    filter: &ConversationFilter,
+    sets: &Sets<'_>,
+    page: PageRequest,
+    total: i64,
+) -> Result<Option<Vec<i64>>> {
+    let rows = page.per_page.min(total.saturating_sub(page.offset()));
+    if sets.all.is_empty() || sets.small.is_some() || rows <= 0 {
+        return Ok(None);
     }
-    Ok(None)
+    let behind = total - page.offset() - rows;
+    let is_older = behind < page.offset();
+    let (order, skipped) = match is_older {
+        true => ("c.last_message_at, c.id", behind),
+        false => ("c.last_message_at DESC, c.id DESC", page.offset()),
+    };
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let Some(found) = query.found_near(filter, sets, order) else { return Ok(None) };
+    if skipped + rows > MAX_WALK {
+        return Ok(None);
+    }
+    let (limit, offset) = (query.bind(Bind::Number(rows)), query.bind(Bind::Number(skipped)));
+    let sql = sqlx::AssertSqlSafe(format!("SELECT c.id {found} ORDER BY {order} LIMIT {limit} OFFSET {offset}"));
+    let mut ids: Vec<i64> =
+        run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_all(c))?;
+    if is_older {
+        ids.reverse();
+    }
+    Ok(Some(ids).filter(|ids| ids.len() as i64 == rows))
 }
 
 /// Returns the ids of a page: a walk along the index from the newest entry, or a sort of a small set.
@@ -194,11 +332,11 @@ async fn ids(
     conn: &mut Conn,
     brand_id: i64,
     filter: &ConversationFilter,
-    (sets, small): (&[Set<'_>], Option<usize>),
+    sets: &Sets<'_>,
     page: PageRequest,
 ) -> Result<Vec<i64>> {
     let mut query = Query::of(brand_id, conn.is_postgres());
-    let found = query.found(filter, sets, small);
+    let found = query.found(filter, sets);
     let (limit, offset) = (query.bind(Bind::Number(page.per_page)), query.bind(Bind::Number(page.offset())));
     let sql = sqlx::AssertSqlSafe(format!(
         "SELECT c.id {found} ORDER BY c.last_message_at DESC, c.id DESC LIMIT {limit} OFFSET {offset}"
@@ -206,19 +344,20 @@ async fn ids(
     Ok(run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_all(c))?)
 }
 
-async fn total(
-    conn: &mut Conn,
-    brand_id: i64,
-    filter: &ConversationFilter,
-    (sets, small): (&[Set<'_>], Option<usize>),
-) -> Result<i64> {
+async fn total(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter, sets: &Sets<'_>) -> Result<i64> {
     let mut query = Query::of(brand_id, conn.is_postgres());
-    let sql = match sets {
+    let sql = match sets.all.as_slice() {
         // Every conversation of a set exists: there is nothing to look up.
         [set] if filter.has_no_column() => {
-            format!("SELECT count(DISTINCT conversation_id) FROM ({}) AS entries", query.set(set))
+            // A conversation has an entry for each different word.
+            let is_distinct = match set {
+                Set::Tag(_) => true,
+                Set::Words { words, .. } => words.as_ref().is_some_and(|words| words.len() == 1),
+            };
+            let counted = if is_distinct { "*" } else { "DISTINCT conversation_id" };
+            format!("SELECT count({counted}) FROM ({}) AS entries", query.set(set))
         }
-        _ => format!("SELECT count(*) {}", query.found(filter, sets, small)),
+        _ => format!("SELECT count(*) {}", query.found(filter, sets)),
     };
     let sql = sqlx::AssertSqlSafe(sql);
     Ok(run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_one(c))?)
