@@ -22,6 +22,9 @@ use crate::domain::platform::Platform::{
     self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Reddit, Telegram, Threads, Tumblr,
 };
 
+/// The largest count that is taken for one. No platform has more; sums of many must fit in 64 bits.
+const MAX_COUNT: i64 = 1_000_000_000_000;
+
 /// A metric of a platform.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
@@ -133,43 +136,44 @@ impl Metrics {
 
     /// Returns the metrics of a post that are asked for by name.
     pub(super) fn of_posts(&self) -> Vec<&str> {
-        self.named(false)
+        self.names(false).filter(|name| !name.starts_with('/')).collect()
     }
 
     /// Returns the metrics of an account that are asked for by name.
     pub(super) fn of_accounts(&self) -> Vec<&str> {
-        self.named(true)
+        self.names(true).filter(|name| !name.starts_with('/')).collect()
     }
 
-    fn named(&self, of_account: bool) -> Vec<&str> {
-        let is_wanted = |figure| matches!(figure, Followers | Following | Posts) == of_account;
-        self.valid()
-            .filter(|(figure, name)| is_wanted(*figure) && !name.starts_with('/'))
-            .map(|(_, name)| name)
-            .collect()
+    fn names(&self, of_account: bool) -> impl Iterator<Item = &str> {
+        let is_wanted = move |figure| matches!(figure, Followers | Following | Posts) == of_account;
+        self.valid().filter(move |(figure, _)| is_wanted(*figure)).map(|(_, name)| name)
     }
 
-    /// Returns a post's figures; `value` returns that of a metric, if the platform gave one.
+    /// Returns a post's figures; `value` returns that of a metric, if the platform gave one. What is no count is none.
     pub(super) fn post(&self, value: impl Fn(&str) -> Option<i64>) -> Figures {
         let mut figures = Figures::default();
         for (figure, name) in self.valid() {
-            if let Some(value) = value(name) {
+            if let Some(value) = value(name).filter(is_count) {
                 figures.add(figure, value);
             }
         }
         figures
     }
 
-    /// Returns an account's figures; `value` returns that of a metric, if the platform gave one.
+    /// Returns an account's figures; `value` returns that of a metric, if the platform gave one. What is no count is none.
     pub(super) fn account(&self, value: impl Fn(&str) -> Option<i64>) -> AccountFigures {
         let mut figures = AccountFigures::default();
         for (figure, name) in self.valid() {
-            if let Some(value) = value(name) {
+            if let Some(value) = value(name).filter(is_count) {
                 figures.add(figure, value);
             }
         }
         figures
     }
+}
+
+fn is_count(value: &i64) -> bool {
+    (0..=MAX_COUNT).contains(value)
 }
 
 #[cfg(test)]
@@ -211,5 +215,19 @@ mod tests {
         let figures = threads(&config).post(value);
         assert_eq!((figures.shares, figures.likes, figures.comments), (Some(3), None, Some(7)));
         assert_eq!(threads(&config).account(value).followers, Some(15));
+    }
+
+    #[test]
+    fn what_is_no_count_is_no_figure() {
+        let metrics = Metrics::new(Bluesky, &PlatformsConfig::default(), &at("2026-11-01T00:00:00Z"));
+        for (value, figure) in
+            [(0, Some(0)), (MAX_COUNT, Some(MAX_COUNT)), (-1, None), (MAX_COUNT + 1, None), (i64::MAX, None)]
+        {
+            assert_eq!(metrics.post(|_| Some(value)).likes, figure, "{value}");
+            assert_eq!(metrics.account(|_| Some(value)).followers, figure, "{value}");
+        }
+        // Of two names that are added up, the one that is a count.
+        let shares = metrics.post(|name| Some(if name == "/quoteCount" { i64::MIN } else { 3 })).shares;
+        assert_eq!(shares, Some(3));
     }
 }
