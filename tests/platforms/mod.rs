@@ -29,6 +29,7 @@ mod tiktok;
 mod tumblr;
 mod tumblr_inbox;
 mod twitter;
+mod twitter_figures;
 mod twitter_inbox;
 mod woocommerce;
 mod wordpress;

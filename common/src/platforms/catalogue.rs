@@ -282,7 +282,7 @@ const TWITTER: Descriptor = by_page(
         required_options: &[],
         inbox: &[Mention],
         replies: &[Mention],
-        analytics: false,
+        analytics: true,
     },
 );
 

@@ -19,7 +19,7 @@ use crate::domain::analytics::Figure::{
 };
 use crate::domain::analytics::{AccountFigures, Figures};
 use crate::domain::platform::Platform::{
-    self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Reddit, Telegram, Threads, Tumblr,
+    self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Reddit, Telegram, Threads, Tumblr, Twitter,
 };
 
 /// The largest count that is taken for one. No platform has more; sums of many must fit in 64 bits.
@@ -98,6 +98,15 @@ pub const METRICS: &[Metric] = &[
     metric(Threads, Shares, "shares"),
     metric(Threads, Followers, "followers_count"),
     metric(Tumblr, Followers, "/total_users"),
+    metric(Twitter, Impressions, "/public_metrics/impression_count"),
+    metric(Twitter, Likes, "/public_metrics/like_count"),
+    metric(Twitter, Comments, "/public_metrics/reply_count"),
+    metric(Twitter, Shares, "/public_metrics/retweet_count"),
+    metric(Twitter, Shares, "/public_metrics/quote_count"),
+    metric(Twitter, Clicks, "/non_public_metrics/url_link_clicks"),
+    metric(Twitter, Followers, "/public_metrics/followers_count"),
+    metric(Twitter, Following, "/public_metrics/following_count"),
+    metric(Twitter, Posts, "/public_metrics/tweet_count"),
 ];
 
 /// The metrics of one platform, as they are configured.
@@ -144,6 +153,16 @@ impl Metrics {
         self.names(true).filter(|name| !name.starts_with('/')).collect()
     }
 
+    /// Returns the metrics of a post that are fields of the platform's answer.
+    pub(super) fn fields_of_posts(&self) -> Vec<&str> {
+        self.names(false).filter(|name| name.starts_with('/')).collect()
+    }
+
+    /// Returns the metrics of an account that are fields of the platform's answer.
+    pub(super) fn fields_of_accounts(&self) -> Vec<&str> {
+        self.names(true).filter(|name| name.starts_with('/')).collect()
+    }
+
     fn names(&self, of_account: bool) -> impl Iterator<Item = &str> {
         let is_wanted = move |figure| matches!(figure, Followers | Following | Posts) == of_account;
         self.valid().filter(move |(figure, _)| is_wanted(*figure)).map(|(_, name)| name)
@@ -160,7 +179,8 @@ impl Metrics {
         figures
     }
 
-    /// Returns an account's figures; `value` returns that of a metric, if the platform gave one. What is no count is none.
+    /// Returns an account's figures; `value` returns that of a metric, if the platform gave one. What is no count is
+    /// none.
     pub(super) fn account(&self, value: impl Fn(&str) -> Option<i64>) -> AccountFigures {
         let mut figures = AccountFigures::default();
         for (figure, name) in self.valid() {
