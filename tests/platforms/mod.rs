@@ -16,6 +16,7 @@ mod linkedin;
 mod mastodon;
 mod mastodon_inbox;
 mod pinterest;
+mod pinterest_figures;
 mod reddit;
 mod reddit_inbox;
 mod registry;

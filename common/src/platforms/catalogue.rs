@@ -313,7 +313,7 @@ const PINTEREST: Descriptor = by_page(
         required_options: &["board"],
         inbox: &[],
         replies: &[],
-        analytics: false,
+        analytics: true,
     },
 );
 

@@ -19,7 +19,7 @@ use crate::domain::analytics::Figure::{
 };
 use crate::domain::analytics::{AccountFigures, Figures};
 use crate::domain::platform::Platform::{
-    self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Reddit, Telegram, Threads, Tumblr, Twitter,
+    self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Pinterest, Reddit, Telegram, Threads, Tumblr, Twitter,
 };
 
 /// The largest count that is taken for one. No platform has more; sums of many must fit in 64 bits.
@@ -86,6 +86,13 @@ pub const METRICS: &[Metric] = &[
     metric(Mastodon, Followers, "/followers_count"),
     metric(Mastodon, Following, "/following_count"),
     metric(Mastodon, Posts, "/statuses_count"),
+    metric(Pinterest, Impressions, "/pin_metrics/lifetime_metrics/impression"),
+    metric(Pinterest, Likes, "/pin_metrics/lifetime_metrics/reaction"),
+    metric(Pinterest, Comments, "/pin_metrics/lifetime_metrics/comment"),
+    metric(Pinterest, Clicks, "/pin_metrics/lifetime_metrics/pin_click"),
+    metric(Pinterest, Followers, "/follower_count"),
+    metric(Pinterest, Following, "/following_count"),
+    metric(Pinterest, Posts, "/pin_count"),
     metric(Reddit, Likes, "/score"),
     metric(Reddit, Comments, "/num_comments"),
     metric(Reddit, Followers, "/subreddit/subscribers"),
