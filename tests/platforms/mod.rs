@@ -27,6 +27,7 @@ mod telegram_inbox;
 mod text;
 mod threads_inbox;
 mod tiktok;
+mod tiktok_figures;
 mod tumblr;
 mod tumblr_inbox;
 mod twitter;

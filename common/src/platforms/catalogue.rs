@@ -328,7 +328,7 @@ const TIKTOK: Descriptor = by_page(
         required_options: &["visibility"],
         inbox: &[],
         replies: &[],
-        analytics: false,
+        analytics: true,
     },
 );
 

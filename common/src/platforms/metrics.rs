@@ -19,7 +19,8 @@ use crate::domain::analytics::Figure::{
 };
 use crate::domain::analytics::{AccountFigures, Figures};
 use crate::domain::platform::Platform::{
-    self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Pinterest, Reddit, Telegram, Threads, Tumblr, Twitter,
+    self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Pinterest, Reddit, Telegram, Threads, Tiktok, Tumblr,
+    Twitter,
 };
 
 /// The largest count that is taken for one. No platform has more; sums of many must fit in 64 bits.
@@ -104,6 +105,13 @@ pub const METRICS: &[Metric] = &[
     metric(Threads, Shares, "quotes"),
     metric(Threads, Shares, "shares"),
     metric(Threads, Followers, "followers_count"),
+    metric(Tiktok, Impressions, "view_count"),
+    metric(Tiktok, Likes, "like_count"),
+    metric(Tiktok, Comments, "comment_count"),
+    metric(Tiktok, Shares, "share_count"),
+    metric(Tiktok, Followers, "follower_count"),
+    metric(Tiktok, Following, "following_count"),
+    metric(Tiktok, Posts, "video_count"),
     metric(Tumblr, Followers, "/total_users"),
     metric(Twitter, Impressions, "/public_metrics/impression_count"),
     metric(Twitter, Likes, "/public_metrics/like_count"),
