@@ -101,7 +101,7 @@ pub(super) fn query(request: &Request) -> BTreeMap<String, String> {
     request.url.query_pairs().into_owned().collect()
 }
 
-fn meta_account(id: &str) -> ConnectorAccount {
+pub(super) fn meta_account(id: &str) -> ConnectorAccount {
     account(id, json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" }))
 }
 
@@ -110,7 +110,7 @@ fn gone() -> ResponseTemplate {
 }
 
 /// A value as insights have it.
-fn insight(name: &str, value: Value) -> Value {
+pub(super) fn insight(name: &str, value: Value) -> Value {
     json!({ "name": name, "period": "lifetime", "values": [{ "value": value }] })
 }
 
@@ -127,44 +127,6 @@ fn insights(request: &Request, known: &[(&str, Value)]) -> ResponseTemplate {
         }
     }
     ok(json!({ "data": data }))
-}
-
-#[tokio::test]
-async fn facebook_reads_fields_in_one_call_and_insights_of_each_post() {
-    let facebook = |request: &Request| match request.url.path() {
-        "/v25.0/" => {
-            let body: Value = request.body_json().unwrap();
-            let part = |one: &Value| {
-                let url = one["relative_url"].as_str().unwrap();
-                assert!(url.ends_with("reactions.limit(0).summary(true)"), "{url}");
-                if url.starts_with("42_9?") {
-                    return json!({ "code": 400, "body": "{\"error\":{\"code\":100}}" });
-                }
-                let fields = json!({
-                    "id": "42_1", "shares": { "count": 3 },
-                    "comments": { "data": [], "summary": { "total_count": 2 } },
-                    "reactions": { "data": [], "summary": { "total_count": 11 } },
-                });
-                json!({ "code": 200, "body": fields.to_string() })
-            };
-            ok(body["batch"].as_array().unwrap().iter().map(part).collect())
-        }
-        "/v25.0/42_1/insights" => {
-            insights(request, &[("post_media_view", json!(500)), ("post_clicks", json!({ "link": 4, "other": 5 }))])
-        }
-        "/v25.0/42_9/insights" => gone(),
-        "/v25.0/42" => ok(json!({ "id": "42", "followers_count": 77 })),
-        other => panic!("{other}"),
-    };
-    let mut started = Started::new(Platform::Facebook, meta_account("42"), facebook).await;
-    let figures = started.posts(&["42_1", "42_9"]).await.unwrap();
-    let known = Figures { likes: Some(11), comments: Some(2), shares: Some(3), clicks: Some(9), ..Figures::default() };
-    assert_eq!(figures, [Some(known), None]);
-    assert_eq!(started.aside.added().collect::<Vec<_>>(), ["post_impressions", "post_impressions_unique"]);
-    let before = started.calls();
-    assert_eq!(started.posts(&["42_1"]).await.unwrap(), [Some(known)]);
-    assert_eq!(started.calls() - before, 2, "what is set aside is not asked for");
-    assert_eq!(started.account().await.unwrap().followers, Some(77));
 }
 
 #[tokio::test]

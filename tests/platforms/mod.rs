@@ -5,6 +5,7 @@ mod bluesky;
 mod bluesky_inbox;
 mod calls;
 mod facebook;
+mod facebook_figures;
 mod facebook_inbox;
 mod figures;
 mod google_business;
