@@ -23,6 +23,7 @@ worker_on_both!(
     a_post_that_is_gone_is_looked_at_no_more,
     a_published_post_is_found_by_several_schedulers_once,
     a_refused_metric_is_set_aside_for_a_day,
+    a_figure_that_is_given_no_more_stays_as_it_was_last_seen,
 );
 
 on_both!(figures_that_are_switched_off_are_not_read);
@@ -195,6 +196,20 @@ async fn figures_that_are_switched_off_are_not_read(s: TestStore) {
     look(&w).await;
     assert_eq!((w.number(&enqueued).await, w.fake.count("account_figures")), (1, 0));
     assert_eq!(figures_at(&w).await, w.now() + TimeDelta::hours(2));
+}
+
+async fn a_figure_that_is_given_no_more_stays_as_it_was_last_seen(w: TestWorker) {
+    let post = published(&w).await;
+    let clicks = Figures { clicks: Some(3), ..likes(1) };
+    for (hours, figures) in [(1, clicks), (5, likes(0))] {
+        w.fake.set_post_figures([Some(figures)]);
+        w.clock.advance(TimeDelta::hours(hours));
+        look(&w).await;
+        assert_eq!(snapshots(&w, post).await.last().unwrap().figures, figures);
+    }
+    let newest: (i64, i64) =
+        (w.number("SELECT likes FROM target_analytics").await, w.number("SELECT clicks FROM target_analytics").await);
+    assert_eq!(newest, (0, 3));
 }
 
 async fn a_refused_metric_is_set_aside_for_a_day(w: TestWorker) {

@@ -218,7 +218,8 @@ pub struct Collected {
     pub next_at: Option<DateTime<Utc>>,
 }
 
-/// Stores what was collected of posts, with three statements at most.
+/// Stores what was collected of posts, with three statements at most. A figure that the platform gives no more (X tells
+/// clicks for a month) stays as it was last seen.
 pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
     let now = tx.now;
     let gone: Vec<i64> = collected.iter().filter(|one| one.figures.is_none()).map(|one| one.target_id).collect();
@@ -242,15 +243,18 @@ pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
     let newest = tx.for_engine(
         "
         UPDATE target_analytics a
-        SET impressions = (value ->> 1)::bigint, reach = (value ->> 2)::bigint, likes = (value ->> 3)::bigint,
-            comments = (value ->> 4)::bigint, shares = (value ->> 5)::bigint, clicks = (value ->> 6)::bigint,
+        SET impressions = coalesce((value ->> 1)::bigint, impressions), reach = coalesce((value ->> 2)::bigint, reach),
+            likes = coalesce((value ->> 3)::bigint, likes), comments = coalesce((value ->> 4)::bigint, comments),
+            shares = coalesce((value ->> 5)::bigint, shares), clicks = coalesce((value ->> 6)::bigint, clicks),
             next_at = (value ->> 7)::timestamptz, collected_at = $2, is_gone = FALSE
         FROM json_array_elements($1::json)
         WHERE a.target_id = (value ->> 0)::bigint",
         "
         UPDATE target_analytics
-        SET impressions = value ->> 1, reach = value ->> 2, likes = value ->> 3, comments = value ->> 4,
-            shares = value ->> 5, clicks = value ->> 6, next_at = value ->> 7, collected_at = $2, is_gone = FALSE
+        SET impressions = coalesce(value ->> 1, impressions), reach = coalesce(value ->> 2, reach),
+            likes = coalesce(value ->> 3, likes), comments = coalesce(value ->> 4, comments),
+            shares = coalesce(value ->> 5, shares), clicks = coalesce(value ->> 6, clicks),
+            next_at = value ->> 7, collected_at = $2, is_gone = FALSE
         FROM json_each($1)
         WHERE target_id = value ->> 0",
     );
@@ -258,13 +262,14 @@ pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
     let snapshot = tx.for_engine(
         "
         INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
-        SELECT a.target_id, $2, a.impressions, a.reach, a.likes, a.comments, a.shares, a.clicks
+        SELECT a.target_id, $2, (value ->> 1)::bigint, (value ->> 2)::bigint, (value ->> 3)::bigint,
+            (value ->> 4)::bigint, (value ->> 5)::bigint, (value ->> 6)::bigint
         FROM json_array_elements($1::json)
         JOIN target_analytics a ON a.target_id = (value ->> 0)::bigint
         ON CONFLICT DO NOTHING",
         "
         INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
-        SELECT a.target_id, $2, a.impressions, a.reach, a.likes, a.comments, a.shares, a.clicks
+        SELECT a.target_id, $2, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6
         FROM json_each($1)
         JOIN target_analytics a ON a.target_id = value ->> 0
         WHERE TRUE
