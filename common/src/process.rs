@@ -20,7 +20,7 @@ use crate::http::{self, Guard, HttpClient};
 use crate::media::{Library, Storage};
 use crate::permissions;
 use crate::platforms::sandbox::Sandbox;
-use crate::platforms::{Clients, ConnectorRegistry, PlatformsConfig};
+use crate::platforms::{Clients, ConnectorRegistry};
 use crate::queue::{Transport, memory::MemoryNotifier, redis::RedisNotifier};
 use crate::secrets::Cipher;
 use crate::store::{Db, Store, users};
@@ -372,7 +372,7 @@ pub fn traces_client() -> HttpClient {
 pub fn platforms_of(config: &Config, store: &Store, guard: &Guard) -> ConnectorRegistry {
     let timeout = config.worker.platform_timeout;
     let clients = clients_of(timeout, guard);
-    let settings = PlatformsConfig { timeout, platforms: config.platforms.clone() };
+    let settings = config.platforms_config();
     let mut registry = ConnectorRegistry::new(settings, &clients, store.clock());
     if config.sandbox {
         registry.register(Arc::new(Sandbox::new(store.clone(), config.public_url.as_str().trim_end_matches('/'))));

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crier_common::domain::plan::Plans;
+use crier_common::domain::platform::Platform;
 use crier_common::media::Library;
 use crier_common::process::{Process, StartError};
 use crier_common::queue::Transport;
@@ -35,6 +36,8 @@ pub struct Scheduler {
     pub transport: Arc<dyn Transport>,
     pub library: Library,
     pub plans: Arc<Plans>,
+    /// The platforms whose figures are read.
+    pub figures: Vec<Platform>,
 }
 
 /// A recurring task.
@@ -90,6 +93,7 @@ pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
         transport: process.transport.clone(),
         library: process.library.clone(),
         plans: Arc::new(process.config.plans.clone()),
+        figures: process.config.platforms_config().with_figures(),
     };
     scheduler.run(process.stop.clone()).await;
     Ok(())

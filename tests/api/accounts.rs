@@ -1,11 +1,14 @@
 //! Social accounts.
 
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::{PlatformConfig, PlatformsConfig};
 use crier_common::store::accounts;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 use crate::support::client::until_true;
+use crate::support::store::{TestStore, on_both};
 
 on_both_apps!(
     connecting_saves_the_account_and_sends_an_event,
@@ -19,6 +22,29 @@ on_both_apps!(
     disconnecting_the_last_brand_revokes_the_grant,
     secrets_are_never_shown,
 );
+
+on_both!(platforms_say_where_figures_are_read);
+
+/// X is read only where the operator switched that on.
+async fn platforms_say_where_figures_are_read(s: TestStore) {
+    let settings = |analytics| PlatformConfig { analytics: Some(analytics), ..PlatformConfig::default() };
+    let config = PlatformsConfig {
+        platforms: [(Platform::Threads, settings(false)), (Platform::Twitter, settings(true))].into(),
+        ..PlatformsConfig::default()
+    };
+    for (app, expected) in [
+        (TestApp::start_with_platforms(s, config).await, [false, true, true, false]),
+        (TestApp::start(TestStore::sqlite().await).await, [true, false, true, false]),
+    ] {
+        let t = app.tenant("unlimited").await;
+        let platforms = t.get(&t.path("/social-accounts/platforms")).await.data(200);
+        let is_read = ["threads", "twitter", "bluesky", "shopify"].map(|key| {
+            let found = platforms.as_array().unwrap().iter().find(|platform| platform["platform"] == key).unwrap();
+            found["capabilities"]["analytics"] == true
+        });
+        assert_eq!(is_read, expected);
+    }
+}
 
 async fn connect(t: &Tenant<'_>, platform: &str, credentials: Value) -> Reply {
     t.post(&t.path("/social-accounts"), json!({ "platform": platform, "credentials": credentials })).await

@@ -131,9 +131,9 @@ async fn accounts_have_a_point_for_each_day(app: TestApp) {
     assert_eq!(points[29]["date"], shown["end"]);
     // Metrics that the platform refuses are named for a day.
     assert_eq!(one["unavailable"], json!([]));
-    app.write(async |tx| analytics::record_set_aside(tx, account, &["views".to_owned(), "reach".to_owned()]).await)
-        .await;
-    assert_eq!(show().await["series"][0]["unavailable"], json!(["reach", "views"]));
+    let names = ["views".to_owned(), "/clicks/total".to_owned()];
+    app.write(async |tx| analytics::record_set_aside(tx, account, &names).await).await;
+    assert_eq!(show().await["series"][0]["unavailable"], json!(["clicks.total", "views"]));
     app.clock.advance(TimeDelta::hours(24));
     assert_eq!(show().await["series"][0]["unavailable"], json!([]));
 }

@@ -53,6 +53,21 @@ async fn a_sound_installation_has_no_failure() {
 }
 
 #[tokio::test]
+async fn figures_that_are_switched_off_are_named() {
+    let s = Installation::embedded().await;
+    let detail = |switch: &[(&str, &str)]| {
+        let keys = [&[("CRIER_TWITTER_CLIENT_ID", "app")], switch].concat();
+        let found = finding(&findings(&s.try_command(&["doctor", "--json"], &keys)), "figures");
+        assert_eq!(found["status"], "ok", "{found}");
+        found["detail"].as_str().expect("a text").to_owned()
+    };
+    let off = detail(&[]);
+    assert!(off.ends_with("; not from twitter (CRIER_TWITTER_ANALYTICS=true reads them)"), "{off}");
+    let on = detail(&[("CRIER_TWITTER_ANALYTICS", "true"), ("CRIER_BLUESKY_ANALYTICS", "false")]);
+    assert!(on.contains("twitter") && on.ends_with("; not from bluesky (CRIER_BLUESKY_ANALYTICS=true reads them)"));
+}
+
+#[tokio::test]
 async fn each_failure_of_an_embedded_installation_is_found() {
     let mut s = Installation::embedded().await;
     let port = free_port();

@@ -4,12 +4,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::account::AccountStatus;
 use crier_common::domain::analytics::{AccountFigures, Figures};
 use crier_common::domain::job::JobKind;
-use crier_common::platforms::{CallError, Refreshed};
+use crier_common::domain::platform::Platform;
+use crier_common::platforms::{CallError, PlatformConfig, Refreshed};
 use crier_common::store::analytics::{self, TargetSnapshot};
 use crier_scheduler::tasks;
 
 use crate::support::fake_platform::{auth_expired, rate_limited, reauth, secrets, transient};
 use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::store::{TestStore, on_both};
 
 worker_on_both!(
     a_post_is_looked_at_on_its_schedule,
@@ -21,7 +23,10 @@ worker_on_both!(
     a_post_that_is_gone_is_looked_at_no_more,
     a_published_post_is_found_by_several_schedulers_once,
     a_refused_metric_is_set_aside_for_a_day,
+    a_figure_that_is_given_no_more_stays_as_it_was_last_seen,
 );
+
+on_both!(figures_that_are_switched_off_are_not_read);
 
 fn likes(n: i64) -> Figures {
     Figures { likes: Some(n), ..Figures::default() }
@@ -174,6 +179,37 @@ async fn a_published_post_is_found_by_several_schedulers_once(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM target_analytics").await, 3);
     let enqueued = format!("SELECT count(*) FROM jobs WHERE kind = '{}'", JobKind::CollectAnalytics);
     assert_eq!(w.number(enqueued).await, 1);
+}
+
+async fn figures_that_are_switched_off_are_not_read(s: TestStore) {
+    let off = PlatformConfig { analytics: Some(false), ..PlatformConfig::default() };
+    let mut w = TestWorker::with_settings(s, Platform::Sandbox, off).await;
+    published(&w).await;
+    w.clock.advance(TimeDelta::hours(3));
+    look(&w).await;
+    let enqueued = format!("SELECT count(*) FROM jobs WHERE kind = '{}'", JobKind::CollectAnalytics);
+    assert_eq!(w.number(&enqueued).await, 0);
+    assert!(figures_at(&w).await > w.now(), "it is late by nothing");
+    // A scheduler that was started before the switch enqueues one job, and the next hours none.
+    w.scheduler.figures = vec![Platform::Sandbox];
+    w.clock.advance(TimeDelta::hours(3));
+    look(&w).await;
+    assert_eq!((w.number(&enqueued).await, w.fake.count("account_figures")), (1, 0));
+    assert_eq!(figures_at(&w).await, w.now() + TimeDelta::hours(2));
+}
+
+async fn a_figure_that_is_given_no_more_stays_as_it_was_last_seen(w: TestWorker) {
+    let post = published(&w).await;
+    let clicks = Figures { clicks: Some(3), ..likes(1) };
+    for (hours, figures) in [(1, clicks), (5, likes(0))] {
+        w.fake.set_post_figures([Some(figures)]);
+        w.clock.advance(TimeDelta::hours(hours));
+        look(&w).await;
+        assert_eq!(snapshots(&w, post).await.last().unwrap().figures, figures);
+    }
+    let newest: (i64, i64) =
+        (w.number("SELECT likes FROM target_analytics").await, w.number("SELECT clicks FROM target_analytics").await);
+    assert_eq!(newest, (0, 3));
 }
 
 async fn a_refused_metric_is_set_aside_for_a_day(w: TestWorker) {

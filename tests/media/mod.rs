@@ -45,6 +45,7 @@ impl TestLibrary {
             transport: FixedCapacityTransport::with_room(100),
             library: self.library.clone(),
             plans: Default::default(),
+            figures: Vec::new(),
         }
     }
 

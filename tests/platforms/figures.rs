@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use chrono::{DateTime, Utc};
+use crier_common::clock::Clock;
 use crier_common::domain::analytics::{AccountFigures, Figures};
 use crier_common::domain::platform::Platform;
 use crier_common::platforms::analytics::{PublishedPost, SetAside};
-use crier_common::platforms::{CallError, Connector, ConnectorAccount};
+use crier_common::platforms::{
+    CallError, Connector, ConnectorAccount, ConnectorRegistry, PlatformConfig, PlatformsConfig,
+};
 use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-use super::support::{account, connector, now};
+use super::support::{account, clients, now};
 use crate::support::facebook::error;
 
 type Answer = Box<dyn Fn(&Request) -> ResponseTemplate + Send + Sync>;
@@ -30,16 +34,17 @@ impl Respond for Server {
     }
 }
 
-struct Started {
+/// A connector, and the server that it calls.
+pub(super) struct Started {
     connector: Arc<dyn Connector>,
     account: ConnectorAccount,
     calls: Arc<Mutex<Vec<String>>>,
-    aside: SetAside,
+    pub(super) aside: SetAside,
     _mock: MockServer,
 }
 
 impl Started {
-    async fn new(
+    pub(super) async fn new(
         platform: Platform,
         account: ConnectorAccount,
         answer: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static,
@@ -53,36 +58,50 @@ impl Started {
             let secrets = json!({ "access_token": "token", "instance": mock.uri() });
             account.secrets = super::support::secrets(secrets);
         }
-        let connector = connector(platform, &mock.uri());
+        // X is read only where that is switched on.
+        let settings = PlatformConfig { analytics: Some(true), ..PlatformConfig::default() };
+        let config = PlatformsConfig { platforms: [(platform, settings)].into(), ..PlatformsConfig::default() };
+        let config = config.with_base_url(platform, mock.uri());
+        let registry = ConnectorRegistry::new(config, &clients(), &Clock::manual(now()));
+        let connector = registry.get(platform).unwrap();
         Self { connector, account, calls, aside: SetAside::default(), _mock: mock }
     }
 
-    async fn posts(&mut self, ids: &[&str]) -> Result<Vec<Option<Figures>>, CallError> {
-        let post = |id: &&str| PublishedPost { external_id: (*id).to_owned(), published_at: now() };
-        let posts: Vec<PublishedPost> = ids.iter().map(post).collect();
+    pub(super) async fn posts(&mut self, ids: &[&str]) -> Result<Vec<Option<Figures>>, CallError> {
+        let posts: Vec<_> = ids.iter().map(|id| (*id, now())).collect();
+        self.posts_of(&posts).await
+    }
+
+    /// Asks for posts that were published at these times.
+    pub(super) async fn posts_of(
+        &mut self,
+        posts: &[(&str, DateTime<Utc>)],
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        let post = |&(id, published_at): &(&str, _)| PublishedPost { external_id: id.to_owned(), published_at };
+        let posts: Vec<PublishedPost> = posts.iter().map(post).collect();
         let figures = self.connector.analytics().unwrap();
         assert!(figures.posts_per_call() >= posts.len());
         figures.post_figures(&self.account, &posts, &mut self.aside).await
     }
 
-    async fn account(&mut self) -> Result<AccountFigures, CallError> {
+    pub(super) async fn account(&mut self) -> Result<AccountFigures, CallError> {
         self.connector.analytics().unwrap().account_figures(&self.account, &mut self.aside).await
     }
 
-    fn calls(&self) -> usize {
+    pub(super) fn calls(&self) -> usize {
         self.calls.lock().unwrap().len()
     }
 }
 
-fn ok(body: Value) -> ResponseTemplate {
+pub(super) fn ok(body: Value) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_json(body)
 }
 
-fn query(request: &Request) -> BTreeMap<String, String> {
+pub(super) fn query(request: &Request) -> BTreeMap<String, String> {
     request.url.query_pairs().into_owned().collect()
 }
 
-fn meta_account(id: &str) -> ConnectorAccount {
+pub(super) fn meta_account(id: &str) -> ConnectorAccount {
     account(id, json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" }))
 }
 
@@ -91,7 +110,7 @@ fn gone() -> ResponseTemplate {
 }
 
 /// A value as insights have it.
-fn insight(name: &str, value: Value) -> Value {
+pub(super) fn insight(name: &str, value: Value) -> Value {
     json!({ "name": name, "period": "lifetime", "values": [{ "value": value }] })
 }
 
@@ -108,44 +127,6 @@ fn insights(request: &Request, known: &[(&str, Value)]) -> ResponseTemplate {
         }
     }
     ok(json!({ "data": data }))
-}
-
-#[tokio::test]
-async fn facebook_reads_fields_in_one_call_and_insights_of_each_post() {
-    let facebook = |request: &Request| match request.url.path() {
-        "/v25.0/" => {
-            let body: Value = request.body_json().unwrap();
-            let part = |one: &Value| {
-                let url = one["relative_url"].as_str().unwrap();
-                assert!(url.ends_with("reactions.limit(0).summary(true)"), "{url}");
-                if url.starts_with("42_9?") {
-                    return json!({ "code": 400, "body": "{\"error\":{\"code\":100}}" });
-                }
-                let fields = json!({
-                    "id": "42_1", "shares": { "count": 3 },
-                    "comments": { "data": [], "summary": { "total_count": 2 } },
-                    "reactions": { "data": [], "summary": { "total_count": 11 } },
-                });
-                json!({ "code": 200, "body": fields.to_string() })
-            };
-            ok(body["batch"].as_array().unwrap().iter().map(part).collect())
-        }
-        "/v25.0/42_1/insights" => {
-            insights(request, &[("post_media_view", json!(500)), ("post_clicks", json!({ "link": 4, "other": 5 }))])
-        }
-        "/v25.0/42_9/insights" => gone(),
-        "/v25.0/42" => ok(json!({ "id": "42", "followers_count": 77 })),
-        other => panic!("{other}"),
-    };
-    let mut started = Started::new(Platform::Facebook, meta_account("42"), facebook).await;
-    let figures = started.posts(&["42_1", "42_9"]).await.unwrap();
-    let known = Figures { likes: Some(11), comments: Some(2), shares: Some(3), clicks: Some(9), ..Figures::default() };
-    assert_eq!(figures, [Some(known), None]);
-    assert_eq!(started.aside.added().collect::<Vec<_>>(), ["post_impressions", "post_impressions_unique"]);
-    let before = started.calls();
-    assert_eq!(started.posts(&["42_1"]).await.unwrap(), [Some(known)]);
-    assert_eq!(started.calls() - before, 2, "what is set aside is not asked for");
-    assert_eq!(started.account().await.unwrap().followers, Some(77));
 }
 
 #[tokio::test]

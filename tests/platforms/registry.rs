@@ -126,6 +126,30 @@ fn an_inbox_can_be_switched_off() {
     assert!(!has_inbox(Platform::Twitter) && has_inbox(Platform::Mastodon));
 }
 
+/// X charges for what is read.
+#[test]
+fn figures_are_read_where_that_is_free_or_switched_on() {
+    let read = |analytics| {
+        let settings = PlatformConfig { analytics, ..PlatformConfig::default() };
+        let platforms = [Platform::Twitter, Platform::Mastodon, Platform::Shopify];
+        let config = PlatformsConfig {
+            platforms: platforms.map(|platform| (platform, settings.clone())).into(),
+            ..PlatformsConfig::default()
+        };
+        let with_figures = config.with_figures();
+        let registry = registry(config);
+        platforms.map(|platform| {
+            let is_read = registry.reads_figures(platform);
+            let connector = registry.get(platform).unwrap();
+            assert_eq!((connector.analytics().is_some(), with_figures.contains(&platform)), (is_read, is_read));
+            is_read
+        })
+    };
+    assert_eq!(read(None), [false, true, false]);
+    assert_eq!(read(Some(true)), [true, true, false], "Shopify gives none");
+    assert_eq!(read(Some(false)), [false; 3]);
+}
+
 #[test]
 fn platforms_that_download_pictures_take_them_by_address() {
     let registry = registry(PlatformsConfig::default());
@@ -190,7 +214,9 @@ impl Connector for Sandbox {
 
 #[test]
 fn descriptors_say_who_tells_figures() {
-    let registry = registry(PlatformsConfig::default());
+    let mut config = PlatformsConfig::default();
+    config.platforms.insert(Platform::Twitter, PlatformConfig { analytics: Some(true), ..PlatformConfig::default() });
+    let registry = registry(config);
     for descriptor in registry.all() {
         if let Some(connector) = registry.get(descriptor.platform) {
             assert_eq!(connector.analytics().is_some(), descriptor.capabilities.analytics, "{}", descriptor.platform);

@@ -22,6 +22,7 @@ mod plans;
 mod posts;
 mod publishing;
 mod queue;
+mod reading_plans;
 mod sandbox;
 mod schema;
 mod tenants;

@@ -11,6 +11,7 @@ use crier_common::domain::job::JobKind;
 use crier_common::domain::plan::{Plan, Plans};
 use crier_common::http::Guard;
 use crier_common::mail::Mailer;
+use crier_common::platforms::PlatformsConfig;
 use crier_common::store::analytics;
 use crier_common::webhooks::sender::Sender;
 use crier_scheduler::{Scheduler, tasks};
@@ -82,7 +83,8 @@ impl Reports {
             import_timeout: Duration::from_secs(10),
         };
         let engine = Engine::new(app.store.store.clone(), Registry::new(&deps, JobKind::ALL), 64);
-        let scheduler = Scheduler { store: app.store.store.clone(), transport, library, plans };
+        let figures = PlatformsConfig::default().with_figures();
+        let scheduler = Scheduler { store: app.store.store.clone(), transport, library, plans, figures };
         Self { app, engine, scheduler }
     }
 

@@ -41,7 +41,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use crate::domain::platform::Platform;
-use crate::platforms::PlatformConfig;
+use crate::platforms::{PlatformConfig, PlatformsConfig};
 
 pub use ai::AiConfig;
 pub use database::Database;
@@ -147,6 +147,11 @@ impl Config {
         if !self.has_public_url {
             self.public_url = self.http.own_url();
         }
+    }
+
+    /// Returns what connectors are made with.
+    pub fn platforms_config(&self) -> PlatformsConfig {
+        PlatformsConfig { timeout: self.worker.platform_timeout, platforms: self.platforms.clone() }
     }
 
     /// Returns the public URL of a path: `/docs` is `https://crier.example.com/docs`.

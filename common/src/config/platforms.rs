@@ -112,8 +112,15 @@ const INBOX: PlatformKey = PlatformKey {
     example: "false",
     secret: false,
 };
+const ANALYTICS: PlatformKey = PlatformKey {
+    name: "ANALYTICS",
+    meaning: "Whether figures of posts and accounts are read, where Crier can; X charges for each post and account.",
+    preset: Preset::Words("true, for X false"),
+    example: "true",
+    secret: false,
+};
 const PLATFORM_KEYS: &[PlatformKey] =
-    &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS, SCOPES, METRICS, INBOX];
+    &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS, SCOPES, METRICS, INBOX, ANALYTICS];
 
 /// The keys of the platforms with a second application.
 const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET];
@@ -155,6 +162,7 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
         scopes: reader.optional(&key(platform, &SCOPES), scopes).unwrap_or_default(),
         metrics: reader.optional(&key(platform, &METRICS), metrics).unwrap_or_default(),
         no_inbox: !reader.parse(&key(platform, &INBOX), values::boolean),
+        analytics: reader.optional(&key(platform, &ANALYTICS), values::boolean),
     };
     Platform::ALL.iter().map(|platform| (*platform, one(*platform))).collect()
 }

@@ -287,6 +287,9 @@ fn metrics_and_permissions_are_lists() {
     assert!(!threads.no_inbox);
     let off = load(&[("CRIER_TWITTER_INBOX", "off")], ProcessRole::Crier).unwrap();
     assert!(off.platforms[&Platform::Twitter].no_inbox);
+    assert_eq!(threads.analytics, None);
+    let on = load(&[("CRIER_TWITTER_ANALYTICS", "true")], ProcessRole::Crier).unwrap();
+    assert_eq!(on.platforms[&Platform::Twitter].analytics, Some(true));
     let error = wrong(load(&[("CRIER_THREADS_METRICS", "views=x")], ProcessRole::Crier));
     assert!(error.contains("`views`, which is none of impressions, reach, likes"), "{error}");
 }

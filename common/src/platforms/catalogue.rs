@@ -282,7 +282,7 @@ const TWITTER: Descriptor = by_page(
         required_options: &[],
         inbox: &[Mention],
         replies: &[Mention],
-        analytics: false,
+        analytics: true,
     },
 );
 
@@ -313,7 +313,7 @@ const PINTEREST: Descriptor = by_page(
         required_options: &["board"],
         inbox: &[],
         replies: &[],
-        analytics: false,
+        analytics: true,
     },
 );
 
@@ -328,7 +328,7 @@ const TIKTOK: Descriptor = by_page(
         required_options: &["visibility"],
         inbox: &[],
         replies: &[],
-        analytics: false,
+        analytics: true,
     },
 );
 

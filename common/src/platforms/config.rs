@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use url::Url;
 
-use super::catalogue::daily_posts;
+use super::catalogue::{self, daily_posts};
 use crate::domain::analytics::Figure;
 use crate::domain::application::Application;
 use crate::domain::platform::{ConnectTarget, Platform};
@@ -36,6 +36,8 @@ pub struct PlatformConfig {
     pub metrics: Vec<(Figure, Vec<String>)>,
     /// Messages are neither read nor answered.
     pub no_inbox: bool,
+    /// Whether figures are read; unset: where that is free.
+    pub analytics: Option<bool>,
 }
 
 /// All platforms' settings.
@@ -89,6 +91,7 @@ impl PlatformsConfig {
             scopes: Vec::new(),
             metrics: Vec::new(),
             no_inbox: false,
+            analytics: None,
         };
         self.platforms.get(&platform).unwrap_or(&NOTHING)
     }
@@ -96,6 +99,17 @@ impl PlatformsConfig {
     /// Returns the daily limit of posts per account; `None` means unlimited.
     pub fn daily_posts(&self, platform: Platform) -> Option<u32> {
         self.of(platform).daily_posts.or(daily_posts(platform)).filter(|cap| *cap > 0)
+    }
+
+    /// Returns whether the figures of a platform are read: those that cost the operator money only where that was set.
+    pub fn reads_figures(&self, platform: Platform) -> bool {
+        let is_free = platform != Platform::Twitter;
+        catalogue::descriptor(platform).capabilities.analytics && self.of(platform).analytics.unwrap_or(is_free)
+    }
+
+    /// Returns the platforms whose figures are read.
+    pub fn with_figures(&self) -> Vec<Platform> {
+        Platform::ALL.iter().copied().filter(|platform| self.reads_figures(*platform)).collect()
     }
 
     /// Returns a copy with a daily limit for a platform.

@@ -19,8 +19,12 @@ use crate::domain::analytics::Figure::{
 };
 use crate::domain::analytics::{AccountFigures, Figures};
 use crate::domain::platform::Platform::{
-    self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Reddit, Telegram, Threads, Tumblr,
+    self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Pinterest, Reddit, Telegram, Threads, Tiktok, Tumblr,
+    Twitter,
 };
+
+/// The largest count that is taken for one. No platform has more; sums of many must fit in 64 bits.
+const MAX_COUNT: i64 = 1_000_000_000_000;
 
 /// A metric of a platform.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +87,13 @@ pub const METRICS: &[Metric] = &[
     metric(Mastodon, Followers, "/followers_count"),
     metric(Mastodon, Following, "/following_count"),
     metric(Mastodon, Posts, "/statuses_count"),
+    metric(Pinterest, Impressions, "/pin_metrics/lifetime_metrics/impression"),
+    metric(Pinterest, Likes, "/pin_metrics/lifetime_metrics/reaction"),
+    metric(Pinterest, Comments, "/pin_metrics/lifetime_metrics/comment"),
+    metric(Pinterest, Clicks, "/pin_metrics/lifetime_metrics/pin_click"),
+    metric(Pinterest, Followers, "/follower_count"),
+    metric(Pinterest, Following, "/following_count"),
+    metric(Pinterest, Posts, "/pin_count"),
     metric(Reddit, Likes, "/score"),
     metric(Reddit, Comments, "/num_comments"),
     metric(Reddit, Followers, "/subreddit/subscribers"),
@@ -94,7 +105,23 @@ pub const METRICS: &[Metric] = &[
     metric(Threads, Shares, "quotes"),
     metric(Threads, Shares, "shares"),
     metric(Threads, Followers, "followers_count"),
+    metric(Tiktok, Impressions, "view_count"),
+    metric(Tiktok, Likes, "like_count"),
+    metric(Tiktok, Comments, "comment_count"),
+    metric(Tiktok, Shares, "share_count"),
+    metric(Tiktok, Followers, "follower_count"),
+    metric(Tiktok, Following, "following_count"),
+    metric(Tiktok, Posts, "video_count"),
     metric(Tumblr, Followers, "/total_users"),
+    metric(Twitter, Impressions, "/public_metrics/impression_count"),
+    metric(Twitter, Likes, "/public_metrics/like_count"),
+    metric(Twitter, Comments, "/public_metrics/reply_count"),
+    metric(Twitter, Shares, "/public_metrics/retweet_count"),
+    metric(Twitter, Shares, "/public_metrics/quote_count"),
+    metric(Twitter, Clicks, "/non_public_metrics/url_link_clicks"),
+    metric(Twitter, Followers, "/public_metrics/followers_count"),
+    metric(Twitter, Following, "/public_metrics/following_count"),
+    metric(Twitter, Posts, "/public_metrics/tweet_count"),
 ];
 
 /// The metrics of one platform, as they are configured.
@@ -133,43 +160,55 @@ impl Metrics {
 
     /// Returns the metrics of a post that are asked for by name.
     pub(super) fn of_posts(&self) -> Vec<&str> {
-        self.named(false)
+        self.names(false).filter(|name| !name.starts_with('/')).collect()
     }
 
     /// Returns the metrics of an account that are asked for by name.
     pub(super) fn of_accounts(&self) -> Vec<&str> {
-        self.named(true)
+        self.names(true).filter(|name| !name.starts_with('/')).collect()
     }
 
-    fn named(&self, of_account: bool) -> Vec<&str> {
-        let is_wanted = |figure| matches!(figure, Followers | Following | Posts) == of_account;
-        self.valid()
-            .filter(|(figure, name)| is_wanted(*figure) && !name.starts_with('/'))
-            .map(|(_, name)| name)
-            .collect()
+    /// Returns the metrics of a post that are fields of the platform's answer.
+    pub(super) fn fields_of_posts(&self) -> Vec<&str> {
+        self.names(false).filter(|name| name.starts_with('/')).collect()
     }
 
-    /// Returns a post's figures; `value` returns that of a metric, if the platform gave one.
+    /// Returns the metrics of an account that are fields of the platform's answer.
+    pub(super) fn fields_of_accounts(&self) -> Vec<&str> {
+        self.names(true).filter(|name| name.starts_with('/')).collect()
+    }
+
+    fn names(&self, of_account: bool) -> impl Iterator<Item = &str> {
+        let is_wanted = move |figure| matches!(figure, Followers | Following | Posts) == of_account;
+        self.valid().filter(move |(figure, _)| is_wanted(*figure)).map(|(_, name)| name)
+    }
+
+    /// Returns a post's figures; `value` returns that of a metric, if the platform gave one. What is no count is none.
     pub(super) fn post(&self, value: impl Fn(&str) -> Option<i64>) -> Figures {
         let mut figures = Figures::default();
         for (figure, name) in self.valid() {
-            if let Some(value) = value(name) {
+            if let Some(value) = value(name).filter(is_count) {
                 figures.add(figure, value);
             }
         }
         figures
     }
 
-    /// Returns an account's figures; `value` returns that of a metric, if the platform gave one.
+    /// Returns an account's figures; `value` returns that of a metric, if the platform gave one. What is no count is
+    /// none.
     pub(super) fn account(&self, value: impl Fn(&str) -> Option<i64>) -> AccountFigures {
         let mut figures = AccountFigures::default();
         for (figure, name) in self.valid() {
-            if let Some(value) = value(name) {
+            if let Some(value) = value(name).filter(is_count) {
                 figures.add(figure, value);
             }
         }
         figures
     }
+}
+
+fn is_count(value: &i64) -> bool {
+    (0..=MAX_COUNT).contains(value)
 }
 
 #[cfg(test)]
@@ -211,5 +250,19 @@ mod tests {
         let figures = threads(&config).post(value);
         assert_eq!((figures.shares, figures.likes, figures.comments), (Some(3), None, Some(7)));
         assert_eq!(threads(&config).account(value).followers, Some(15));
+    }
+
+    #[test]
+    fn what_is_no_count_is_no_figure() {
+        let metrics = Metrics::new(Bluesky, &PlatformsConfig::default(), &at("2026-11-01T00:00:00Z"));
+        for (value, figure) in
+            [(0, Some(0)), (MAX_COUNT, Some(MAX_COUNT)), (-1, None), (MAX_COUNT + 1, None), (i64::MAX, None)]
+        {
+            assert_eq!(metrics.post(|_| Some(value)).likes, figure, "{value}");
+            assert_eq!(metrics.account(|_| Some(value)).followers, figure, "{value}");
+        }
+        // Of two names that are added up, the one that is a count.
+        let shares = metrics.post(|name| Some(if name == "/quoteCount" { i64::MIN } else { 3 })).shares;
+        assert_eq!(shares, Some(3));
     }
 }

@@ -15,7 +15,7 @@ use super::linkedin::Linkedin;
 use super::mastodon::Mastodon;
 use super::pinterest::Pinterest;
 use super::reddit::Reddit;
-use super::sanitized::SanitizingConnector;
+use super::sanitized::{SanitizingConnector, SwitchedOn};
 use super::shopify::Shopify;
 use super::telegram::Telegram;
 use super::threads::Threads;
@@ -73,8 +73,9 @@ impl ConnectorRegistry {
     /// Adds a connector and replaces the platform's previous one. From here on its results are checked.
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
         let platform = connector.descriptor().platform;
-        let has_inbox = !self.config.of(platform).no_inbox;
-        self.connectors.insert(platform, Arc::new(SanitizingConnector(connector, has_inbox)));
+        let on =
+            SwitchedOn { inbox: !self.config.of(platform).no_inbox, analytics: self.config.reads_figures(platform) };
+        self.connectors.insert(platform, Arc::new(SanitizingConnector(connector, on)));
     }
 
     /// Returns the connector of a platform; `None` if Crier cannot publish to it.
@@ -120,6 +121,11 @@ impl ConnectorRegistry {
     /// Returns the daily limit of posts per account; `None` means unlimited.
     pub fn daily_posts(&self, platform: Platform) -> Option<u32> {
         self.config.daily_posts(platform)
+    }
+
+    /// Returns whether the figures of a platform are read.
+    pub fn reads_figures(&self, platform: Platform) -> bool {
+        self.config.reads_figures(platform)
     }
 
     /// Returns every platform's descriptor, in the order of [`Platform::ALL`].

@@ -41,8 +41,14 @@ const MAX_CONTEXT: usize = 4 * 1024;
 /// The last year that both databases can store and sort.
 const LAST_YEAR: i32 = 9_999;
 
-/// Wraps a connector and checks its results. Hides its inbox if the operator has switched that off (`false`).
-pub(super) struct SanitizingConnector(pub(super) Arc<dyn Connector>, pub(super) bool);
+/// Wraps a connector and checks its results.
+pub(super) struct SanitizingConnector(pub(super) Arc<dyn Connector>, pub(super) SwitchedOn);
+
+/// The parts of a connector that the operator lets it use; the others are hidden.
+pub(super) struct SwitchedOn {
+    pub(super) inbox: bool,
+    pub(super) analytics: bool,
+}
 
 #[async_trait]
 impl Connector for SanitizingConnector {
@@ -67,7 +73,7 @@ impl Connector for SanitizingConnector {
     }
 
     fn inbox(&self) -> Option<&dyn InboxConnector> {
-        self.0.inbox().filter(|_| self.1).map(|_| self as &dyn InboxConnector)
+        self.0.inbox().filter(|_| self.1.inbox).map(|_| self as &dyn InboxConnector)
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
@@ -131,7 +137,7 @@ impl Connector for SanitizingConnector {
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
-        self.0.analytics().map(|_| self as &dyn AnalyticsConnector)
+        self.0.analytics().filter(|_| self.1.analytics).map(|_| self as &dyn AnalyticsConnector)
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

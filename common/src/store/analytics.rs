@@ -25,17 +25,21 @@ const NEXT_CHECK: TimeDelta = TimeDelta::hours(2);
 /// Makes a row for each newly published target, at most `limit`; returns how many.
 pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
     const LOCK: &str = "UPDATE analytics_progress SET seen_until = seen_until WHERE id = 1 RETURNING seen_until";
-    // SQLite: times are text, and whole seconds have no fraction, so that they sort.
+    // Postgres does not know how few targets are new, and would read the tables whole to join them: each new target is
+    // looked up by its key. SQLite: times are text, and whole seconds have no fraction, so that they sort.
     let add = tx.for_engine(
         "
         INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at)
-        SELECT t.id, p.id, p.brand_id, t.account_id, t.published_at, t.published_at + make_interval(secs => $3)
-        FROM post_targets t
-        JOIN posts p ON p.id = t.post_id
-        WHERE t.published_at >= $1
-            AND NOT EXISTS (SELECT 1 FROM target_analytics a WHERE a.target_id = t.id)
-        ORDER BY t.published_at
-        LIMIT $2
+        SELECT t.id, t.post_id, p.brand_id, t.account_id, t.published_at, t.published_at + make_interval(secs => $3)
+        FROM (
+            SELECT id, post_id, account_id, published_at
+            FROM post_targets
+            WHERE published_at >= $1
+                AND (SELECT a.target_id FROM target_analytics a WHERE a.target_id = post_targets.id) IS NULL
+            ORDER BY published_at
+            LIMIT $2
+        ) t
+        CROSS JOIN LATERAL (SELECT brand_id FROM posts WHERE id = t.post_id OFFSET 0) p
         ON CONFLICT DO NOTHING
         RETURNING account_id, published_at",
         "
@@ -74,15 +78,30 @@ pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
 /// Enqueues a job for each active account of these platforms that has something due, the longest due first, at most
 /// `limit`; returns how many accounts were due, of any platform.
 pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Result<usize> {
+    // With one condition for both, the index would be walked to its end. `NULLS FIRST` is its order.
     let sql = tx.for_engine(
         "
-        WITH found AS MATERIALIZED (
+        WITH never AS MATERIALIZED (
             SELECT id
             FROM social_accounts
-            WHERE figures_at IS NULL OR figures_at <= $1
+            WHERE figures_at IS NULL
             ORDER BY figures_at NULLS FIRST
             LIMIT (SELECT $2)
             FOR UPDATE SKIP LOCKED
+        ),
+        due AS MATERIALIZED (
+            SELECT id
+            FROM social_accounts
+            WHERE figures_at <= $1
+            ORDER BY figures_at NULLS FIRST
+            LIMIT (SELECT $2)
+            FOR UPDATE SKIP LOCKED
+        ),
+        found AS MATERIALIZED (
+            SELECT id FROM never
+            UNION ALL
+            SELECT id FROM due
+            LIMIT (SELECT $2)
         )
         UPDATE social_accounts
         SET figures_at = $3
@@ -92,10 +111,9 @@ pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Res
         UPDATE social_accounts
         SET figures_at = $3
         WHERE id IN (
-            SELECT id
-            FROM social_accounts
-            WHERE figures_at IS NULL OR figures_at <= $1
-            ORDER BY figures_at
+            SELECT id FROM (SELECT id FROM social_accounts WHERE figures_at IS NULL LIMIT $2)
+            UNION ALL
+            SELECT id FROM (SELECT id FROM social_accounts WHERE figures_at <= $1 ORDER BY figures_at LIMIT $2)
             LIMIT $2
         )
         RETURNING id, workspace_id, platform, status = 'active'",
@@ -218,7 +236,8 @@ pub struct Collected {
     pub next_at: Option<DateTime<Utc>>,
 }
 
-/// Stores what was collected of posts, with three statements at most.
+/// Stores what was collected of posts, with three statements at most. A figure that the platform gives no more (X tells
+/// clicks for a month) stays as it was last seen.
 pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
     let now = tx.now;
     let gone: Vec<i64> = collected.iter().filter(|one| one.figures.is_none()).map(|one| one.target_id).collect();
@@ -242,15 +261,18 @@ pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
     let newest = tx.for_engine(
         "
         UPDATE target_analytics a
-        SET impressions = (value ->> 1)::bigint, reach = (value ->> 2)::bigint, likes = (value ->> 3)::bigint,
-            comments = (value ->> 4)::bigint, shares = (value ->> 5)::bigint, clicks = (value ->> 6)::bigint,
+        SET impressions = coalesce((value ->> 1)::bigint, impressions), reach = coalesce((value ->> 2)::bigint, reach),
+            likes = coalesce((value ->> 3)::bigint, likes), comments = coalesce((value ->> 4)::bigint, comments),
+            shares = coalesce((value ->> 5)::bigint, shares), clicks = coalesce((value ->> 6)::bigint, clicks),
             next_at = (value ->> 7)::timestamptz, collected_at = $2, is_gone = FALSE
         FROM json_array_elements($1::json)
         WHERE a.target_id = (value ->> 0)::bigint",
         "
         UPDATE target_analytics
-        SET impressions = value ->> 1, reach = value ->> 2, likes = value ->> 3, comments = value ->> 4,
-            shares = value ->> 5, clicks = value ->> 6, next_at = value ->> 7, collected_at = $2, is_gone = FALSE
+        SET impressions = coalesce(value ->> 1, impressions), reach = coalesce(value ->> 2, reach),
+            likes = coalesce(value ->> 3, likes), comments = coalesce(value ->> 4, comments),
+            shares = coalesce(value ->> 5, shares), clicks = coalesce(value ->> 6, clicks),
+            next_at = value ->> 7, collected_at = $2, is_gone = FALSE
         FROM json_each($1)
         WHERE target_id = value ->> 0",
     );
@@ -258,13 +280,14 @@ pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
     let snapshot = tx.for_engine(
         "
         INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
-        SELECT a.target_id, $2, a.impressions, a.reach, a.likes, a.comments, a.shares, a.clicks
+        SELECT a.target_id, $2, (value ->> 1)::bigint, (value ->> 2)::bigint, (value ->> 3)::bigint,
+            (value ->> 4)::bigint, (value ->> 5)::bigint, (value ->> 6)::bigint
         FROM json_array_elements($1::json)
         JOIN target_analytics a ON a.target_id = (value ->> 0)::bigint
         ON CONFLICT DO NOTHING",
         "
         INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
-        SELECT a.target_id, $2, a.impressions, a.reach, a.likes, a.comments, a.shares, a.clicks
+        SELECT a.target_id, $2, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6
         FROM json_each($1)
         JOIN target_analytics a ON a.target_id = value ->> 0
         WHERE TRUE
@@ -297,7 +320,8 @@ pub async fn set_next(
     earliest: DateTime<Utc>,
     latest: DateTime<Utc>,
 ) -> Result<DateTime<Utc>> {
-    const NEXT: &str = "SELECT min(next_at) FROM target_analytics WHERE account_id = $1";
+    // SQLite takes the index only where the statement says that it wants none of the rows that are not in it.
+    const NEXT: &str = "SELECT min(next_at) FROM target_analytics WHERE account_id = $1 AND next_at IS NOT NULL";
     let next: Option<DateTime<Utc>> = run!(tx, c => sqlx::query_scalar(NEXT).bind(account_id).fetch_one(c))?;
     let next = next.map_or(latest, |next| next.min(latest)).max(earliest);
     execute!(tx, "UPDATE social_accounts SET figures_at = $2 WHERE id = $1", account_id, next)?;
@@ -388,11 +412,13 @@ pub struct TargetSnapshot {
 
 /// Returns all figures of a post's targets since a time, oldest first.
 pub async fn of_post(conn: &mut Conn, post_id: i64, since: DateTime<Utc>) -> Result<Vec<TargetSnapshot>> {
+    // `id + 0`: Postgres then expects few targets, and looks their figures up instead of reading all.
     const SQL: &str = "
         SELECT f.target_id, f.at, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks
         FROM post_targets t
         JOIN target_figures f ON f.target_id = t.id
         WHERE t.post_id = $1
+            AND t.id = t.id + 0
             AND f.at >= $2
         ORDER BY f.at";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).bind(since).fetch_all(c))?)

@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use crier_common::platforms::catalogue;
 use crier_common::store::{Result, analytics};
 
 use crate::Scheduler;
@@ -22,11 +21,9 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
             break;
         }
     }
-    let with_figures = catalogue::all().iter().filter(|descriptor| descriptor.capabilities.analytics);
-    let platforms: Vec<_> = with_figures.map(|descriptor| descriptor.platform).collect();
     for _ in 0..BATCHES {
         let mut tx = s.store.begin().await?;
-        let due = analytics::enqueue_due(&mut tx, &platforms, BATCH).await?;
+        let due = analytics::enqueue_due(&mut tx, &s.figures, BATCH).await?;
         tx.commit().await?;
         if due < batch {
             break;

@@ -8,6 +8,7 @@ use chrono::TimeDelta;
 use crier_common::config::{Concurrency, Config};
 use crier_common::domain::job::{JobKind, JobState, NewJob};
 use crier_common::http::{self, Guard};
+use crier_common::platforms::PlatformsConfig;
 use crier_common::process::platforms_of;
 use crier_common::store::jobs::{self, operate};
 use crier_common::store::{Store, StoreError};
@@ -92,6 +93,7 @@ pub fn scheduler(place: &BenchEnvironment) -> Scheduler {
         transport: place.notifier().clone(),
         library: place.library().clone(),
         plans: Arc::default(),
+        figures: PlatformsConfig::default().with_figures(),
     }
 }
 

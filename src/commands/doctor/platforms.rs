@@ -22,10 +22,26 @@ pub async fn all(config: &Config, store: Option<&Store>) -> Vec<Finding> {
     let registry = platforms_of(config, store, &Guard::new(config.guard.allowed_private_networks.clone()));
     let is_usable = |d: &&Descriptor| registry.is_configured(d.platform, stored.contains(&d.platform));
     let usable: Vec<&Descriptor> = registry.all().iter().filter(is_usable).collect();
-    let names = |all: &[&Descriptor]| all.iter().map(|d| d.platform.as_str()).collect::<Vec<_>>().join(", ");
     let mut findings = vec![Finding::ok("platforms", format!("can be connected: {}", names(&usable)))];
+    findings.push(figures(&registry, &usable));
     findings.extend(usable.iter().filter(|d| d.needs_application()).map(|d| application(config, &registry, d)));
     findings
+}
+
+/// Returns where figures of posts and accounts are read, and where that is switched off.
+fn figures(registry: &ConnectorRegistry, usable: &[&Descriptor]) -> Finding {
+    let (read, off): (Vec<&Descriptor>, Vec<&Descriptor>) =
+        usable.iter().filter(|d| d.capabilities.analytics).partition(|d| registry.reads_figures(d.platform));
+    let mut detail = format!("are read from: {}", names(&read));
+    for descriptor in off {
+        let key = descriptor.platform.as_str().to_uppercase();
+        detail += &format!("; not from {} (CRIER_{key}_ANALYTICS=true reads them)", descriptor.platform);
+    }
+    Finding::ok("figures", detail)
+}
+
+fn names(all: &[&Descriptor]) -> String {
+    all.iter().map(|d| d.platform.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 async fn list(store: &Store) -> crier_common::store::Result<Vec<Platform>> {

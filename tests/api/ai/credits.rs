@@ -51,6 +51,7 @@ async fn clean_up(app: &AiApp) {
         transport: FixedCapacityTransport::with_room(1),
         library: app.library(&app.url),
         plans: Default::default(),
+        figures: Vec::new(),
     };
     reservations::run(&scheduler).await.unwrap();
 }

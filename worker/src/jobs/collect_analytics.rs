@@ -27,6 +27,8 @@ const MAX_POSTS: i64 = 500;
 /// The pause after a passing failure, and after one that is not expected to pass.
 const RETRY_PAUSE: TimeDelta = TimeDelta::minutes(15);
 const REFUSED_PAUSE: TimeDelta = TimeDelta::hours(6);
+/// When an account is looked at again whose platform's figures are switched off.
+const SWITCHED_OFF_PAUSE: TimeDelta = TimeDelta::hours(2);
 /// The pause after a limit without a time.
 const LIMIT_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The shortest pause between two jobs of an account.
@@ -178,9 +180,10 @@ impl Job for CollectAnalytics {
             account_figures: None,
             aside: SetAside::default(),
             is_more_due: false,
+            is_off: access.connector.analytics().is_none(),
             error: None,
         };
-        if access.account.status == AccountStatus::Active && access.connector.analytics().is_some() {
+        if access.account.status == AccountStatus::Active && !end.is_off {
             self.collect(run, &mut access, &mut end).await?;
             end.version = access.account.credentials_version;
         }
@@ -200,6 +203,8 @@ struct CollectEnd {
     /// Metrics that the platform refuses for this account.
     aside: SetAside,
     is_more_due: bool,
+    /// The operator has switched the platform's figures off, and may switch them on again.
+    is_off: bool,
     error: Option<CallError>,
 }
 
@@ -212,6 +217,7 @@ impl CollectEnd {
     /// Returns when the account is looked at again at the earliest.
     fn earliest(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         match &self.error {
+            None if self.is_off => now + SWITCHED_OFF_PAUSE,
             None if self.is_more_due => now,
             None => now + MIN_PAUSE,
             Some(CallError::RateLimited { until, .. }) => until.unwrap_or(now + LIMIT_PAUSE).max(now),

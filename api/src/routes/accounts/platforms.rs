@@ -48,6 +48,7 @@ record! {
         /// What is read into the inbox.
         pub inbox: Vec<ConversationType>,
         pub replies: Vec<ConversationType>,
+        /// Whether this installation reads figures of its posts and accounts.
         pub analytics: bool,
     }
 
@@ -65,7 +66,7 @@ record! {
 }
 
 impl PlatformDescriptor {
-    fn of(d: &platform::Descriptor, configured: bool) -> Self {
+    fn of(d: &platform::Descriptor, configured: bool, analytics: bool) -> Self {
         let fields = d.credential_fields.iter().map(|f| CredentialField {
             name: f.name,
             label: f.label,
@@ -97,7 +98,7 @@ impl PlatformDescriptor {
                 required_options: d.capabilities.required_options.to_vec(),
                 inbox: d.capabilities.inbox.to_vec(),
                 replies: d.capabilities.replies.to_vec(),
-                analytics: d.capabilities.analytics,
+                analytics,
             },
         }
     }
@@ -115,6 +116,9 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let registry = &cx.app.platforms;
     let set = applications::platforms(conn, cx.caller.workspace_id, cx.brand()?.id).await?;
     let configured = |platform| registry.is_configured(platform, set.contains(&platform));
-    let all = registry.all().iter().map(|d| PlatformDescriptor::of(d, configured(d.platform)));
+    let of = |d: &platform::Descriptor| {
+        PlatformDescriptor::of(d, configured(d.platform), registry.reads_figures(d.platform))
+    };
+    let all = registry.all().iter().map(of);
     ApiResponse::ok(all.collect::<Vec<_>>())
 }

@@ -73,7 +73,8 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     }
     let mut unavailable: HashMap<i64, Vec<String>> = HashMap::new();
     for (account, name) in analytics::unavailable_of(conn, &ids, cx.now).await? {
-        unavailable.entry(account).or_default().push(name);
+        // A field of the platform's answer is named as in docs/analytics.md.
+        unavailable.entry(account).or_default().push(name.trim_start_matches('/').replace('/', "."));
     }
     let point = |account: i64, date: NaiveDate| {
         let AccountFigures { followers, following, posts } = by_day.get(&(account, date)).copied().unwrap_or_default();

@@ -105,15 +105,24 @@ impl Access<'_> {
         request: RequestBuilder,
     ) -> Result<T, GraphFailure> {
         let answer = self.client.send(effect, request).await?;
+        self.read_answer(effect, &answer)
+    }
+
+    /// Reads an answer, or Meta's error.
+    pub(in crate::platforms) fn read_answer<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        answer: &HttpResponse,
+    ) -> Result<T, GraphFailure> {
         if answer.status.is_success() {
-            return Ok(self.client.read(effect, &answer)?);
+            return Ok(self.client.read(effect, answer)?);
         }
         match serde_json::from_slice(&answer.body) {
             Ok(ErrorBody { error }) => {
                 let (code, subcode) = (error.code, error.error_subcode);
-                Err(GraphFailure { code, subcode, error: self.classify(effect, &answer, &error) })
+                Err(GraphFailure { code, subcode, error: self.classify(effect, answer, &error) })
             }
-            Err(_) => Err(self.client.classify_status(effect, &answer, None, None).into()),
+            Err(_) => Err(self.client.classify_status(effect, answer, None, None).into()),
         }
     }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::graph::{Access, GraphFailure};
 use crate::domain::analytics::Figures;
+use crate::http::HttpResponse;
 use crate::platforms::CallError;
 use crate::platforms::analytics::{PublishedPost, SetAside};
 use crate::platforms::call::Effect;
@@ -79,10 +80,7 @@ impl Access<'_> {
         for name in names {
             match self.ask(path, &[name]).await {
                 Ok(values) => all.extend(values),
-                Err(failure) if is_of_a_name(&failure) => {
-                    tracing::warn!(platform = self.client.name(), metric = name, "the platform refuses a metric");
-                    aside.add(name);
-                }
+                Err(failure) if is_of_a_name(&failure) => self.set_aside(name, aside),
                 Err(failure) => return Err(failure.error),
             }
         }
@@ -109,8 +107,20 @@ impl Access<'_> {
 
     async fn ask(&self, path: &str, names: &[&str]) -> Result<Values, GraphFailure> {
         let request = self.request(Method::GET, path).query(&[("metric", names.join(","))]);
-        let answer: Answer = self.call_with_codes(Effect::Repeatable, request).await?;
+        let answer = self.client.send(Effect::Repeatable, request).await?;
+        self.read_values(&answer)
+    }
+
+    /// Reads an answer to a question for insights.
+    pub(in crate::platforms) fn read_values(&self, answer: &HttpResponse) -> Result<Values, GraphFailure> {
+        let answer: Answer = self.read_answer(Effect::Repeatable, answer)?;
         Ok(answer.data.into_iter().filter_map(|one| Some((one.name.clone(), one.value()?))).collect())
+    }
+
+    /// Sets a metric aside that Meta refuses.
+    pub(in crate::platforms) fn set_aside(&self, name: &str, aside: &mut SetAside) {
+        tracing::warn!(platform = self.client.name(), metric = name, "the platform refuses a metric");
+        aside.add(name);
     }
 }
 
@@ -120,6 +130,6 @@ pub(in crate::platforms) fn is_gone(failure: &GraphFailure) -> bool {
 }
 
 /// A name is not known, or the permission for it is missing.
-fn is_of_a_name(failure: &GraphFailure) -> bool {
+pub(in crate::platforms) fn is_of_a_name(failure: &GraphFailure) -> bool {
     matches!(failure.code, 3 | 10 | 100 | 200..=299) && !is_gone(failure)
 }

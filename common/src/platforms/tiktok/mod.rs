@@ -1,5 +1,5 @@
 //! TikTok photo posts, Content Posting API. `connect.rs` has the way through the browser, `api.rs` the calls and their
-//! errors.
+//! errors, `analytics.rs` the figures.
 //!
 //! TikTok accepts a post, downloads its pictures and publishes it later: the answer to a publish is a `publish_id`, whose
 //! status is asked for until it is final. If that answer is lost, nothing leads to the post: a person decides.
@@ -9,6 +9,7 @@
 //! Sources: TikTok's documents "Photo post", "Query creator info" and "Get post status" (2025), "OAuth token management"
 //! (November 2026); the codes of errors from Postiz' connector of August 2026.
 
+mod analytics;
 mod api;
 mod connect;
 
@@ -20,10 +21,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::call::{Effect, PlatformClient};
+use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed,
-    catalogue, marker_field, options,
+    AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, OutgoingPost, PlatformsConfig, Published,
+    Reconciled, Refreshed, catalogue, marker_field, options,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -40,6 +42,7 @@ pub(super) struct Tiktok {
     api: String,
     /// The page on which a person agrees.
     dialog: String,
+    metrics: Metrics,
 }
 
 impl Tiktok {
@@ -50,6 +53,7 @@ impl Tiktok {
             config: config.clone(),
             api: config.base_url(Platform::Tiktok, "https://open.tiktokapis.com"),
             dialog: format!("{site}/v2/auth/authorize/"),
+            metrics: Metrics::new(Platform::Tiktok, config, clock),
         }
     }
 }
@@ -123,6 +127,10 @@ impl Connector for Tiktok {
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         Some(self)
     }
 

@@ -1,5 +1,6 @@
 //! X (Twitter), API v2. Each post and each read costs the application's owner money, so nothing is read but mentions
-//! (`inbox.rs`), and what was published after a call with unknown outcome.
+//! (`inbox.rs`), figures where the operator wants them (`analytics.rs`), and what was published after a call with
+//! unknown outcome.
 //!
 //! X has no idempotency key: the account's newest posts since the first attempt are compared by text. X rewrites every
 //! link, so links are left out of the comparison.
@@ -7,6 +8,7 @@
 //! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/oauth2/token`, `/2/media/upload`,
 //! `/2/media/metadata`, `/2/tweets`, `/2/users/{id}/tweets`, "Response codes and errors").
 
+mod analytics;
 mod inbox;
 
 use async_trait::async_trait;
@@ -19,14 +21,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::call::{Effect, PlatformClient, connect_error, image_part, sanitize_message};
+use super::metrics::Metrics;
 use super::oauth::{
     self, Attempt, AuthServer, Choice, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
 };
 use super::text::links::find as find_links;
 use super::{
-    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector,
-    Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_time,
-    time_marker,
+    AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue,
+    marker_time, time_marker,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -53,6 +56,7 @@ pub(super) struct Twitter {
     config: PlatformsConfig,
     api: String,
     site: String,
+    metrics: Metrics,
 }
 
 impl Twitter {
@@ -62,6 +66,7 @@ impl Twitter {
             config: config.clone(),
             api: config.base_url(Platform::Twitter, "https://api.x.com"),
             site: config.auth_url(Platform::Twitter, "https://x.com"),
+            metrics: Metrics::new(Platform::Twitter, config, clock),
         }
     }
 
@@ -245,6 +250,10 @@ impl Connector for Twitter {
     }
 
     fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         Some(self)
     }
 

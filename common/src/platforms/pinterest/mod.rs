@@ -5,6 +5,8 @@
 //!
 //! Sources: Pinterest's OpenAPI 5.23.0 of December 2025 (`/pins`, `/user_account`, `/oauth/token`).
 
+mod analytics;
+
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,16 +19,19 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::call::{Effect, PlatformClient, connect_error, sanitize_message};
+use super::metrics::Metrics;
 use super::oauth::{
     self, Attempt, AuthServer, Choice, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
 };
 use super::{
-    CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field, options,
+    AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ImageTransfer,
+    Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, marker_field,
+    options,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, ConnectTarget, Descriptor, Platform};
+use crate::http::HttpResponse;
 
 const SCOPES: [&str; 5] = ["boards:read", "boards:write", "pins:read", "pins:write", "user_accounts:read"];
 
@@ -46,6 +51,7 @@ pub(super) struct Pinterest {
     config: PlatformsConfig,
     api: String,
     site: String,
+    metrics: Metrics,
 }
 
 impl Pinterest {
@@ -55,6 +61,7 @@ impl Pinterest {
             config: config.clone(),
             api: config.base_url(Platform::Pinterest, "https://api.pinterest.com"),
             site: config.auth_url(Platform::Pinterest, "https://www.pinterest.com"),
+            metrics: Metrics::new(Platform::Pinterest, config, clock),
         }
     }
 
@@ -72,15 +79,19 @@ impl Pinterest {
     }
 
     async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, CallError> {
+        let answer = self.client.send(effect, request).await?;
+        match answer.status.is_success() {
+            true => self.client.read(effect, &answer),
+            false => Err(self.refusal(effect, &answer)),
+        }
+    }
+
+    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
         #[derive(Deserialize, Default)]
         struct ErrorBody {
             code: Option<i64>,
             #[serde(default)]
             message: String,
-        }
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() {
-            return self.client.read(effect, &answer);
         }
         let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
         let detail = sanitize_message(&body.message, &[]);
@@ -92,7 +103,7 @@ impl Pinterest {
             };
             Failure::of(category, message).from_platform(&code)
         };
-        Err(match answer.status {
+        match answer.status {
             StatusCode::UNAUTHORIZED => {
                 CallError::AuthExpired(failure(Category::AuthExpired, "refuses the access token"))
             }
@@ -104,8 +115,8 @@ impl Pinterest {
             StatusCode::BAD_REQUEST => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this pin"))
             }
-            _ => self.client.classify_status(effect, &answer, Some(&code), detail),
-        })
+            _ => self.client.classify_status(effect, answer, Some(&code), detail),
+        }
     }
 }
 
@@ -193,6 +204,10 @@ impl Connector for Pinterest {
     }
 
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         Some(self)
     }
 

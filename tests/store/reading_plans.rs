@@ -1,0 +1,344 @@
+//! The statements of the inbox and of analytics find their rows by an index: beside 100,000 rows of others, on tables
+//! without planner statistics, no statement reads much more than the few hundred rows that it is about.
+//!
+//! What was read is measured: on Postgres the scans of whole tables and the entries of indexes, on SQLite the
+//! instructions of its machine, of which a walk over 100,000 rows takes some for each row.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::analytics::{AccountFigures, Figures};
+use crier_common::domain::conversation::ConversationStatus;
+use crier_common::domain::platform::{ConversationType, Platform};
+use crier_common::domain::words;
+use crier_common::store::analytics::{self, Collected};
+use crier_common::store::conversations::list::{ConversationFilter, list};
+use crier_common::store::conversations::{self, replies};
+use crier_common::store::db::Engine;
+use crier_common::store::{PageRequest, Result, Tx, inbox_syncs, report_figures};
+
+use crate::support::store::{TestStore, World, on_both};
+
+on_both![
+    inbox_statements_read_few_of_100_000_rows,
+    analytics_statements_read_few_of_100_000_rows,
+    due_accounts_are_found_among_100_000,
+];
+
+/// After five runs Postgres may switch to a generic plan, which ignores the bound values.
+const RUNS: usize = 7;
+const ROWS: i64 = 100_000;
+/// Rows of the brand that is asked about.
+const OWN: i64 = 300;
+/// Index entries that one run may read on Postgres.
+const MAX_ENTRIES: i64 = 8_000;
+/// Instructions that one run may take on SQLite.
+const MAX_STEPS: i64 = 120_000;
+/// After how many instructions they are counted.
+const STEP: i32 = 100;
+
+/// Returns the scans of whole tables and the index entries read in this transaction so far, on Postgres.
+async fn reads(tx: &mut Tx) -> (i64, i64) {
+    const SQL: &str = "
+        SELECT sum(CASE WHEN c.relkind = 'r' THEN pg_stat_get_xact_numscans(c.oid) ELSE 0 END)::bigint,
+            sum(CASE WHEN c.relkind = 'r' THEN 0 ELSE pg_stat_get_xact_tuples_returned(c.oid) END)::bigint
+        FROM pg_class c
+        LEFT JOIN pg_index i ON i.indexrelid = c.oid
+        WHERE coalesce(i.indrelid, c.oid) = ANY (ARRAY[
+            'conversations', 'conversation_words', 'conversation_tags', 'messages', 'inbox_syncs', 'social_accounts',
+            'posts', 'post_targets', 'target_analytics', 'target_figures', 'account_figures', 'metrics_set_aside'
+        ]::regclass[])";
+    match tx.engine() {
+        Engine::Pg(conn) => sqlx::query_as(SQL).fetch_one(conn).await.unwrap(),
+        Engine::Sqlite(_) => (0, 0),
+    }
+}
+
+/// Counts the instructions of this transaction from now on, on SQLite.
+async fn count_steps(tx: &mut Tx) -> Arc<AtomicI64> {
+    let steps = Arc::new(AtomicI64::new(0));
+    let counted = steps.clone();
+    if let Engine::Sqlite(conn) = tx.engine() {
+        conn.lock_handle().await.unwrap().set_progress_handler(STEP, move || {
+            counted.fetch_add(i64::from(STEP), Ordering::Relaxed);
+            true
+        });
+    }
+    steps
+}
+
+/// What functions read in a transaction.
+struct Measured {
+    tx: Tx,
+    steps: Arc<AtomicI64>,
+    /// The functions that read too much.
+    excesses: Vec<String>,
+}
+
+impl Measured {
+    async fn new(mut tx: Tx) -> Self {
+        // It may be idle for longer than a transaction may.
+        if let Engine::Pg(conn) = tx.engine() {
+            sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(conn).await.unwrap();
+        }
+        let steps = count_steps(&mut tx).await;
+        Self { tx, steps, excesses: Vec::new() }
+    }
+
+    /// Runs a function [`RUNS`] times; none may read much.
+    async fn bounded<T>(&mut self, what: &str, mut work: impl AsyncFnMut(&mut Tx) -> Result<T>) {
+        for run in 1..=RUNS {
+            let ((scans, entries), steps) = (reads(&mut self.tx).await, self.steps.load(Ordering::Relaxed));
+            work(&mut self.tx).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let steps = self.steps.load(Ordering::Relaxed) - steps;
+            let after = reads(&mut self.tx).await;
+            let (scans, entries) = (after.0 - scans, after.1 - entries);
+            if scans > 0 || entries > MAX_ENTRIES || steps > MAX_STEPS {
+                self.excesses.push(format!("{what}, run {run}: {scans} scans, {entries} entries, {steps} steps"));
+                return;
+            }
+        }
+    }
+
+    fn finish(self) {
+        assert!(self.excesses.is_empty(), "too much is read: {:#?}", self.excesses);
+    }
+}
+
+/// A brand with some rows, and another workspace with very many.
+struct Full {
+    s: TestStore,
+    own: World,
+    others: World,
+    account: i64,
+    busy: i64,
+}
+
+impl Full {
+    async fn new(s: TestStore) -> Self {
+        let (own, others) = (s.create_world().await, s.world_of("bob@example.com").await);
+        let (account, busy) = (s.account(own, "demo", "t").await.id, s.account(others, "busy", "t").await.id);
+        Self { s, own, others, account, busy }
+    }
+
+    /// Numbers from 1; those above [`ROWS`] are of the brand that is asked about.
+    fn numbers(&self, last: i64) -> String {
+        match self.s.is_postgres() {
+            true => format!("generate_series(1, {last}) AS s (n)"),
+            false => format!(
+                "(WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {last}) SELECT n FROM s) s"
+            ),
+        }
+    }
+
+    /// A time some seconds from now, as an expression.
+    fn at(&self, seconds: &str) -> String {
+        let now = self.s.now().to_rfc3339();
+        match self.s.is_postgres() {
+            true => format!("'{now}'::timestamptz + ({seconds}) * interval '1 s'"),
+            false => format!("strftime('%Y-%m-%dT%H:%M:%S+00:00', '{now}', ({seconds}) || ' seconds')"),
+        }
+    }
+
+    /// `own` of the rows of the brand that is asked about, else `others`.
+    fn of(own: i64, others: i64) -> String {
+        format!("CASE WHEN n > {ROWS} THEN {own} ELSE {others} END")
+    }
+
+    async fn sql(&self, sql: String) {
+        if self.s.is_postgres() && sql.starts_with("INSERT INTO ") {
+            let table = sql.split_whitespace().nth(2).unwrap();
+            self.s.sql(format!("ALTER TABLE {table} SET (autovacuum_enabled = false)")).await;
+        }
+        self.s.sql(sql).await;
+    }
+
+    async fn fill_inbox(&self) {
+        let (numbers, now) = (self.numbers(ROWS + OWN), self.s.now().to_rfc3339());
+        let (brand, account) = (Self::of(self.own.brand, self.others.brand), Self::of(self.account, self.busy));
+        let assignee = Self::of(self.own.user, self.others.user);
+        for sql in [
+            format!(
+                "INSERT INTO conversations (brand_id, account_id, platform, type, status, unread_count, assignee_id, snoozed_until, last_message_at, created_at, updated_at, thread_id, last_message_preview, reply_context) \
+                 SELECT {brand}, {account}, CASE WHEN n % 3 = 0 THEN 'mastodon' ELSE 'sandbox' END, CASE WHEN n % 2 = 0 THEN 'dm' ELSE 'comment' END, CASE WHEN n % 5 = 0 THEN 'snoozed' ELSE 'open' END, n % 4, CASE WHEN n % 7 = 0 THEN {assignee} END, CASE WHEN n % 5 = 0 THEN {later} END, {at}, '{now}', '{now}', 't' || n, 'x', '{{}}' FROM {numbers}",
+                later = self.at("n"),
+                at = self.at("-n"),
+            ),
+            "INSERT INTO conversation_words (brand_id, word, conversation_id) SELECT brand_id, 'bread', id FROM conversations".to_owned(),
+            "INSERT INTO conversation_tags (brand_id, tag, conversation_id) SELECT brand_id, 'urgent', id FROM conversations".to_owned(),
+            format!(
+                "INSERT INTO messages (conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at, external_id, body) \
+                 SELECT id, brand_id, account_id, 'inbound', 'received', last_message_at, 0, '{now}', '{now}', 'm' || id, 'bread' FROM conversations"
+            ),
+        ] {
+            self.sql(sql).await;
+        }
+    }
+
+    async fn fill_figures(&self) {
+        let (numbers, now) = (self.numbers(ROWS + OWN), self.s.now().to_rfc3339());
+        let brand = Self::of(self.own.brand, self.others.brand);
+        for sql in [
+            format!(
+                "INSERT INTO posts (brand_id, status, content, schedule_type, media, counted, published_at, created_at, updated_at) \
+                 SELECT {brand}, 'published', 'x', 'now', '[]', TRUE, {at}, '{now}', '{now}' FROM {numbers}",
+                at = self.at("-3600 - n"),
+            ),
+            format!(
+                "INSERT INTO post_targets (post_id, account_id, platform, position, status, options, external_id, published_at, created_at, updated_at) \
+                 SELECT id, CASE WHEN brand_id = {} THEN {} ELSE {} END, 'sandbox', 0, 'published', '{{}}', 'e' || id, published_at, '{now}', '{now}' FROM posts",
+                self.own.brand, self.account, self.busy
+            ),
+            format!(
+                "INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at, likes) \
+                 SELECT t.id, p.id, p.brand_id, t.account_id, t.published_at, '{now}', 1 FROM post_targets t JOIN posts p ON p.id = t.post_id"
+            ),
+            format!(
+                "INSERT INTO target_figures (target_id, at, likes) SELECT target_id, '{now}', 1 FROM target_analytics"
+            ),
+            format!(
+                "INSERT INTO account_figures (account_id, at, followers) SELECT {}, {}, n FROM {numbers}",
+                Self::of(self.account, self.busy),
+                self.at("-n"),
+            ),
+            format!("UPDATE analytics_progress SET seen_until = '{now}'"),
+        ] {
+            self.sql(sql).await;
+        }
+    }
+
+    /// Makes accounts of others that are not due, and as many inboxes and metrics that are set aside.
+    async fn fill_accounts(&self) {
+        let (now, later) = (self.s.now().to_rfc3339(), self.at("86400 + n"));
+        let secrets = if self.s.is_postgres() { "''::bytea" } else { "x''" };
+        for sql in [
+            format!(
+                "INSERT INTO social_accounts (workspace_id, platform, external_id, name, kind, status, secrets, figures_at, connected_at, created_at, updated_at) \
+                 SELECT {}, 'sandbox', 'a' || n, 'x', 'profile', 'active', {secrets}, {later}, '{now}', '{now}', '{now}' FROM {}",
+                self.others.workspace,
+                self.numbers(ROWS)
+            ),
+            "INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, updated_at, cursors) \
+             SELECT id, figures_at, created_at, created_at, '{}' FROM social_accounts WHERE figures_at IS NOT NULL"
+                .to_owned(),
+            format!(
+                "INSERT INTO metrics_set_aside (account_id, name, until) SELECT id, 'views', {} FROM social_accounts",
+                self.at("3600")
+            ),
+        ] {
+            self.sql(sql).await;
+        }
+    }
+
+    async fn measured(&self) -> Measured {
+        Measured::new(self.s.begin().await.unwrap()).await
+    }
+}
+
+async fn inbox_statements_read_few_of_100_000_rows(s: TestStore) {
+    let full = Full::new(s).await;
+    full.fill_inbox().await;
+    let own = format!("SELECT max(id) FROM conversations WHERE brand_id = {}", full.own.brand);
+    let id = full.s.number(own).await;
+    let message = full.s.number(format!("SELECT id FROM messages WHERE conversation_id = {id}")).await;
+    let (brand, account, user) = (full.own.brand, full.account, full.own.user);
+    let mut m = full.measured().await;
+    let all = ConversationFilter::default();
+    let filters = [
+        ("all", all.clone()),
+        ("status", ConversationFilter { status: Some(ConversationStatus::Snoozed), ..all.clone() }),
+        ("type", ConversationFilter { kind: Some(ConversationType::Dm), ..all.clone() }),
+        ("platform", ConversationFilter { platform: Some(Platform::Mastodon), ..all.clone() }),
+        ("account", ConversationFilter { account_id: Some(account), ..all.clone() }),
+        ("assignee", ConversationFilter { assignee_id: Some(user), ..all.clone() }),
+        ("unread", ConversationFilter { unread: Some(true), ..all.clone() }),
+        ("read", ConversationFilter { unread: Some(false), ..all.clone() }),
+        ("tag", ConversationFilter { tag: Some("urgent".to_owned()), ..all.clone() }),
+        ("search", ConversationFilter { words: words::wanted("bre"), ..all.clone() }),
+        ("search for nothing", ConversationFilter { words: words::wanted("cake"), ..all.clone() }),
+        (
+            "everything",
+            ConversationFilter {
+                status: Some(ConversationStatus::Open),
+                kind: Some(ConversationType::Comment),
+                platform: Some(Platform::Sandbox),
+                account_id: Some(account),
+                assignee_id: Some(user),
+                unread: Some(true),
+                tag: Some("urgent".to_owned()),
+                words: words::wanted("bread"),
+            },
+        ),
+    ];
+    for (what, filter) in filters {
+        for page in [1, 3] {
+            let page = PageRequest { page, per_page: 50 };
+            m.bounded(&format!("list by {what}"), async |tx| list(tx, brand, &filter, page).await).await;
+        }
+    }
+    m.bounded("find", async |tx| conversations::find(tx, brand, id).await).await;
+    m.bounded("lock of message", async |tx| conversations::lock_of_message(tx, message).await).await;
+    m.bounded("messages", async |tx| replies::messages(tx, id, 500, 1 << 20).await).await;
+    m.bounded("message", async |tx| replies::find(tx, message).await).await;
+    m.bounded("place", async |tx| replies::place(tx, message).await).await;
+    m.bounded("sent", async |tx| replies::sent_ids(tx, id).await).await;
+    m.bounded("tags", async |tx| conversations::tags(tx, &[id]).await).await;
+    m.bounded("tags of the brand", async |tx| conversations::tags_of_brand(tx, brand, 100).await).await;
+    m.bounded("accounts", async |tx| conversations::accounts(tx, brand, &[account]).await).await;
+    m.bounded("read", async |tx| conversations::mark_read(tx, id).await).await;
+    m.bounded("snoozes", async |tx| conversations::end_snoozes(tx, 100).await).await;
+    m.finish();
+}
+
+async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
+    let full = Full::new(s).await;
+    full.fill_figures().await;
+    full.fill_accounts().await;
+    let newest = format!("SELECT max(target_id) FROM target_analytics WHERE brand_id = {}", full.own.brand);
+    let target = full.s.number(newest).await;
+    let post = full.s.number(format!("SELECT post_id FROM post_targets WHERE id = {target}")).await;
+    let (brand, account) = (full.own.brand, full.account);
+    let mut m = full.measured().await;
+    let (now, year) = (full.s.now(), full.s.now() - TimeDelta::days(365));
+    let day = |back: i64| (now - TimeDelta::days(back + 1), now - TimeDelta::days(back));
+    let days: Vec<(DateTime<Utc>, DateTime<Utc>)> = (0..365).map(day).collect();
+    m.bounded("newly published", async |tx| analytics::add_published(tx, 200).await).await;
+    m.bounded("due posts", async |tx| analytics::due_targets(tx, account, now, 500).await).await;
+    m.bounded("last of the account", async |tx| analytics::last_of_account(tx, account).await).await;
+    m.bounded("zone", async |tx| analytics::zone_of_account(tx, account).await).await;
+    m.bounded("plan", async |tx| analytics::plan_of_account(tx, account).await).await;
+    m.bounded("days of posts", async |tx| analytics::days_of_posts(tx, brand, &days).await).await;
+    m.bounded("accounts", async |tx| analytics::of_accounts(tx, &[account], (year, now)).await).await;
+    m.bounded("a post", async |tx| analytics::of_post(tx, post, year).await).await;
+    m.bounded("best times", async |tx| analytics::engagements(tx, brand, year, 5_000).await).await;
+    let time = (year, now);
+    m.bounded("newest posts", async |tx| report_figures::newest(tx, brand, time, 50, 100).await).await;
+    m.bounded("best posts", async |tx| report_figures::most_engaging(tx, brand, time, 50, 100).await).await;
+    m.bounded("by account", async |tx| report_figures::by_account(tx, brand, time).await).await;
+    let collected = |figures| [Collected { target_id: target, figures, next_at: Some(now) }];
+    let likes = Figures { likes: Some(1), ..Figures::default() };
+    m.bounded("store posts", async |tx| analytics::record_posts(tx, &collected(Some(likes))).await).await;
+    m.bounded("store a deletion", async |tx| analytics::record_posts(tx, &collected(None)).await).await;
+    let own = AccountFigures::default();
+    m.bounded("store the account", async |tx| analytics::record_account(tx, account, &own).await).await;
+    m.bounded("next", async |tx| analytics::set_next(tx, account, now, now).await).await;
+    m.finish();
+}
+
+async fn due_accounts_are_found_among_100_000(s: TestStore) {
+    let full = Full::new(s).await;
+    full.fill_accounts().await;
+    let account = full.account;
+    let mut m = full.measured().await;
+    let platforms = [Platform::Sandbox];
+    let (now, names) = (full.s.now(), ["views".to_owned()]);
+    m.bounded("due collections", async |tx| analytics::enqueue_due(tx, &platforms, 200).await).await;
+    m.bounded("due looks", async |tx| inbox_syncs::enqueue_due(tx, 200).await).await;
+    m.bounded("inbox of an account", async |tx| inbox_syncs::find(tx, account).await).await;
+    m.bounded("start", async |tx| inbox_syncs::start(tx, account).await).await;
+    m.bounded("set aside", async |tx| analytics::set_aside(tx, account, now).await).await;
+    m.bounded("unavailable", async |tx| analytics::unavailable_of(tx, &[account], now).await).await;
+    m.bounded("store what is set aside", async |tx| analytics::record_set_aside(tx, account, &names).await).await;
+    m.finish();
+}
