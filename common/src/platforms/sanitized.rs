@@ -271,6 +271,10 @@ impl InboxConnector for SanitizingConnector {
         self.0.inbox().map_or(&[], InboxConnector::streams)
     }
 
+    fn reads(&self, external_id: &str) -> bool {
+        self.0.inbox().is_some_and(|inbox| inbox.reads(external_id))
+    }
+
     fn interval(&self) -> TimeDelta {
         self.0.inbox().map_or(TimeDelta::hours(1), InboxConnector::interval)
     }

@@ -86,6 +86,9 @@ impl SyncInbox {
             end.interval = has_inbox.then_some(SWITCHED_OFF);
             return Ok(());
         };
+        if !inbox.reads(&session.call.external_id) {
+            return Ok(());
+        }
         end.interval = Some(inbox.interval());
         // A stream that was read to its end begins anew when all of them have been: else two that overlap what they
         // have read would keep each other going.
@@ -234,7 +237,7 @@ struct SyncEnd {
     version: i64,
     /// How often a look had been asked for when this one began.
     requests: i64,
-    /// `None`: the platform has no inbox.
+    /// `None`: the platform has no inbox for the account.
     interval: Option<TimeDelta>,
     has_more: bool,
     /// The streams that have more, or failed.

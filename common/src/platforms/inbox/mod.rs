@@ -9,7 +9,7 @@
 //! not hold up the others. Streams overlap what was read before where the platform may show a message late: a message
 //! is stored once, by its id. [`newest_first`] reads lists that begin with the newest, [`by_post`] comments that are
 //! listed by their posts, [`parents`] finds the comment that begins a thread. [`refused`] is for a stream that needs a
-//! permission which the account may lack.
+//! permission which the account may lack, [`said`] for a reply whose answer was lost.
 //!
 //! [`Connector::inbox`]: super::Connector::inbox
 
@@ -17,6 +17,7 @@ pub(super) mod by_post;
 pub(super) mod newest_first;
 pub(super) mod parents;
 pub(super) mod refused;
+pub(super) mod said;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -89,6 +90,11 @@ pub struct OutgoingReply {
 pub trait InboxConnector: Send + Sync {
     /// Returns the names of the streams. They are stored with the cursors: never change one.
     fn streams(&self) -> &'static [&'static str];
+
+    /// Returns whether the account with this id has an inbox; `false` where a platform has one for pages alone.
+    fn reads(&self, _external_id: &str) -> bool {
+        true
+    }
 
     /// Returns how often an account is looked at.
     fn interval(&self) -> TimeDelta {
