@@ -296,6 +296,16 @@ impl InboxConnector for SanitizingConnector {
         Ok(InboxPage { messages, unavailable: page.unavailable.map(Failure::checked), ..page })
     }
 
+    fn checked_at_once(&self) -> usize {
+        self.0.inbox().map_or(0, InboxConnector::checked_at_once).min(MAX_PAGE)
+    }
+
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        let mut deleted = inner_inbox(self)?.deleted(account, ids).await.map_err(CallError::checked)?;
+        deleted.retain(|id| ids.contains(id));
+        Ok(deleted)
+    }
+
     fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {
         match self.0.inbox() {
             Some(inbox) => inbox.refusal(thread, now),

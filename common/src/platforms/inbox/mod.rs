@@ -3,7 +3,8 @@
 //! **To add a platform's inbox:** `platforms/<name>/inbox.rs` with an `InboxConnector`; return it from
 //! [`Connector::inbox`]; name what is read in the catalogue (`inbox`) and what can be answered (`replies`); a
 //! migration that inserts a row of `inbox_syncs` for the accounts that are connected already; tests against a server
-//! that behaves as the platform's documentation specifies, with pages, overlaps, errors and limits.
+//! that behaves as the platform's documentation specifies, with pages, overlaps, errors and limits. Where the platform
+//! says for certain that a message was deleted, [`InboxConnector::deleted`] asks it.
 //!
 //! A stream is what the platform lists in one order with one cursor: comments, direct messages. One that fails does
 //! not hold up the others. Streams overlap what was read before where the platform may show a message late: a message
@@ -108,6 +109,17 @@ pub trait InboxConnector: Send + Sync {
         stream: &str,
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError>;
+
+    /// Returns how many messages [`InboxConnector::deleted`] takes at once; 0: the platform does not say what was deleted.
+    fn checked_at_once(&self) -> usize {
+        0
+    }
+
+    /// Returns which of these messages of the other side (their ids) were deleted at the platform. Only what its
+    /// documents make certain: a message that is hidden, or that the account may not see, is none of them.
+    async fn deleted(&self, _account: &ConnectorAccount, _ids: &[String]) -> Result<Vec<String>, CallError> {
+        Ok(Vec::new())
+    }
 
     /// Returns why the thread cannot be answered now, in a sentence for a person.
     fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String>;

@@ -8,6 +8,10 @@
 //! stream that the platform does not let the account read is shown there too, and is no failure.
 //! A stream that fails does not hold up the others; a platform that asks for a pause gets it from all jobs of the
 //! account.
+//!
+//! After a complete look it follows what was deleted at the platform ([`deletions`]).
+
+mod deletions;
 
 use std::sync::Arc;
 
@@ -114,6 +118,15 @@ impl SyncInbox {
                     end.unfinished.push((*stream).to_owned());
                 }
                 Err(stop) => return Err(stop),
+            }
+        }
+        if end.error.is_none()
+            && !end.has_more
+            && let Err(stop) = self.follow_deletions(run, session, sync).await
+        {
+            match stop {
+                Stop::Call(error) => end.error = Some(error),
+                stop => return Err(stop),
             }
         }
         end.version = session.account.credentials_version;
