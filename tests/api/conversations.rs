@@ -79,7 +79,7 @@ async fn a_conversation_is_listed_and_shown(app: TestApp) {
     let wanted = json!([{
         "id": detail["messages"][0]["id"], "direction": "inbound", "body": "Nice",
         "author": { "name": "Vera Vogel", "user_id": null }, "status": "received", "external_id": "1", "error": null,
-        "sent_at": shown["last_message_at"], "created_at": shown["created_at"], "updated_at": shown["created_at"],
+        "sent_at": shown["last_message_at"], "deleted_at": null, "created_at": shown["created_at"], "updated_at": shown["created_at"],
     }]);
     assert_eq!((&detail["messages"], &detail["id"]), (&wanted, &shown["id"]));
     t.get(&t.path(&format!("/conversations/{MISSING_ID}"))).await.expect_error(404, "not_found");

@@ -31,6 +31,8 @@ async fn start(s: TestStore) -> (TestApp, Linkedin, MockServer) {
     let settings = PlatformConfig {
         page_client_id: Some("page-app".to_owned()),
         page_client_secret: Some("secret".into()),
+        scopes: vec!["of_persons".to_owned()],
+        page_scopes: Some(vec!["r_organization_social_feed".to_owned()]),
         base_url: Some(server.uri()),
         auth_url: Some(server.uri()),
         ..PlatformConfig::default()
@@ -58,6 +60,9 @@ async fn a_page_is_connected_with_the_second_application(s: TestStore) {
     let leaving = person.leave(url).await;
     assert_eq!(client_id(&leaving), "page-app");
     assert!(leaving.query().unwrap().contains("w_organization_social"), "{leaving}");
+    assert!(first.contains("r_organization_social_feed") && !first.contains("of_persons"), "{first}");
+    let asked = leaving.query().unwrap();
+    assert!(asked.contains("r_organization_social_feed") && !asked.contains("of_persons"), "{leaving}");
     let arrived = person.open(linkedin.oauth.agree(&leaving).as_str()).await;
     let page = text(&person.follow(&arrived).await);
     assert!(page.contains("Choose a page") && page.contains("Organisation 9"), "{page}");

@@ -1,11 +1,11 @@
-//! Any interleaving of new, late and edited messages, crashes, failures and looks ends with each message once: stored
-//! once per brand, counted once, with one event.
+//! Any interleaving of new, late, edited and deleted messages, crashes, failures and looks ends with each message once:
+//! stored once per brand, counted once, with one event; and what was deleted has no text and is not counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
 use crier_common::domain::job::JobKind;
-use crier_common::store::{accounts, inbox_syncs};
+use crier_common::store::{accounts, conversations, inbox_syncs};
 use crier_scheduler::tasks;
 use crier_worker::engine::Run;
 use proptest::prelude::*;
@@ -17,6 +17,9 @@ use crate::support::fake_platform::{permanent, rate_limited, transient};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker};
 use crate::support::store::TestStore;
 
+/// How many messages are asked for at once whether they were deleted.
+const CHECKED: usize = 25;
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// So many messages in this thread of the first or second stream, each visible so many seconds after it was
@@ -24,18 +27,27 @@ enum Step {
     Write(usize, u8, bool, i64),
     /// The text of the first message of all is changed.
     Edit,
+    /// The message with this place among all is deleted.
+    Delete(u8),
+    /// The first brand reads one of its conversations.
+    Read(u8),
     Look,
     /// A look whose worker dies after so many steps of its run.
     Dies(u16),
     Fails(bool),
     Limited,
     Waits(i64),
+    /// Long enough for the question what was deleted.
+    WaitsAnHour,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         5 => (1_usize..9, 0_u8..3, any::<bool>(), 0_i64..50).prop_map(|(n, t, dm, late)| Step::Write(n, t, dm, late)),
         1 => Just(Step::Edit),
+        2 => any::<u8>().prop_map(Step::Delete),
+        1 => any::<u8>().prop_map(Step::Read),
+        1 => Just(Step::WaitsAnHour),
         3 => Just(Step::Look),
         4 => (0_u16..60).prop_map(Step::Dies),
         1 => any::<bool>().prop_map(Step::Fails),
@@ -75,9 +87,10 @@ async fn claim(w: &TestWorker) -> Option<crier_common::domain::job::Claimed> {
 
 async fn run_scenario(w: TestWorker, steps: &[Step]) {
     start(&w).await;
+    w.fake.inbox.tells_removed(CHECKED);
     let other = w.brand(w.world.workspace, w.world.user).await;
     w.write(async |tx| accounts::attach(tx, other, w.account.id).await).await;
-    let mut written = BTreeMap::new();
+    let (mut written, mut deleted, mut has_read) = (BTreeMap::new(), BTreeSet::new(), false);
     for step in steps {
         match *step {
             Step::Write(count, thread, dm, late) => {
@@ -93,11 +106,24 @@ async fn run_scenario(w: TestWorker, steps: &[Step]) {
             Step::Edit => {
                 if let Some((id, (stream, thread, at))) = written.iter().next() {
                     // An edit is seen while the message is in the overlap.
-                    if w.now() - *at < OVERLAP / 2 {
+                    if w.now() - *at < OVERLAP / 2 && !deleted.contains(id) {
                         let text = format!("changed at {}", w.now());
                         let edited = message(stream, id, &format!("t{thread}"), &text, *at);
                         w.fake.inbox.add(stream, edited, *at);
                     }
+                }
+            }
+            Step::Delete(place) => {
+                if let Some(id) = written.keys().nth(usize::from(place) % written.len().max(1)) {
+                    w.fake.inbox.remove(id);
+                    deleted.insert(id.clone());
+                }
+            }
+            Step::Read(place) => {
+                let all = all(&w, w.world.brand).await;
+                if let Some(found) = all.get(usize::from(place) % all.len().max(1)) {
+                    has_read = true;
+                    w.write(async |tx| conversations::mark_read(tx, found.id).await).await;
                 }
             }
             Step::Look => sync(&w).await,
@@ -120,6 +146,7 @@ async fn run_scenario(w: TestWorker, steps: &[Step]) {
             }
             Step::Limited => w.fake.inbox.fail_fetch(COMMENTS, rate_limited(w.later(40))),
             Step::Waits(seconds) => w.advance(seconds),
+            Step::WaitsAnHour => w.advance(3_700),
         }
     }
     // Long enough for pauses, leases and late messages; failures that are left are used up.
@@ -131,13 +158,24 @@ async fn run_scenario(w: TestWorker, steps: &[Step]) {
         tasks::inbox::run(&w.scheduler).await.unwrap();
         sync(&w).await;
     }
-    for brand in [w.world.brand, other] {
-        let stored = format!("SELECT count(*) FROM messages WHERE brand_id = {brand}");
-        assert_eq!(w.number(stored).await, written.len() as i64);
-        let unread: i32 = all(&w, brand).await.iter().map(|found| found.unread_count).sum();
-        assert_eq!(unread as usize, written.len());
-        let distinct = format!("SELECT count(DISTINCT external_id) FROM messages WHERE brand_id = {brand}");
-        assert_eq!(w.number(distinct).await, written.len() as i64);
+    // Each message is asked for.
+    for _ in 0..2 * (written.len() / CHECKED + 2) {
+        w.advance(3_700);
+        sync(&w).await;
     }
-    assert_eq!(w.events().await.len(), written.len() * 2);
+    let removed: Vec<String> = deleted.iter().map(|id| format!("'{id}'")).chain(["''".to_owned()]).collect();
+    for brand in [w.world.brand, other] {
+        let count = async |what: &str, condition: String| {
+            w.number(format!("SELECT count({what}) FROM messages WHERE brand_id = {brand} AND {condition}")).await
+        };
+        let left = (written.len() - deleted.len()) as i64;
+        assert_eq!(count("*", "deleted_at IS NULL".to_owned()).await, left);
+        assert_eq!(count("DISTINCT external_id", "deleted_at IS NULL".to_owned()).await, left);
+        let of_removed = format!("(deleted_at IS NULL OR body <> '') AND external_id IN ({})", removed.join(", "));
+        assert_eq!(count("*", of_removed).await, 0);
+        let unread: i64 = all(&w, brand).await.iter().map(|found| i64::from(found.unread_count)).sum();
+        assert_eq!(unread, count("*", "is_unread AND deleted_at IS NULL".to_owned()).await);
+        assert!(unread == left || (has_read && brand == w.world.brand));
+    }
+    assert_eq!(w.events().await.len() as i64, w.number("SELECT count(*) FROM messages").await);
 }

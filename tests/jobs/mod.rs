@@ -11,6 +11,7 @@ mod events;
 mod hanging;
 mod import_media;
 pub mod inbox;
+mod inbox_deletions;
 mod inbox_random;
 mod inbox_sandbox;
 mod lateness;

@@ -25,6 +25,7 @@ on_both!(
     a_rate_limit_is_obeyed_until_its_time,
     a_failing_stream_leaves_the_others,
     a_page_that_is_gone_begins_the_pass_again,
+    deleted_posts_are_followed,
 );
 
 const OWN: &str = "did:plc:own";
@@ -41,6 +42,8 @@ struct Server {
     records: Vec<Value>,
     refuses_chat: bool,
     forgets_pages: bool,
+    /// Posts of an account that blocks this one.
+    blocked: Vec<String>,
     loses_answers: bool,
     token: String,
     page: usize,
@@ -125,6 +128,20 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
             let wanted: Vec<String> = request.url.query_pairs().map(|(_, uri)| uri.into_owned()).collect();
             let found = server.posts.iter().filter(|post| wanted.iter().any(|uri| post["uri"] == uri.as_str()));
             json(200, json!({ "posts": found.collect::<Vec<_>>() }))
+        }
+        "app.bsky.feed.getPostThread" => {
+            let uri = parameter(request, "uri").unwrap();
+            match uri.rsplit('/').next().unwrap() {
+                _ if server.blocked.contains(&uri) => json(
+                    200,
+                    json!({ "thread": { "$type": "app.bsky.feed.defs#blockedPost", "uri": uri, "blocked": true } }),
+                ),
+                "c1" => refused(400, "NotFound", "Post not found"),
+                _ => json(
+                    200,
+                    json!({ "thread": { "$type": "app.bsky.feed.defs#notFoundPost", "uri": uri, "notFound": true } }),
+                ),
+            }
         }
         "chat.bsky.convo.listConvos" => {
             let last = server.chat.last().cloned();
@@ -429,4 +446,34 @@ async fn a_page_that_is_gone_begins_the_pass_again(s: TestStore) {
     t.api.with(|server| server.forgets_pages = false);
     t.look_later().await;
     assert_eq!((t.count().await, t.error().await.as_str()), (9, ""));
+}
+
+async fn deleted_posts_are_followed(s: TestStore) {
+    let t = start(s).await;
+    for key in ["c1", "c2", "c3", "c4"] {
+        comment(&t, key, "Fresh?");
+    }
+    let at = text(t.w.now());
+    t.api.with(|server| {
+        server.chat.push(json!({ "id": "m1", "text": "Hello", "sender": { "did": VERA }, "sentAt": at }));
+    });
+    t.look().await;
+    assert_eq!(t.count().await, 5);
+    t.api.with(|server| {
+        server.notifications.clear();
+        server.posts = vec![post(VERA, "c4", "Fresh?", None, DateTime::UNIX_EPOCH)];
+        server.blocked = vec![uri(VERA, "c3")];
+    });
+    t.w.advance(3_700);
+    t.look().await;
+    assert_eq!(t.error().await, "");
+    let deleted = "
+        SELECT string_agg(external_id, ' ')
+        FROM (
+            SELECT external_id
+            FROM messages
+            WHERE deleted_at IS NOT NULL AND body = ''
+            ORDER BY external_id
+        ) m";
+    assert_eq!(t.w.s.value::<String>(deleted).await, format!("{} {}", uri(VERA, "c1"), uri(VERA, "c2")));
 }

@@ -16,6 +16,7 @@ on_both!(
     reviews_and_their_answers_arrive,
     pages_are_read_back_to_what_is_known_and_each_message_once,
     an_edit_is_followed,
+    a_deleted_review_is_followed,
     an_answer_replaces_the_one_before,
     an_answer_with_a_lost_answer_is_looked_up,
     what_google_refuses_is_said,
@@ -213,4 +214,19 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     t.w.advance(900);
     t.look().await;
     assert_eq!(t.count().await, 1);
+}
+
+async fn a_deleted_review_is_followed(s: TestStore) {
+    let t = start(s).await;
+    review(&t, "r1", "ONE", "Bad");
+    review(&t, "r2", "FIVE", "Good");
+    t.look().await;
+    t.api.with(|google| google.reviews.remove(0));
+    look_later(&t).await;
+    assert_eq!(t.w.number("SELECT count(*) FROM messages WHERE deleted_at IS NULL").await, 2, "a list says nothing");
+    t.w.advance(3_700);
+    t.look().await;
+    let rows = "SELECT count(*) FROM messages WHERE external_id = 'r1' AND deleted_at IS NOT NULL AND body = ''";
+    assert_eq!((t.w.number(rows).await, t.error().await.as_str()), (1, ""));
+    assert_eq!(t.w.number("SELECT sum(unread_count) FROM conversations").await, 1);
 }

@@ -14,6 +14,7 @@ mod guarded;
 mod instagram;
 mod instagram_inbox;
 mod linkedin;
+mod linkedin_inbox;
 mod mastodon;
 mod mastodon_inbox;
 mod pinterest;

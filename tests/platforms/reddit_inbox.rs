@@ -18,6 +18,8 @@ on_both!(
     a_missing_scope_is_said,
     an_expired_token_is_renewed,
     a_rate_limit_is_obeyed_until_its_time,
+    deleted_comments_are_followed,
+    without_the_scope_nothing_is_taken_for_deleted,
 );
 
 #[derive(Default)]
@@ -29,6 +31,7 @@ struct Server {
     token: String,
     now: i64,
     loses_answers: bool,
+    may_not_read: bool,
 }
 
 fn listed(all: &[Value], request: &Request) -> ResponseTemplate {
@@ -54,6 +57,14 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
         "/message/inbox" => {
             assert_eq!(parameter(request, "mark").as_deref(), Some("false"));
             listed(&server.inbox, request)
+        }
+        "/api/info" if server.may_not_read => json(403, json!({ "message": "Forbidden", "error": 403 })),
+        "/api/info" => {
+            let ids = parameter(request, "id").unwrap();
+            assert!(ids.split(',').all(|id| id.starts_with("t1_")), "{ids}");
+            let found = server.inbox.iter().filter(|m| ids.split(',').any(|id| m["name"] == id));
+            let found: Vec<Value> = found.map(|m| json!({ "kind": "t1", "data": m })).collect();
+            json(200, json!({ "kind": "Listing", "data": { "children": found, "after": null } }))
         }
         "/message/sent" => listed(&server.sent, request),
         "/user/ann/comments" => listed(&server.comments, request),
@@ -232,4 +243,44 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     t.w.advance(400);
     t.look().await;
     assert_eq!(t.count().await, 1);
+}
+
+/// Four comments and a message; two comments are deleted, and the account behind a third.
+async fn lose_some(t: &InboxTest<Server>) {
+    for n in 1..=4 {
+        add(t, comment(&format!("t1_{n}"), &format!("Vera{n}"), "comment_reply", "Fresh?"));
+    }
+    add(t, private("t4_1", "Hello"));
+    t.look().await;
+    t.api.with(|server| {
+        for (at, body) in [(0, "[deleted]"), (1, "[removed]"), (2, "Fresh?")] {
+            (server.inbox[at]["author"], server.inbox[at]["body"]) = (json!("[deleted]"), json!(body));
+        }
+        // A word that a person may write.
+        server.inbox[3]["body"] = json!("[deleted]");
+    });
+    t.w.advance(3_700);
+    t.look().await;
+    assert_eq!((t.count().await, t.error().await.as_str()), (5, ""));
+}
+
+async fn deleted_comments_are_followed(s: TestStore) {
+    let t = start(s).await;
+    lose_some(&t).await;
+    let deleted = "
+        SELECT string_agg(external_id, ' ')
+        FROM (
+            SELECT external_id
+            FROM messages
+            WHERE deleted_at IS NOT NULL AND body = ''
+            ORDER BY external_id
+        ) m";
+    assert_eq!(t.w.s.value::<String>(deleted).await, "t1_1 t1_2");
+}
+
+async fn without_the_scope_nothing_is_taken_for_deleted(s: TestStore) {
+    let t = start(s).await;
+    t.api.with(|server| server.may_not_read = true);
+    lose_some(&t).await;
+    assert_eq!(t.w.number("SELECT count(*) FROM messages WHERE deleted_at IS NOT NULL").await, 0);
 }

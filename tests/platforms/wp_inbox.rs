@@ -21,6 +21,9 @@ on_both!(
     wrong_credentials_are_noticed_within_the_hour,
     a_rate_limit_is_obeyed_until_its_time,
     reviews_arrive_and_cannot_be_answered,
+    deleted_comments_are_followed,
+    without_the_right_to_moderate_only_what_is_gone_is_followed,
+    deleted_reviews_are_followed,
 );
 
 const ME: i64 = 5;
@@ -30,6 +33,8 @@ struct Site {
     comments: Vec<Value>,
     loses_answers: bool,
     refuses_me: bool,
+    /// The account may not see what is not shown to everyone.
+    may_not_moderate: bool,
     now: String,
 }
 
@@ -55,8 +60,13 @@ fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
             let post = parameter(request, "post");
             let time =
                 |c: &Value| c.get("date_gmt").or(c.get("date_created_gmt")).unwrap().as_str().unwrap().to_owned();
+            let shown = if path.ends_with("reviews") { "approved" } else { "approve" };
+            let status = parameter(request, "status").unwrap_or_else(|| shown.to_owned());
+            if site.may_not_moderate && status != shown {
+                return refused(403, "rest_forbidden_param");
+            }
             let is_wanted = |c: &&Value| {
-                c["status"] != "hold"
+                (c["status"] == status || (c["status"] == "approved" && status == shown))
                     && after.as_ref().is_none_or(|after| time(c) > *after)
                     && include.as_ref().is_none_or(|ids| ids.contains(&c["id"].to_string()))
                     && post.as_ref().is_none_or(|post| c["post"].as_i64() == post.parse().ok())
@@ -84,6 +94,15 @@ fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
             });
             site.comments.push(made.clone());
             if site.loses_answers { ResponseTemplate::new(502) } else { json(201, made) }
+        }
+        ("GET", one) => {
+            let id = one.rsplit('/').next().unwrap();
+            match site.comments.iter().find(|c| c["id"].to_string() == id) {
+                Some(c) if c["status"] == "approved" || !site.may_not_moderate => json(200, c),
+                Some(_) => refused(403, "rest_cannot_read"),
+                None if one.contains("/wc/v3/products/reviews/") => refused(404, "woocommerce_rest_review_invalid_id"),
+                None => refused(404, "rest_comment_invalid_id"),
+            }
         }
         other => panic!("no such call: {other:?}"),
     }
@@ -267,4 +286,73 @@ async fn reviews_arrive_and_cannot_be_answered(s: TestStore) {
     let woocommerce = connector(Platform::Woocommerce, "");
     let refusal = woocommerce.inbox().unwrap().refusal(&ReplyThread::from(&found), t.w.now());
     assert!(refusal.unwrap().contains("answer in the store"));
+}
+
+/// The threads whose message was deleted.
+async fn deleted(t: &InboxTest<Site>) -> Vec<String> {
+    let mut deleted = Vec::new();
+    for found in t.conversations().await {
+        if t.messages(found.id).await.iter().all(|message| message.deleted_at.is_some()) {
+            assert_eq!((found.unread_count, found.last_message_preview.as_str()), (0, "–"));
+            deleted.push(found.thread_id);
+        }
+    }
+    deleted.sort();
+    deleted
+}
+
+/// Six comments, of which one is in the trash, one is spam, one waits and one is gone.
+async fn lose_some(t: &InboxTest<Site>) {
+    for id in 1..=6 {
+        comment(t, id, 0, &format!("comment {id}"));
+    }
+    t.look().await;
+    t.api.with(|site| {
+        for (at, status) in [(1, "trash"), (2, "spam"), (3, "hold")] {
+            site.comments[at]["status"] = json!(status);
+        }
+        site.comments.remove(4);
+    });
+    t.w.advance(3_700);
+    t.look().await;
+}
+
+async fn deleted_comments_are_followed(s: TestStore) {
+    let t = start(s).await;
+    lose_some(&t).await;
+    assert_eq!(deleted(&t).await, ["2", "3", "5"]);
+    assert_eq!(t.error().await, "");
+    // One is taken out of the trash.
+    t.api.with(|site| site.comments[1]["status"] = json!("approved"));
+    t.w.advance(3_700);
+    t.look().await;
+    assert_eq!(deleted(&t).await, ["3", "5"]);
+}
+
+async fn without_the_right_to_moderate_only_what_is_gone_is_followed(s: TestStore) {
+    let t = start(s).await;
+    t.api.with(|site| site.may_not_moderate = true);
+    lose_some(&t).await;
+    assert_eq!((deleted(&t).await, t.error().await.as_str()), (vec!["5".to_owned()], ""));
+    assert_eq!(t.status().await, AccountStatus::Active);
+}
+
+async fn deleted_reviews_are_followed(s: TestStore) {
+    let api = FakeApi::start(Site::default(), answer).await;
+    let root = format!("{}/wp-json/", api.base());
+    let secrets = json!({ "consumer_key": "ada", "consumer_secret": "p", "api_root": root });
+    let t = InboxTest::new(s, Platform::Woocommerce, "https://b.example", secrets, api).await;
+    for id in 31..=33 {
+        let review = json!({ "id": id, "date_created_gmt": text(t.w.now()), "product_id": 12, "reviewer": "Vera",
+            "review": "<p>Fresh!</p>", "rating": 4, "status": "approved" });
+        t.api.with(|site| site.comments.push(review));
+    }
+    t.look().await;
+    t.api.with(|site| {
+        site.comments[0]["status"] = json!("trash");
+        site.comments.remove(1);
+    });
+    t.w.advance(3_700);
+    t.look().await;
+    assert_eq!((deleted(&t).await, t.error().await.as_str()), (vec!["31".to_owned(), "32".to_owned()], ""));
 }

@@ -15,7 +15,8 @@ on_both![
     constraints_reject_unknown_values,
     making_brands_optional_keeps_existing_ones,
     accounts_connected_before_an_inbox_was_read_are_looked_at,
-    accounts_of_platforms_that_got_an_inbox_are_looked_at
+    accounts_of_platforms_that_got_an_inbox_are_looked_at,
+    linkedin_pages_are_looked_at_and_unread_messages_are_known
 ];
 
 /// Tables with their columns: name and nullability.
@@ -218,4 +219,52 @@ async fn accounts_of_platforms_that_got_an_inbox_are_looked_at(s: TestStore) {
             ORDER BY a.id
         ) p";
     assert_eq!(s.value::<String>(rows).await, "facebook, twitter, tumblr");
+}
+
+/// 0034.
+async fn linkedin_pages_are_looked_at_and_unread_messages_are_known(s: TestStore) {
+    let world = s.create_world().await;
+    for id in ["urn:li:organization:7", "782bbtaQ"] {
+        let new = NewAccount { platform: Platform::Linkedin, ..new_account(id, "t") };
+        s.write(async |tx| accounts::save(tx, world.workspace, &new).await.map(drop)).await;
+    }
+    let now = if s.is_postgres() { "now()" } else { "'2026-01-01T00:00:00Z'" };
+    for (thread, unread) in [("read", 0), ("unread", 2)] {
+        s.sql(format!(
+            "INSERT INTO conversations (brand_id, account_id, platform, type, status, unread_count, last_message_at,
+                created_at, updated_at, thread_id, last_message_preview, reply_context)
+            VALUES ({}, 1, 'facebook', 'dm', 'open', {unread}, {now}, {now}, {now}, '{thread}', '', '{{}}')",
+            world.brand
+        ))
+        .await;
+        for (id, direction) in [("a", "inbound"), ("b", "inbound"), ("c", "outbound"), ("d", "inbound")] {
+            s.sql(format!(
+                "INSERT INTO messages (conversation_id, brand_id, account_id, direction, status, sent_at, attempts,
+                    created_at, updated_at, external_id, body)
+                SELECT id, brand_id, 1, '{direction}', 'received', {now}, 0, {now}, {now}, '{thread} {id}', ''
+                FROM conversations
+                WHERE thread_id = '{thread}'"
+            ))
+            .await;
+        }
+    }
+    let (sqlite, postgres) = (
+        include_str!("../../migrations/sqlite/0034_deletions_and_linkedin.sql"),
+        include_str!("../../migrations/postgres/0034_deletions_and_linkedin.sql"),
+    );
+    let migration = if s.is_postgres() { postgres } else { sqlite };
+    for statement in migration.split(';').filter(|sql| sql.contains("insert into") || sql.contains("update messages")) {
+        s.sql(statement.to_owned()).await;
+    }
+    let due = "SELECT a.external_id FROM inbox_syncs i JOIN social_accounts a ON a.id = i.account_id";
+    assert_eq!(s.value::<String>(due).await, "urn:li:organization:7");
+    let unread = "
+        SELECT string_agg(external_id, ', ')
+        FROM (
+            SELECT external_id
+            FROM messages
+            WHERE is_unread
+            ORDER BY external_id
+        ) m";
+    assert_eq!(s.value::<String>(unread).await, "unread b, unread d");
 }

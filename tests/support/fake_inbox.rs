@@ -1,7 +1,7 @@
 //! The inbox of the scripted platform: two streams, listed by time in pages, in which a message may become visible
 //! late; and replies, which it records and does not deduplicate, so that tests can detect duplicates.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -20,6 +20,8 @@ use super::fake_platform::{Gate, auth_expired};
 
 pub const COMMENTS: &str = "comments";
 pub const DMS: &str = "dms";
+/// In place of a stream: the question what was removed.
+pub const REMOVED: &str = "removed";
 /// How many messages a page has.
 const PAGE: usize = 3;
 /// How late a message may become visible.
@@ -53,6 +55,11 @@ type Listed = (DateTime<Utc>, FetchedMessage);
 pub struct FakeInbox {
     clock: Clock,
     streams: Mutex<BTreeMap<&'static str, Vec<Listed>>>,
+    removed: Mutex<BTreeSet<String>>,
+    /// How many messages are asked for at once whether they were removed.
+    checked: AtomicUsize,
+    /// What was asked for.
+    checks: Mutex<Vec<Vec<String>>>,
     failures: Mutex<VecDeque<(&'static str, CallError)>>,
     fetches: Mutex<Vec<String>>,
     /// Blocks the next fetch before it responds.
@@ -72,6 +79,9 @@ impl FakeInbox {
         Self {
             clock,
             streams: Mutex::default(),
+            removed: Mutex::default(),
+            checked: AtomicUsize::new(0),
+            checks: Mutex::default(),
             failures: Mutex::default(),
             fetches: Mutex::default(),
             held: Mutex::default(),
@@ -87,11 +97,30 @@ impl FakeInbox {
 
     /// Adds a message that is visible from `visible_at` on; one with the same id is replaced.
     pub fn add(&self, stream: &'static str, message: FetchedMessage, visible_at: DateTime<Utc>) {
+        self.removed.lock().expect("no panic").remove(&message.external_id);
         let mut streams = self.streams.lock().expect("no panic");
         let listed = streams.entry(stream).or_default();
         listed.retain(|(_, old)| old.external_id != message.external_id);
         listed.push((visible_at, message));
         listed.sort_by_key(|(_, message)| (message.sent_at, message.external_id.clone()));
+    }
+
+    /// Removes a message.
+    pub fn remove(&self, id: &str) {
+        for listed in self.streams.lock().expect("no panic").values_mut() {
+            listed.retain(|(_, message)| message.external_id != id);
+        }
+        self.removed.lock().expect("no panic").insert(id.to_owned());
+    }
+
+    /// From now on it says what was removed, of so many messages at once.
+    pub fn tells_removed(&self, at_once: usize) {
+        self.checked.store(at_once, Ordering::SeqCst);
+    }
+
+    /// Returns of which messages it was asked whether they were removed, in order.
+    pub fn checks(&self) -> Vec<Vec<String>> {
+        self.checks.lock().expect("no panic").clone()
     }
 
     /// Adds an inbound message that was written now and is visible now.
@@ -251,6 +280,21 @@ impl InboxConnector for FakeInbox {
             }
         };
         Ok(InboxPage { messages: found, cursor, has_more, unavailable: None })
+    }
+
+    fn checked_at_once(&self) -> usize {
+        self.checked.load(Ordering::SeqCst)
+    }
+
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        self.check_token(account)?;
+        self.checks.lock().expect("no panic").push(ids.to_vec());
+        let mut failures = self.failures.lock().expect("no panic");
+        if let Some(at) = failures.iter().position(|(failing, _)| *failing == REMOVED) {
+            return Err(failures.remove(at).expect("it is there").1);
+        }
+        // It also names what it was not asked for.
+        Ok(self.removed.lock().expect("no panic").iter().cloned().collect())
     }
 
     fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {

@@ -60,6 +60,13 @@ const PAGE_CLIENT_SECRET: PlatformKey = PlatformKey {
     example: "the secret that came with the id",
     secret: true,
 };
+const PAGE_SCOPES: PlatformKey = PlatformKey {
+    name: "PAGE_SCOPES",
+    meaning: "LinkedIn and Instagram alone: `_SCOPES` for pages, whose permissions have other names.",
+    preset: Preset::Words("those of `_SCOPES`"),
+    example: "r_organization_social_feed",
+    secret: false,
+};
 const BASE_URL: PlatformKey = PlatformKey {
     name: "BASE_URL",
     meaning: "The host of the platform's API and tokens.",
@@ -123,7 +130,7 @@ const PLATFORM_KEYS: &[PlatformKey] =
     &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS, SCOPES, METRICS, INBOX, ANALYTICS];
 
 /// The keys of the platforms with a second application.
-const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET];
+const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET, PAGE_SCOPES];
 
 /// Returns the last parts of all keys, for `--help` and the README.
 pub(super) fn parts() -> impl Iterator<Item = &'static PlatformKey> {
@@ -153,13 +160,14 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
     let mut one = |platform: Platform| PlatformConfig {
         client_id: reader.optional(&key(platform, &CLIENT_ID), values::word),
         client_secret: reader.optional(&key(platform, &CLIENT_SECRET), values::word).map(SecretString::from),
-        page_client_id: page(reader, platform, &PAGE_CLIENT_ID),
-        page_client_secret: page(reader, platform, &PAGE_CLIENT_SECRET).map(SecretString::from),
+        page_client_id: page(reader, platform, &PAGE_CLIENT_ID, values::word),
+        page_client_secret: page(reader, platform, &PAGE_CLIENT_SECRET, values::word).map(SecretString::from),
         base_url: reader.optional(&key(platform, &BASE_URL), values::base_url),
         auth_url: reader.optional(&key(platform, &AUTH_URL), values::base_url),
         api_version: reader.optional(&key(platform, &API_VERSION), version),
         daily_posts: reader.optional(&key(platform, &DAILY_POSTS), cap),
         scopes: reader.optional(&key(platform, &SCOPES), scopes).unwrap_or_default(),
+        page_scopes: page(reader, platform, &PAGE_SCOPES, scopes),
         metrics: reader.optional(&key(platform, &METRICS), metrics).unwrap_or_default(),
         no_inbox: !reader.parse(&key(platform, &INBOX), values::boolean),
         analytics: reader.optional(&key(platform, &ANALYTICS), values::boolean),
@@ -168,8 +176,13 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
 }
 
 /// Reads a key that only platforms with a second application have.
-fn page(reader: &mut Reader, platform: Platform, part: &PlatformKey) -> Option<String> {
-    platform.has_page_application().then(|| reader.optional(&key(platform, part), values::word)).flatten()
+fn page<T>(
+    reader: &mut Reader,
+    platform: Platform,
+    part: &PlatformKey,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Option<T> {
+    platform.has_page_application().then(|| reader.optional(&key(platform, part), parse)).flatten()
 }
 
 fn version(text: &str) -> Result<String, String> {

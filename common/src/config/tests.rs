@@ -106,6 +106,21 @@ fn only_some_platforms_have_a_second_application() {
 }
 
 #[test]
+fn a_page_has_permissions_of_its_own_or_those_of_the_platform() {
+    let asked = |env: &[(&str, &str)]| {
+        let config = load(env, ProcessRole::Crier).unwrap();
+        let of = |target| config.platforms[&Platform::Linkedin].further_scopes(target).join(" ");
+        (of(ConnectTarget::Default), of(ConnectTarget::Page))
+    };
+    let (own, page) = (("CRIER_LINKEDIN_SCOPES", "email"), ("CRIER_LINKEDIN_PAGE_SCOPES", "r_x, w_x"));
+    assert_eq!(asked(&[own, page]), ("email".to_owned(), "r_x w_x".to_owned()));
+    assert_eq!(asked(&[own]), ("email".to_owned(), "email".to_owned()), "as before there was a variable for pages");
+    assert_eq!(asked(&[page]), (String::new(), "r_x w_x".to_owned()));
+    let error = wrong(load(&[("CRIER_THREADS_PAGE_SCOPES", "x")], ProcessRole::Crier));
+    assert!(error.contains("CRIER_THREADS_PAGE_SCOPES: is unknown"), "{error}");
+}
+
+#[test]
 fn an_unknown_key_error_suggests_the_nearest_key() {
     let env = [("CRIER_HTTP_ADR", "x"), ("CRIER_TWITER_CLIENT_ID", "x"), ("CRIER_TEST_PG_URL", "x"), ("CRIERS", "x")];
     let file = "redis_uri = \"x\"\n[http]\nport = 1\n";

@@ -93,6 +93,8 @@ pub struct Message {
     pub next_attempt_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
+    /// When it was seen that it had been deleted at the platform; it has no text then.
+    pub deleted_at: Option<DateTime<Utc>>,
     pub external_id: Option<String>,
     pub author_name: Option<String>,
     #[sqlx(json(nullable))]

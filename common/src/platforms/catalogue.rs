@@ -286,7 +286,8 @@ const TWITTER: Descriptor = by_page(
     },
 );
 
-/// LinkedIn, Posts API and "little text format": characters that must be escaped count twice.
+/// LinkedIn, Posts API and "little text format": characters that must be escaped count twice. The inbox and the figures
+/// are those of pages.
 const LINKEDIN: Descriptor = by_page(
     Platform::Linkedin,
     "LinkedIn",
@@ -295,8 +296,8 @@ const LINKEDIN: Descriptor = by_page(
         text: text(3000, TextUnit::Weighted),
         media: images(9, &[JPEG, PNG, GIF], None),
         required_options: &[],
-        inbox: &[],
-        replies: &[],
+        inbox: &[Comment],
+        replies: &[Comment],
         analytics: true,
     },
 );

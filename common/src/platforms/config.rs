@@ -1,6 +1,6 @@
 //! Operator settings for the platforms: `CRIER_<PLATFORM>_CLIENT_ID`, `_CLIENT_SECRET`, `_BASE_URL`, `_AUTH_URL`,
-//! `_API_VERSION`, `_DAILY_POSTS`, for LinkedIn and Instagram `_PAGE_CLIENT_ID` and `_PAGE_CLIENT_SECRET`, and
-//! `CRIER_PLATFORM_TIMEOUT`. All have defaults: the platform's own address and version.
+//! `_API_VERSION`, `_DAILY_POSTS`, for LinkedIn and Instagram `_PAGE_CLIENT_ID`, `_PAGE_CLIENT_SECRET` and
+//! `_PAGE_SCOPES`, and `CRIER_PLATFORM_TIMEOUT`. All have defaults: the platform's own address and version.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub struct PlatformConfig {
     pub daily_posts: Option<u32>,
     /// Permissions that people are asked for beyond those that a publish needs.
     pub scopes: Vec<String>,
+    /// The same for pages, where the platform wants a second application; `None`: those of `scopes`.
+    pub page_scopes: Option<Vec<String>>,
     /// The names of metrics, in place of those of `metrics.rs`.
     pub metrics: Vec<(Figure, Vec<String>)>,
     /// Messages are neither read nor answered.
@@ -74,6 +76,15 @@ impl PlatformConfig {
         let id = id.as_deref().filter(|id| !id.trim().is_empty())?;
         Some(Application { client_id: id.to_owned(), client_secret: secret.clone().unwrap_or_default() })
     }
+
+    /// Returns the permissions to ask for beyond those that a publish needs. `target`: of
+    /// [`Platform::application_target`].
+    pub fn further_scopes(&self, target: ConnectTarget) -> &[String] {
+        match (target, &self.page_scopes) {
+            (ConnectTarget::Page, Some(scopes)) => scopes,
+            _ => &self.scopes,
+        }
+    }
 }
 
 impl PlatformsConfig {
@@ -89,6 +100,7 @@ impl PlatformsConfig {
             api_version: None,
             daily_posts: None,
             scopes: Vec::new(),
+            page_scopes: None,
             metrics: Vec::new(),
             no_inbox: false,
             analytics: None,

@@ -109,11 +109,11 @@ impl ConnectorRegistry {
         self.config.of(platform).application(platform.application_target(target))
     }
 
-    /// Returns the permissions that the operator wants to ask for beyond those that a publish needs. An application that
-    /// Crier registers itself has none.
-    pub fn further_scopes(&self, platform: Platform) -> &[String] {
+    /// Returns the permissions that the operator wants to ask for beyond those that a publish needs, for a target. An
+    /// application that Crier registers itself has none.
+    pub fn further_scopes(&self, platform: Platform, target: ConnectTarget) -> &[String] {
         match catalogue::descriptor(platform).needs_application() {
-            true => &self.config.of(platform).scopes,
+            true => self.config.of(platform).further_scopes(platform.application_target(target)),
             false => &[],
         }
     }

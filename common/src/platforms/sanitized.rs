@@ -277,6 +277,10 @@ impl InboxConnector for SanitizingConnector {
         self.0.inbox().map_or(&[], InboxConnector::streams)
     }
 
+    fn reads(&self, external_id: &str) -> bool {
+        self.0.inbox().is_some_and(|inbox| inbox.reads(external_id))
+    }
+
     fn interval(&self) -> TimeDelta {
         self.0.inbox().map_or(TimeDelta::hours(1), InboxConnector::interval)
     }
@@ -296,6 +300,16 @@ impl InboxConnector for SanitizingConnector {
         }
         let messages = page.messages.into_iter().filter_map(FetchedMessage::sanitized).collect();
         Ok(InboxPage { messages, unavailable: page.unavailable.map(Failure::checked), ..page })
+    }
+
+    fn checked_at_once(&self) -> usize {
+        self.0.inbox().map_or(0, InboxConnector::checked_at_once).min(MAX_PAGE)
+    }
+
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        let mut deleted = inner_inbox(self)?.deleted(account, ids).await.map_err(CallError::checked)?;
+        deleted.retain(|id| ids.contains(id));
+        Ok(deleted)
     }
 
     fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {

@@ -72,7 +72,7 @@ async fn consent(app: &App, token: &str) -> StepResult {
             ConnectTarget::Default => oauth.choice_noun(),
         },
         purposes: oauth.permissions(authorization.target).iter().map(|permission| permission.purpose).collect(),
-        further_scopes: app.platforms.further_scopes(authorization.platform).to_vec(),
+        further_scopes: app.platforms.further_scopes(authorization.platform, authorization.target).to_vec(),
         gate: oauth.gate(authorization.target),
         path: format!("/connect/{token}"),
     }))
@@ -110,7 +110,7 @@ async fn lead_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString) ->
     let redirect_uri = format!("{}/connect/callback/{}", app.public_url, authorization.platform);
     let request = ConnectRequest { target: authorization.target, instance: &authorization.instance };
     let mut server = oauth.server(request).await.map_err(|error| WrongTurn::of(platform, error))?;
-    server.further_scopes = app.platforms.further_scopes(authorization.platform).to_vec();
+    server.further_scopes = app.platforms.further_scopes(authorization.platform, authorization.target).to_vec();
     let application = if app.platforms.descriptor(authorization.platform).needs_application() {
         application_of(app, &authorization).await?
     } else {

@@ -54,6 +54,7 @@ struct ConversationPage {
 
 struct MessageRow {
     is_outbound: bool,
+    is_deleted: bool,
     body: String,
     author: String,
     at: Time,
@@ -95,6 +96,7 @@ struct Message {
     status: MessageStatus,
     error: Option<MessageError>,
     sent_at: DateTime<Utc>,
+    deleted_at: Option<DateTime<Utc>>,
 }
 
 #[derive(Deserialize)]
@@ -205,6 +207,7 @@ fn row(visit: &Visit, message: Message, participant: &str) -> MessageRow {
     let unnamed = if is_outbound { "The account" } else { participant };
     MessageRow {
         is_outbound,
+        is_deleted: message.deleted_at.is_some(),
         body: message.body,
         author: message.author.name.unwrap_or_else(|| unnamed.to_owned()),
         at: visit.time(message.sent_at),
@@ -277,6 +280,7 @@ mod tests {
             author: Author { name: None },
             status: MessageStatus::Received,
             error: None,
+            deleted_at: None,
             sent_at: DateTime::<Utc>::UNIX_EPOCH,
         }
     }

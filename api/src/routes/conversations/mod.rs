@@ -94,6 +94,7 @@ record! {
     pub struct Message {
         pub id: i64,
         pub direction: MessageDirection,
+        /// Empty if `deleted_at` is set.
         pub body: String,
         pub author: MessageAuthor,
         /// `received`: it was read from the platform, also if the account wrote it there. The others are of replies.
@@ -102,6 +103,8 @@ record! {
         /// Of a reply: why it failed, or why it is tried again.
         pub error: Option<TargetError>,
         pub sent_at: Timestamp,
+        /// When it was seen that the message had been deleted at the platform.
+        pub deleted_at: Option<Timestamp> { "x-extension": true },
         pub created_at: Timestamp,
         pub updated_at: Timestamp,
     }
@@ -142,6 +145,7 @@ impl From<conversation::Message> for Message {
             external_id: m.external_id,
             error: m.error.map(Into::into),
             sent_at: m.sent_at.into(),
+            deleted_at: m.deleted_at.map(Timestamp),
             created_at: m.created_at.into(),
             updated_at: m.updated_at.into(),
         }

@@ -42,9 +42,14 @@ async fn sync(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let (brand, id) = (cx.brand()?.id, cx.id("account")?);
     let account = accounts::find(tx, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
     let connector = cx.app.platforms.get(account.platform);
-    if connector.is_none_or(|connector| connector.inbox().is_none()) {
-        let message = format!("{} has no messages that could be read.", descriptor(account.platform).name);
-        return Err(ApiError::new(ErrorCode::PlatformCapabilityUnavailable, message));
+    let name = descriptor(account.platform).name;
+    let unavailable = |message| Err(ApiError::new(ErrorCode::PlatformCapabilityUnavailable, message));
+    match connector.as_ref().and_then(|connector| connector.inbox()) {
+        None => return unavailable(format!("{name} has no messages that could be read.")),
+        Some(inbox) if !inbox.reads(&account.external_id) => {
+            return unavailable(format!("{name} lets no application read what is written to an account of this kind."));
+        }
+        Some(_) => {}
     }
     if account.status == AccountStatus::Expired {
         let message = "The account's access has expired. Refresh or reconnect it first.";

@@ -6,7 +6,8 @@
 //! Times are those at which the server saw a post: the time in the record is chosen by its author.
 //!
 //! Sources: lexicons `app.bsky.notification.listNotifications`, `app.bsky.feed.getAuthorFeed`,
-//! `app.bsky.feed.getPosts`, `app.bsky.feed.post#replyRef`.
+//! `app.bsky.feed.getPosts`, `app.bsky.feed.getPostThread` (error `NotFound`), `app.bsky.feed.defs#notFoundPost`,
+//! `app.bsky.feed.post#replyRef`.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -35,6 +36,7 @@ const PAGE: &str = "50";
 const MAX_ENTRIES: usize = 100;
 /// How many posts `getPosts` takes.
 const POSTS_PER_CALL: usize = 25;
+const NOT_FOUND_POST: &str = "app.bsky.feed.defs#notFoundPost";
 
 /// A person.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -234,6 +236,15 @@ impl Bluesky {
         Ok(posts.into_iter().rev().map(|post| post.message(own, &parents)).collect())
     }
 
+    /// Returns those of the posts that the server shows.
+    async fn shown(&self, account: &ConnectorAccount, uris: &[String]) -> Result<Vec<String>, XrpcError> {
+        let (server, access) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
+        let query: Vec<_> = uris.iter().map(|uri| ("uris", uri.as_str())).collect();
+        let request = server.get("app.bsky.feed.getPosts").query(&query).bearer_auth(access.expose_secret());
+        let found: Posts = server.call(Effect::Repeatable, request).await?;
+        Ok(found.posts.iter().filter_map(|post| post["uri"].as_str()).map(str::to_owned).collect())
+    }
+
     async fn look_up_parents(
         &self,
         account: &ConnectorAccount,
@@ -249,6 +260,21 @@ impl Bluesky {
         let asked_for = posts(&found.posts).into_iter().filter(|post| uris.contains(&post.uri));
         asked_for.for_each(|post| post.add_to(parents));
         Ok(())
+    }
+
+    /// Returns whether the server says of a post that it is not there: not that it is blocked.
+    async fn is_not_found(&self, account: &ConnectorAccount, uri: &str) -> Result<bool, XrpcError> {
+        let (server, access) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
+        let query = [("uri", uri), ("depth", "0"), ("parentHeight", "0")];
+        let request = server.get("app.bsky.feed.getPostThread").query(&query).bearer_auth(access.expose_secret());
+        match server.call::<Value>(Effect::Repeatable, request).await {
+            Ok(found) => {
+                let thread = &found["thread"];
+                Ok(thread["$type"] == NOT_FOUND_POST && thread["notFound"] == true && thread["uri"] == uri)
+            }
+            Err(failed) if failed.name == "NotFound" => Ok(true),
+            Err(failed) => Err(failed),
+        }
     }
 
     /// Answers a post.
@@ -289,6 +315,27 @@ impl InboxConnector for Bluesky {
             }
             Err(failed) => Err(failed.error),
         }
+    }
+
+    fn checked_at_once(&self) -> usize {
+        POSTS_PER_CALL
+    }
+
+    /// Only posts: a direct message is deleted for the one who deletes it, and stays with the other one.
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        let uris = ids.iter().filter(|id| id.starts_with("at://")).take(POSTS_PER_CALL);
+        let uris: Vec<String> = uris.cloned().collect();
+        if uris.is_empty() {
+            return Ok(Vec::new());
+        }
+        let shown = self.shown(account, &uris).await?;
+        let mut deleted = Vec::new();
+        for uri in uris.into_iter().filter(|uri| !shown.contains(uri)) {
+            if self.is_not_found(account, &uri).await? {
+                deleted.push(uri);
+            }
+        }
+        Ok(deleted)
     }
 
     fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {

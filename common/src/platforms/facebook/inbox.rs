@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use super::Facebook;
 use crate::domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
 use crate::domain::failure::Failure;
-use crate::domain::platform::{ConversationType, Platform, TextRules, TextUnit};
+use crate::domain::platform::{ConnectTarget, ConversationType, Platform, TextRules, TextUnit};
 use crate::platforms::call::Effect;
 use crate::platforms::inbox::by_post::{CommentList, Walk};
 use crate::platforms::inbox::newest_first::Pass;
@@ -188,7 +188,7 @@ impl Streams for Facebook {
             COMMENTS => ("comments be read", "pages_read_user_content"),
             _ => ("messages be read", "pages_messaging"),
         };
-        missing_permission(Platform::Facebook, what, permissions)
+        missing_permission(Platform::Facebook, ConnectTarget::Default, what, permissions)
     }
 
     async fn posts(access: &Access<'_>, account: &ConnectorAccount, mut walk: Walk) -> Result<InboxPage, GraphFailure> {
@@ -329,14 +329,24 @@ impl InboxConnector for Facebook {
             });
             let request = access.request(Method::POST, &format!("{}/messages", account.external_id)).json(&body);
             let sent: Result<Sent, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
-            let missing = missing_permission(Platform::Facebook, "messages be answered", "pages_messaging");
+            let missing = missing_permission(
+                Platform::Facebook,
+                ConnectTarget::Default,
+                "messages be answered",
+                "pages_messaging",
+            );
             let sent = sent.map_err(|failure| of_reply(failure, missing))?;
             return Ok(Published::new(sent.message_id.unwrap_or_default(), None));
         }
         let path = format!("{thread}/comments");
         let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
         let made: Result<Object, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
-        let missing = missing_permission(Platform::Facebook, "comments be answered", "pages_manage_engagement");
+        let missing = missing_permission(
+            Platform::Facebook,
+            ConnectTarget::Default,
+            "comments be answered",
+            "pages_manage_engagement",
+        );
         Ok(Published::new(made.map_err(|failure| of_reply(failure, missing))?.id, None))
     }
 

@@ -26,6 +26,8 @@ use crate::platforms::{CallError, ConnectorAccount, InboxConnector, Published, R
 
 const REVIEWS: &str = "reviews";
 const PAGE: &str = "50";
+/// How many reviews are asked for, one by one, whether they are still there.
+const CHECKED: usize = 10;
 const TEXT: TextRules = TextRules {
     max: Some(4_096),
     unit: TextUnit::Utf8Bytes,
@@ -206,6 +208,28 @@ impl InboxConnector for GoogleBusiness {
             Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: again, ..InboxPage::default() }),
             read => read,
         }
+    }
+
+    fn checked_at_once(&self) -> usize {
+        CHECKED
+    }
+
+    /// The location is there: its reviews have just been listed.
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        let token = account.secrets.require("access_token")?;
+        let reviews = Self::reviews_path(account)?;
+        let mut deleted = Vec::new();
+        for id in ids.iter().take(CHECKED) {
+            let path = format!("{reviews}/{}", utf8_percent_encode(id, ID_ENCODED));
+            let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret());
+            match self.call::<Value>(Effect::Repeatable, request).await {
+                Err(CallError::Permanent(failure)) if failure.platform_code.as_deref() == Some("NOT_FOUND") => {
+                    deleted.push(id.clone());
+                }
+                found => drop(found?),
+            }
+        }
+        Ok(deleted)
     }
 
     fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {

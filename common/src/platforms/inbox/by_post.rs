@@ -13,7 +13,8 @@ const HISTORY: TimeDelta = TimeDelta::days(30);
 const OVERLAP: TimeDelta = TimeDelta::minutes(10);
 const LONG_OVERLAP: TimeDelta = TimeDelta::hours(24);
 const LONG_EVERY: TimeDelta = TimeDelta::hours(1);
-/// How many pages are read without a pause, however many a server gives. The next look goes on there.
+/// How many pages are read without a pause, however many a server gives, unless a connector says otherwise
+/// ([`Walk::at_once`]). The next look goes on there.
 const PAGES_AT_ONCE: u64 = 20;
 /// The longest name of a page, of a post or an address, in bytes.
 const MAX_NAME: usize = 512;
@@ -40,6 +41,8 @@ pub struct Walk {
     pub is_long: bool,
     /// The platform's name of the next page of posts; `None`: the first one.
     pub page: Option<String>,
+    /// How many pages are read without a pause.
+    pub at_once: u64,
     /// Whether a page of posts is to be read after the lists.
     has_posts: bool,
     lists: Vec<CommentList>,
@@ -61,14 +64,16 @@ impl Walk {
             let page = cursor.and_then(|c| c["page"].as_str()).map(str::to_owned);
             let pages = cursor.and_then(|c| c["pages"].as_u64()).unwrap_or(0);
             let (is_long, has_posts) = (flag("is_long"), flag("has_posts"));
-            return Self { until, is_long, page, has_posts, lists, began, long, seen, pages };
+            let at_once = PAGES_AT_ONCE;
+            return Self { until, is_long, page, at_once, has_posts, lists, began, long, seen, pages };
         }
         let is_long = long.is_none_or(|long| now - long >= LONG_EVERY);
         let overlap = if is_long { LONG_OVERLAP } else { OVERLAP };
         let until = seen.map_or(now - HISTORY, |seen| seen.min(now) - overlap);
         // A walk that begins again goes as far back as before, whatever of it was seen.
         let until = time("until").map_or(until, |before: DateTime<Utc>| before.min(until));
-        Self { until, is_long, page: None, has_posts: true, lists: Vec::new(), began: now, long, seen, pages: 0 }
+        let (page, at_once, has_posts, lists, began, pages) = (None, PAGES_AT_ONCE, true, Vec::new(), now, 0);
+        Self { until, is_long, page, at_once, has_posts, lists, began, long, seen, pages }
     }
 
     /// Returns the list of comments that is read next; `None`: a page of posts is.
@@ -120,6 +125,17 @@ impl Walk {
         self.step()
     }
 
+    /// The same, with `below` read before the lists that wait: so there are never more than a page of posts and a page
+    /// of comments together.
+    pub fn after_list_with_below(mut self, next: Option<String>, below: Vec<CommentList>) -> (Value, bool) {
+        let list = if self.lists.is_empty() { CommentList::default() } else { self.lists.remove(0) };
+        let waiting = std::mem::take(&mut self.lists);
+        self.add(below);
+        let next = next.filter(|next| list.page.as_ref() != Some(next));
+        self.add(next.map(|next| CommentList { page: Some(next), ..list }).into_iter().chain(waiting).collect());
+        self.step()
+    }
+
     fn add(&mut self, lists: Vec<CommentList>) {
         let is_short = |text: &Option<String>| text.as_ref().is_none_or(|text| text.len() <= MAX_NAME);
         let usable = |list: &CommentList| list.post.len() <= MAX_NAME && is_short(&list.url) && is_short(&list.page);
@@ -149,7 +165,7 @@ impl Walk {
             "lists": self.lists,
             "pages": self.pages,
         });
-        (cursor, !self.pages.is_multiple_of(PAGES_AT_ONCE))
+        (cursor, !self.pages.is_multiple_of(self.at_once.max(1)))
     }
 }
 
@@ -205,6 +221,20 @@ mod tests {
         assert_eq!(walk.again()["seen"], text(at(1)), "not what a server claims");
         let again = Walk::read(Some(&walk.again()), at(2));
         assert_eq!((again.until, again.list(), again.page.as_ref()), (at(-10), None, None), "nothing is left out");
+    }
+
+    #[test]
+    fn what_is_below_a_comment_is_read_before_the_lists_that_wait() {
+        let (cursor, _) = Walk::read(None, at(0)).after_posts(None, None, vec![list("a", None), list("b", None)]);
+        let below = CommentList { thread: Some("c".to_owned()), ..list("a", None) };
+        let (cursor, _) = Walk::read(Some(&cursor), at(1)).after_list_with_below(Some("2".into()), vec![below.clone()]);
+        let walk = Walk::read(Some(&cursor), at(1));
+        assert_eq!(walk.lists, [below, list("a", Some("2")), list("b", None)]);
+        let (cursor, _) = walk.after_list_with_below(None, Vec::new());
+        let walk = Walk::read(Some(&cursor), at(1));
+        assert_eq!(walk.list().unwrap(), &list("a", Some("2")));
+        let (cursor, _) = walk.after_list_with_below(Some("2".into()), Vec::new());
+        assert_eq!(Walk::read(Some(&cursor), at(1)).list().unwrap(), &list("b", None), "a page that names itself ends");
     }
 
     #[test]

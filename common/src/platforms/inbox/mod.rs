@@ -3,13 +3,14 @@
 //! **To add a platform's inbox:** `platforms/<name>/inbox.rs` with an `InboxConnector`; return it from
 //! [`Connector::inbox`]; name what is read in the catalogue (`inbox`) and what can be answered (`replies`); a
 //! migration that inserts a row of `inbox_syncs` for the accounts that are connected already; tests against a server
-//! that behaves as the platform's documentation specifies, with pages, overlaps, errors and limits.
+//! that behaves as the platform's documentation specifies, with pages, overlaps, errors and limits. Where the platform
+//! says for certain that a message was deleted, [`InboxConnector::deleted`] asks it.
 //!
 //! A stream is what the platform lists in one order with one cursor: comments, direct messages. One that fails does
 //! not hold up the others. Streams overlap what was read before where the platform may show a message late: a message
 //! is stored once, by its id. [`newest_first`] reads lists that begin with the newest, [`by_post`] comments that are
 //! listed by their posts, [`parents`] finds the comment that begins a thread. [`refused`] is for a stream that needs a
-//! permission which the account may lack.
+//! permission which the account may lack, [`said`] for a reply whose answer was lost.
 //!
 //! [`Connector::inbox`]: super::Connector::inbox
 
@@ -17,6 +18,7 @@ pub(super) mod by_post;
 pub(super) mod newest_first;
 pub(super) mod parents;
 pub(super) mod refused;
+pub(super) mod said;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -90,6 +92,11 @@ pub trait InboxConnector: Send + Sync {
     /// Returns the names of the streams. They are stored with the cursors: never change one.
     fn streams(&self) -> &'static [&'static str];
 
+    /// Returns whether the account with this id has an inbox; `false` where a platform has one for pages alone.
+    fn reads(&self, _external_id: &str) -> bool {
+        true
+    }
+
     /// Returns how often an account is looked at.
     fn interval(&self) -> TimeDelta {
         TimeDelta::minutes(1)
@@ -102,6 +109,17 @@ pub trait InboxConnector: Send + Sync {
         stream: &str,
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError>;
+
+    /// Returns how many messages [`InboxConnector::deleted`] takes at once; 0: the platform does not say what was deleted.
+    fn checked_at_once(&self) -> usize {
+        0
+    }
+
+    /// Returns which of these messages of the other side (their ids) were deleted at the platform. Only what its
+    /// documents make certain: a message that is hidden, or that the account may not see, is none of them.
+    async fn deleted(&self, _account: &ConnectorAccount, _ids: &[String]) -> Result<Vec<String>, CallError> {
+        Ok(Vec::new())
+    }
 
     /// Returns why the thread cannot be answered now, in a sentence for a person.
     fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String>;

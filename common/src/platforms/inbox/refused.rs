@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::InboxPage;
 use crate::domain::failure::{Category, Failure};
-use crate::domain::platform::Platform;
+use crate::domain::platform::{ConnectTarget, Platform};
 use crate::hexadecimal;
 use crate::platforms::{ConnectorAccount, catalogue};
 
@@ -43,14 +43,18 @@ pub fn refused(account: &ConnectorAccount, mut again: Value, now: DateTime<Utc>,
     InboxPage { cursor: again, unavailable: Some(failure), ..InboxPage::default() }
 }
 
-/// Returns the failure of a stream, or of a reply, for which permissions are missing. `what` completes "does not let
-/// this account's …".
-pub fn missing_permission(platform: Platform, what: &str, permissions: &str) -> Failure {
+/// Returns the failure of a stream, or of a reply, for which permissions are missing. `target`: how the account was
+/// connected, which decides the variable that names permissions; `what` completes "does not let this account's …".
+pub fn missing_permission(platform: Platform, target: ConnectTarget, what: &str, permissions: &str) -> Failure {
     let name = catalogue::descriptor(platform).name;
     let variable = platform.as_str().to_uppercase();
+    let page = match platform.application_target(target) {
+        ConnectTarget::Default => "",
+        ConnectTarget::Page => "PAGE_",
+    };
     let message = format!(
-        "{name} does not let this account's {what}. Missing: {permissions}. Set it in CRIER_{variable}_SCOPES and \
-         connect the account again."
+        "{name} does not let this account's {what}. Missing: {permissions}. Set it in CRIER_{variable}_{page}SCOPES \
+         and connect the account again."
     );
     Failure::with_code(Category::Account, "missing_permission", message)
 }

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::{Instagram, is_by_facebook};
 use crate::domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
 use crate::domain::failure::Failure;
-use crate::domain::platform::{ConversationType, Platform};
+use crate::domain::platform::{ConnectTarget, ConversationType, Platform};
 use crate::platforms::call::Effect;
 use crate::platforms::inbox::by_post::{CommentList, Walk};
 use crate::platforms::inbox::newest_first::Pass;
@@ -200,13 +200,14 @@ impl Conversation {
 
 impl Instagram {
     fn missing_to(account: &ConnectorAccount, what: &str, stream: &str) -> Failure {
-        let permission = match (stream, is_by_facebook(account)) {
-            (COMMENTS, false) => "instagram_business_manage_comments",
-            (COMMENTS, true) => "instagram_manage_comments",
-            (_, false) => "instagram_business_manage_messages",
-            (_, true) => "instagram_manage_messages",
+        let target = if is_by_facebook(account) { ConnectTarget::Page } else { ConnectTarget::Default };
+        let permission = match (stream, target) {
+            (COMMENTS, ConnectTarget::Default) => "instagram_business_manage_comments",
+            (COMMENTS, ConnectTarget::Page) => "instagram_manage_comments",
+            (_, ConnectTarget::Default) => "instagram_business_manage_messages",
+            (_, ConnectTarget::Page) => "instagram_manage_messages",
         };
-        missing_permission(Platform::Instagram, &format!("{stream} be {what}"), permission)
+        missing_permission(Platform::Instagram, target, &format!("{stream} be {what}"), permission)
     }
 }
 

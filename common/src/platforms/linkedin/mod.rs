@@ -10,6 +10,7 @@
 
 mod analytics;
 mod connect;
+mod inbox;
 mod pages;
 
 use async_trait::async_trait;
@@ -26,8 +27,8 @@ use super::call::{Effect, PlatformClient, sanitize_message};
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed, OutgoingPost,
-    PlatformsConfig, Published, Reconciled, Refreshed, catalogue, time_marker,
+    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
+    OutgoingPost, PlatformsConfig, Published, Reconciled, Refreshed, catalogue, time_marker,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -118,7 +119,8 @@ impl Linkedin {
             }
             _ => self.client.classify_status(effect, answer, Some(&code), detail),
         };
-        Refusal { error, duplicate_of: is_duplicate.then(|| body.duplicate_of()).flatten() }
+        let duplicate_of = is_duplicate.then(|| body.duplicate_of()).flatten();
+        Refusal { error, duplicate_of, status: Some(answer.status) }
     }
 }
 
@@ -127,11 +129,13 @@ struct Refusal {
     error: CallError,
     /// The post that is there already.
     duplicate_of: Option<String>,
+    /// `None`: there was no answer that could be read.
+    status: Option<StatusCode>,
 }
 
 impl From<CallError> for Refusal {
     fn from(error: CallError) -> Self {
-        Self { error, duplicate_of: None }
+        Self { error, duplicate_of: None, status: None }
     }
 }
 
@@ -189,6 +193,11 @@ impl Connector for Linkedin {
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    /// Of pages alone.
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 

@@ -14,17 +14,16 @@ use super::graph::{Access, GraphFailure, List};
 use super::insights::is_gone;
 use crate::domain::failure::{Category, Failure};
 use crate::platforms::call::Effect;
+use crate::platforms::inbox::InboxPage;
 use crate::platforms::inbox::by_post::{CommentList, Walk};
 use crate::platforms::inbox::newest_first::Pass;
 use crate::platforms::inbox::refused::{refused, refused_before};
-use crate::platforms::inbox::{InboxPage, OutgoingReply};
-use crate::platforms::{CallError, ConnectorAccount, Published, Reconciled, marker_time};
+pub(in crate::platforms) use crate::platforms::inbox::said::{Said, find_reply};
+use crate::platforms::{CallError, ConnectorAccount};
 
 /// How often an account is looked at. A page or a profile that few people see has some 5,000 calls a day.
 pub(in crate::platforms) const INTERVAL: TimeDelta = TimeDelta::minutes(5);
 
-/// By how much Meta's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 /// A server that sends more than it was asked for is not read further.
 const MAX_ENTRIES: usize = 100;
 /// A message to a person whose last one is older than 24 hours.
@@ -147,26 +146,4 @@ pub(in crate::platforms) fn of_reply(failure: GraphFailure, missing: Failure) ->
         failure if is_gone(failure) => said(Category::PlatformRejected, "What is answered here is not there any more."),
         _ => failure.error,
     }
-}
-
-/// A message of the account itself, that may be a reply whose answer was lost.
-pub(in crate::platforms) struct Said {
-    pub(in crate::platforms) id: String,
-    pub(in crate::platforms) text: String,
-    pub(in crate::platforms) at: Option<DateTime<Utc>>,
-    pub(in crate::platforms) url: Option<String>,
-}
-
-/// Looks for a reply among what the account said, the newest first, by its words and time.
-pub(in crate::platforms) fn find_reply(
-    reply: &OutgoingReply,
-    said: impl DoubleEndedIterator<Item = Said>,
-) -> Result<Reconciled, CallError> {
-    let since = marker_time(&reply.marker)? - CLOCK_SKEW;
-    let is_it = |one: &Said| {
-        let is_since = one.at.is_some_and(|at| at >= since);
-        is_since && one.text.trim() == reply.text.trim() && !reply.sent.contains(&one.id)
-    };
-    let found = said.rev().find(is_it);
-    Ok(found.map_or(Reconciled::Absent, |one| Reconciled::Found(Published::new(one.id, one.url))))
 }

@@ -7,7 +7,8 @@
 //! the messages that it sent.
 //!
 //! Sources: www.reddit.com/dev/api (`/message/inbox` and `/message/sent`, scope `privatemessages`; `/api/comment`,
-//! scope `submit`; `/user/{name}/comments`, scope `history`); github.com/praw-dev/praw 8.0.3 (`json.data.things`).
+//! scope `submit`; `/user/{name}/comments`, scope `history`; `/api/info`, scope `read`); github.com/praw-dev/praw 8.0.3
+//! (`json.data.things`); github.com/reddit-archive/reddit, `r2/models/link.py` (`[deleted]`, `[removed]`).
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -28,6 +29,11 @@ use crate::platforms::{
 
 const INBOX: &str = "inbox";
 const PAGE: &str = "100";
+/// How many comments are asked for at once whether they are still there.
+const CHECKED: usize = 100;
+/// What Reddit shows in place of the author, and of the words of a comment that its author has deleted, or a moderator.
+const DELETED: &str = "[deleted]";
+const REMOVED: &str = "[removed]";
 
 #[derive(Deserialize)]
 struct Listing {
@@ -91,6 +97,13 @@ impl Message {
         let id = rest.split('/').next()?;
         let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         is_id.then_some((subreddit, id))
+    }
+
+    /// Returns whether its author, or a moderator, has deleted it. A comment of an account that was deleted has its
+    /// words.
+    fn is_deleted(&self) -> bool {
+        let has_no_author = self.author.as_deref().is_none_or(|author| author == DELETED);
+        has_no_author && (self.body == DELETED || self.body == REMOVED)
     }
 
     fn message(self, own: &str) -> Option<FetchedMessage> {
@@ -195,6 +208,23 @@ impl InboxConnector for Reddit {
             Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: again, ..InboxPage::default() }),
             read => read,
         }
+    }
+
+    fn checked_at_once(&self) -> usize {
+        CHECKED
+    }
+
+    /// Only comments, and only with the scope `read`, which nothing else needs: the operator may ask for it.
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        let comments: Vec<&str> = ids.iter().map(String::as_str).filter(|id| id.starts_with("t1_")).collect();
+        if comments.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (found, _) = match self.listing(account, "/api/info", &[("id", comments.join(",").as_str())]).await {
+            Err(CallError::Permanent(failure)) if is_forbidden(&failure) => return Ok(Vec::new()),
+            found => found?,
+        };
+        Ok(found.into_iter().filter(Message::is_deleted).map(|message| message.name).collect())
     }
 
     fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::Threads;
 use crate::domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
 use crate::domain::failure::Failure;
-use crate::domain::platform::{ConversationType, Platform};
+use crate::domain::platform::{ConnectTarget, ConversationType, Platform};
 use crate::platforms::call::Effect;
 use crate::platforms::inbox::by_post::{CommentList, Walk};
 use crate::platforms::inbox::newest_first::Pass;
@@ -131,7 +131,7 @@ impl Streams for Threads {
             REPLIES => ("replies be read", "threads_read_replies"),
             _ => ("mentions be read", "threads_manage_mentions"),
         };
-        missing_permission(Platform::Threads, what, permission)
+        missing_permission(Platform::Threads, ConnectTarget::Default, what, permission)
     }
 
     async fn posts(access: &Access<'_>, account: &ConnectorAccount, walk: Walk) -> Result<InboxPage, GraphFailure> {
@@ -277,7 +277,8 @@ impl InboxConnector for Threads {
             ("text".to_owned(), Value::from(reply.text.as_str())),
             ("reply_to_id".to_owned(), Value::from(context_text(&reply.thread, REPLY_TO)?)),
         ]);
-        let missing = missing_permission(Platform::Threads, "posts answer", "threads_manage_replies");
+        let missing =
+            missing_permission(Platform::Threads, ConnectTarget::Default, "posts answer", "threads_manage_replies");
         let made = self.containers(account)?.publish_unstored(&request).await;
         made.map_err(|failure| of_reply(failure, missing))
     }

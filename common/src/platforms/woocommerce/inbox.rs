@@ -16,6 +16,7 @@ use crate::feeds::plain_text;
 use crate::platforms::call::Effect;
 use crate::platforms::inbox::{InboxPage, OutgoingReply, ReplyThread};
 use crate::platforms::wp::WpBody;
+use crate::platforms::wp::deletions::{self, Comments};
 use crate::platforms::wp::oldest_first::{Pass, parse_gmt};
 use crate::platforms::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 
@@ -95,6 +96,19 @@ impl InboxConnector for Woocommerce {
         let messages = reviews.into_iter().filter_map(Review::message).collect();
         let (cursor, has_more) = pass.next(&times);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+
+    fn checked_at_once(&self) -> usize {
+        deletions::AT_ONCE
+    }
+
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        let reviews = Comments {
+            path: "wc/v3/products/reviews",
+            shown: "approved",
+            no_such_id: "woocommerce_rest_review_invalid_id",
+        };
+        reviews.deleted(&self.stored(&account.secrets)?, ids).await
     }
 
     fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {

@@ -23,6 +23,7 @@ use crate::feeds::plain_text;
 use crate::platforms::call::Effect;
 use crate::platforms::inbox::parents::{MAX_LEVELS, Parents};
 use crate::platforms::inbox::{InboxPage, OutgoingReply, ReplyThread, no_context};
+use crate::platforms::wp::deletions::{self, Comments};
 use crate::platforms::wp::oldest_first::{PAGE, Pass, parse_gmt};
 use crate::platforms::wp::{Rest, RestError, WpBody, html};
 use crate::platforms::{
@@ -191,6 +192,15 @@ impl InboxConnector for Wordpress {
         let (mut cursor, has_more) = pass.next(&times);
         cursor["own"] = Value::from(own);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+
+    fn checked_at_once(&self) -> usize {
+        deletions::AT_ONCE
+    }
+
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        let comments = Comments { path: "wp/v2/comments", shown: "approve", no_such_id: "rest_comment_invalid_id" };
+        comments.deleted(&self.rest(&account.secrets)?, ids).await
     }
 
     fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {

@@ -3,6 +3,7 @@
 //! Sources: WordPress REST API handbook, "Discovery", "Authentication" (application passwords), "Reference";
 //! WooCommerce REST API documentation, "Authentication over HTTPS", "Errors".
 
+pub mod deletions;
 pub mod html;
 pub mod oldest_first;
 

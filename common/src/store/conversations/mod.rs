@@ -2,6 +2,7 @@
 //! messages.
 //!
 //! - here: find, lock, change one;
+//! - [`deletions`]: what was deleted at the platform;
 //! - [`list`]: lists and searches;
 //! - [`receive`]: stores what was read from a platform;
 //! - [`replies`]: messages of a conversation, and the replies among them;
@@ -15,6 +16,7 @@ use super::{Conn, Result, Tx};
 use crate::domain::account::AccountStatus;
 use crate::domain::conversation::{Conversation, ConversationStatus};
 
+pub mod deletions;
 pub mod list;
 pub mod receive;
 pub mod replies;
@@ -90,6 +92,7 @@ pub async fn mark_read(tx: &mut Tx, conversation_id: i64) -> Result<()> {
     let now = tx.now;
     const SQL: &str = "UPDATE conversations SET unread_count = 0, updated_at = $2 WHERE id = $1 AND unread_count > 0";
     execute!(tx, SQL, conversation_id, now)?;
+    execute!(tx, "UPDATE messages SET is_unread = FALSE WHERE conversation_id = $1 AND is_unread", conversation_id)?;
     Ok(())
 }
 

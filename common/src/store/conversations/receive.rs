@@ -1,7 +1,7 @@
 //! Stores what was read from a platform, in each brand that has the account.
 //!
 //! A message is stored once per brand, by the platform's id; one that is there already is only changed if its text
-//! was. The caller has locked the account's row in `inbox_syncs`, so no other sync of the account runs, and the
+//! was, or if it was taken for deleted ([`deletions`](super::deletions)) and the platform shows it again. The caller has locked the account's row in `inbox_syncs`, so no other sync of the account runs, and the
 //! conversations are locked one after the other in the order of their brands and threads.
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,8 +29,17 @@ pub struct Received {
     pub kind: ConversationType,
 }
 
+/// A message that a brand has.
+#[derive(sqlx::FromRow)]
+struct Known {
+    external_id: String,
+    status: MessageStatus,
+    deleted_at: Option<DateTime<Utc>>,
+    body: String,
+}
+
 /// Returns the brands that have an account, and since when.
-async fn brands(conn: &mut Conn, account_id: i64) -> Result<Vec<(i64, DateTime<Utc>)>> {
+pub(super) async fn brands(conn: &mut Conn, account_id: i64) -> Result<Vec<(i64, DateTime<Utc>)>> {
     const SQL: &str = "
         SELECT brand_id, created_at
         FROM brand_accounts
@@ -51,8 +60,9 @@ pub async fn receive(tx: &mut Tx, account: &SocialAccount, messages: &[FetchedMe
         let mut threads: BTreeMap<(ConversationType, &str), Vec<&FetchedMessage>> = BTreeMap::new();
         for message in messages {
             // What overlaps is not written again.
-            let is_same =
-                |(status, body): &(MessageStatus, String)| *status != MessageStatus::Received || *body == message.body;
+            let is_same = |known: &Known| {
+                known.status != MessageStatus::Received || (known.body == message.body && known.deleted_at.is_none())
+            };
             if !known.get(&message.external_id).is_some_and(is_same) {
                 threads.entry((message.kind, &message.thread_id)).or_default().push(message);
             }
@@ -72,17 +82,17 @@ async fn known(
     brand_id: i64,
     account_id: i64,
     messages: &[FetchedMessage],
-) -> Result<HashMap<String, (MessageStatus, String)>> {
+) -> Result<HashMap<String, Known>> {
     let sql = conn.for_engine(
         "
-        SELECT m.external_id, m.status, m.body
+        SELECT m.external_id, m.status, m.deleted_at, m.body
         FROM (
             SELECT DISTINCT value AS id
             FROM json_array_elements_text($3::json)
         ) v
         JOIN messages m ON m.brand_id = $1 AND m.account_id = $2 AND m.external_id = v.id",
         "
-        SELECT external_id, status, body
+        SELECT external_id, status, deleted_at, body
         FROM messages
         WHERE brand_id = $1
             AND account_id = $2
@@ -90,9 +100,9 @@ async fn known(
     );
     let ids: Vec<&str> = messages.iter().map(|message| message.external_id.as_str()).collect();
     let ids = serde_json::json!(ids).to_string();
-    let rows: Vec<(String, MessageStatus, String)> =
+    let rows: Vec<Known> =
         run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(account_id).bind(&ids).fetch_all(c))?;
-    Ok(rows.into_iter().map(|(id, status, body)| (id, (status, body))).collect())
+    Ok(rows.into_iter().map(|known| (known.external_id.clone(), known)).collect())
 }
 
 /// Finds and locks the conversation of a thread, or makes it.
@@ -129,18 +139,21 @@ async fn store_thread(
     let (mut received, mut texts, before) = (Vec::new(), Vec::new(), conversation.clone());
     let is_new = conversation.last_message_preview.is_empty();
     for message in messages {
-        let stored = match insert(tx, account, &conversation, message).await? {
+        let is_inbound = message.direction == MessageDirection::Inbound;
+        let is_news = is_inbound && message.sent_at >= since;
+        let stored = match insert(tx, account, &conversation, message, is_news).await? {
             Some(id) => Some(id),
-            None => {
-                if !replace_body(tx, account.id, &conversation, message).await? {
-                    continue;
+            None => match replace_body(tx, account.id, &conversation, message).await? {
+                Replaced::Nothing => continue,
+                Replaced::Text => None,
+                Replaced::Unread => {
+                    conversation.unread_count = conversation.unread_count.saturating_add(1);
+                    None
                 }
-                None
-            }
+            },
         };
         texts.push(message.body.as_str());
-        let is_inbound = message.direction == MessageDirection::Inbound;
-        if let Some(message_id) = stored.filter(|_| is_inbound && message.sent_at >= since) {
+        if let Some(message_id) = stored.filter(|_| is_news) {
             let (status, unread_count) = (conversation.status.after_inbound(), conversation.unread_count);
             conversation = Conversation { status, unread_count: unread_count.saturating_add(1), ..conversation };
             let (brand_id, conversation_id, kind) = (conversation.brand_id, conversation.id, conversation.kind);
@@ -197,39 +210,62 @@ async fn insert(
     account: &SocialAccount,
     conversation: &Conversation,
     message: &FetchedMessage,
+    is_unread: bool,
 ) -> Result<Option<i64>> {
     const SQL: &str = "
         INSERT INTO messages (
             conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at,
-            external_id, author_name, body
+            external_id, author_name, body, is_unread
         )
-        VALUES ($1, $2, $3, $4, 'received', $5, 0, $6, $6, $7, $8, $9)
+        VALUES ($1, $2, $3, $4, 'received', $5, 0, $6, $6, $7, $8, $9, $10)
         ON CONFLICT DO NOTHING
         RETURNING id";
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(conversation.id).bind(conversation.brand_id).bind(account.id)
         .bind(message.direction).bind(message.sent_at).bind(now).bind(&message.external_id)
-        .bind(&message.author_name).bind(&message.body).fetch_optional(c))?)
+        .bind(&message.author_name).bind(&message.body).bind(is_unread).fetch_optional(c))?)
 }
 
-/// Follows an edit; `false`: the text is the same. A reply keeps the text that was sent.
+/// What was changed in a message that is there.
+enum Replaced {
+    Nothing,
+    Text,
+    /// It had been taken for deleted, and no one has read it: it is unread again.
+    Unread,
+}
+
+/// Follows an edit, or the return of what was taken for deleted. A reply keeps the text that was sent.
 async fn replace_body(
     tx: &mut Tx,
     account_id: i64,
     conversation: &Conversation,
     message: &FetchedMessage,
-) -> Result<bool> {
+) -> Result<Replaced> {
+    const WAS_UNREAD: &str = "
+        SELECT count(*)
+        FROM messages
+        WHERE brand_id = $1
+            AND account_id = $2
+            AND external_id = $3
+            AND deleted_at IS NOT NULL
+            AND is_unread";
     const SQL: &str = "
         UPDATE messages
-        SET body = $4, updated_at = $5
+        SET body = $4, deleted_at = NULL, updated_at = $5
         WHERE brand_id = $1
             AND account_id = $2
             AND external_id = $3
             AND status = 'received'
-            AND body <> $4";
+            AND (body <> $4 OR deleted_at IS NOT NULL)";
     let now = tx.now;
     let (brand_id, id) = (conversation.brand_id, &message.external_id);
-    Ok(execute!(tx, SQL, brand_id, account_id, id, &message.body, now)? > 0)
+    let returns: i64 =
+        run!(tx, c => sqlx::query_scalar(WAS_UNREAD).bind(brand_id).bind(account_id).bind(id).fetch_one(c))?;
+    Ok(match execute!(tx, SQL, brand_id, account_id, id, &message.body, now)? {
+        0 => Replaced::Nothing,
+        _ if returns > 0 => Replaced::Unread,
+        _ => Replaced::Text,
+    })
 }
 
 /// Returns the brand's own post that is commented.
@@ -248,7 +284,7 @@ async fn post_of(tx: &mut Tx, conversation: &Conversation) -> Result<Option<i64>
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(account).bind(subject).bind(brand).fetch_optional(c))?)
 }
 
-async fn update(tx: &mut Tx, conversation: &Conversation) -> Result<()> {
+pub(super) async fn update(tx: &mut Tx, conversation: &Conversation) -> Result<()> {
     const SQL: &str = "
         UPDATE conversations
         SET status = $2, unread_count = $3, snoozed_until = $4, last_message_at = $5, last_inbound_at = $6,

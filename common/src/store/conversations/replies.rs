@@ -13,7 +13,7 @@ use crate::domain::failure::Failure;
 
 const COLUMNS: &str = "
     id, conversation_id, direction, status, sent_at, author_user_id, call_started_at, attempts, next_attempt_at,
-    created_at, updated_at, external_id, author_name, marker, error, body";
+    created_at, updated_at, deleted_at, external_id, author_name, marker, error, body";
 
 /// Returns the newest messages of a conversation, at most `limit` and with bodies of at most `size` bytes together; the
 /// oldest first.
@@ -50,8 +50,8 @@ pub async fn find_without_json(conn: &mut Conn, message_id: i64) -> Result<Optio
     // `nullif` of a column with itself is NULL, of the column's type, without its value being decoded.
     const SQL: &str = "
         SELECT id, conversation_id, direction, status, sent_at, author_user_id, call_started_at, attempts,
-            next_attempt_at, created_at, updated_at, external_id, author_name, nullif(marker, marker) AS marker,
-            nullif(error, error) AS error, body
+            next_attempt_at, created_at, updated_at, deleted_at, external_id, author_name,
+            nullif(marker, marker) AS marker, nullif(error, error) AS error, body
         FROM messages
         WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(message_id).fetch_optional(c))?)

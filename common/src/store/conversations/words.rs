@@ -3,9 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use super::super::db::execute;
+use chrono::{DateTime, Utc};
+
+use super::super::db::{execute, run};
 use super::super::{Result, Tx};
+use crate::domain::conversation::Conversation;
 use crate::domain::words;
+
+/// How many messages are read at once, and how many bytes of text altogether, to find which words are still there.
+const BATCH: i64 = 100;
+const MAX_READ: usize = 2 << 20;
 
 /// Adds the words of these texts. The words of a text that was replaced stay: the conversation contained them.
 pub async fn add(tx: &mut Tx, brand_id: i64, conversation_id: i64, texts: &[&str]) -> Result<()> {
@@ -29,4 +36,77 @@ pub async fn add(tx: &mut Tx, brand_id: i64, conversation_id: i64, texts: &[&str
     let list = serde_json::json!(words).to_string();
     execute!(tx, sql, brand_id, conversation_id, list)?;
     Ok(())
+}
+
+/// Removes the words of texts that were deleted, unless the conversation has them elsewhere. In a conversation with very
+/// much text, words that are in no newer message stay: a search then finds too much rather than too little.
+pub async fn remove(tx: &mut Tx, conversation: &Conversation, texts: &[&str]) -> Result<()> {
+    let sql = tx.for_engine(
+        "
+        DELETE FROM conversation_words
+        WHERE brand_id = $1
+            AND conversation_id = $2
+            AND word IN (SELECT value FROM json_array_elements_text($3::json))",
+        "
+        DELETE FROM conversation_words
+        WHERE brand_id = $1
+            AND conversation_id = $2
+            AND word IN (SELECT value FROM json_each($3))",
+    );
+    let mut gone: BTreeSet<String> = texts.iter().flat_map(|text| words::indexed(text)).collect();
+    let people = [&conversation.participant_name, &conversation.participant_username];
+    keep(&mut gone, people.into_iter().flatten().map(String::as_str));
+    let mut before: Option<(DateTime<Utc>, i64)> = None;
+    let mut read = 0;
+    while !gone.is_empty() {
+        let batch = earlier(tx, conversation.id, before).await?;
+        keep(&mut gone, batch.iter().map(|(_, _, body)| body.as_str()));
+        read += batch.iter().map(|(_, _, body)| body.len()).sum::<usize>();
+        match batch.last() {
+            Some((at, id, _)) if batch.len() as i64 >= BATCH => before = Some((*at, *id)),
+            _ => break,
+        }
+        if read > MAX_READ {
+            return Ok(());
+        }
+    }
+    if !gone.is_empty() {
+        let list = serde_json::json!(gone).to_string();
+        execute!(tx, sql, conversation.brand_id, conversation.id, list)?;
+    }
+    Ok(())
+}
+
+fn keep<'a>(gone: &mut BTreeSet<String>, texts: impl Iterator<Item = &'a str>) {
+    for word in texts.flat_map(words::indexed) {
+        gone.remove(&word);
+    }
+}
+
+/// Returns the messages before one, the newest first, that are not deleted.
+async fn earlier(
+    tx: &mut Tx,
+    conversation_id: i64,
+    before: Option<(DateTime<Utc>, i64)>,
+) -> Result<Vec<(DateTime<Utc>, i64, String)>> {
+    const NEWEST: &str = "
+        SELECT sent_at, id, body
+        FROM messages
+        WHERE conversation_id = $1
+            AND deleted_at IS NULL
+        ORDER BY sent_at DESC, id DESC
+        LIMIT $2";
+    const BEFORE: &str = "
+        SELECT sent_at, id, body
+        FROM messages
+        WHERE conversation_id = $1
+            AND deleted_at IS NULL
+            AND (sent_at, id) < ($3, $4)
+        ORDER BY sent_at DESC, id DESC
+        LIMIT $2";
+    Ok(match before {
+        None => run!(tx, c => sqlx::query_as(NEWEST).bind(conversation_id).bind(BATCH).fetch_all(c))?,
+        Some((at, id)) => run!(tx, c => sqlx::query_as(BEFORE).bind(conversation_id).bind(BATCH).bind(at).bind(id)
+            .fetch_all(c))?,
+    })
 }

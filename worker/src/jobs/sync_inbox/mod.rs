@@ -8,6 +8,10 @@
 //! stream that the platform does not let the account read is shown there too, and is no failure.
 //! A stream that fails does not hold up the others; a platform that asks for a pause gets it from all jobs of the
 //! account.
+//!
+//! After a complete look it follows what was deleted at the platform ([`deletions`]).
+
+mod deletions;
 
 use std::sync::Arc;
 
@@ -86,6 +90,9 @@ impl SyncInbox {
             end.interval = has_inbox.then_some(SWITCHED_OFF);
             return Ok(());
         };
+        if !inbox.reads(&session.call.external_id) {
+            return Ok(());
+        }
         end.interval = Some(inbox.interval());
         // A stream that was read to its end begins anew when all of them have been: else two that overlap what they
         // have read would keep each other going.
@@ -111,6 +118,15 @@ impl SyncInbox {
                     end.unfinished.push((*stream).to_owned());
                 }
                 Err(stop) => return Err(stop),
+            }
+        }
+        if end.error.is_none()
+            && !end.has_more
+            && let Err(stop) = self.follow_deletions(run, session, sync).await
+        {
+            match stop {
+                Stop::Call(error) => end.error = Some(error),
+                stop => return Err(stop),
             }
         }
         end.version = session.account.credentials_version;
@@ -234,7 +250,7 @@ struct SyncEnd {
     version: i64,
     /// How often a look had been asked for when this one began.
     requests: i64,
-    /// `None`: the platform has no inbox.
+    /// `None`: the platform has no inbox for the account.
     interval: Option<TimeDelta>,
     has_more: bool,
     /// The streams that have more, or failed.
