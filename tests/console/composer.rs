@@ -195,7 +195,8 @@ async fn an_account_has_pictures_of_its_own(app: TestApp) {
     let post = only_post(&t).await;
     let own = |post: &Value, account: &str| {
         let targets = post["targets"].as_array().unwrap().iter();
-        targets.clone().find(|target| target["account_id"].to_string() == account).unwrap()["media"].to_string()
+        targets.clone().find(|target| target["account_id"] == account.parse::<i64>().unwrap()).unwrap()["media"]
+            .to_string()
     };
     assert_eq!((own(&post, &first), own(&post, &second)), ("null".to_owned(), format!("[{square}]")));
 

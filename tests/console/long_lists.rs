@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::inbox::inbox;
 use crate::support::app::{Tenant, TestApp, on_both_apps};
-use crate::support::console::ConsoleUser;
+use crate::support::console::{ConsoleUser, Page};
 use crate::support::picture;
 
 on_both_apps!(every_list_of_ten_thousand_is_paged);
@@ -49,9 +49,21 @@ async fn fill(app: &TestApp, t: &Tenant<'_>) {
     t.post(&t.path("/posts"), json!({ "content": long, "scheduled_at": "2026-07-01T09:30" })).await.expect(201);
     multiply(app, "posts", &[]).await;
     t.upload("bread.png", &picture::png(20, 20), &[]).await.expect(201);
-    multiply(app, "media", &[("filename", text)]).await;
+    multiply(app, "media", &[]).await;
     inbox(app, t, &["Where is my refund?"], false).await;
     multiply(app, "conversations", &[("thread_id", text)]).await;
+    app.sql(
+        "INSERT INTO conversation_words (brand_id, word, conversation_id) \
+         SELECT brand_id, 'refund', id FROM conversations WHERE thread_id LIKE 'x%'",
+    )
+    .await;
+    multiply(app, "social_accounts", &[("external_id", text)]).await;
+    app.sql(format!(
+        "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
+         SELECT {}, a.id, a.created_at FROM social_accounts a WHERE a.external_id LIKE 'x%'",
+        t.brand
+    ))
+    .await;
     let webhook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let webhook = t.post("/webhooks", webhook).await.data(201)["id"].clone();
     t.post(&format!("/webhooks/{webhook}/test"), json!({ "event": "brand.created" })).await.expect(202);
@@ -75,6 +87,16 @@ async fn fill(app: &TestApp, t: &Tenant<'_>) {
     multiply(app, "jobs", &[("state", "'dead'"), ("finished_at", "created_at"), ("last_error", "'Cold.'")]).await;
 }
 
+/// Returns the number of a list's last page, from "1–20 of 10001". A period of the calendar and the log of requests show
+/// the first thousand, and say so.
+fn last_page(first: &Page) -> i64 {
+    let shown = first.text.split("aria-label=\"Pages\"><span class=\"muted\">1–").nth(1).unwrap_or_default();
+    let (size, total) = shown.split('<').next().and_then(|shown| shown.split_once(" of ")).expect("a pager");
+    let (size, total): (i64, i64) = (size.parse().unwrap(), total.parse().unwrap());
+    assert!(total >= 1_000, "{}: {total}", first.path);
+    (total + size - 1) / size
+}
+
 async fn every_list_of_ten_thousand_is_paged(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
@@ -85,10 +107,11 @@ async fn every_list_of_ten_thousand_is_paged(app: TestApp) {
         t.path("/posts?status=draft"),
         t.path("/calendar?view=list&date=2026-07-01"),
         t.path("/media"),
-        t.path("/media?search=x1"),
+        t.path("/media?search=bread"),
         t.path("/inbox"),
         t.path("/inbox?status=open"),
         t.path("/inbox?search=refund"),
+        t.path("/accounts"),
         t.path("/developers"),
         t.path("/developers/requests"),
         t.path(&format!("/developers/webhooks/{webhook}")),
@@ -101,16 +124,28 @@ async fn every_list_of_ten_thousand_is_paged(app: TestApp) {
         page.expect(200, "page=2");
         assert!(page.reply.body.len() < MAX_PAGE, "{path}: {} bytes", page.reply.body.len());
         let separator = if path.contains('?') { '&' } else { '?' };
-        // A period of the calendar shows its first thousand posts, and says so.
-        let last = if path.contains("/calendar") { 10 } else { ROWS / 20 };
+        let last = last_page(&page);
         let late = person.get(&format!("{path}{separator}page={last}")).await;
         late.expect(200, &format!("page={}", last - 1));
         assert!(late.reply.body.len() < MAX_PAGE, "{path}: {} bytes", late.reply.body.len());
     }
     // Pages that count or list the beginning alone.
-    for path in [t.path(""), t.path("/calendar?date=2026-07-01"), t.path("/posts/new"), t.path("/analytics")] {
+    let conversation = app.number("SELECT max(id) FROM conversations").await;
+    for path in [
+        t.path(""),
+        t.path("/calendar?date=2026-07-01"),
+        t.path("/posts/new"),
+        t.path("/analytics"),
+        t.path(&format!("/inbox/{conversation}")),
+    ] {
         let page = person.get(&path).await;
         assert_eq!(page.status, 200, "{path}: {}", page.text);
         assert!(page.reply.body.len() < MAX_PAGE, "{path}: {} bytes", page.reply.body.len());
     }
+    // The composer lists the parts of chosen accounts alone.
+    let (new, account) = (t.path("/posts/new"), app.number("SELECT max(id) FROM social_accounts").await.to_string());
+    let part = format!(".account_id\" value=\"{account}\"");
+    let page = person.get(&new).await;
+    assert!(!page.has(&part), "{}", page.text);
+    person.submit_from(&page, &new, &[("accounts", &account), ("_action", "list")]).await.expect(200, &part);
 }

@@ -97,7 +97,7 @@ fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
         }
         ("GET", one) => {
             let id = one.rsplit('/').next().unwrap();
-            match site.comments.iter().find(|c| c["id"].to_string() == id) {
+            match site.comments.iter().find(|c| c["id"].as_i64() == id.parse().ok()) {
                 Some(c) if c["status"] == "approved" || !site.may_not_moderate => json(200, c),
                 Some(_) => refused(403, "rest_cannot_read"),
                 None if one.contains("/wc/v3/products/reviews/") => refused(404, "woocommerce_rest_review_invalid_id"),

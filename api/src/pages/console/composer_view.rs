@@ -23,6 +23,8 @@ use crate::error::{ApiError, ErrorCode, Result};
 
 /// How many accounts can be chosen from, beside those of the post.
 const MAX_ACCOUNTS: i64 = 100;
+/// With more accounts than this, only those that are chosen have a part of the form.
+const MAX_PARTS: usize = 40;
 /// How many pictures are shown as chosen, of the post and all its accounts.
 const MAX_CHOSEN: usize = 200;
 /// How many pictures a page of the library has.
@@ -38,6 +40,8 @@ pub struct Composer {
     /// Why parts of the post cannot change any more.
     locked: Option<&'static str>,
     accounts: Vec<ComposerAccount>,
+    /// Not every account has a part of the form.
+    has_more_parts: bool,
     /// The accounts cannot change any more.
     is_fixed: bool,
     /// The fields `_accounts`, `_keep` and `_time`.
@@ -88,6 +92,8 @@ struct ComposerAccount {
     content: String,
     pictures: AccountPictures,
     options: Vec<PostOption>,
+    /// It has a part of the form.
+    has_part: bool,
     /// It has wishes of its own, so that its part of the form is open.
     is_open: bool,
 }
@@ -153,10 +159,12 @@ impl ComposerAccount {
             PostOption { name: option.name, label, hint, required: required.contains(&option.name), value }
         };
         let is_expired = account.status == AccountStatus::Expired;
+        let checked = typed.accounts.contains(&account.id);
         Self {
             id: account.id,
             account: chip(account),
-            checked: typed.accounts.contains(&account.id),
+            checked,
+            has_part: offered.accounts <= MAX_PARTS || checked || !wish.is_empty(),
             problem: is_expired.then_some("Expired. Reconnect it to publish."),
             index,
             content: wish.content.clone(),
@@ -241,8 +249,10 @@ impl Chosen {
     }
 }
 
-/// What pictures are chosen from.
+/// What the accounts and the pictures of a post are chosen from.
 struct Offered {
+    /// How many accounts there are.
+    accounts: usize,
     chosen: Chosen,
     /// A page of the library.
     library: Vec<Picture>,
@@ -289,7 +299,7 @@ pub async fn show(
     let shown = shown.filter(|id| accounts.iter().any(|account| account.id == *id));
     let is_last = page.saturating_mul(LIBRARY_PAGE) >= library.total;
     let library = library.rows.into_iter().map(|asset| picture(visit, asset)).collect();
-    let offered = Offered { chosen, library };
+    let offered = Offered { accounts: accounts.len(), chosen, library };
     let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let page = Composer {
         shell: visit.shell(Section::Posts, if stored.is_some() { "Edit the post" } else { "New post" }),
@@ -300,6 +310,7 @@ pub async fn show(
             .enumerate()
             .map(|(index, account)| ComposerAccount::new(index, account, &typed, &offered))
             .collect(),
+        has_more_parts: accounts.len() > MAX_PARTS,
         is_fixed: stored.is_some_and(|stored| stored.keep() == Keep::All),
         known_accounts: shown.map(|id| id.to_string()).collect::<Vec<_>>().join(","),
         keep: stored.map_or("", |stored| stored.keep().as_str()),

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::inbox::{Participant, kind, lost_account, status};
+use super::members;
 use super::post_rows::chip;
 use super::route::PageRoute;
 use super::shared::{AccountChip, Badge, Choice, FieldErrors, Link, Section, Shell, Time, Tone};
@@ -154,7 +155,12 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
         messages: shown.into_iter().map(|message| row(visit, message, &participant)).collect(),
         refusal: detail.reply_refusal,
         body: form.get("body").to_owned(),
-        members: choices(&members, if form.has("user_id") { form.get("user_id") } else { &assignee }),
+        members: members::choices(
+            visit,
+            &members,
+            "No one",
+            if form.has("user_id") { form.get("user_id") } else { &assignee },
+        ),
         statuses: ConversationStatus::ALL
             .iter()
             .map(|one| Choice::new(one.as_str(), &status(*one).text, one.as_str() == chosen))
@@ -182,14 +188,6 @@ fn newest(mut all: Vec<Message>, before: Option<&str>) -> (Vec<Message>, bool) {
     let count = all.iter().rev().take(MAX_MESSAGES).take_while(fits).count().max(1);
     let start = all.len().saturating_sub(count);
     (all.split_off(start), start > 0)
-}
-
-fn choices(members: &[users::Member], chosen: &str) -> Vec<Choice> {
-    let choice = |member: &users::Member| {
-        let id = member.id.to_string();
-        Choice::new(&id, &member.name, id == chosen)
-    };
-    [Choice::new("", "No one", chosen.is_empty())].into_iter().chain(members.iter().map(choice)).collect()
 }
 
 /// Returns a link to what a conversation is about: the post here, else its address at the platform.

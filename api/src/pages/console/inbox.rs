@@ -11,12 +11,12 @@ use crier_common::store::{PageRequest, accounts, conversations, users};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::lists;
 use super::paging;
 use super::post_rows::chip;
 use super::route::PageRoute;
 use super::shared::{AccountChip, Badge, Choice, Pages, Platform, Section, Shell, Time, Tone};
 use super::visit::{PageReply, Visit};
+use super::{lists, members};
 use crate::error::{ApiError, Result};
 
 /// How many accounts and tags the filters list.
@@ -185,11 +185,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
             readable.iter().map(|one| (one.id.to_string(), account_label(&chip(one)))),
             &filters.account,
         ),
-        assignees: choices(
-            "Anyone",
-            members.iter().map(|member| (member.id.to_string(), member.name.clone())),
-            &filters.assignee,
-        ),
+        assignees: members::choices(visit, &members, "Anyone", &filters.assignee),
         tags: choices("All", tags.iter().map(|tag| (tag, tag)), &filters.tag),
         is_unread: filters.is_unread,
         is_filtered: filters.pairs().iter().any(|(name, value)| *name != "status" && !value.is_empty()),

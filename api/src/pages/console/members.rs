@@ -15,6 +15,9 @@ use super::shared::{Choice, FieldErrors, Pages, Section, Shell, Time};
 use super::visit::{PageReply, Visit, form_errors, see_other};
 use crate::error::{ApiError, ErrorCode, Result};
 
+/// How many members a choice lists.
+const MAX_CHOICES: usize = 100;
+
 #[derive(Template)]
 #[template(path = "console/members.html")]
 struct Members {
@@ -57,6 +60,16 @@ pub fn routes() -> Vec<PageRoute> {
         PageRoute::post("/brands/{brand}/settings/members/{member}/role", change).access(Access::Manager),
         PageRoute::post("/brands/{brand}/settings/members/{member}/remove", remove).access(Access::Manager),
     ]
+}
+
+/// Returns the choices of a member: none, the user, the chosen one, and the newest others up to [`MAX_CHOICES`].
+pub fn choices(visit: &Visit, members: &[users::Member], none: &str, chosen: &str) -> Vec<Choice> {
+    let is_chosen = |member: &users::Member| member.id.to_string() == chosen;
+    let is_first = |member: &users::Member| member.id == visit.user_id() || is_chosen(member);
+    let (first, others): (Vec<_>, Vec<_>) = members.iter().partition(|member| is_first(member));
+    let all = first.into_iter().chain(others).take(MAX_CHOICES);
+    let all = all.map(|member| Choice::new(&member.id.to_string(), &member.name, is_chosen(member)));
+    [Choice::new("", none, chosen.is_empty())].into_iter().chain(all).collect()
 }
 
 async fn list(visit: &Visit) -> Result<PageReply> {
