@@ -17,6 +17,7 @@ on_both![
     lists_filter_and_paginate_newest_first,
     searches_find_words_of_people_and_messages,
     a_frequent_word_and_a_tag_are_found_in_order,
+    large_sets_are_found_on_every_page,
     unread_counts_are_exact_under_concurrency,
     a_message_read_twice_at_once_is_stored_once,
     a_detail_is_bounded,
@@ -176,6 +177,69 @@ async fn a_frequent_word_and_a_tag_are_found_in_order(s: TestStore) {
     assert_eq!(i.threads(&filter).await, ["t0700"]);
     let resolved = ConversationFilter { status: Some(ConversationStatus::Resolved), ..of("common") };
     assert_eq!(i.page(&resolved, 1, 3).await.1, 0);
+}
+
+/// Creates 5,000 conversations named by their number, with words and a tag for parts of them.
+async fn fill(i: &Inbox) {
+    let numbers = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 5000)";
+    let columns = "brand_id, account_id, platform, type, status, unread_count, last_message_at, created_at, updated_at, \
+                   last_message_preview, reply_context";
+    i.comment(0, "first", i.s.now()).await;
+    i.s.sql(format!(
+        "{numbers} INSERT INTO conversations ({columns}, thread_id) \
+         SELECT {columns}, CAST(n AS text) FROM conversations, c ORDER BY c.n"
+    ))
+    .await;
+    i.s.sql("DELETE FROM conversations WHERE thread_id = 't0000'").await;
+    for (word, condition) in [
+        ("'common'", "true"),
+        ("'old'", "CAST(thread_id AS integer) <= 2500"),
+        ("'newer'", "CAST(thread_id AS integer) > 2400"),
+        ("'wide' || (CAST(thread_id AS integer) % 20)", "true"),
+    ] {
+        i.s.sql(format!(
+            "INSERT INTO conversation_words (brand_id, word, conversation_id) \
+             SELECT brand_id, {word}, id FROM conversations WHERE {condition}"
+        ))
+        .await;
+    }
+    i.s.sql(
+        "INSERT INTO conversation_tags (brand_id, tag, conversation_id) \
+         SELECT brand_id, 'vip', id FROM conversations WHERE CAST(thread_id AS integer) % 2 = 0",
+    )
+    .await;
+}
+
+/// Whether a walk from the newer end fills a page, or one from the older end, or the sets have to be read whole.
+async fn large_sets_are_found_on_every_page(s: TestStore) {
+    let i = Inbox::new(s).await;
+    fill(&i).await;
+    let is_old = |n: i64| n <= 2_500;
+    let is_newer = |n: i64| n > 2_400;
+    let is_vip = |n: i64| n % 2 == 0;
+    let searches: [(&str, bool, &dyn Fn(i64) -> bool); 9] = [
+        ("common", false, &|_| true),
+        ("old", false, &is_old),
+        ("wide", false, &|_| true),
+        ("wide1", false, &|n| matches!(n % 20, 1 | 10..)),
+        ("old wide", false, &is_old),
+        ("newer old", false, &|n| is_newer(n) && is_old(n)),
+        ("common", true, &is_vip),
+        ("old wide", true, &|n| is_old(n) && is_vip(n)),
+        ("common missing", false, &|_| false),
+    ];
+    for (text, tagged, is_wanted) in searches {
+        let tag = tagged.then(|| "vip".to_owned());
+        let filter = ConversationFilter { words: words::wanted(text), tag, ..ConversationFilter::default() };
+        let expected: Vec<String> = (1..=5_000).rev().filter(|n| is_wanted(*n)).map(|n| n.to_string()).collect();
+        for page in [1, 2, 12, 13, 24, 25, 26, 49, 50, 51] {
+            let (rows, total) = i.page(&filter, page, 100).await;
+            let rows: Vec<String> = rows.into_iter().map(|row| row.thread_id).collect();
+            let from = usize::try_from((page - 1) * 100).unwrap().min(expected.len());
+            let wanted = &expected[from..expected.len().min(from + 100)];
+            assert_eq!((rows.as_slice(), total), (wanted, expected.len() as i64), "{text}, {tagged}, page {page}");
+        }
+    }
 }
 
 async fn unread_counts_are_exact_under_concurrency(s: TestStore) {

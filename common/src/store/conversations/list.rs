@@ -183,21 +183,28 @@ impl<'a> Query<'a> {
         format!("FROM {from} WHERE {conditions}")
     }
 
-    /// The same as `found`, among the first entries of the list in this order; `None`: a look-up takes too many words.
-    fn found_near(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>, order: &str) -> Option<String> {
+    /// The ids of those that are found among the first entries of the list in this order.
+    fn found_near(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>, order: &str) -> String {
         let conditions = self.filters(filter);
-        let is_in = sets.all.iter().map(|set| self.is_in(set)).collect::<Option<Vec<_>>>()?;
-        Some(format!(
-            "FROM (
+        let is_in = sets.all.iter().map(|set| match self.is_in(set) {
+            Some(is_in) => is_in,
+            // To compare all entries of a wide range with these conversations takes less than to make a set of them.
+            None => format!("c.id IN ({} AND conversation_id IN (SELECT id FROM near))", self.set(set)),
+        });
+        let is_in = is_in.collect::<Vec<_>>().join(" AND ");
+        format!(
+            "WITH near AS MATERIALIZED (
                 SELECT c.id, c.last_message_at
                 FROM conversations c
                 WHERE {conditions}
                 ORDER BY {order}
                 LIMIT {MAX_WALK}
-            ) AS c
-            WHERE {}",
-            is_in.join(" AND ")
-        ))
+            )
+            SELECT c.id
+            FROM near c
+            WHERE {is_in}
+            ORDER BY {order}"
+        )
     }
 }
 
@@ -312,13 +319,13 @@ async fn ids_near(
         true => ("c.last_message_at, c.id", behind),
         false => ("c.last_message_at DESC, c.id DESC", page.offset()),
     };
-    let mut query = Query::of(brand_id, conn.is_postgres());
-    let Some(found) = query.found_near(filter, sets, order) else { return Ok(None) };
     if skipped + rows > MAX_WALK {
         return Ok(None);
     }
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let found = query.found_near(filter, sets, order);
     let (limit, offset) = (query.bind(Bind::Number(rows)), query.bind(Bind::Number(skipped)));
-    let sql = sqlx::AssertSqlSafe(format!("SELECT c.id {found} ORDER BY {order} LIMIT {limit} OFFSET {offset}"));
+    let sql = sqlx::AssertSqlSafe(format!("{found} LIMIT {limit} OFFSET {offset}"));
     let mut ids: Vec<i64> =
         run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_all(c))?;
     if is_older {
