@@ -81,6 +81,11 @@ async fn a_post_with_a_picture_is_planned_moved_and_published(browser: &Driver, 
     browser.fill("alt_text", "A loaf").await;
     browser.press("Upload and add").await;
     browser.sees("A loaf").await;
+    browser.toggle("Sbsecond").await;
+    browser.press("Choose others").await;
+    browser.sees("Tick those that this account gets.").await;
+    browser.pictures("composer-own-pictures").await;
+    browser.press("Use the same as above").await;
     let in_two_days = Clock::system().now() + TimeDelta::days(2);
     browser.set_time("scheduled_at", &in_two_days.format("%Y-%m-%dT09:30").to_string()).await;
     browser.pictures("composer").await;
