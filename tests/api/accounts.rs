@@ -23,26 +23,35 @@ on_both_apps!(
     secrets_are_never_shown,
 );
 
-on_both!(platforms_say_where_figures_are_read);
+on_both!(platforms_say_what_is_read);
 
 /// X is read only where the operator switched that on.
-async fn platforms_say_where_figures_are_read(s: TestStore) {
+async fn platforms_say_what_is_read(s: TestStore) {
     let settings = |analytics| PlatformConfig { analytics: Some(analytics), ..PlatformConfig::default() };
+    let no_inbox = PlatformConfig { no_inbox: true, ..PlatformConfig::default() };
     let config = PlatformsConfig {
-        platforms: [(Platform::Threads, settings(false)), (Platform::Twitter, settings(true))].into(),
+        platforms: [
+            (Platform::Threads, settings(false)),
+            (Platform::Twitter, settings(true)),
+            (Platform::Bluesky, no_inbox),
+        ]
+        .into(),
         ..PlatformsConfig::default()
     };
-    for (app, expected) in [
-        (TestApp::start_with_platforms(s, config).await, [false, true, true, false]),
-        (TestApp::start(TestStore::sqlite().await).await, [true, false, true, false]),
+    for (app, expected, has_inbox) in [
+        (TestApp::start_with_platforms(s, config).await, [false, true, true, false], [true, true, false, false]),
+        (TestApp::start(TestStore::sqlite().await).await, [true, false, true, false], [true, true, true, false]),
     ] {
         let t = app.tenant("unlimited").await;
         let platforms = t.get(&t.path("/social-accounts/platforms")).await.data(200);
-        let is_read = ["threads", "twitter", "bluesky", "shopify"].map(|key| {
+        let found = ["threads", "twitter", "bluesky", "shopify"].map(|key| {
             let found = platforms.as_array().unwrap().iter().find(|platform| platform["platform"] == key).unwrap();
-            found["capabilities"]["analytics"] == true
+            found["capabilities"].clone()
         });
-        assert_eq!(is_read, expected);
+        assert_eq!(found.each_ref().map(|capabilities| capabilities["analytics"] == true), expected);
+        for kinds in ["inbox", "replies"] {
+            assert_eq!(found.each_ref().map(|capabilities| capabilities[kinds] != json!([])), has_inbox);
+        }
     }
 }
 

@@ -192,6 +192,17 @@ async fn without_the_permission_all_metrics_are_set_aside() {
 }
 
 #[tokio::test]
+async fn a_post_that_is_deleted_between_two_calls_is_gone() {
+    let vanishes = |request: &Request| match query(request)["metric"].contains(',') {
+        true => error(400, 100, None, "(#100) The value must be a valid insights metric"),
+        false => gone(),
+    };
+    let mut started = Started::new(Platform::Instagram, meta_account("17841"), vanishes).await;
+    assert_eq!(started.posts(&["800"]).await.unwrap(), [None], "the account is not to be expired");
+    assert_eq!((started.calls(), started.aside.added().count()), (2, 0));
+}
+
+#[tokio::test]
 async fn other_errors_set_nothing_aside() {
     for (answer, is_right) in [
         (error(400, 190, Some(463), "Session has expired"), (|e| matches!(e, CallError::Reauth(_))) as fn(_) -> bool),

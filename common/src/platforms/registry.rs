@@ -73,8 +73,7 @@ impl ConnectorRegistry {
     /// Adds a connector and replaces the platform's previous one. From here on its results are checked.
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
         let platform = connector.descriptor().platform;
-        let on =
-            SwitchedOn { inbox: !self.config.of(platform).no_inbox, analytics: self.config.reads_figures(platform) };
+        let on = SwitchedOn { inbox: self.has_inbox(platform), analytics: self.reads_figures(platform) };
         self.connectors.insert(platform, Arc::new(SanitizingConnector(connector, on)));
     }
 
@@ -121,6 +120,11 @@ impl ConnectorRegistry {
     /// Returns the daily limit of posts per account; `None` means unlimited.
     pub fn daily_posts(&self, platform: Platform) -> Option<u32> {
         self.config.daily_posts(platform)
+    }
+
+    /// Returns whether the messages of a platform are read and answered, as far as its descriptor says that they can be.
+    pub fn has_inbox(&self, platform: Platform) -> bool {
+        !self.config.of(platform).no_inbox
     }
 
     /// Returns whether the figures of a platform are read.

@@ -2,6 +2,7 @@
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::platform::{self, ConnectMethod, ConversationType, FieldType, Mode, Platform, TextUnit};
+use crier_common::platforms::ConnectorRegistry;
 use crier_common::store::{Conn, applications};
 
 use super::TAG;
@@ -45,7 +46,7 @@ record! {
         pub media: MediaRules,
         /// What a post needs beyond text, in `overrides[].options`.
         pub required_options: Vec<&'static str>,
-        /// What is read into the inbox.
+        /// What is read into the inbox; nothing where this installation has switched it off.
         pub inbox: Vec<ConversationType>,
         pub replies: Vec<ConversationType>,
         /// Whether this installation reads figures of its posts and accounts.
@@ -66,7 +67,8 @@ record! {
 }
 
 impl PlatformDescriptor {
-    fn of(d: &platform::Descriptor, configured: bool, analytics: bool) -> Self {
+    fn of(d: &platform::Descriptor, registry: &ConnectorRegistry, configured: bool) -> Self {
+        let inbox = registry.has_inbox(d.platform);
         let fields = d.credential_fields.iter().map(|f| CredentialField {
             name: f.name,
             label: f.label,
@@ -96,9 +98,9 @@ impl PlatformDescriptor {
                     max_bytes: media.max_bytes,
                 },
                 required_options: d.capabilities.required_options.to_vec(),
-                inbox: d.capabilities.inbox.to_vec(),
-                replies: d.capabilities.replies.to_vec(),
-                analytics,
+                inbox: if inbox { d.capabilities.inbox.to_vec() } else { Vec::new() },
+                replies: if inbox { d.capabilities.replies.to_vec() } else { Vec::new() },
+                analytics: registry.reads_figures(d.platform),
             },
         }
     }
@@ -116,9 +118,6 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let registry = &cx.app.platforms;
     let set = applications::platforms(conn, cx.caller.workspace_id, cx.brand()?.id).await?;
     let configured = |platform| registry.is_configured(platform, set.contains(&platform));
-    let of = |d: &platform::Descriptor| {
-        PlatformDescriptor::of(d, configured(d.platform), registry.reads_figures(d.platform))
-    };
-    let all = registry.all().iter().map(of);
+    let all = registry.all().iter().map(|d| PlatformDescriptor::of(d, registry, configured(d.platform)));
     ApiResponse::ok(all.collect::<Vec<_>>())
 }

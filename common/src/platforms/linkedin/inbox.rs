@@ -12,7 +12,9 @@
 //!
 //! Sources: learn.microsoft.com/linkedin ("Comments API": `socialActions/{urn}/comments`, `commentUrn`,
 //! `parentComment`, 201 with `x-restli-id`; "Posts API", "Find posts by authors": `sortBy`, `count`; "Pagination":
-//! `start`, `count`, `paging.links`; "Error handling"), January to August 2026.
+//! `start`, `count`, `paging.links`; "Error handling"), January to August 2026. Not tried on a real page: whether each
+//! comment has `commentsSummary` (without it, what is below it is read too), the direction of `sortBy=CREATED` (the
+//! walk over all posts does not depend on it), and whether `serviceErrorCode` 100 is only a missing permission.
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};

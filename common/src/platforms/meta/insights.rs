@@ -81,6 +81,8 @@ impl Access<'_> {
             match self.ask(path, &[name]).await {
                 Ok(values) => all.extend(values),
                 Err(failure) if is_of_a_name(&failure) => self.set_aside(name, aside),
+                // It was deleted since the first call.
+                Err(failure) if is_gone(&failure) => return Ok(Insights::Gone),
                 Err(failure) => return Err(failure.error),
             }
         }

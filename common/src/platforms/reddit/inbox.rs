@@ -8,7 +8,8 @@
 //!
 //! Sources: www.reddit.com/dev/api (`/message/inbox` and `/message/sent`, scope `privatemessages`; `/api/comment`,
 //! scope `submit`; `/user/{name}/comments`, scope `history`; `/api/info`, scope `read`); github.com/praw-dev/praw 8.0.3
-//! (`json.data.things`); github.com/reddit-archive/reddit, `r2/models/link.py` (`[deleted]`, `[removed]`).
+//! (`json.data.things`). `[deleted]` and `[removed]` are not documented; github.com/Pyprohly/reddit-api-doc-notes
+//! ("Comment") describes them, and public clients compare `author` and `body` with them.
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
