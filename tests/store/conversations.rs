@@ -217,7 +217,9 @@ async fn large_sets_are_found_on_every_page(s: TestStore) {
     let is_old = |n: i64| n <= 2_500;
     let is_newer = |n: i64| n > 2_400;
     let is_vip = |n: i64| n % 2 == 0;
-    let searches: [(&str, bool, &dyn Fn(i64) -> bool); 9] = [
+    // The words, whether they are searched with the tag, and which numbers they find.
+    type Search<'a> = (&'a str, bool, &'a dyn Fn(i64) -> bool);
+    let searches: [Search<'_>; 9] = [
         ("common", false, &|_| true),
         ("old", false, &is_old),
         ("wide", false, &|_| true),

@@ -14,7 +14,7 @@ use super::{AccountSession, Run, Step, Stop, SyncInbox};
 
 /// The name of the cursor; no connector calls a stream so.
 const CURSOR: &str = "deletions";
-const EVERY: TimeDelta = TimeDelta::hours(1);
+const INTERVAL: TimeDelta = TimeDelta::hours(1);
 /// Older messages are not asked for.
 const HISTORY: TimeDelta = TimeDelta::days(30);
 
@@ -39,7 +39,7 @@ impl Round {
         let last = found.last().filter(|_| found.len() >= limit).map(|last| last.sent_at);
         // Others of the same time may come next; more of them than are asked for at once are left behind.
         let until = last.map(|at| if self.until == Some(at) { at - TimeDelta::microseconds(1) } else { at });
-        json!({ "due": text(now + EVERY), "until": until.map(text) })
+        json!({ "due": text(now + INTERVAL), "until": until.map(text) })
     }
 }
 
