@@ -183,16 +183,18 @@ impl<'a> Query<'a> {
         format!("FROM {from} WHERE {conditions}")
     }
 
-    /// The ids of those that are found among the first entries of the list in this order.
-    fn found_near(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>, order: &str) -> String {
+    /// The ids of those that are found among the first entries of the list in this order; `None`: on Postgres, which may
+    /// compare each with each, a range of many words is better read whole.
+    fn found_near(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>, order: &str) -> Option<String> {
         let conditions = self.filters(filter);
         let is_in = sets.all.iter().map(|set| match self.is_in(set) {
-            Some(is_in) => is_in,
+            None if self.is_postgres => None,
             // To compare all entries of a wide range with these conversations takes less than to make a set of them.
-            None => format!("c.id IN ({} AND conversation_id IN (SELECT id FROM near))", self.set(set)),
+            None => Some(format!("c.id IN ({} AND conversation_id IN (SELECT id FROM near))", self.set(set))),
+            is_in => is_in,
         });
-        let is_in = is_in.collect::<Vec<_>>().join(" AND ");
-        format!(
+        let is_in = is_in.collect::<Option<Vec<_>>>()?.join(" AND ");
+        Some(format!(
             "WITH near AS MATERIALIZED (
                 SELECT c.id, c.last_message_at
                 FROM conversations c
@@ -204,7 +206,7 @@ impl<'a> Query<'a> {
             FROM near c
             WHERE {is_in}
             ORDER BY {order}"
-        )
+        ))
     }
 }
 
@@ -323,7 +325,7 @@ async fn ids_near(
         return Ok(None);
     }
     let mut query = Query::of(brand_id, conn.is_postgres());
-    let found = query.found_near(filter, sets, order);
+    let Some(found) = query.found_near(filter, sets, order) else { return Ok(None) };
     let (limit, offset) = (query.bind(Bind::Number(rows)), query.bind(Bind::Number(skipped)));
     let sql = sqlx::AssertSqlSafe(format!("{found} LIMIT {limit} OFFSET {offset}"));
     let mut ids: Vec<i64> =
