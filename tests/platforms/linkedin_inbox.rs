@@ -212,7 +212,7 @@ async fn comments_and_their_answers_become_threads(s: TestStore) {
     comment(&t, 1, 11, Some(10), "Yes.");
     t.w.advance(1);
     comment(&t, 1, 12, Some(10), "Thanks");
-    comment(&t, 1, 13, None, "From nobody that is shown");
+    comment(&t, 1, 13, None, "From an author who is not shown");
     t.api.with(|server| {
         for one in &mut server.comments {
             match one["id"].as_str() {

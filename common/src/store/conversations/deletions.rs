@@ -50,13 +50,14 @@ pub async fn delete(tx: &mut Tx, account_id: i64, external_ids: &[String]) -> Re
     if external_ids.is_empty() {
         return Ok(());
     }
+    let mut budget = words::MAX_READ;
     for (brand_id, _) in brands(tx, account_id).await? {
         let mut conversations: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
         for (conversation, id) in known(tx, brand_id, account_id, external_ids).await? {
             conversations.entry(conversation).or_default().push(id);
         }
         for (conversation, ids) in conversations {
-            delete_of(tx, brand_id, conversation, &ids).await?;
+            delete_of(tx, brand_id, conversation, &ids, &mut budget).await?;
         }
     }
     Ok(())
@@ -87,8 +88,8 @@ async fn known(conn: &mut Conn, brand_id: i64, account_id: i64, external_ids: &[
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(account_id).bind(&ids).fetch_all(c))?)
 }
 
-/// Deletes messages of one conversation.
-async fn delete_of(tx: &mut Tx, brand_id: i64, conversation_id: i64, ids: &[i64]) -> Result<()> {
+/// Deletes messages of one conversation. `budget`: see [`words::remove`].
+async fn delete_of(tx: &mut Tx, brand_id: i64, conversation_id: i64, ids: &[i64], budget: &mut usize) -> Result<()> {
     let Some(mut conversation) = lock(tx, brand_id, conversation_id).await? else { return Ok(()) };
     let ids = id_list(ids);
     let texts = texts(tx, &ids).await?;
@@ -102,7 +103,7 @@ async fn delete_of(tx: &mut Tx, brand_id: i64, conversation_id: i64, ids: &[i64]
     conversation.last_message_preview = preview(&newest(tx, conversation_id).await?.unwrap_or_default());
     update(tx, &conversation).await?;
     let texts: Vec<&str> = texts.iter().map(|(_, body)| body.as_str()).collect();
-    words::remove(tx, &conversation, &texts).await
+    words::remove(tx, &conversation, &texts, budget).await
 }
 
 /// Returns of messages whether they are unread, and their texts.

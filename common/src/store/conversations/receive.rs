@@ -1,8 +1,9 @@
 //! Stores what was read from a platform, in each brand that has the account.
 //!
 //! A message is stored once per brand, by the platform's id; one that is there already is only changed if its text
-//! was, or if it was taken for deleted ([`deletions`](super::deletions)) and the platform shows it again. The caller has locked the account's row in `inbox_syncs`, so no other sync of the account runs, and the
-//! conversations are locked one after the other in the order of their brands and threads.
+//! was, or if it was taken for deleted ([`deletions`](super::deletions)) and the platform shows it again. The caller has
+//! locked the account's row in `inbox_syncs`, so no other sync of the account runs, and the conversations are locked one
+//! after the other in the order of their brands and threads.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -10,9 +10,10 @@ use super::super::{Result, Tx};
 use crate::domain::conversation::Conversation;
 use crate::domain::words;
 
-/// How many messages are read at once, and how many bytes of text altogether, to find which words are still there.
+/// How many messages are read at once to find which words are still there.
 const BATCH: i64 = 100;
-const MAX_READ: usize = 2 << 20;
+/// How many bytes of text a transaction reads for that, of all conversations together: on SQLite it blocks all writers.
+pub const MAX_READ: usize = 2 << 20;
 
 /// Adds the words of these texts. The words of a text that was replaced stay: the conversation contained them.
 pub async fn add(tx: &mut Tx, brand_id: i64, conversation_id: i64, texts: &[&str]) -> Result<()> {
@@ -38,9 +39,12 @@ pub async fn add(tx: &mut Tx, brand_id: i64, conversation_id: i64, texts: &[&str
     Ok(())
 }
 
-/// Removes the words of texts that were deleted, unless the conversation has them elsewhere. In a conversation with very
-/// much text, words that are in no newer message stay: a search then finds too much rather than too little.
-pub async fn remove(tx: &mut Tx, conversation: &Conversation, texts: &[&str]) -> Result<()> {
+/// Removes the words of texts that were deleted, unless the conversation has them elsewhere. `budget`: how many bytes may
+/// still be read. Where more is to be read, the words stay: a search then finds too much rather than too little.
+pub async fn remove(tx: &mut Tx, conversation: &Conversation, texts: &[&str], budget: &mut usize) -> Result<()> {
+    if *budget == 0 {
+        return Ok(());
+    }
     let sql = tx.for_engine(
         "
         DELETE FROM conversation_words
@@ -57,16 +61,15 @@ pub async fn remove(tx: &mut Tx, conversation: &Conversation, texts: &[&str]) ->
     let people = [&conversation.participant_name, &conversation.participant_username];
     keep(&mut gone, people.into_iter().flatten().map(String::as_str));
     let mut before: Option<(DateTime<Utc>, i64)> = None;
-    let mut read = 0;
     while !gone.is_empty() {
         let batch = earlier(tx, conversation.id, before).await?;
         keep(&mut gone, batch.iter().map(|(_, _, body)| body.as_str()));
-        read += batch.iter().map(|(_, _, body)| body.len()).sum::<usize>();
+        *budget = budget.saturating_sub(batch.iter().map(|(_, _, body)| body.len()).sum::<usize>());
         match batch.last() {
             Some((at, id, _)) if batch.len() as i64 >= BATCH => before = Some((*at, *id)),
             _ => break,
         }
-        if read > MAX_READ {
+        if *budget == 0 {
             return Ok(());
         }
     }
