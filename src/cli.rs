@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use crier_common::config::{ConfigSource, keys};
-use crier_common::domain::access::{KeyMode, Role, Scopes};
+use crier_config::{ConfigSource, keys};
+use crier_domain::access::{KeyMode, Role, Scopes};
 use secrecy::SecretString;
 
 mod backup;

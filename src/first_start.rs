@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 
 use chrono::TimeDelta;
-use crier_common::config::Config;
-use crier_common::process::{self, StartError};
-use crier_common::store::{Store, StoreError, brands, keys, sessions, users};
-use crier_common::telemetry::logs;
+use crier_config::Config;
+use crier_runtime::{self as process, StartError};
+use crier_store::{Store, StoreError, brands, keys, sessions, users};
+use crier_telemetry::logs;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::output::{line, try_line};
@@ -46,7 +46,7 @@ pub async fn migrate(store: &Store, config: &Config) -> Result<bool, StartError>
     Ok(true)
 }
 
-async fn make_owner(tx: &mut crier_common::store::Tx, config: &Config) -> Result<(i64, i64), StoreError> {
+async fn make_owner(tx: &mut crier_store::Tx, config: &Config) -> Result<(i64, i64), StoreError> {
     // A custom plans file may not define `unlimited`; use its first plan then.
     let plan = config.plans.get(PLAN).or_else(|| config.plans.iter().next()).map_or(PLAN, |p| p.name.as_str());
     let workspace = users::create_workspace(tx, "My workspace", plan).await?;

@@ -11,7 +11,7 @@ mod output;
 mod serve;
 
 fn main() -> ExitCode {
-    crier_common::permissions::set_umask();
+    crier_base::permissions::set_umask();
     let (command, source) = cli::parse();
     // What needs no installation must not fail on an invalid configuration.
     let command = match command {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Some(cli::Command::Man { dir }) => return commands::reference::man(&dir),
         command => command,
     };
-    let config = match crier_common::config::Config::load(&source, crier_common::config::ProcessRole::Crier) {
+    let config = match crier_config::Config::load(&source, crier_config::ProcessRole::Crier) {
         Ok(config) => config,
         Err(error) => return error.exit(),
     };

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use crier_common::config::Config;
-use crier_common::process::{self, Process, StartError};
-
+use crier_config::Config;
+use crier_runtime::{self as process, Process, StartError};
 use tokio::sync::oneshot;
 
 use crate::first_start;

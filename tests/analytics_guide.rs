@@ -1,9 +1,9 @@
 //! The table of metrics in `docs/analytics.md`, made from `metrics.rs`.
 
-use crier_common::domain::analytics::Figure;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::catalogue;
-use crier_common::platforms::metrics::METRICS;
+use crier_domain::analytics::Figure;
+use crier_domain::catalogue;
+use crier_domain::platform::Platform;
+use crier_platforms::metrics::METRICS;
 
 use crate::support::page;
 

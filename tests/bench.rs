@@ -174,7 +174,7 @@ async fn embedded(tiny: &[&str], expected: &Names) {
 async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
     let _alone = SERVER.lock().await;
     let installation = servers::postgres(|url| async move {
-        let db = crier_common::store::Db::postgres(&url, 2).expect("a URL");
+        let db = crier_store::Db::postgres(&url, 2).expect("a URL");
         db.migrate().await.expect("a schema");
         db.close().await;
     })

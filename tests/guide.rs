@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use chrono::{DateTime, TimeDelta};
-use crier_common::domain::event::EventName;
-use crier_common::webhooks::schedule::{MAX_ATTEMPTS, next_attempt};
-use crier_common::webhooks::signature::sign;
+use crier_domain::event::EventName;
+use crier_domain::webhook_signature::sign;
+use crier_worker::webhooks::schedule::{MAX_ATTEMPTS, next_attempt};
 
 use crate::support::page;
 

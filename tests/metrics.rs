@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::job::JobKind;
-use crier_common::domain::platform::Platform;
-use crier_common::domain::report::ReportFormat;
+use crier_domain::account::AccountStatus;
+use crier_domain::job::JobKind;
+use crier_domain::platform::Platform;
+use crier_domain::report::ReportFormat;
 use serde_json::json;
 
 use crate::support::client::until;

@@ -1,6 +1,6 @@
 //! The README's table of configuration matches the program's own.
 
-use crier_common::config::keys;
+use crier_config::keys;
 
 use crate::support::page;
 

@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crier_common::domain::plan::Plan;
-use crier_common::limits::{Decision, RateLimitSubject, UNLIMITED};
-use crier_common::store::keys::{self, Authenticated, Caller};
+use crier_domain::plan::{MAX_REQUESTS_PER_MINUTE, Plan};
+use crier_store::keys::{self, Authenticated, Caller};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use ipnet::IpNet;
@@ -15,6 +14,7 @@ use secrecy::SecretString;
 
 use crate::app::App;
 use crate::error::{ApiError, Result};
+use crate::limits::{Decision, RateLimitSubject};
 use crate::pages::console::api::InProcessCaller;
 use crate::reply;
 
@@ -67,7 +67,9 @@ pub fn plan<'a>(app: &'a App, caller: &Caller) -> Result<&'a Plan> {
 }
 
 async fn count_key(app: &App, caller: &Caller) -> Result<Decision> {
-    let limit = plan(app, caller)?.requests_per_minute.map_or(UNLIMITED, |n| u32::try_from(n).unwrap_or(UNLIMITED));
+    let limit = plan(app, caller)?
+        .requests_per_minute
+        .map_or(MAX_REQUESTS_PER_MINUTE, |n| u32::try_from(n).unwrap_or(MAX_REQUESTS_PER_MINUTE));
     Ok(app.limiter.take(RateLimitSubject::Key(caller.key_id), limit).await)
 }
 

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
-use crier_common::ai::Ai;
-use crier_common::domain::plan::Plans;
-use crier_common::http::Guard;
-use crier_common::limits::Limiter;
-use crier_common::mail::Mailer;
-use crier_common::media::Library;
-use crier_common::platforms::ConnectorRegistry;
-use crier_common::store::keys::{self, Caller};
-use crier_common::store::{Store, StoreError};
+use crier_domain::plan::Plans;
+use crier_http::Guard;
+use crier_mail::Mailer;
+use crier_media::Library;
+use crier_platforms::ConnectorRegistry;
+use crier_store::keys::{self, Caller};
+use crier_store::{Store, StoreError};
 use ipnet::IpNet;
 
+use crate::ai::Ai;
+use crate::limits::Limiter;
 use crate::pages::bio::Bio;
 use crate::runner::{LargeBodySemaphore, MinRate};
 

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::access::Role;
-use crier_common::domain::brand::Brand;
-use crier_common::domain::plan::Plan;
-use crier_common::media::Spooled;
-use crier_common::store::keys::Caller;
+use crier_domain::access::Role;
+use crier_domain::brand::Brand;
+use crier_domain::plan::Plan;
+use crier_media::Spooled;
+use crier_store::keys::Caller;
 use serde_json::{Map, Value};
 
 use crate::app::App;

@@ -9,14 +9,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::plan::Feature;
-use crier_common::domain::post::PostTransitionError;
-use crier_common::store::StoreError;
+use crier_domain::access::Scope;
+use crier_domain::plan::Feature;
+use crier_domain::post::PostTransitionError;
+use crier_store::StoreError;
 use http::StatusCode;
 use serde::Serialize;
 
-crier_common::text_enum! {
+crier_base::text_enum! {
     pub enum ErrorCode {
         IdempotencyKeyRequired = "idempotency_key_required",
         IdempotencyKeyInvalid = "idempotency_key_invalid",
@@ -59,7 +59,7 @@ crier_common::text_enum! {
     }
 }
 
-crier_common::text_enum! {
+crier_base::text_enum! {
     /// The `type` of the envelope.
     pub enum ErrorType {
         InvalidRequest = "invalid_request_error",

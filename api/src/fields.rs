@@ -12,8 +12,8 @@ use std::ops::{Bound, RangeInclusive};
 use std::str::FromStr;
 
 use chrono::{DateTime, Datelike, NaiveDate, Utc};
-use crier_common::domain::UnknownWord;
-use crier_common::mail::is_address;
+use crier_base::UnknownWord;
+use crier_mail::is_address;
 use serde_json::{Map, Value};
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 

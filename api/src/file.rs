@@ -1,11 +1,11 @@
 //! Sends files from the storage: in whole or in part, or only that they have not changed. One copy of it for pictures,
 //! which are at public addresses, and for reports.
 
-use crier_common::domain::report::ReportDelivery;
-use crier_common::media::storage::{ByteRange, ObjectLookup, StoredObject};
-use crier_common::media::{Storage, StorageError};
-use crier_common::reports::naming;
-use crier_common::store::{self, Conn, files, report_deliveries};
+use crier_domain::report::ReportDelivery;
+use crier_domain::report_naming as naming;
+use crier_media::storage::{ByteRange, ObjectLookup, StoredObject};
+use crier_media::{Storage, StorageError};
+use crier_store::{self as store, Conn, files, report_deliveries};
 use futures::TryStreamExt;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,

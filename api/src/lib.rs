@@ -11,13 +11,13 @@
 
 use std::sync::Arc;
 
+use connections::Connections;
 use http::Method;
 use salvo::routing::filters::MethodFilter;
 use salvo::{Router, Service};
 
-use connections::Connections;
-
 mod admission;
+pub mod ai;
 mod app;
 mod connections;
 mod context;
@@ -25,6 +25,7 @@ mod endpoint;
 mod error;
 mod fields;
 mod file;
+pub mod limits;
 mod middleware;
 mod openapi;
 mod pages;

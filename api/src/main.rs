@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use crier_common::config::ProcessRole;
+use crier_config::ProcessRole;
 
 fn main() -> ExitCode {
-    crier_common::process::main(ProcessRole::Api, |process| async move { crier_api::serve(&process, || ()).await })
+    crier_runtime::main(ProcessRole::Api, |process| async move { crier_api::serve(&process, || ()).await })
 }

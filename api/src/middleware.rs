@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crier_common::telemetry::{metrics, traces};
+use crier_telemetry::{metrics, traces};
 use futures::{FutureExt, StreamExt};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT};
 use http::{HeaderValue, Method, StatusCode, Version};
@@ -49,7 +49,7 @@ impl salvo::Handler for RequestMiddleware {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
         let started = Instant::now();
         let _busy = req.remote_addr().clone().into_std().and_then(|client| self.connections.request(client));
-        let id = format!("req_{}", crier_common::random::text(24).unwrap_or_else(|_| "unknown".to_owned()));
+        let id = format!("req_{}", crier_base::random::text(24).unwrap_or_else(|_| "unknown".to_owned()));
         depot.insert_typed(RequestId(id.clone()));
         depot.insert_typed(self.app.clone());
         if let Ok(value) = HeaderValue::from_str(&id) {

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use crier_common::domain::UnknownWord;
-use crier_common::store::{Page, PageRequest};
+use crier_base::UnknownWord;
+use crier_store::{Page, PageRequest};
 use serde::Serialize;
 
 use crate::context::{Context, Query};

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 
-use crier_common::limits::Decision;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use salvo::Response;
@@ -10,6 +9,7 @@ use salvo::http::ResBody;
 
 use crate::app::App;
 use crate::error::{ApiError, ErrorCode};
+use crate::limits::Decision;
 use crate::response::ApiResponse;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");

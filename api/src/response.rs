@@ -1,7 +1,7 @@
 //! Success responses: `{data}`, the same with pages, or no body.
 
 use chrono::{DateTime, SecondsFormat, Timelike, Utc};
-use crier_common::store::idempotency::{self, StoredBody};
+use crier_store::idempotency::{self, StoredBody};
 use serde::{Serialize, Serializer};
 
 use crate::error::{ApiError, Result};

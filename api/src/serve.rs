@@ -6,18 +6,19 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crier_common::limits::Limiter;
-use crier_common::limits::memory::MemoryLimiter;
-use crier_common::limits::redis::RedisLimiter;
-use crier_common::mail::Mailer;
-use crier_common::process::{Process, StartError, descriptors};
+use crier_mail::Mailer;
+use crier_runtime::{Process, StartError, descriptors};
 use salvo::Server;
 use salvo::conn::tcp::TcpAcceptor;
 use salvo::fuse::FuseConfig;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::ai::{Ai, PROVIDER_TIMEOUT};
 use crate::connections::Connections;
+use crate::limits::Limiter;
+use crate::limits::memory::MemoryLimiter;
+use crate::limits::redis::RedisLimiter;
 use crate::{App, AppDeps, service};
 
 /// How long a client may take to send a request head, from the start of the connection or the previous request.
@@ -43,7 +44,7 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
         platforms: process.platforms.clone(),
         plans: Arc::new(config.plans.clone()),
         library: process.library.clone(),
-        ai: process.ai.clone(),
+        ai: Ai::new(&config.ai, &process.clients(PROVIDER_TIMEOUT), config.media.max_bytes, PROVIDER_TIMEOUT),
         mailer: mailer.map(Arc::new),
         guard: process.guard.clone(),
         public_url: config.public_url.to_string(),

@@ -10,13 +10,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crier_common::domain::plan::Plans;
-use crier_common::domain::platform::Platform;
-use crier_common::media::Library;
-use crier_common::process::{Process, StartError};
-use crier_common::queue::Transport;
-use crier_common::store::{Result, Store};
-use crier_common::telemetry::metrics;
+use crier_domain::plan::Plans;
+use crier_domain::platform::Platform;
+use crier_media::Library;
+use crier_queue::Transport;
+use crier_runtime::{Process, StartError};
+use crier_store::{Result, Store};
+use crier_telemetry::metrics;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;

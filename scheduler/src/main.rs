@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use crier_common::config::ProcessRole;
+use crier_config::ProcessRole;
 
 fn main() -> ExitCode {
-    crier_common::process::main(ProcessRole::Scheduler, |process| async move { crier_scheduler::serve(&process).await })
+    crier_runtime::main(ProcessRole::Scheduler, |process| async move { crier_scheduler::serve(&process).await })
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crier_common::domain::job::JobKind;
-use crier_common::queue::Transport;
+use crier_domain::job::JobKind;
+use crier_queue::Transport;
 
 /// The maximum number of ids of a kind per transaction.
 const BATCH: i64 = 1_000;

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-
-use crier_common::domain::report::ReportFormat;
+use crier_domain::report::ReportFormat;
 
 use super::Format;
 
@@ -130,7 +129,7 @@ pub struct BenchJobs {
     pub options: BenchOptions,
 }
 
-crier_common::text_enum! {
+crier_base::text_enum! {
     /// What `crier bench jobs` measures, in the order in which it does: the memory while little was used of it yet.
     pub enum Measurement {
         Memory = "memory",
@@ -173,7 +172,7 @@ pub struct BenchWebhooks {
     pub options: BenchOptions,
 }
 
-crier_common::text_enum! {
+crier_base::text_enum! {
     /// What `crier bench webhooks` measures, in the order in which it does.
     pub enum WebhookMeasurement {
         Memory = "memory",
@@ -208,7 +207,7 @@ pub struct BenchMedia {
     pub options: BenchOptions,
 }
 
-crier_common::text_enum! {
+crier_base::text_enum! {
     /// What `crier bench media` measures, in the order in which it does.
     pub enum MediaMeasurement { Memory = "memory", Uploads = "uploads", Thumbnails = "thumbnails" }
 }
@@ -228,7 +227,7 @@ pub struct BenchInbox {
     pub options: BenchOptions,
 }
 
-crier_common::text_enum! {
+crier_base::text_enum! {
     /// What `crier bench inbox` measures.
     pub enum InboxMeasurement { Lists = "lists" }
 }
@@ -245,7 +244,7 @@ pub struct BenchAnalytics {
     pub options: BenchOptions,
 }
 
-crier_common::text_enum! {
+crier_base::text_enum! {
     /// What `crier bench analytics` measures.
     pub enum AnalyticsMeasurement { Series = "series" }
 }
@@ -278,7 +277,7 @@ pub struct BenchCost {
     pub options: BenchOptions,
 }
 
-crier_common::text_enum! {
+crier_base::text_enum! {
     /// The operations that `crier bench cost` counts.
     pub enum CostMeasurement {
         Brand = "brand",
@@ -314,7 +313,7 @@ pub struct BenchPages {
     pub options: BenchOptions,
 }
 
-crier_common::text_enum! {
+crier_base::text_enum! {
     /// What `crier bench pages` measures, in the order in which it does.
     pub enum PagesMeasurement { Page = "page", Unchanged = "unchanged", First = "first", Counted = "counted" }
 }

@@ -1,7 +1,7 @@
 //! `crier account …` and `crier app …`: connecting accounts, and the applications in whose name they are connected.
 
 use clap::{Args, Subcommand};
-use crier_common::domain::platform::{ConnectTarget, Platform};
+use crier_domain::platform::{ConnectTarget, Platform};
 
 use super::Format;
 

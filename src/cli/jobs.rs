@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use clap::{ArgGroup, Args, Subcommand};
-use crier_common::config::duration;
-use crier_common::domain::job::{JobKind, JobState};
+use crier_config::duration;
+use crier_domain::job::{JobKind, JobState};
 
 use super::Format;
 

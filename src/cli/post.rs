@@ -1,7 +1,7 @@
 //! `crier post`
 
 use clap::{Args, Subcommand};
-use crier_common::domain::post::PostStatus;
+use crier_domain::post::PostStatus;
 
 use super::Format;
 

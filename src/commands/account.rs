@@ -1,11 +1,11 @@
 //! `crier account list | connect`
 
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::platform::{Mode, Platform};
-use crier_common::http::{self, Guard};
-use crier_common::platforms::ConnectError;
-use crier_common::process::{StartError, platforms_of};
-use crier_common::store::{accounts, applications, authorizations, brands};
+use crier_domain::account::AccountStatus;
+use crier_domain::platform::{Mode, Platform};
+use crier_http::{self as http, Guard};
+use crier_platforms::ConnectError;
+use crier_runtime::{StartError, platforms_of};
+use crier_store::{accounts, applications, authorizations, brands};
 use secrecy::ExposeSecret;
 use serde::Serialize;
 

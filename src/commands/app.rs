@@ -2,11 +2,12 @@
 
 use std::io::Read as _;
 
-use crier_common::domain::application::{Application, MAX_CREDENTIAL, Owner};
-use crier_common::platforms::{Secrets, catalogue};
-use crier_common::process::StartError;
-use crier_common::store::applications::{self, NewApplication};
-use crier_common::store::{Tx, account_tokens, accounts, brands, users};
+use crier_domain::application::{Application, MAX_CREDENTIAL, Owner};
+use crier_domain::catalogue;
+use crier_platforms::Secrets;
+use crier_runtime::StartError;
+use crier_store::applications::{self, NewApplication};
+use crier_store::{Tx, account_tokens, accounts, brands, users};
 use secrecy::SecretString;
 
 use super::{CommandError, Context, Result, refused};

@@ -1,9 +1,9 @@
 //! `crier jobs list | show | kinds | pause | resume`, and in [`change`] `retry | cancel`.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::{JobAttempt, JobKind, JobState};
-use crier_common::jobs;
-use crier_common::store::jobs::operate::{self, JobQuery, JobRow};
+use crier_domain::job::{JobAttempt, JobKind, JobState};
+use crier_jobs as jobs;
+use crier_store::jobs::operate::{self, JobQuery, JobRow};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! `crier key create | list | delete`
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::access::{KeyMode, Scopes};
-use crier_common::store::{keys, users};
+use crier_domain::access::{KeyMode, Scopes};
+use crier_store::{keys, users};
 use secrecy::ExposeSecret;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! `crier login`: a link with which a user signs in to the console.
 
-use crier_common::store::{sessions, users};
+use crier_store::{sessions, users};
 use secrecy::ExposeSecret;
 
 use super::{Context, Result, refused};

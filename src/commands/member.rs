@@ -1,6 +1,6 @@
 //! `crier member add | remove`
 
-use crier_common::store::{brands, users};
+use crier_store::{brands, users};
 
 use super::{Context, Result, refused};
 use crate::cli::MemberCommand;

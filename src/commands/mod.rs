@@ -4,12 +4,12 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crier_common::config::{Config, Database};
-use crier_common::domain::job::NoopNotifier;
-use crier_common::process::error::print;
-use crier_common::process::{OnMissing, StartError, check_keys, open_store};
-use crier_common::store::{Store, StoreError};
-use crier_common::telemetry::logs;
+use crier_config::{Config, Database};
+use crier_domain::job::NoopNotifier;
+use crier_runtime::error::print;
+use crier_runtime::{OnMissing, StartError, check_keys, open_store};
+use crier_store::{Store, StoreError};
+use crier_telemetry::logs;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{BenchCommand, Command, WebhooksCommand};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crier_common::domain::ai::Operation;
-use crier_common::domain::plan::{Plan, whole_mib};
-use crier_common::store::{Conn, StoreError, ai_credits, brands, files, usage, users};
+use crier_domain::ai::Operation;
+use crier_domain::plan::{Plan, whole_mib};
+use crier_store::{Conn, StoreError, ai_credits, brands, files, usage, users};
 use serde::Serialize;
 
 use super::{Context, Result, refused};

@@ -1,12 +1,12 @@
 //! `crier post list | show | retry`
 
 use chrono::SubsecRound as _;
-use crier_common::domain::post::{Post, Target};
-use crier_common::http::Guard;
-use crier_common::process::platforms_of;
-use crier_common::publishing::{self, PostRetry};
-use crier_common::store::post_overview::{self, PostQuery, PostSummary};
-use crier_common::store::{posts, targets};
+use crier_domain::post::{Post, Target};
+use crier_http::Guard;
+use crier_jobs::publishing::{self, PostRetry};
+use crier_runtime::platforms_of;
+use crier_store::post_overview::{self, PostQuery, PostSummary};
+use crier_store::{posts, targets};
 use serde::Serialize;
 use serde_json::{Value, json};
 

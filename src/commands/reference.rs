@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap_complete::Shell;
-use crier_common::config::keys;
-use crier_common::process::StartError;
+use crier_config::keys;
+use crier_runtime::StartError;
 
 use crate::cli;
 use crate::output::line;

@@ -1,7 +1,7 @@
 //! `crier user add | list | delete`
 
 use chrono::{DateTime, Utc};
-use crier_common::store::users;
+use crier_store::users;
 use serde::Serialize;
 
 use super::{Context, Result, refused};

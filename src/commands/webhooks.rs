@@ -11,8 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crier_common::clock::Clock;
-use crier_common::process::StartError;
+use crier_base::clock::Clock;
+use crier_runtime::StartError;
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;

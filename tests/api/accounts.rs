@@ -1,8 +1,8 @@
 //! Social accounts.
 
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::{PlatformConfig, PlatformsConfig};
-use crier_common::store::accounts;
+use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::platform::Platform;
+use crier_store::accounts;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 

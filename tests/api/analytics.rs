@@ -1,8 +1,8 @@
 //! The figures of posts and accounts, by day of the brand's zone.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::store::analytics;
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_store::analytics;
 use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, TestApp, on_both_apps};

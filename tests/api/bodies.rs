@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use crier_api::MinRate;
-use crier_common::domain::access::KeyMode;
+use crier_domain::access::KeyMode;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -62,7 +62,7 @@ async fn oversized_bodies_are_refused(app: TestApp) {
 
 async fn oversized_chunked_bodies_are_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let http = crier_common::http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
+    let http = crier_http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
     for (size, status) in [(1 << 20, 201), ((1 << 20) + 1, 413)] {
         let body = sized(size);
         let chunks: Vec<std::io::Result<Bytes>> = body.chunks(10_000).map(|c| Ok(Bytes::copy_from_slice(c))).collect();

@@ -1,6 +1,6 @@
 //! Brands.
 
-use crier_common::domain::access::Role;
+use crier_domain::access::Role;
 use serde_json::json;
 
 use crate::support::app::{TestApp, on_both_apps};

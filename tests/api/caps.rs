@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
-use crier_common::ai::PROVIDER_TIMEOUT;
+use crier_api::ai::PROVIDER_TIMEOUT;
 use futures::future::join_all;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The checks common to all endpoints, in the contract's order, for every endpoint in the OpenAPI document.
 
 use chrono::TimeDelta;
-use crier_common::domain::access::{KeyMode, Scope};
+use crier_domain::access::{KeyMode, Scope};
 use serde_json::Value;
 
 use crate::support::app::{BARE, MISSING_ID, Reply, Request, Tenant, TestApp, on_both_apps};

@@ -1,11 +1,11 @@
 //! The endpoints of the inbox.
 
 use chrono::TimeDelta;
-use crier_common::domain::access::Role;
-use crier_common::domain::conversation::FetchedMessage;
-use crier_common::platforms::sandbox::Sandbox;
-use crier_common::store::accounts;
-use crier_common::store::conversations::receive;
+use crier_domain::access::Role;
+use crier_domain::conversation::FetchedMessage;
+use crier_platforms::sandbox::Sandbox;
+use crier_store::accounts;
+use crier_store::conversations::receive;
 use serde_json::{Value, json};
 
 use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps};

@@ -1,9 +1,9 @@
 //! Feeds and their articles. No job runs here: the tests write the results of fetches themselves.
 
 use chrono::TimeDelta;
-use crier_common::domain::feed::{FeedType, FoundArticle};
-use crier_common::store::articles::{self, ArticleRow, Changes};
-use crier_common::store::feeds::{self, FeedUpdate, FetchUpdate};
+use crier_domain::feed::{FeedType, FoundArticle};
+use crier_store::articles::{self, ArticleRow, Changes};
+use crier_store::feeds::{self, FeedUpdate, FetchUpdate};
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};

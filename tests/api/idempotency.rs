@@ -1,7 +1,7 @@
 //! `Idempotency-Key`: one request, one effect, however often it is sent.
 
 use chrono::TimeDelta;
-use crier_common::store::idempotency::{self, IdempotencySlot, StoredBody, StoredResponse};
+use crier_store::idempotency::{self, IdempotencySlot, StoredBody, StoredResponse};
 use serde_json::json;
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
@@ -105,7 +105,7 @@ async fn concurrent_requests_with_one_key_run_once(app: TestApp) {
     let replies = run_concurrently(30, |_| {
         let (url, key) = (url.clone(), key.clone());
         async move {
-            let http = crier_common::http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
+            let http = crier_http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
             let request = http.request(http::Method::POST, &url).bearer_auth(key).header("idempotency-key", "k");
             let answer = http.send(request.json(&json!({ "name": "Fifty" }))).await.expect("an answer");
             Reply { status: answer.status.as_u16(), headers: answer.headers, body: answer.body.to_vec() }

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use chrono::TimeDelta;
-use crier_common::clock::Clock;
-use crier_common::limits::redis::RedisLimiter;
-use crier_common::limits::{Limiter, RateLimitSubject};
+use crier_api::limits::redis::RedisLimiter;
+use crier_api::limits::{Limiter, RateLimitSubject};
+use crier_base::clock::Clock;
 use secrecy::SecretString;
 
 use crate::support::app::{TestApp, on_both_apps};

@@ -1,8 +1,8 @@
 //! Pictures on posts: which are accepted, which are in use, and the platforms' rules for them.
 
-use crier_common::domain::platform::Platform;
-use crier_common::store::accounts::{self, NewAccount};
-use crier_common::store::{media, post_media, sandbox};
+use crier_domain::platform::Platform;
+use crier_store::accounts::{self, NewAccount};
+use crier_store::{media, post_media, sandbox};
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};

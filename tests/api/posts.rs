@@ -1,7 +1,7 @@
 //! Posts before publishing: creating, validating, changing, submitting, deleting.
 
 use chrono::TimeDelta;
-use crier_common::domain::access::Role;
+use crier_domain::access::Role;
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
@@ -266,7 +266,7 @@ async fn deleting_a_post_cancels_its_pending_jobs(app: TestApp) {
 async fn validating_writes_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    let test = app.key_of(t.user, crier_common::domain::access::KeyMode::Test, "posts:read").await;
+    let test = app.key_of(t.user, crier_domain::access::KeyMode::Test, "posts:read").await;
     let ask = async |content: String| {
         let body = json!({ "content": content, "schedule_type": "now", "accounts": [account] });
         app.request("POST", &t.path("/posts/validate")).key(&test).json(&body).send().await.data(200)

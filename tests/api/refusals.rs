@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crier_common::platforms::sandbox::Sandbox;
+use crier_platforms::sandbox::Sandbox;
 use serde_json::{Value, json};
 
 use crate::support::ai_server::AiApp;

@@ -1,7 +1,7 @@
 //! The sandbox's public pages, which anyone can read and comment on.
 
 use chrono::TimeDelta;
-use crier_common::store::sandbox::{self, MAX_COMMENTS};
+use crier_store::sandbox::{self, MAX_COMMENTS};
 use serde_json::json;
 
 use crate::support::app::{Reply, TestApp, on_both_apps};

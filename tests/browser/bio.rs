@@ -1,6 +1,6 @@
 //! Link-in-bio pages.
 
-use crier_common::domain::bio_page::Theme;
+use crier_domain::bio_page::Theme;
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 

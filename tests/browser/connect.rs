@@ -1,8 +1,8 @@
 //! The pages under `/connect` that need no platform. `scripts/connect-flow` goes the whole way, with an OAuth server that
 //! is not ours.
 
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::{PlatformConfig, PlatformsConfig};
+use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::platform::Platform;
 use serde_json::json;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};

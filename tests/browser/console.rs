@@ -2,7 +2,7 @@
 //! left in `target/screenshots/console`.
 
 use chrono::{NaiveDate, TimeDelta};
-use crier_common::clock::Clock;
+use crier_base::clock::Clock;
 
 use super::driver::Driver;
 use crate::support::client::until;

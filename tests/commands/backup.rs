@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use chrono::TimeDelta;
-use crier_common::clock::Clock;
+use crier_base::clock::Clock;
 
 use crate::support::client::until;
 use crate::support::picture;

@@ -1,8 +1,8 @@
 //! `crier jobs …`. The program uses the real clock, months after the tests' clock: what a test creates is old to it.
 
-use crier_common::domain::job::{JobKind, JobState, Outcome};
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::store::{jobs, posts};
+use crier_domain::job::{JobKind, JobState, Outcome};
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_store::{jobs, posts};
 use serde_json::{Value, json};
 
 use crate::support::command::{command, crier};

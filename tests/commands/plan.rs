@@ -1,7 +1,7 @@
 //! `crier plan`: used AI credits, and where months begin.
 
-use crier_common::domain::ai::Operation;
-use crier_common::store::ai_credits::{self, CreditRequest};
+use crier_domain::ai::Operation;
+use crier_store::ai_credits::{self, CreditRequest};
 
 use crate::support::command::{CommandOutput, command, crier, run};
 use crate::support::process::program;
@@ -18,7 +18,7 @@ on_both!(
 async fn credits_are_reported_by_workspace_and_by_brand(s: TestStore) {
     let w = s.create_world().await;
     // Commands use the machine's clock.
-    let now = crier_common::clock::Clock::system().now();
+    let now = crier_base::clock::Clock::system().now();
     s.clock.advance(now - s.now());
     for (operation, credits, paid) in
         [(Operation::Captions, 15, true), (Operation::Images, 240, true), (Operation::Hashtags, 12, false)]

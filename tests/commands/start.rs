@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crier_common::http::HttpClient;
+use crier_http::HttpClient;
 use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection};
 
 use crate::support::client::{until, until_true};

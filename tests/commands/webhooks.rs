@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-use crier_common::webhooks::signature::sign;
+use crier_domain::webhook_signature::sign;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Facebook: a page is chosen from a list in several parts, and permissions that were switched off are named.
 
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::{PlatformConfig, PlatformsConfig};
-use crier_common::store::{account_tokens, accounts};
+use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::platform::Platform;
+use crier_store::{account_tokens, accounts};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use wiremock::MockServer;

@@ -1,7 +1,7 @@
 //! Google Business Profile: what Google may refuse is said before it is opened, and a location is chosen with a search.
 
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::{PlatformConfig, PlatformsConfig};
+use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::platform::Platform;
 use serde_json::json;
 use wiremock::MockServer;
 

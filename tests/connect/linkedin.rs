@@ -1,10 +1,10 @@
 //! LinkedIn: pages of organisations are connected with an application of their own.
 
-use crier_common::domain::application::{Application, Owner};
-use crier_common::domain::platform::{ConnectTarget, Platform};
-use crier_common::platforms::{PlatformConfig, PlatformsConfig};
-use crier_common::store::accounts;
-use crier_common::store::applications::{self, NewApplication};
+use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::application::{Application, Owner};
+use crier_domain::platform::{ConnectTarget, Platform};
+use crier_store::accounts;
+use crier_store::applications::{self, NewApplication};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use url::Url;

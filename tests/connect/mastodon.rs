@@ -1,6 +1,6 @@
 //! The whole way with Mastodon: from the one-time URL to the account.
 
-use crier_common::store::accounts;
+use crier_store::accounts;
 use secrecy::ExposeSecret;
 use serde_json::json;
 

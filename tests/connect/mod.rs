@@ -2,8 +2,8 @@
 //! that answers as its documents say.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use crier_common::domain::platform::{ConnectTarget, Platform};
-use crier_common::store::authorizations::{self, NewAuthorization};
+use crier_domain::platform::{ConnectTarget, Platform};
+use crier_store::authorizations::{self, NewAuthorization};
 use secrecy::ExposeSecret;
 
 use crate::support::app::{Tenant, TestApp};

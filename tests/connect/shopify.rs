@@ -1,9 +1,9 @@
 //! Shopify: a shop that the operator named, an answer that Shopify signs, and a blog to choose.
 
-use crier_common::domain::platform::{ConnectTarget, Platform};
-use crier_common::platforms::{PlatformConfig, PlatformsConfig};
-use crier_common::store::authorizations::{self, NewAuthorization};
-use crier_common::store::{account_tokens, accounts};
+use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::platform::{ConnectTarget, Platform};
+use crier_store::authorizations::{self, NewAuthorization};
+use crier_store::{account_tokens, accounts};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use url::Url;

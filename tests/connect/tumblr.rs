@@ -1,11 +1,11 @@
 //! A platform with an application, a choice, and tokens that are renewed; begun through the API.
 
 use chrono::TimeDelta;
-use crier_common::domain::application::{Application, Owner};
-use crier_common::domain::platform::{ConnectTarget, Platform};
-use crier_common::platforms::{PlatformConfig, PlatformsConfig};
-use crier_common::store::applications::{self, NewApplication};
-use crier_common::store::{account_tokens, accounts};
+use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::application::{Application, Owner};
+use crier_domain::platform::{ConnectTarget, Platform};
+use crier_store::applications::{self, NewApplication};
+use crier_store::{account_tokens, accounts};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use wiremock::MockServer;

@@ -1,8 +1,8 @@
 //! The page of analytics.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::store::analytics;
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_store::analytics;
 use serde_json::json;
 
 use crate::support::app::{BARE, Tenant, TestApp, on_both_apps, on_sqlite_app};

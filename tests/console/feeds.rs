@@ -1,7 +1,7 @@
 //! Feeds: the list, a feed with its articles, and the drafts that are made of them. No job runs here.
 
-use crier_common::domain::feed::FoundArticle;
-use crier_common::store::articles::{self, ArticleRow, Changes};
+use crier_domain::feed::FoundArticle;
+use crier_store::articles::{self, ArticleRow, Changes};
 use serde_json::json;
 
 use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};

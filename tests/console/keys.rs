@@ -1,6 +1,6 @@
 //! The keys of a user, and the list of their writes.
 
-use crier_common::domain::access::Role;
+use crier_domain::access::Role;
 use serde_json::json;
 
 use crate::support::app::{TestApp, on_both_apps};
@@ -106,7 +106,7 @@ async fn writes_of_keys_are_listed(app: TestApp) {
         person.get(&format!("{log}?key={key}")).await.expect(200, "No requests");
     }
     person.get(&format!("{log}?page=9223372036854775807")).await.expect(200, "No requests");
-    app.clock.advance(crier_common::store::idempotency::RETENTION);
+    app.clock.advance(crier_store::idempotency::RETENTION);
     person.get(&log).await.expect(200, "No requests");
 }
 

@@ -1,6 +1,6 @@
 //! The page of a post, and what can be done with it.
 
-use crier_common::domain::access::Role;
+use crier_domain::access::Role;
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};

@@ -1,6 +1,6 @@
 //! What holds for all pages of the console: no forged forms, no other workspace's records, strict headers.
 
-use crier_common::domain::access::Role;
+use crier_domain::access::Role;
 
 use crate::api::tenancy::TenantRecords;
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};

@@ -1,6 +1,6 @@
 //! New brands, and the settings of a brand: its texts, members, plan; and the user's sessions.
 
-use crier_common::domain::access::Role;
+use crier_domain::access::Role;
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::{ConsoleUser, Page};

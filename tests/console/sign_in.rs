@@ -1,7 +1,7 @@
 //! Signing in with a link, and sessions.
 
 use chrono::TimeDelta;
-use crier_common::store::{sessions, users};
+use crier_store::{sessions, users};
 use secrecy::ExposeSecret;
 
 use crate::support::app::{Reply, TestApp, on_both_apps, on_sqlite_app};
@@ -206,7 +206,7 @@ async fn a_session_is_no_api_key(app: TestApp) {
     let mut as_cookie = person;
     as_cookie.cookie = format!("crier_session={}", t.key);
     assert_eq!(as_cookie.get(&format!("/brands/{}", t.brand)).await.status, 303);
-    let keys = crier_common::store::keys::list(&mut app.conn().await, None).await.unwrap();
+    let keys = crier_store::keys::list(&mut app.conn().await, None).await.unwrap();
     assert_eq!(keys.len(), 1, "the session's key is not listed");
 }
 

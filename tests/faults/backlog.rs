@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crier_common::queue::redis::CAPACITY;
+use crier_queue::redis::CAPACITY;
 
 use crate::support::client::until;
 use crate::support::process::Installation;

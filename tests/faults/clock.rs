@@ -2,8 +2,8 @@
 //! clock is published once; nothing is published early; a running job does not take effect twice; nothing is lost.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::domain::post::TargetStatus;
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::post::TargetStatus;
 use crier_worker::heartbeat;
 use serde_json::json;
 

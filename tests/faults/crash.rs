@@ -3,11 +3,11 @@
 
 use std::panic::AssertUnwindSafe;
 
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::store::jobs::dispatch;
-use crier_common::store::posts;
+use crier_domain::failure::Category;
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_store::jobs::dispatch;
+use crier_store::posts;
 use crier_worker::engine::Run;
 use futures::FutureExt;
 

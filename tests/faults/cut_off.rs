@@ -3,10 +3,10 @@
 //! be asked.
 
 use chrono::TimeDelta;
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::JobState;
-use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_common::platforms::Reconciled;
+use crier_domain::failure::Category;
+use crier_domain::job::JobState;
+use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_platforms::Reconciled;
 
 use crate::support::fake_platform::{PublishStep, rate_limited, transient, unknown};
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};

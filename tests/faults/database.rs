@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{JobKind, JobState, NewJob};
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::domain::untrusted::MAX_MESSAGE;
-use crier_common::platforms::CallError;
-use crier_common::store::{Result, StoreError, Tx, jobs, posts, users};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{JobKind, JobState, NewJob};
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_domain::untrusted::MAX_MESSAGE;
+use crier_platforms::CallError;
+use crier_store::{Result, StoreError, Tx, jobs, posts, users};
 use crier_worker::heartbeat;
 use serde_json::json;
 use tokio::task::JoinHandle;

@@ -2,7 +2,7 @@
 //! repeated; an import is retried; nothing partial is left, and no storage usage is counted; with free space there is
 //! no trace of it.
 
-use crier_common::http::HttpResponse;
+use crier_http::HttpResponse;
 use serde_json::Value;
 
 use crate::support::client::until;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
 
-use crier_common::http::HttpClient;
+use crier_http::HttpClient;
 use serde_json::Value;
 use sqlx::{Connection as _, SqliteConnection};
 

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::conversation::MessageStatus;
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::JobState;
-use crier_common::store::conversations;
+use crier_domain::conversation::MessageStatus;
+use crier_domain::failure::Category;
+use crier_domain::job::JobState;
 use crier_scheduler::tasks;
+use crier_store::conversations;
 
 use crate::jobs::inbox::{all, bodies, start, sync};
 use crate::jobs::replies::{conversation, job_of, message, reply};

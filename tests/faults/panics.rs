@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::{Claimed, JobKind, JobState, Outcome};
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::store::{Result, StoreError, Tx};
+use crier_domain::failure::Category;
+use crier_domain::job::{Claimed, JobKind, JobState, Outcome};
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{Job, Registry, RunResult};
 

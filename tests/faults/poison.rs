@@ -1,9 +1,9 @@
 //! A job that kills its process. Invariant: after the third time it is dead and its subject is notified, once; jobs
 //! that ran next to it run to their own end.
 
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::JobState;
-use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_domain::failure::Category;
+use crier_domain::job::JobState;
+use crier_domain::post::{PostStatus, TargetStatus};
 
 use super::crash::publish_to;
 use crate::support::fake_platform::{Gate, PublishStep};
@@ -31,7 +31,7 @@ async fn poisoned(w: &TestWorker, accepted: bool) -> (i64, i64) {
             PublishStep::Hang(gate.clone())
         }]);
         if crash > 1 {
-            w.fake.script_reconciles([Ok(crier_common::platforms::Reconciled::Absent)]);
+            w.fake.script_reconciles([Ok(crier_platforms::Reconciled::Absent)]);
         }
         let doomed = w.killable_worker().await;
         let id = w.job_of(target).await.id;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use crier_common::clock::Clock;
+use crier_base::clock::Clock;
 use serde_json::Value;
 
 use crate::support::client::{texts, until};

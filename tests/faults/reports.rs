@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crier_common::clock::Clock;
+use crier_base::clock::Clock;
 use serde_json::{Value, json};
 
 use super::import::every_file_has_its_row;

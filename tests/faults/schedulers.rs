@@ -2,7 +2,7 @@
 //! fault are on time.
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
-use crier_common::clock::Clock;
+use crier_base::clock::Clock;
 
 use crate::support::client::{texts, until_true};
 use crate::support::process::Installation;

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use crier_common::domain::job::{JobKind, JobNotification, JobNotifier, JobState};
-use crier_common::queue::{Handler, Transport};
-use crier_common::store::Store;
+use crier_domain::job::{JobKind, JobNotification, JobNotifier, JobState};
+use crier_queue::{Handler, Transport};
 use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::{dispatch, rescue};
+use crier_store::Store;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 

@@ -1,10 +1,10 @@
 //! Unreadable data: a subject that is deleted, a kind of a newer version, invalid JSON, secrets that cannot be
 //! decrypted. Invariant: the job ends and is reported, or is left unchanged; everything else continues.
 
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::store::jobs::operate::{self, JobQuery};
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::post::{PostStatus, TargetStatus};
 use crier_scheduler::tasks::{clean_up, dispatch, measure, rescue};
+use crier_store::jobs::operate::{self, JobQuery};
 
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 

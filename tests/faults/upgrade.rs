@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use chrono::TimeDelta;
-use crier_common::clock::Clock;
+use crier_base::clock::Clock;
 use serde_json::json;
 
 use crate::support::balancer::Balancer;

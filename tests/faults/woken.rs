@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use crier_common::domain::job::{JobKind, JobState, Outcome};
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::store::jobs::engine as rows;
-use crier_common::store::posts;
+use crier_domain::job::{JobKind, JobState, Outcome};
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_store::jobs::engine as rows;
+use crier_store::posts;
 use crier_worker::engine::Run;
 use crier_worker::heartbeat;
 

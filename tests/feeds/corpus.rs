@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use crier_common::feeds::{self, Deadline, FeedError, Format, Parsed};
+use crier_worker::feeds::{self, Deadline, FeedError, Format, Parsed};
 use insta::assert_json_snapshot;
 use serde_json::json;
 use url::Url;

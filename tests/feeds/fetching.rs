@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::feed::{Feed, FeedStatus, FeedType};
-use crier_common::feeds::MAX_DOCUMENT_BYTES;
-use crier_common::http::Guard;
+use crier_domain::feed::{Feed, FeedStatus, FeedType};
+use crier_http::Guard;
+use crier_worker::feeds::MAX_DOCUMENT_BYTES;
 use crier_worker::jobs::fetch_feed::{Document, FetchError, FetchResult, Fetcher};
 
 use super::server::{FeedResponse, Server, page, rss};

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use chrono::{TimeDelta, Utc};
-use crier_common::domain::feed::{Article, FETCH_INTERVAL, Feed, FeedStatus, FeedType};
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::jobs;
-use crier_common::store::feeds::{self, NewFeed};
-use crier_common::store::{self, articles};
+use crier_domain::feed::{Article, FETCH_INTERVAL, Feed, FeedStatus, FeedType};
+use crier_domain::job::{JobKind, JobState};
+use crier_jobs as jobs;
 use crier_scheduler::tasks;
+use crier_store::feeds::{self, NewFeed};
+use crier_store::{self as store, articles};
 use tokio::sync::Semaphore;
 
 use super::server::{FeedResponse, Server, page, rss};

@@ -1,11 +1,11 @@
 //! `publish_target` and account credentials: tokens that expired, are rejected, or are refreshed concurrently.
 
 use chrono::TimeDelta;
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::failure::Category;
-use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_common::platforms::{CallError, Refreshed};
-use crier_common::store::accounts;
+use crier_domain::account::AccountStatus;
+use crier_domain::failure::Category;
+use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_platforms::{CallError, Refreshed};
+use crier_store::accounts;
 use secrecy::ExposeSecret;
 
 use crate::support::fake_platform::{Gate, PublishStep, auth_expired, reauth, secrets, transient, unknown};

@@ -1,13 +1,14 @@
 //! `collect_analytics`: when figures are due, and what is stored of the platform's answers.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::domain::job::JobKind;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::{CallError, PlatformConfig, Refreshed};
-use crier_common::store::analytics::{self, TargetSnapshot};
+use crier_config::PlatformConfig;
+use crier_domain::account::AccountStatus;
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::job::JobKind;
+use crier_domain::platform::Platform;
+use crier_platforms::{CallError, Refreshed};
 use crier_scheduler::tasks;
+use crier_store::analytics::{self, TargetSnapshot};
 
 use crate::support::fake_platform::{auth_expired, rate_limited, reauth, secrets, transient};
 use crate::support::jobs::{TestWorker, worker_on_both};

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crier_common::config::Concurrency;
-use crier_common::domain::circuit::{MAX_OPEN_ATTEMPTS, OPENS_AT};
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::JobKind;
-use crier_common::domain::webhook::{DeliveryStatus, Webhook};
-use crier_common::queue::memory::MemoryNotifier;
-use crier_common::store::jobs::{dispatch, operate};
-use crier_common::store::{Store, events, webhooks};
+use crier_config::Concurrency;
+use crier_domain::circuit::{MAX_OPEN_ATTEMPTS, OPENS_AT};
+use crier_domain::event::EventName;
+use crier_domain::job::JobKind;
+use crier_domain::webhook::{DeliveryStatus, Webhook};
+use crier_queue::memory::MemoryNotifier;
+use crier_store::jobs::{dispatch, operate};
+use crier_store::{Store, events, webhooks};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

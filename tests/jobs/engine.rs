@@ -1,7 +1,7 @@
 //! The engine: drain, hand-back, batches, and failures next to successes.
 
-use crier_common::domain::job::{JobKind, JobState, LEASE, Outcome};
-use crier_common::domain::post::TargetStatus;
+use crier_domain::job::{JobKind, JobState, LEASE, Outcome};
+use crier_domain::post::TargetStatus;
 use crier_worker::heartbeat;
 
 use crate::support::fake_platform::{Gate, PublishStep};

@@ -1,9 +1,9 @@
 //! The recipients and payloads of post results: every member of its brand who subscribed, and no other user.
 //! `tests/api/webhooks/events.rs` does the same for the API's events.
 
-use crier_common::domain::access::Role;
-use crier_common::domain::event::EventName;
-use crier_common::store::{PageRequest, brands, deliveries, webhooks};
+use crier_domain::access::Role;
+use crier_domain::event::EventName;
+use crier_store::{PageRequest, brands, deliveries, webhooks};
 
 use crate::support::fake_platform::{PublishStep, permanent};
 use crate::support::jobs::{TestWorker, worker_on_both};
@@ -105,8 +105,8 @@ async fn every_end_of_a_target_emits_an_event(w: TestWorker) {
 }
 
 async fn samples_are_delivered_and_retried_like_events(w: TestWorker) {
-    use crier_common::domain::webhook::DeliveryStatus;
-    use crier_common::store::events;
+    use crier_domain::webhook::DeliveryStatus;
+    use crier_store::events;
     use wiremock::{Mock, MockServer, ResponseTemplate, matchers::any};
 
     let server = MockServer::start().await;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crier_common::config::Concurrency;
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::JobKind;
-use crier_common::domain::post::TargetStatus;
-use crier_common::platforms::CallError;
-use crier_common::queue::memory::MemoryNotifier;
-use crier_common::store::Store;
-use crier_common::store::jobs::dispatch;
+use crier_config::Concurrency;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::JobKind;
+use crier_domain::post::TargetStatus;
+use crier_platforms::CallError;
+use crier_queue::memory::MemoryNotifier;
+use crier_store::Store;
+use crier_store::jobs::dispatch;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::client::until;

@@ -1,16 +1,16 @@
 //! `sync_inbox`: pages, cursors, streams, failures, and what a new message causes.
 
 use chrono::TimeDelta;
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::conversation::{Conversation, ConversationStatus, FetchedMessage, MessageDirection};
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::PlatformConfig;
-use crier_common::store::conversations::list::{ConversationFilter, list};
-use crier_common::store::conversations::{self, replies};
-use crier_common::store::{PageRequest, accounts, inbox_syncs};
+use crier_config::PlatformConfig;
+use crier_domain::account::AccountStatus;
+use crier_domain::conversation::{Conversation, ConversationStatus, FetchedMessage, MessageDirection};
+use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::platform::Platform;
 use crier_scheduler::tasks;
+use crier_store::conversations::list::{ConversationFilter, list};
+use crier_store::conversations::{self, replies};
+use crier_store::{PageRequest, accounts, inbox_syncs};
 
 use crate::support::fake_inbox::{COMMENTS, DMS, message};
 use crate::support::fake_platform::{Gate, permanent, rate_limited, reauth, transient};
@@ -356,7 +356,7 @@ async fn due_accounts_are_looked_at_every_minute(w: TestWorker) {
 }
 
 async fn a_platform_without_inbox_is_not_looked_at(w: TestWorker) {
-    let new = crier_common::store::accounts::NewAccount { platform: Platform::Pinterest, ..new_account("p", "t") };
+    let new = crier_store::accounts::NewAccount { platform: Platform::Pinterest, ..new_account("p", "t") };
     let account = w.write(async |tx| accounts::save(tx, w.world.workspace, &new).await).await;
     w.write(async |tx| inbox_syncs::start(tx, account.id).await).await;
     sync(&w).await;
@@ -371,7 +371,7 @@ async fn a_platform_without_inbox_is_not_looked_at(w: TestWorker) {
 async fn an_inbox_that_is_switched_off_is_not_read(s: TestStore) {
     let settings = PlatformConfig { no_inbox: true, ..PlatformConfig::default() };
     let w = TestWorker::with_settings(s, Platform::Twitter, settings).await;
-    let new = crier_common::store::accounts::NewAccount { platform: Platform::Twitter, ..new_account("x", "t") };
+    let new = crier_store::accounts::NewAccount { platform: Platform::Twitter, ..new_account("x", "t") };
     let account = w.write(async |tx| accounts::save(tx, w.world.workspace, &new).await).await;
     w.write(async |tx| inbox_syncs::start(tx, account.id).await).await;
     sync(&w).await;

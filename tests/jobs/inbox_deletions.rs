@@ -1,10 +1,10 @@
 //! What was deleted at the platform: asked for once an hour, and followed in each brand.
 
 use chrono::TimeDelta;
-use crier_common::domain::conversation::{Conversation, Message};
-use crier_common::store::conversations::list::{ConversationFilter, list};
-use crier_common::store::conversations::{self, replies};
-use crier_common::store::{PageRequest, accounts, inbox_syncs};
+use crier_domain::conversation::{Conversation, Message};
+use crier_store::conversations::list::{ConversationFilter, list};
+use crier_store::conversations::{self, replies};
+use crier_store::{PageRequest, accounts, inbox_syncs};
 
 use super::inbox::{all, start, sync};
 use crate::support::fake_inbox::{COMMENTS, DMS, REMOVED, message};
@@ -74,8 +74,7 @@ async fn the_words_of_a_deleted_message_are_not_found(w: TestWorker) {
     two(&w).await;
     look_later(&w).await;
     for (word, count) in [("awful", 0), ("bread", 1), ("rye", 1), ("vera", 1)] {
-        let filter =
-            ConversationFilter { words: crier_common::domain::words::wanted(word), ..ConversationFilter::default() };
+        let filter = ConversationFilter { words: crier_domain::words::wanted(word), ..ConversationFilter::default() };
         let page = PageRequest { page: 1, per_page: 10 };
         let found = list(&mut w.conn().await, w.world.brand, &filter, page).await.unwrap();
         assert_eq!(found.rows.len(), count, "{word}");

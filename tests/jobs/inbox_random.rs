@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
-use crier_common::domain::job::JobKind;
-use crier_common::store::{accounts, conversations, inbox_syncs};
+use crier_domain::job::JobKind;
 use crier_scheduler::tasks;
+use crier_store::{accounts, conversations, inbox_syncs};
 use crier_worker::engine::Run;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -77,7 +77,7 @@ fn each_message_is_stored_once_on_postgres() {
 }
 
 /// Makes the account due, and returns its job if it can be claimed.
-async fn claim(w: &TestWorker) -> Option<crier_common::domain::job::Claimed> {
+async fn claim(w: &TestWorker) -> Option<crier_domain::job::Claimed> {
     w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, None).await).await;
     let ids = w.s.notifier.take();
     let mut claimed = w.claim(&ids, "doomed").await;

@@ -1,10 +1,10 @@
 //! The sandbox end to end: a visitor's comment arrives in the inbox, is answered, and the answer is on the page.
 
-use crier_common::domain::conversation::{ConversationStatus, MessageStatus};
-use crier_common::domain::failure::Category;
-use crier_common::domain::post::TargetStatus;
-use crier_common::store::inbox_syncs;
-use crier_common::store::sandbox::{self, Commented, SandboxComment};
+use crier_domain::conversation::{ConversationStatus, MessageStatus};
+use crier_domain::failure::Category;
+use crier_domain::post::TargetStatus;
+use crier_store::inbox_syncs;
+use crier_store::sandbox::{self, Commented, SandboxComment};
 
 use super::inbox::{all, bodies, start, sync};
 use super::replies::{message, reply};

@@ -1,11 +1,10 @@
 //! The lateness of a post: time during which Crier itself held it back does not count.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
-use crier_common::domain::post::TargetStatus;
-use crier_common::store::jobs;
-use crier_common::store::jobs::holds;
+use crier_domain::failure::Category;
+use crier_domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
+use crier_domain::post::TargetStatus;
+use crier_store::jobs::{self, holds};
 
 use crate::support::fake_platform::{PublishStep, rate_limited};
 use crate::support::jobs::{TestWorker, worker_on_both};

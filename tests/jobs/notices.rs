@@ -1,10 +1,10 @@
 //! Mails to users: a notice that an endpoint was disabled.
 
 use chrono::TimeDelta;
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::JobKind;
-use crier_common::domain::webhook::Webhook;
-use crier_common::store::{events, jobs, webhooks};
+use crier_domain::event::EventName;
+use crier_domain::job::JobKind;
+use crier_domain::webhook::Webhook;
+use crier_store::{events, jobs, webhooks};
 use crier_worker::engine::Run;
 use serde_json::json;
 use wiremock::matchers::any;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{Claimed, JobKind, JobState, Outcome};
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::platforms::{CallError, Published, Reconciled};
-use crier_common::store::{Result, StoreError, Tx};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{Claimed, JobKind, JobState, Outcome};
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_platforms::{CallError, Published, Reconciled};
+use crier_store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{Job, Registry, RunResult};
 

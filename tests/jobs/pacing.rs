@@ -1,11 +1,11 @@
 //! Daily caps: an account begins at most this many calls within any 24 hours, and waiting loses nothing.
 
 use chrono::TimeDelta;
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::platforms::{ImageTransfer, Reconciled};
-use crier_common::store::calls;
+use crier_domain::failure::Category;
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_platforms::{ImageTransfer, Reconciled};
+use crier_store::calls;
 
 use crate::support::fake_platform::{PublishStep, auth_expired, secrets, transient, unknown};
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker};
@@ -101,7 +101,7 @@ async fn attempts_count_and_token_refreshes_do_not(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 2).await;
     // The first call is rejected for its token and repeated at once: it counts once.
     w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
-    w.fake.script_refreshes([Ok(crier_common::platforms::Refreshed {
+    w.fake.script_refreshes([Ok(crier_platforms::Refreshed {
         secrets: Some(secrets("token-1")),
         token_expires_at: None,
         refresh_expires_at: None,

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use crier_common::domain::failure::Category;
-use crier_common::domain::platform::Platform;
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::store::accounts::{self, NewAccount};
+use crier_domain::failure::Category;
+use crier_domain::platform::Platform;
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_store::accounts::{self, NewAccount};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use wiremock::matchers::any;

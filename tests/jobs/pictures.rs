@@ -1,10 +1,10 @@
 //! `publish_target` with pictures: loaded, converted, uploaded once, and only then the call.
 
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_common::platforms::{CallError, Image, ImageTransfer};
-use crier_common::store::{media, post_media};
+use crier_domain::failure::Category;
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_platforms::{CallError, Image, ImageTransfer};
+use crier_store::{media, post_media};
 
 use crate::support::fake_platform::{
     Gate, PublishStep, UploadStep, auth_expired, permanent, rate_limited, reauth, transient, unknown,

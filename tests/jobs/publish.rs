@@ -1,8 +1,8 @@
 //! `publish_target` with known outcomes: published, or rejected.
 
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::JobState;
-use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_domain::failure::Category;
+use crier_domain::job::JobState;
+use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 
 use crate::support::fake_platform::{PublishStep, permanent};
 use crate::support::jobs::{TestWorker, worker_on_both};

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::JobKind;
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::store::jobs::engine;
+use crier_domain::failure::Category;
+use crier_domain::job::JobKind;
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_store::jobs::engine;
 use crier_worker::engine::Run;
 use futures::FutureExt;
 use proptest::prelude::*;

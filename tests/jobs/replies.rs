@@ -1,14 +1,14 @@
 //! `send_reply`: a reply is sent at most once, and what became of it is in the conversation.
 
 use chrono::TimeDelta;
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::conversation::{Message, MessageStatus};
-use crier_common::domain::event::EventName;
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::{JobKind, JobState, Lane, NewJob};
-use crier_common::jobs as definitions;
-use crier_common::store::conversations::replies;
-use crier_common::store::{accounts, conversations, inbox_syncs, jobs};
+use crier_domain::account::AccountStatus;
+use crier_domain::conversation::{Message, MessageStatus};
+use crier_domain::event::EventName;
+use crier_domain::failure::Category;
+use crier_domain::job::{JobKind, JobState, Lane, NewJob};
+use crier_jobs as definitions;
+use crier_store::conversations::{self, replies};
+use crier_store::{accounts, inbox_syncs, jobs};
 
 use super::inbox::{all, bodies, start, sync};
 use crate::support::fake_inbox::{COMMENTS, ReplyStep};

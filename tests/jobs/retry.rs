@@ -1,11 +1,11 @@
 //! `publish_target` with transient failures and rate limits.
 
 use chrono::TimeDelta;
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{JobState, Lane};
-use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_common::platforms::CallError;
-use crier_common::store::jobs::lanes;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{JobState, Lane};
+use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_platforms::CallError;
+use crier_store::jobs::lanes;
 
 use crate::support::fake_platform::{PublishStep, rate_limited, transient};
 use crate::support::jobs::{TestWorker, worker_on_both};

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::failure::Category;
-use crier_common::domain::post::TargetStatus;
-use crier_common::platforms::sandbox::Sandbox;
-use crier_common::platforms::{
+use crier_domain::account::AccountStatus;
+use crier_domain::failure::Category;
+use crier_domain::post::TargetStatus;
+use crier_platforms::sandbox::Sandbox;
+use crier_platforms::{
     ConnectError, Connected, Connector, ConnectorAccount, Marker, OutgoingPost, Reconciled, Secrets,
 };
-use crier_common::store::accounts::{self, NewAccount};
-use crier_common::store::sandbox;
+use crier_store::accounts::{self, NewAccount};
+use crier_store::sandbox;
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -198,13 +198,7 @@ async fn a_handle_belongs_to_its_first_workspace(s: TestStore) {
         secrets: handle("bakery"),
     };
     sandbox.publish(&intruder, &outgoing("mine now", "k")).await.unwrap_err();
-    assert!(
-        crier_common::store::sandbox::timeline(&mut s.conn().await, "bakery", None, 1)
-            .await
-            .unwrap()
-            .unwrap()
-            .is_empty()
-    );
+    assert!(crier_store::sandbox::timeline(&mut s.conn().await, "bakery", None, 1).await.unwrap().unwrap().is_empty());
 }
 
 async fn invalid_handles_are_rejected(s: TestStore) {

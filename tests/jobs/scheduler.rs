@@ -1,10 +1,10 @@
 //! The scheduler: promotion, renotification and cleanup.
 
 use chrono::TimeDelta;
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::domain::post::TargetStatus;
-use crier_common::store::{idempotency, posts};
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::post::TargetStatus;
 use crier_scheduler::tasks::{clean_up, dispatch, measure};
+use crier_store::{idempotency, posts};
 
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 

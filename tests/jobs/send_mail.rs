@@ -1,9 +1,9 @@
 //! `send_mail`: the effect of the mail server's replies, over every kind of connection that needs no trusted
 //! certificate.
 
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::domain::mail::{Mail, MailStatus};
-use crier_common::store::mails::{self, NewMail};
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::mail::{Mail, MailStatus};
+use crier_store::mails::{self, NewMail};
 use crier_worker::engine::Run;
 
 use crate::support::command::crier;

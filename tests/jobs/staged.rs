@@ -2,11 +2,11 @@
 //! is accepted and published later. Whatever dies in between, a post is out once, and what was made is used again.
 
 use chrono::TimeDelta;
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::platform::Platform;
-use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_common::platforms::{AcceptedPost, CallError, Marker, Reconciled};
-use crier_common::store::accounts::{self, NewAccount};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::Platform;
+use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_platforms::{AcceptedPost, CallError, Marker, Reconciled};
+use crier_store::accounts::{self, NewAccount};
 use secrecy::SecretString;
 use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
@@ -158,7 +158,7 @@ async fn an_accepted_post_is_asked_for_until_it_is_out(w: TestWorker) {
     );
     assert_eq!(waiting.marker.unwrap()["key"], "it");
     assert!(waiting.call_started_at.is_some(), "the call is open");
-    w.fake.script_reconciles([Ok(Reconciled::Found(crier_common::platforms::Published::new("9", None)))]);
+    w.fake.script_reconciles([Ok(Reconciled::Found(crier_platforms::Published::new("9", None)))]);
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (1, 4));

@@ -1,8 +1,8 @@
 //! Runs of `publish_target` that begin together: they share the transaction before their calls.
 
-use crier_common::domain::job::JobState;
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::store::posts;
+use crier_domain::job::JobState;
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_store::posts;
 use futures::future::join_all;
 
 use crate::support::jobs::{TestWorker, worker_on_both};

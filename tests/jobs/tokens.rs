@@ -1,13 +1,13 @@
 //! `refresh_token`: tokens are renewed before they end, owners are warned, and told.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::account::{AccountStatus, Renewal, SocialAccount};
-use crier_common::domain::event::EventName;
-use crier_common::domain::post::TargetStatus;
-use crier_common::platforms::{CallError, Refreshed};
-use crier_common::store::account_tokens::{self, KeptTokens};
-use crier_common::store::accounts::{self, NewAccount};
+use crier_domain::account::{AccountStatus, Renewal, SocialAccount};
+use crier_domain::event::EventName;
+use crier_domain::post::TargetStatus;
+use crier_platforms::{CallError, Refreshed};
 use crier_scheduler::tasks::tokens;
+use crier_store::account_tokens::{self, KeptTokens};
+use crier_store::accounts::{self, NewAccount};
 use secrecy::ExposeSecret;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};

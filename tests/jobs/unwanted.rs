@@ -2,12 +2,12 @@
 //! call is reconciled.
 
 use chrono::TimeDelta;
-use crier_common::domain::account::AccountError;
-use crier_common::domain::failure::Category;
-use crier_common::domain::job::{JobKind, JobState, NewJob};
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::publishing;
-use crier_common::store::{accounts, jobs, posts};
+use crier_domain::account::AccountError;
+use crier_domain::failure::Category;
+use crier_domain::job::{JobKind, JobState, NewJob};
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_jobs::publishing;
+use crier_store::{accounts, jobs, posts};
 use crier_worker::engine::Run;
 
 use crate::support::fake_platform::{Gate, PublishStep, transient, unknown};

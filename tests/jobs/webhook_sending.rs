@@ -1,15 +1,15 @@
 //! What a webhook's request can meet, seen through the worker that sends it: responses of every kind, as stored on both
 //! engines, and real processes with the system's certificates and proxy variables. Tests that need name resolution or a
-//! shorter timeout are in `common/src/http/tests`.
+//! shorter timeout are in `common/http/src/tests`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::{Delivery, DeliveryStatus, Webhook};
-use crier_common::store::{events, webhooks};
+use crier_domain::event::EventName;
+use crier_domain::webhook::{Delivery, DeliveryStatus, Webhook};
+use crier_store::{events, webhooks};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};

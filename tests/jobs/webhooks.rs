@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
-use crier_common::domain::webhook::{DeliveryStatus, Webhook};
-use crier_common::store::{deliveries, events, jobs, webhooks};
-use crier_common::webhooks::signature::verify;
+use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
+use crier_domain::webhook::{DeliveryStatus, Webhook};
+use crier_domain::webhook_signature::verify;
+use crier_store::{deliveries, events, jobs, webhooks};
 use crier_worker::engine::Run;
 use secrecy::SecretString;
 use serde_json::json;

@@ -7,11 +7,11 @@ mod room;
 mod storage;
 mod sweep;
 
-use crier_common::domain::media::AssetType;
-use crier_common::media::{self, Described, IngestedFile, Library, Owner, Spooled};
-use crier_common::store::{files, media as assets};
+use crier_domain::media::AssetType;
+use crier_media::{self as media, Described, IngestedFile, Library, Owner, Spooled};
 use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::sweep as task;
+use crier_store::{files, media as assets};
 
 use crate::support::jobs::FixedCapacityTransport;
 use crate::support::picture;

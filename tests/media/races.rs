@@ -1,7 +1,7 @@
 //! Two conflicting operations on one picture at the same moment.
 
-use crier_common::media::Spooled;
-use crier_common::store::{Result, Store, files, media};
+use crier_media::Spooled;
+use crier_store::{Result, Store, files, media};
 
 use super::{TestLibrary, UNUSED_AFTER_SECONDS};
 use crate::support::picture;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::media::ImageType;
-use crier_common::store::files::{self, NewFile, Reserved};
-use crier_common::store::media::{self, NewAsset};
-use crier_common::store::{Result, Store};
+use crier_domain::media::ImageType;
+use crier_store::files::{self, NewFile, Reserved};
+use crier_store::media::{self, NewAsset};
+use crier_store::{Result, Store};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -71,7 +71,7 @@ impl Actor {
                 if files::mark_stored(&mut tx, row.id).await? {
                     let new = NewAsset {
                         file_id: row.id,
-                        asset_type: crier_common::domain::media::AssetType::Image,
+                        asset_type: crier_domain::media::AssetType::Image,
                         filename: "a.png",
                         alt_text: None,
                         source_url: None,

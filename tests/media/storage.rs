@@ -1,9 +1,9 @@
 //! Properties of every storage backend.
 
 use bytes::Bytes;
-use crier_common::config;
-use crier_common::media::Storage;
-use crier_common::media::storage::{ByteRange, ObjectLookup};
+use crier_config as config;
+use crier_media::Storage;
+use crier_media::storage::{ByteRange, ObjectLookup};
 use futures::TryStreamExt;
 use tempfile::TempDir;
 

@@ -1,6 +1,6 @@
 //! The sweep deletes unreferenced files, and only those.
 
-use crier_common::store::files;
+use crier_store::files;
 
 use super::{ABANDONED, TestLibrary, UNUSED_AFTER_SECONDS};
 use crate::support::picture;

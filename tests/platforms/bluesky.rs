@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use chrono::{TimeDelta, TimeZone, Utc};
-use crier_common::domain::failure::Category;
-use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::platforms::{CallError, ConnectError, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_domain::failure::Category;
+use crier_domain::platform::{AccountKind, Platform};
+use crier_platforms::{CallError, ConnectError, ConnectorAccount, OutgoingPost, Reconciled};
 use serde_json::{Value, json};
 use wiremock::matchers::{bearer_token, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Match, Mock, MockServer, Request, Respond, ResponseTemplate};
@@ -87,7 +87,7 @@ async fn pds() -> (MockServer, Repo) {
     (server, repo)
 }
 
-async fn connect(server: &MockServer) -> Result<crier_common::platforms::Connected, ConnectError> {
+async fn connect(server: &MockServer) -> Result<crier_platforms::Connected, ConnectError> {
     let credentials = secrets(json!({ "identifier": " @alice.example", "app_password": "abcd-efgh" }));
     connector(Platform::Bluesky, &server.uri()).connect(1, &credentials).await
 }

@@ -1,9 +1,9 @@
 //! The inbox of Bluesky, against a server that answers as the lexicons say.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::inbox::ReplyThread;
+use crier_domain::account::AccountStatus;
+use crier_domain::platform::Platform;
+use crier_platforms::inbox::ReplyThread;
 use serde_json::{Map, Value, json};
 use wiremock::{Request, ResponseTemplate};
 
@@ -356,7 +356,7 @@ async fn a_reply_is_a_record_with_its_own_key(s: TestStore) {
     let mut thread = ReplyThread::from(&found);
     assert!(inbox.check_text(&thread, &"x".repeat(300)).is_ok());
     assert!(inbox.check_text(&thread, &"x".repeat(301)).unwrap_err().contains("300"));
-    thread.kind = crier_common::domain::platform::ConversationType::Dm;
+    thread.kind = crier_domain::platform::ConversationType::Dm;
     assert!(inbox.check_text(&thread, &"é".repeat(1_000)).is_ok());
     assert!(inbox.check_text(&thread, &"é".repeat(1_001)).unwrap_err().contains("1000"));
 }

@@ -1,12 +1,12 @@
 //! Outcomes of calls that do not depend on the platform.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::clock::Clock;
-use crier_common::domain::failure::Category;
-use crier_common::domain::platform::Platform;
-use crier_common::http::HttpClient;
-use crier_common::platforms::CallError;
-use crier_common::platforms::call::{Effect, PlatformClient, retry_at};
+use crier_base::clock::Clock;
+use crier_domain::failure::Category;
+use crier_domain::platform::Platform;
+use crier_http::HttpClient;
+use crier_platforms::CallError;
+use crier_platforms::call::{Effect, PlatformClient, retry_at};
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
 use serde_json::{Value, json};

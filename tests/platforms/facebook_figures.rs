@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use crier_common::domain::analytics::Figures;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::CallError;
+use crier_domain::analytics::Figures;
+use crier_domain::platform::Platform;
+use crier_platforms::CallError;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 

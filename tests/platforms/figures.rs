@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, Utc};
-use crier_common::clock::Clock;
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::analytics::{PublishedPost, SetAside};
-use crier_common::platforms::{
-    CallError, Connector, ConnectorAccount, ConnectorRegistry, PlatformConfig, PlatformsConfig,
-};
+use crier_base::clock::Clock;
+use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::platform::Platform;
+use crier_platforms::analytics::{PublishedPost, SetAside};
+use crier_platforms::{CallError, Connector, ConnectorAccount, ConnectorRegistry};
 use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crier_common::clock::Clock;
-use crier_common::domain::platform::{CredentialField, FieldType, Platform};
-use crier_common::http::{Guard, HttpClient};
-use crier_common::platforms::{Clients, ConnectorRegistry, PlatformsConfig, catalogue};
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::platform::{CredentialField, FieldType, Platform};
+use crier_http::{Guard, HttpClient};
+use crier_platforms::{Clients, ConnectorRegistry};
 use serde_json::{Map, Value, json};
 use wiremock::MockServer;
 

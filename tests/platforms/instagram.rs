@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use crier_common::domain::failure::Category;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled, Staged};
+use crier_domain::failure::Category;
+use crier_domain::platform::Platform;
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled, Staged};
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 

@@ -1,8 +1,8 @@
 //! The inbox of Instagram, against an API that answers as Meta's documents say.
 
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::inbox::ReplyThread;
+use crier_domain::account::AccountStatus;
+use crier_domain::platform::Platform;
+use crier_platforms::inbox::ReplyThread;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 

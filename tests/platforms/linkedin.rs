@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use chrono::{TimeDelta, TimeZone, Utc};
-use crier_common::domain::failure::Category;
-use crier_common::domain::platform::{ConnectTarget, Platform};
-use crier_common::platforms::oauth::ConnectRequest;
-use crier_common::platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_domain::failure::Category;
+use crier_domain::platform::{ConnectTarget, Platform};
+use crier_platforms::oauth::ConnectRequest;
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 

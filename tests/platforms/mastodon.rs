@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use chrono::{TimeDelta, TimeZone, Utc};
-use crier_common::domain::failure::Category;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::{CallError, ConnectError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_domain::failure::Category;
+use crier_domain::platform::Platform;
+use crier_platforms::{CallError, ConnectError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
 use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
@@ -62,8 +62,8 @@ async fn a_text_is_published_once_for_each_key() {
     assert_eq!(mastodon.fake.toots().len(), 2);
 }
 
-fn seed(target_id: i64) -> crier_common::platforms::MarkerSeed {
-    crier_common::platforms::MarkerSeed { target_id, at: now(), random: 1 }
+fn seed(target_id: i64) -> crier_platforms::MarkerSeed {
+    crier_platforms::MarkerSeed { target_id, at: now(), random: 1 }
 }
 
 #[tokio::test]

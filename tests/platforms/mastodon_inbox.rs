@@ -1,9 +1,9 @@
 //! The inbox of Mastodon, against a server that answers as its documentation says.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::inbox::ReplyThread;
+use crier_domain::account::AccountStatus;
+use crier_domain::platform::Platform;
+use crier_platforms::inbox::ReplyThread;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 

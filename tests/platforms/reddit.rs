@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use chrono::TimeDelta;
-use crier_common::domain::failure::Category;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::{
-    CallError, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled, UploadedImage,
-};
+use crier_domain::failure::Category;
+use crier_domain::platform::Platform;
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled, UploadedImage};
 use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};

@@ -1,7 +1,7 @@
 //! The inbox of Reddit, against a server that answers as its documents and PRAW say.
 
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::platform::Platform;
+use crier_domain::account::AccountStatus;
+use crier_domain::platform::Platform;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 

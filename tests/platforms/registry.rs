@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_common::clock::Clock;
-use crier_common::domain::platform::{ConnectMethod, ConversationType, Descriptor, Mode, Platform};
-use crier_common::platforms::inbox::ReplyThread;
-use crier_common::platforms::{
+use crier_base::clock::Clock;
+use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::catalogue;
+use crier_domain::platform::{ConnectMethod, ConversationType, Descriptor, Mode, Platform};
+use crier_platforms::inbox::ReplyThread;
+use crier_platforms::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, ImageTransfer, OutgoingPost,
-    PlatformConfig, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue, text,
+    Published, Reconciled, Refreshed, Secrets, text,
 };
 use serde_json::{Map, json};
 
@@ -39,7 +41,7 @@ fn modes_and_fields_match_the_contract() {
     let of = |mode| Platform::ALL.iter().filter(move |&&p| catalogue::descriptor(p).mode == mode).count();
     assert_eq!((of(Mode::SelfConnect), of(Mode::SelfConnectOauth), of(Mode::Oauth)), (5, 2, 10));
     let fields = |platform| -> Vec<String> {
-        let shown = |f: &crier_common::domain::platform::CredentialField| {
+        let shown = |f: &crier_domain::platform::CredentialField| {
             format!("{} {}{}", f.name, f.field_type, if f.required { "" } else { "?" })
         };
         catalogue::descriptor(platform).credential_fields.iter().map(shown).collect()

@@ -6,15 +6,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, TimeZone, Utc};
-use crier_common::clock::Clock;
-use crier_common::domain::application::Application;
-use crier_common::domain::platform::{ConnectTarget, Platform};
-use crier_common::http::HttpClient;
-use crier_common::platforms::address::AddressCheck;
-use crier_common::platforms::oauth::{Attempt, Choice, Choices, ConnectRequest, protocol};
-use crier_common::platforms::{
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::application::Application;
+use crier_domain::platform::{ConnectTarget, Platform};
+use crier_http::HttpClient;
+use crier_platforms::address::AddressCheck;
+use crier_platforms::oauth::{Attempt, Choice, Choices, ConnectRequest, protocol};
+use crier_platforms::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer,
-    Marker, MarkerSeed, OutgoingPost, PlatformsConfig, Published, Secrets, UploadedImage,
+    Marker, MarkerSeed, OutgoingPost, Published, Secrets, UploadedImage,
 };
 use secrecy::SecretString;
 use serde_json::{Map, Value};

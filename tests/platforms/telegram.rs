@@ -1,9 +1,9 @@
 //! Telegram, against a server that responds like the Bot API.
 
 use chrono::TimeDelta;
-use crier_common::domain::failure::Category;
-use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::platforms::{CallError, ConnectError, ConnectorAccount, ImageTransfer, Published, Reconciled};
+use crier_domain::failure::Category;
+use crier_domain::platform::{AccountKind, Platform};
+use crier_platforms::{CallError, ConnectError, ConnectorAccount, ImageTransfer, Published, Reconciled};
 use serde_json::{Value, json};
 use wiremock::matchers::{body_json, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -45,7 +45,7 @@ async fn channel(member: Value) -> MockServer {
     server
 }
 
-async fn connect(server: &MockServer) -> Result<crier_common::platforms::Connected, ConnectError> {
+async fn connect(server: &MockServer) -> Result<crier_platforms::Connected, ConnectError> {
     let credentials = secrets(json!({ "bot_token": TOKEN, "chat_id": "@news" }));
     connector(Platform::Telegram, &server.uri()).connect(1, &credentials).await
 }

@@ -1,9 +1,9 @@
 //! How each platform counts text, and what it refuses.
 
-use crier_common::domain::platform::{Platform, TextRules, TextUnit};
-use crier_common::platforms::catalogue::descriptor;
-use crier_common::platforms::pictures::check_shapes;
-use crier_common::platforms::text::{check, length};
+use crier_domain::catalogue::descriptor;
+use crier_domain::platform::{Platform, TextRules, TextUnit};
+use crier_platforms::pictures::check_shapes;
+use crier_platforms::text::{check, length};
 use proptest::prelude::*;
 
 fn count(platform: Platform, text: &str) -> u32 {

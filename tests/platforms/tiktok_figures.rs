@@ -1,8 +1,8 @@
 //! Figures of TikTok, against a server that answers as its documents say.
 
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::CallError;
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::platform::Platform;
+use crier_platforms::CallError;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use crier_common::domain::failure::Category;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_domain::failure::Category;
+use crier_domain::platform::Platform;
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
 use serde_json::json;
 use wiremock::MockServer;
 
@@ -78,7 +78,7 @@ async fn reconcile_finds_the_post_by_its_slug() {
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published));
-    let seed = crier_common::platforms::MarkerSeed { target_id: 8, at: now(), random: 99 };
+    let seed = crier_platforms::MarkerSeed { target_id: 8, at: now(), random: 99 };
     let other = OutgoingPost { marker: connector.marker(seed), ..outgoing.clone() };
     assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
     tumblr.script(error(500, None, "oops"));

@@ -1,8 +1,8 @@
 //! The inbox of Tumblr, against a server that answers as its documents say.
 
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::inbox::ReplyThread;
+use crier_domain::account::AccountStatus;
+use crier_domain::platform::Platform;
+use crier_platforms::inbox::ReplyThread;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chrono::TimeDelta;
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::CallError;
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::platform::Platform;
+use crier_platforms::CallError;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 

@@ -1,10 +1,8 @@
 //! WordPress, against a server that responds like its REST API.
 
-use crier_common::domain::failure::Category;
-use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::platforms::{
-    CallError, ConnectError, Connected, ConnectorAccount, OutgoingPost, Published, Reconciled,
-};
+use crier_domain::failure::Category;
+use crier_domain::platform::{AccountKind, Platform};
+use crier_platforms::{CallError, ConnectError, Connected, ConnectorAccount, OutgoingPost, Published, Reconciled};
 use serde_json::{Value, json};
 use wiremock::matchers::{basic_auth, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};

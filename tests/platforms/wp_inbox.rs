@@ -1,9 +1,9 @@
 //! The comments of WordPress and the reviews of WooCommerce, against a site that answers as their documentation says.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::inbox::ReplyThread;
+use crier_domain::account::AccountStatus;
+use crier_domain::platform::Platform;
+use crier_platforms::inbox::ReplyThread;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 

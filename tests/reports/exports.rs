@@ -1,9 +1,9 @@
 //! Exports: the delivery's way, its file, its event, and what happens when something fails.
 
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::store::jobs::operate;
+use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, JobState};
 use crier_scheduler::tasks;
+use crier_store::jobs::operate;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
@@ -227,7 +227,7 @@ async fn an_operator_can_retry_a_failed_export(s: TestStore) {
     assert_eq!(r.store.show(job).await.state, JobState::Dead);
     r.store.set_storage_unavailable(false);
     r.write(async |tx| {
-        assert!(crier_common::jobs::on_retry(tx, JobKind::ExportReport, id).await?);
+        assert!(crier_jobs::on_retry(tx, JobKind::ExportReport, id).await?);
         operate::retry(tx, job).await
     })
     .await;

@@ -1,6 +1,6 @@
 //! The mails of scheduled reports: who gets them, what they say, and what ends them.
 
-use crier_common::domain::analytics::Figures;
+use crier_domain::analytics::Figures;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;

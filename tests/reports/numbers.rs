@@ -1,6 +1,6 @@
 //! What the widgets show: the numbers of the record, in the days of the brand's zone.
 
-use crier_common::domain::analytics::Figures;
+use crier_domain::analytics::Figures;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;

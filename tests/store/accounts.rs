@@ -1,9 +1,9 @@
 //! Social accounts: one record per workspace, attached to several brands, with sealed tokens.
 
-use crier_common::domain::account::{AccountError, AccountStatus, DisconnectResult};
-use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::store::accounts::{self, NewAccount};
-use crier_common::store::{PageRequest, StoreError};
+use crier_domain::account::{AccountError, AccountStatus, DisconnectResult};
+use crier_domain::platform::{AccountKind, Platform};
+use crier_store::accounts::{self, NewAccount};
+use crier_store::{PageRequest, StoreError};
 use secrecy::SecretString;
 
 use crate::support::store::{TestStore, World, cipher, expose, new_account, on_both};

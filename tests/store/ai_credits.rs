@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
-use crier_common::domain::ai::Operation;
-use crier_common::store::ai_credits::{self, CreditRequest};
-use crier_common::store::users;
+use crier_domain::ai::Operation;
+use crier_store::ai_credits::{self, CreditRequest};
+use crier_store::users;
 use futures::future::join_all;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

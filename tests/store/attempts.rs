@@ -1,9 +1,9 @@
 //! Delivery attempts and their effect on the delivery.
 
-use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::{Delivery, DeliveryOutcome, DeliveryStatus};
-use crier_common::store::deliveries::{self, AttemptRow};
-use crier_common::store::events;
+use crier_domain::event::EventName;
+use crier_domain::webhook::{Delivery, DeliveryOutcome, DeliveryStatus};
+use crier_store::deliveries::{self, AttemptRow};
+use crier_store::events;
 use serde_json::json;
 
 use crate::support::store::{TestStore, World, cipher, expose, on_both, run_concurrently};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crier_common::domain::bio_page::{BioPage, Theme};
-use crier_common::store::Tx;
-use crier_common::store::bio_pages::{self, LinkEntry, NewPage, Version};
+use crier_domain::bio_page::{BioPage, Theme};
+use crier_store::Tx;
+use crier_store::bio_pages::{self, LinkEntry, NewPage, Version};
 
 use crate::support::store::{TestStore, World, on_both, run_concurrently};
 

@@ -1,9 +1,9 @@
 //! Content plans and their items.
 
 use chrono::NaiveDate;
-use crier_common::domain::content_plan::{ContentPlan, ItemStatus, PlanItem, PlanSize};
-use crier_common::store::content_plans::{self, NewItem, NewPlan};
-use crier_common::store::posts;
+use crier_domain::content_plan::{ContentPlan, ItemStatus, PlanItem, PlanSize};
+use crier_store::content_plans::{self, NewItem, NewPlan};
+use crier_store::posts;
 
 use crate::support::store::{TestStore, World, on_both, run_concurrently};
 

@@ -1,14 +1,14 @@
 //! Conversations: lists, searches, and what happens concurrently.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::access::Role;
-use crier_common::domain::account::SocialAccount;
-use crier_common::domain::conversation::{Conversation, ConversationStatus, FetchedMessage};
-use crier_common::domain::platform::{ConversationType, Platform};
-use crier_common::domain::words;
-use crier_common::store::conversations::list::{ConversationFilter, list};
-use crier_common::store::conversations::{self, receive, replies};
-use crier_common::store::{PageRequest, brands, inbox_syncs};
+use crier_domain::access::Role;
+use crier_domain::account::SocialAccount;
+use crier_domain::conversation::{Conversation, ConversationStatus, FetchedMessage};
+use crier_domain::platform::{ConversationType, Platform};
+use crier_domain::words;
+use crier_store::conversations::list::{ConversationFilter, list};
+use crier_store::conversations::{self, receive, replies};
+use crier_store::{PageRequest, brands, inbox_syncs};
 
 use crate::support::fake_inbox::{COMMENTS, DMS, message};
 use crate::support::store::{TestStore, World, on_both, run_concurrently};

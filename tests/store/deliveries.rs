@@ -1,11 +1,11 @@
 //! Deliveries: lists, recovery and samples.
 
 use chrono::TimeDelta;
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::{JobKind, JobState, Lane};
-use crier_common::domain::webhook::{Delivery, DeliveryStatus, MAX_ATTEMPTS};
-use crier_common::store::deliveries::{self, DeliveryFilter};
-use crier_common::store::{PageRequest, Tx, events};
+use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, JobState, Lane};
+use crier_domain::webhook::{Delivery, DeliveryStatus, MAX_ATTEMPTS};
+use crier_store::deliveries::{self, DeliveryFilter};
+use crier_store::{PageRequest, Tx, events};
 use serde_json::json;
 
 use crate::support::store::{TestStore, World, on_both};

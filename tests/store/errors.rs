@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crier_common::store::{Db, Store, StoreError, users};
+use crier_store::{Db, Store, StoreError, users};
 use sqlx::Connection;
 
 use crate::support::store::{TestStore, on_both};

@@ -1,12 +1,12 @@
 //! Events: their recipients and payloads.
 
-use crier_common::domain::access::Role;
-use crier_common::domain::circuit::Health;
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::domain::webhook::{DeliveryStatus, MAX_ATTEMPTS};
-use crier_common::store::jobs::operate::{self, JobQuery};
-use crier_common::store::{PageRequest, deliveries, events, webhooks};
+use crier_domain::access::Role;
+use crier_domain::circuit::Health;
+use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::webhook::{DeliveryStatus, MAX_ATTEMPTS};
+use crier_store::jobs::operate::{self, JobQuery};
+use crier_store::{PageRequest, deliveries, events, webhooks};
 use serde_json::{Value, json};
 
 use crate::support::store::{TestStore, on_both};
@@ -71,7 +71,7 @@ async fn an_event_reaches_subscribed_endpoints(s: TestStore) {
     assert_eq!(s.notifier.take(), jobs);
 
     assert_eq!(emit(&s, stranger.brand, PUBLISHED, &data).await, 1);
-    s.write(async |tx| crier_common::store::brands::remove_member(tx, w.brand, bob).await).await;
+    s.write(async |tx| crier_store::brands::remove_member(tx, w.brand, bob).await).await;
     assert_eq!(emit(&s, w.brand, PUBLISHED, &data).await, 2, "a former member receives no event");
 }
 

@@ -1,9 +1,9 @@
 //! Stored feeds and articles.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::feed::{FeedStatus, FeedType, FoundArticle};
-use crier_common::store::articles::{self, ArticleRow, Changes};
-use crier_common::store::feeds::{self, FeedUpdate, FetchUpdate, NewFeed};
+use crier_domain::feed::{FeedStatus, FeedType, FoundArticle};
+use crier_store::articles::{self, ArticleRow, Changes};
+use crier_store::feeds::{self, FeedUpdate, FetchUpdate, NewFeed};
 
 use crate::support::store::{TestStore, World, on_both};
 

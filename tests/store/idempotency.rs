@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crier_common::store::idempotency::{self, IdempotencySlot, KeyState, LEASE, RETENTION, StoredBody, StoredResponse};
-use crier_common::store::{StoreError, users};
+use crier_store::idempotency::{self, IdempotencySlot, KeyState, LEASE, RETENTION, StoredBody, StoredResponse};
+use crier_store::{StoreError, users};
 
 use crate::support::store::{TestStore, on_both};
 

@@ -1,10 +1,10 @@
 //! The outbox: how a mail is stored, and the effect of its attempts.
 
-use crier_common::domain::job::JobKind;
-use crier_common::domain::mail::{Mail, MailStatus};
-use crier_common::jobs;
-use crier_common::store::mails::{self, NewMail};
-use crier_common::store::users;
+use crier_domain::job::JobKind;
+use crier_domain::mail::{Mail, MailStatus};
+use crier_jobs as jobs;
+use crier_store::mails::{self, NewMail};
+use crier_store::users;
 
 use crate::support::store::{TestStore, on_both};
 

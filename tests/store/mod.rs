@@ -1,4 +1,4 @@
-//! The store's conformance suite: every function of `common/src/store`, on both engines.
+//! The store's conformance suite: every function of `common/store/src`, on both engines.
 //!
 //! **To add a table:** add a file with its tests, each a function that takes a `TestStore`, and list their names in
 //! [`on_both!`](crate::support::store::on_both) at the top.

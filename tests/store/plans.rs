@@ -5,14 +5,14 @@
 //! the entries read. Each function runs often enough for Postgres to use a generic plan.
 
 use chrono::TimeDelta;
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::{JobKind, JobState, LEASE, NewJob, Outcome};
-use crier_common::domain::webhook::DeliveryStatus;
-use crier_common::store::db::Engine;
-use crier_common::store::deliveries::{self, AttemptRow};
-use crier_common::store::jobs::operate::{self, JobQuery};
-use crier_common::store::jobs::{self, dispatch, engine};
-use crier_common::store::{Result, Tx, events, idempotency, posts, targets};
+use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, JobState, LEASE, NewJob, Outcome};
+use crier_domain::webhook::DeliveryStatus;
+use crier_store::db::Engine;
+use crier_store::deliveries::{self, AttemptRow};
+use crier_store::jobs::operate::{self, JobQuery};
+use crier_store::jobs::{self, dispatch, engine};
+use crier_store::{Result, Tx, events, idempotency, posts, targets};
 
 use crate::support::store::TestStore;
 

@@ -1,11 +1,11 @@
 //! Posts, their targets and all attempts.
 
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{JobKind, Outcome};
-use crier_common::domain::platform::Platform;
-use crier_common::domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetOverride, TargetStatus};
-use crier_common::store::targets::{self, NewAttempt, NewTarget, TargetEnd};
-use crier_common::store::{PageRequest, posts};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{JobKind, Outcome};
+use crier_domain::platform::Platform;
+use crier_domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetOverride, TargetStatus};
+use crier_store::targets::{self, NewAttempt, NewTarget, TargetEnd};
+use crier_store::{PageRequest, posts};
 use serde_json::{Map, Value, json};
 
 use crate::support::store::{TestStore, World, new_post, on_both, run_concurrently};
@@ -148,7 +148,7 @@ async fn a_purge_keeps_posts_with_jobs(s: TestStore) {
     assert_eq!((purge(1).await, purge(1).await, purge(1).await), (1, 1, 0));
     assert!(s.settle(&held, Outcome::Done).await);
     assert_eq!(purge(10).await, 1);
-    s.write(async |tx| crier_common::store::jobs::operate::cancel(tx, waiting).await).await;
+    s.write(async |tx| crier_store::jobs::operate::cancel(tx, waiting).await).await;
     assert_eq!(purge(10).await, 1);
     assert_eq!(s.number("SELECT count(*) FROM posts").await, 1);
     assert_eq!(s.number("SELECT count(*) FROM post_targets").await, 2);

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crier_common::domain::event::EventName;
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::JobKind;
-use crier_common::domain::post::{PostStatus, Target, TargetStatus};
-use crier_common::domain::webhook::DeliveryStatus;
-use crier_common::store::targets::{self, TargetEnd};
-use crier_common::store::{PageRequest, deliveries, events, posts};
-use crier_common::{jobs, publishing};
+use crier_domain::event::EventName;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::JobKind;
+use crier_domain::post::{PostStatus, Target, TargetStatus};
+use crier_domain::webhook::DeliveryStatus;
+use crier_jobs::{self as jobs, publishing};
+use crier_store::targets::{self, TargetEnd};
+use crier_store::{PageRequest, deliveries, events, posts};
 use serde_json::{Value, json};
 
 use crate::support::store::{TestStore, World, on_both};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crier_common::domain::job::{JobKind, JobNotification, JobNotifier, NoopNotifier};
-use crier_common::queue::Transport;
-use crier_common::queue::memory::{self, MemoryNotifier};
-use crier_common::queue::redis::{CAPACITY, RedisNotifier};
+use crier_domain::job::{JobKind, JobNotification, JobNotifier, NoopNotifier};
+use crier_queue::Transport;
+use crier_queue::memory::{self, MemoryNotifier};
+use crier_queue::redis::{CAPACITY, RedisNotifier};
 use secrecy::SecretString;
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::domain::conversation::ConversationStatus;
-use crier_common::domain::platform::{ConversationType, Platform};
-use crier_common::domain::words;
-use crier_common::store::analytics::{self, Collected};
-use crier_common::store::conversations::list::{ConversationFilter, list};
-use crier_common::store::conversations::{self, replies};
-use crier_common::store::db::Engine;
-use crier_common::store::{PageRequest, Result, Tx, inbox_syncs, report_figures};
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::conversation::ConversationStatus;
+use crier_domain::platform::{ConversationType, Platform};
+use crier_domain::words;
+use crier_store::analytics::{self, Collected};
+use crier_store::conversations::list::{ConversationFilter, list};
+use crier_store::conversations::{self, replies};
+use crier_store::db::Engine;
+use crier_store::{PageRequest, Result, Tx, inbox_syncs, report_figures};
 
 use crate::support::store::{TestStore, World, on_both};
 

@@ -1,6 +1,6 @@
 //! The data of the built-in sandbox platform.
 
-use crier_common::store::sandbox::{self, Commented, MAX_COMMENTS};
+use crier_store::sandbox::{self, Commented, MAX_COMMENTS};
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crier_common::domain::event::EventName;
-use crier_common::domain::platform::Platform;
-use crier_common::store::accounts::{self, NewAccount};
-use crier_common::store::{Db, events, inbox_syncs};
+use crier_domain::event::EventName;
+use crier_domain::platform::Platform;
+use crier_store::accounts::{self, NewAccount};
+use crier_store::{Db, events, inbox_syncs};
 
 use crate::support::store::{TestStore, new_account, on_both, run_concurrently};
 

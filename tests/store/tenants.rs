@@ -1,10 +1,10 @@
 //! Workspaces, users, brands and their members, keys, and the usage of the plan.
 
 use chrono::TimeDelta;
-use crier_common::domain::access::{KeyMode, Role, Scope, Scopes};
-use crier_common::domain::brand::Brand;
-use crier_common::store::brands::NewBrand;
-use crier_common::store::{brands, keys, usage, users};
+use crier_domain::access::{KeyMode, Role, Scope, Scopes};
+use crier_domain::brand::Brand;
+use crier_store::brands::{self, NewBrand};
+use crier_store::{keys, usage, users};
 use secrecy::SecretString;
 
 use crate::support::store::{TestStore, expose, on_both, run_concurrently};
@@ -59,7 +59,7 @@ async fn deleting_a_user_deletes_its_keys(s: TestStore) {
     for table in ["users", "api_keys", "webhooks", "brand_members"] {
         assert_eq!(s.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
-    let kept = crier_common::store::posts::find(&mut s.conn().await, w.brand, post).await.unwrap().unwrap();
+    let kept = crier_store::posts::find(&mut s.conn().await, w.brand, post).await.unwrap().unwrap();
     assert_eq!((kept.author_id, kept.author_name), (None, None));
 }
 

@@ -1,11 +1,11 @@
 //! Webhook endpoints and their deliveries.
 
-use crier_common::domain::circuit::Health;
-use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::{Delivery, Webhook};
-use crier_common::store::deliveries::DeliveryFilter;
-use crier_common::store::webhooks::{self, NewWebhook};
-use crier_common::store::{PageRequest, StoreError, deliveries, events};
+use crier_domain::circuit::Health;
+use crier_domain::event::EventName;
+use crier_domain::webhook::{Delivery, Webhook};
+use crier_store::deliveries::{self, DeliveryFilter};
+use crier_store::webhooks::{self, NewWebhook};
+use crier_store::{PageRequest, StoreError, events};
 use secrecy::SecretString;
 use serde_json::json;
 

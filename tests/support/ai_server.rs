@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
-use crier_common::ai::{Ai, PROVIDER_TIMEOUT};
-use crier_common::config::AiConfig;
-use crier_common::http::{Guard, HttpClient};
-use crier_common::platforms::Clients;
+use crier_api::ai::{Ai, PROVIDER_TIMEOUT};
+use crier_config::AiConfig;
+use crier_http::{Guard, HttpClient};
+use crier_platforms::Clients;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use wiremock::matchers::{method, path};

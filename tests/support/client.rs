@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crier_common::http::{HttpClient, HttpResponse};
+use crier_http::{HttpClient, HttpResponse};
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
@@ -210,7 +210,7 @@ impl Client {
 }
 
 pub fn fresh_key() -> String {
-    format!("{:016x}", crier_common::random::u64())
+    format!("{:016x}", crier_base::random::u64())
 }
 
 pub fn id(record: &Value) -> i64 {

@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use async_trait::async_trait;
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::platform::{AccountKind, Descriptor, Platform};
-use crier_common::platforms::sandbox::Sandbox;
-use crier_common::platforms::{
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{AccountKind, Descriptor, Platform};
+use crier_platforms::sandbox::Sandbox;
+use crier_platforms::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, OutgoingPost, Published,
-    Reconciled, Refreshed, Secrets, catalogue,
+    Reconciled, Refreshed, Secrets,
 };
-use crier_common::store::{StoreError, Tx};
+use crier_store::{StoreError, Tx};
 use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::sync::Semaphore;

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
 use chrono::TimeDelta;
-use crier_common::store::sessions;
+use crier_store::sessions;
 use secrecy::ExposeSecret;
 
 use super::app::{Reply, Tenant, TestApp};

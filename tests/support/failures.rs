@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::platforms::CallError;
+use crier_domain::failure::{Category, Failure};
+use crier_platforms::CallError;
 
 pub fn auth() -> Failure {
     Failure::of(Category::AuthExpired, "The fake refuses the token.")

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::clock::Clock;
-use crier_common::domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
-use crier_common::domain::platform::ConversationType;
-use crier_common::platforms::inbox::{InboxPage, OutgoingReply, ReplyThread};
-use crier_common::platforms::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled};
+use crier_base::clock::Clock;
+use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
+use crier_domain::platform::ConversationType;
+use crier_platforms::inbox::{InboxPage, OutgoingReply, ReplyThread};
+use crier_platforms::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;

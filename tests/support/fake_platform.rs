@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::clock::Clock;
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::domain::platform::{Descriptor, Platform};
-use crier_common::platforms::analytics::{PublishedPost, SetAside};
-use crier_common::platforms::{
+use crier_base::clock::Clock;
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::catalogue;
+use crier_domain::platform::{Descriptor, Platform};
+use crier_platforms::analytics::{PublishedPost, SetAside};
+use crier_platforms::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, catalogue,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};

@@ -5,15 +5,15 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::conversation::{Conversation, Message};
-use crier_common::domain::job::{JobKind, Lane, NewJob};
-use crier_common::domain::platform::Platform;
-use crier_common::store::accounts::{self, NewAccount};
-use crier_common::store::conversations::list::{ConversationFilter, list};
-use crier_common::store::conversations::{self, replies};
-use crier_common::store::{PageRequest, inbox_syncs, jobs};
+use crier_domain::account::AccountStatus;
+use crier_domain::conversation::{Conversation, Message};
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::platform::Platform;
 use crier_scheduler::tasks;
+use crier_store::accounts::{self, NewAccount};
+use crier_store::conversations::list::{ConversationFilter, list};
+use crier_store::conversations::{self, replies};
+use crier_store::{PageRequest, inbox_syncs, jobs};
 use secrecy::SecretString;
 use serde_json::Value;
 use wiremock::matchers::any;

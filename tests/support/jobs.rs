@@ -9,30 +9,30 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::account::{AccountStatus, SocialAccount};
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::{JobKind, JobNotification, JobNotifier, Lane, NewJob};
-use crier_common::domain::media::AssetType;
-use crier_common::domain::plan::Plans;
-use crier_common::domain::platform::Platform;
-use crier_common::domain::post::{Attempt, Post, PostStatus, Target};
-use crier_common::domain::webhook::{Delivery, Webhook};
-use crier_common::http::{Guard, HttpClient};
-use crier_common::mail::Mailer;
-use crier_common::media::{self, Described, Library, Owner};
-use crier_common::platforms::Connector as _;
-use crier_common::platforms::address::AddressCheck;
-use crier_common::platforms::sandbox::Sandbox;
-use crier_common::platforms::{Clients, ConnectorRegistry as Platforms, PlatformConfig, PlatformsConfig};
-use crier_common::queue::{Handler, Transport};
-use crier_common::store::jobs::dispatch::RENOTIFY_AFTER;
-use crier_common::store::webhooks::NewWebhook;
-use crier_common::store::{Store, deliveries, jobs, post_media, posts, targets, webhooks};
-use crier_common::webhooks::Sender;
+use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::account::{AccountStatus, SocialAccount};
+use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, JobNotification, JobNotifier, Lane, NewJob};
+use crier_domain::media::AssetType;
+use crier_domain::plan::Plans;
+use crier_domain::platform::Platform;
+use crier_domain::post::{Attempt, Post, PostStatus, Target};
+use crier_domain::webhook::{Delivery, Webhook};
+use crier_http::{Guard, HttpClient};
+use crier_mail::Mailer;
+use crier_media::{self as media, Described, Library, Owner};
+use crier_platforms::address::AddressCheck;
+use crier_platforms::sandbox::Sandbox;
+use crier_platforms::{Clients, Connector as _, ConnectorRegistry as Platforms};
+use crier_queue::{Handler, Transport};
 use crier_scheduler::Scheduler;
+use crier_store::jobs::dispatch::RENOTIFY_AFTER;
+use crier_store::webhooks::{self, NewWebhook};
+use crier_store::{Store, deliveries, jobs, post_media, posts, targets};
 use crier_worker::engine::Engine;
 use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{Deps, IMPORT_TIMEOUT, Job, Registry};
+use crier_worker::webhooks::Sender;
 use futures::future::BoxFuture;
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
@@ -221,7 +221,7 @@ impl TestWorker {
         s: TestStore,
         fake: Arc<FakePlatform>,
         config: PlatformsConfig,
-        connector: impl FnOnce(&Store) -> Arc<dyn crier_common::platforms::Connector>,
+        connector: impl FnOnce(&Store) -> Arc<dyn crier_platforms::Connector>,
     ) -> Self {
         let world = s.create_world().await;
         let account = s.account(world, "demo", "token-0").await;
@@ -427,8 +427,7 @@ impl TestWorker {
     }
 
     pub async fn account_status(&self) -> AccountStatus {
-        let found =
-            crier_common::store::accounts::with_secrets(&mut self.conn().await, self.cipher(), self.account.id).await;
+        let found = crier_store::accounts::with_secrets(&mut self.conn().await, self.cipher(), self.account.id).await;
         found.expect("a look-up").expect("the account is there").0.status
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crier_common::store::Store;
+use crier_store::Store;
 use crier_worker::engine::Engine;
 use tokio::runtime::Runtime;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::TimeDelta;
-use crier_common::clock::Clock;
+use crier_base::clock::Clock;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};

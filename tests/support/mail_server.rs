@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crier_common::config::{Config, ConfigSource, ProcessRole};
-use crier_common::mail::Mailer;
+use crier_config::{Config, ConfigSource, ProcessRole};
+use crier_mail::Mailer;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;

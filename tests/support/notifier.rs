@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::job::JobKind;
-use crier_common::queue::{Handler, Transport};
+use crier_domain::job::JobKind;
+use crier_queue::{Handler, Transport};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, UnboundedReceiver, error::TryRecvError};
 use tokio_util::sync::{CancellationToken, DropGuard};

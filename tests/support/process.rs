@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crier_common::http::HttpClient;
+use crier_http::HttpClient;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection};
 
@@ -397,7 +397,7 @@ impl Drop for Installation {
 /// Creates a database with only the schema; `crier migrate` creates the processes' own data.
 async fn migrated() -> TestDatabase {
     servers::postgres(|url| async move {
-        let db = crier_common::store::Db::postgres(&url, 2).expect("a URL");
+        let db = crier_store::Db::postgres(&url, 2).expect("a URL");
         db.migrate().await.expect("the schema can be made");
         db.close().await;
     })

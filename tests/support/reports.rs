@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::domain::job::JobKind;
-use crier_common::domain::plan::{Plan, Plans};
-use crier_common::http::Guard;
-use crier_common::mail::Mailer;
-use crier_common::platforms::PlatformsConfig;
-use crier_common::store::analytics;
-use crier_common::webhooks::sender::Sender;
+use crier_config::PlatformsConfig;
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::job::JobKind;
+use crier_domain::plan::{Plan, Plans};
+use crier_http::Guard;
+use crier_mail::Mailer;
 use crier_scheduler::{Scheduler, tasks};
+use crier_store::analytics;
 use crier_worker::engine::Engine;
 use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{Deps, Registry};
+use crier_worker::webhooks::sender::Sender;
 use serde_json::{Value, json};
 
 use super::app::{Reply, Tenant, TestApp};

@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
 
     /// Sets a multipart body with a file and text fields; the boundary is new for each request.
     pub fn form(self, file: Option<(&str, &[u8])>, texts: &[(&str, &str)]) -> Self {
-        let boundary = format!("boundary-{:016x}", crier_common::random::u64());
+        let boundary = format!("boundary-{:016x}", crier_base::random::u64());
         let mut body = Vec::new();
         for (name, text) in texts {
             let head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{text}\r\n");

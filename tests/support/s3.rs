@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crier_common::config::{self, S3Config};
+use crier_config::{self as config, S3Config};
 use http::Method;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;

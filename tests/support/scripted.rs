@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Claimed, JobKind, JobState, Outcome};
-use crier_common::store::{Result, StoreError, Tx};
+use crier_domain::job::{Claimed, JobKind, JobState, Outcome};
+use crier_store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{Job, Registry, RunResult};
 use tokio::task::JoinHandle;

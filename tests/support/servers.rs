@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crier_common::store::Db;
+use crier_store::Db;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::OnceCell;
 

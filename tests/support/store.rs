@@ -10,23 +10,23 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::clock::Clock;
-use crier_common::config::{self, MediaConfig};
-use crier_common::domain::access::{KeyMode, Role, Scopes};
-use crier_common::domain::account::SocialAccount;
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::{Claimed, JobKind, JobNotification, JobNotifier, JobState, NewJob, Outcome};
-use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
-use crier_common::domain::webhook::Webhook;
-use crier_common::media::{Library, Storage};
-use crier_common::secrets::{Cipher, SecretKey};
-use crier_common::store::accounts::NewAccount;
-use crier_common::store::brands::NewBrand;
-use crier_common::store::jobs::{self, engine, operate};
-use crier_common::store::targets::NewTarget;
-use crier_common::store::webhooks::NewWebhook;
-use crier_common::store::{Conn, Db, Result, Store, Tx, accounts, brands, keys, posts, targets, users, webhooks};
+use crier_base::clock::Clock;
+use crier_base::secrets::{Cipher, SecretKey};
+use crier_config::{self as config, MediaConfig};
+use crier_domain::access::{KeyMode, Role, Scopes};
+use crier_domain::account::SocialAccount;
+use crier_domain::event::EventName;
+use crier_domain::job::{Claimed, JobKind, JobNotification, JobNotifier, JobState, NewJob, Outcome};
+use crier_domain::platform::{AccountKind, Platform};
+use crier_domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
+use crier_domain::webhook::Webhook;
+use crier_media::{Library, Storage};
+use crier_store::accounts::{self, NewAccount};
+use crier_store::brands::{self, NewBrand};
+use crier_store::jobs::{self, engine, operate};
+use crier_store::targets::{self, NewTarget};
+use crier_store::webhooks::{self, NewWebhook};
+use crier_store::{Conn, Db, Result, Store, Tx, keys, posts, users};
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 
@@ -471,7 +471,7 @@ pub fn new_post(world: World, status: PostStatus) -> Post {
 /// Locks a table exclusively until the end of the transaction (Postgres; on SQLite any writer does).
 pub async fn lock_table(tx: &mut Tx, table: &str) {
     let sql = sqlx::AssertSqlSafe(format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"));
-    let crier_common::store::db::Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    let crier_store::db::Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
     sqlx::query(sql).execute(conn).await.expect("a lock");
 }
 

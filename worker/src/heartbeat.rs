@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use crier_common::backoff::{self, ExponentialBuilder, Pauses};
-use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Result, Store};
+use crier_base::backoff::{self, ExponentialBuilder, Pauses};
+use crier_store::jobs::engine as rows;
+use crier_store::{Result, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;

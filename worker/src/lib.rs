@@ -4,18 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use crier_common::config::Concurrency;
-use crier_common::mail::Mailer;
-use crier_common::process::{Process, StartError};
-use crier_common::queue::{Handler, Transport};
-use crier_common::telemetry::metrics;
-use crier_common::webhooks::Sender;
+use crier_config::Concurrency;
+use crier_mail::Mailer;
+use crier_queue::{Handler, Transport};
+use crier_runtime::{Process, StartError};
+use crier_telemetry::metrics;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::webhooks::Sender;
+
 pub mod engine;
+pub mod feeds;
 pub mod heartbeat;
 pub mod jobs;
+mod notices;
+mod report_mail;
+pub mod webhooks;
 
 use engine::Engine;
 use jobs::fetch_feed::Fetcher;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crier_common::store::{Conn, Tx};
+use crier_store::{Conn, Tx};
 
 use crate::context::Context;
 use crate::error::Result;

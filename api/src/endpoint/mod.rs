@@ -25,9 +25,9 @@ mod handler;
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::plan::Feature;
-use crier_common::store::{Conn, Tx};
+use crier_domain::access::Scope;
+use crier_domain::plan::Feature;
+use crier_store::{Conn, Tx};
 use http::Method;
 use serde_json::Value;
 

@@ -48,7 +48,7 @@ fn list_problems_name_the_element() {
     assert_eq!(ids(json!({"accounts": [1, 2, 1]})), ["accounts.2"]);
     assert_eq!(ids(json!({"accounts": "x"})), ["accounts"]);
     assert_eq!(ids(json!({"accounts": [3, 2, 1]})), Vec::<String>::new());
-    let events = |body| paths(body, |f| f.enum_values::<crier_common::domain::event::EventName>("events"));
+    let events = |body| paths(body, |f| f.enum_values::<crier_domain::event::EventName>("events"));
     assert_eq!(events(json!({"events": ["post.published", "nope", 5]})), ["events.1", "events.2"]);
     assert_eq!(events(json!({"events": []})), ["events"]);
 }
@@ -126,7 +126,7 @@ fn urls_enums_flags_and_time_zones_are_validated() {
         assert_eq!(paths(json!({"z": bad}), |f| f.timezone("z")), ["z"], "{bad}");
     }
     assert_eq!(
-        wrong(json!({"s": "later"}), |f| f.enum_value::<crier_common::domain::post::ScheduleType>("s"))[0].1,
+        wrong(json!({"s": "later"}), |f| f.enum_value::<crier_domain::post::ScheduleType>("s"))[0].1,
         "Must be one of: now, scheduled, draft."
     );
 }
@@ -148,7 +148,7 @@ proptest! {
                 f.number("v", -5..=5);
                 f.object("v");
                 f.objects("v", 3, |inner| Some(inner.text("x", 0..=9)));
-                f.enum_values::<crier_common::domain::post::PostStatus>("v")
+                f.enum_values::<crier_domain::post::PostStatus>("v")
             });
         }
     }
@@ -178,10 +178,7 @@ fn oversized_lists_are_not_read() {
     assert_eq!(found.len(), 2);
     assert_eq!(found[0].1, "Must have at most 100 elements; this has 50000.");
     assert!(steps < 10, "{steps}");
-    assert_eq!(
-        paths(json!({ "e": vec!["x"; 101] }), |f| f.enum_values::<crier_common::domain::post::PostStatus>("e")),
-        ["e"]
-    );
+    assert_eq!(paths(json!({ "e": vec!["x"; 101] }), |f| f.enum_values::<crier_domain::post::PostStatus>("e")), ["e"]);
 }
 
 #[test]

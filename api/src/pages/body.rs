@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
-use crier_common::hexadecimal;
+use crier_base::hexadecimal;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, VARY};

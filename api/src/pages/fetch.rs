@@ -1,12 +1,12 @@
 //! `/media/fetch/{token}`: the pictures of posts, for the platforms that download them. The token is sealed and says
-//! which picture, for which platform and until when (`crier_common::media::rendition`); what is served is converted to
+//! which picture, for which platform and until when (`crier_media::rendition`); what is served is converted to
 //! what the platform takes.
 
 use std::sync::Arc;
 
-use crier_common::media::picture::FittedPicture;
-use crier_common::media::rendition::{FetchLink, RenditionError};
-use crier_common::secrets::link::LinkError;
+use crier_base::secrets::link::LinkError;
+use crier_media::picture::FittedPicture;
+use crier_media::rendition::{FetchLink, RenditionError};
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER,
     X_CONTENT_TYPE_OPTIONS,

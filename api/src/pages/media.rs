@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crier_common::media::kind_of;
+use crier_media::kind_of;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};

@@ -1,4 +1,4 @@
-//! `/reports/…`: what the mails of reports lead to. The tokens are sealed (`crier_common::reports::links`), so no key is
+//! `/reports/…`: what the mails of reports lead to. The tokens are sealed (`crier_jobs::reports::links`), so no key is
 //! needed, and any replica serves them.
 //!
 //! - `files/{token}`: the file, for two weeks.
@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use askama::Template;
-use crier_common::domain::report::ReportDeliveryStatus;
-use crier_common::reports::links::{FileLink, UnsubscribeLink};
-use crier_common::secrets::link::LinkError;
-use crier_common::store::{StoreError, report_deliveries, report_schedules};
+use crier_base::secrets::link::LinkError;
+use crier_domain::report::ReportDeliveryStatus;
+use crier_jobs::reports::links::{FileLink, UnsubscribeLink};
+use crier_store::{StoreError, report_deliveries, report_schedules};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};

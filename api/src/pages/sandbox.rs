@@ -7,10 +7,10 @@ use std::sync::{Arc, LazyLock};
 
 use askama::Template;
 use chrono::{DateTime, Utc};
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::sandbox::{is_handle, post_path};
-use crier_common::store::Result;
-use crier_common::store::sandbox::{self, Commented, MAX_COMMENTS};
+use crier_domain::platform::Platform;
+use crier_platforms::sandbox::{is_handle, post_path};
+use crier_store::Result;
+use crier_store::sandbox::{self, Commented, MAX_COMMENTS};
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
@@ -208,7 +208,7 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         let mut tx = app.store.begin().await?;
         let id = sandbox::comment(&mut tx, &handle, post, &name, &text).await?;
         tx.commit().await?;
-        Ok::<_, crier_common::store::StoreError>(id)
+        Ok::<_, crier_store::StoreError>(id)
     };
     match written.await {
         Ok(Commented::Added(_)) => {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crier_common::hexadecimal;
+use crier_base::hexadecimal;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use salvo::{Request, Response, Router, handler};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use crier_common::media::{Spool, SpoolError, Spools};
+use crier_media::{Spool, SpoolError, Spools};
 use futures::{Stream, StreamExt, stream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use multer::{Constraints, Field, Multipart, SizeLimit};

@@ -8,8 +8,8 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use crier_common::domain::access::KeyMode;
-use crier_common::store::keys::{Authenticated, Caller};
+use crier_domain::access::KeyMode;
+use crier_store::keys::{Authenticated, Caller};
 use futures::FutureExt;
 use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response};

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use crier_common::store::idempotency::{self, IdempotencySlot, KeyState, RequestLine};
-use crier_common::store::{Store, Tx, files};
-use crier_common::telemetry::traces;
+use crier_store::idempotency::{self, IdempotencySlot, KeyState, RequestLine};
+use crier_store::{Store, Tx, files};
+use crier_telemetry::traces;
 use http::HeaderMap;
 use salvo::{Request, Response};
 use sha2::{Digest, Sha256};

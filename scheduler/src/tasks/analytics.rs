@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crier_common::store::{Result, analytics};
+use crier_store::{Result, analytics};
 
 use crate::Scheduler;
 

@@ -10,8 +10,8 @@
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use crier_common::store::jobs::{dispatch, holds};
-use crier_common::store::{Result, Tx, authorizations, idempotency, mails, media_jobs, posts, sessions};
+use crier_store::jobs::{dispatch, holds};
+use crier_store::{Result, Tx, authorizations, idempotency, mails, media_jobs, posts, sessions};
 
 use crate::Scheduler;
 

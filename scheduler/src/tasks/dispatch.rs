@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use crier_common::domain::job::JobKind;
-use crier_common::store::Result;
-use crier_common::store::jobs::dispatch;
+use crier_domain::job::JobKind;
+use crier_store::Result;
+use crier_store::jobs::dispatch;
 
 use crate::Scheduler;
 use crate::room::NotifierCapacity;

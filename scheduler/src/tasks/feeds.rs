@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crier_common::store::{Result, feeds};
+use crier_store::{Result, feeds};
 
 use crate::Scheduler;
 

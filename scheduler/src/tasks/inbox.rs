@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crier_common::store::{Result, conversations, inbox_syncs};
+use crier_store::{Result, conversations, inbox_syncs};
 
 use crate::Scheduler;
 

@@ -7,13 +7,13 @@
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::domain::media::FileState;
-use crier_common::domain::platform::Platform;
-use crier_common::store::jobs::operate::{self, StateCount};
-use crier_common::store::{Conn, Result, account_tokens, analytics, files, inbox_syncs, webhooks};
-use crier_common::telemetry::metrics::{self, CountedState, EndpointState};
+use crier_domain::account::AccountStatus;
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::media::FileState;
+use crier_domain::platform::Platform;
+use crier_store::jobs::operate::{self, StateCount};
+use crier_store::{Conn, Result, account_tokens, analytics, files, inbox_syncs, webhooks};
+use crier_telemetry::metrics::{self, CountedState, EndpointState};
 
 use crate::Scheduler;
 

@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::cron::CronSchedule;
-use crier_common::domain::analytics::zone;
-use crier_common::domain::plan::Feature;
-use crier_common::domain::report_schedule::local_day;
-use crier_common::reports;
-use crier_common::store::report_deliveries::{self, NewDelivery};
-use crier_common::store::report_schedules::{self, DueRow, DueSchedule};
-use crier_common::store::{Result, Tx};
+use crier_base::cron::CronSchedule;
+use crier_domain::analytics::zone;
+use crier_domain::plan::Feature;
+use crier_domain::report_schedule::local_day;
+use crier_jobs::reports;
+use crier_store::report_deliveries::{self, NewDelivery};
+use crier_store::report_schedules::{self, DueRow, DueSchedule};
+use crier_store::{Result, Tx};
 
 use crate::Scheduler;
 

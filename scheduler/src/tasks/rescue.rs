@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crier_common::domain::job::LEASE;
-use crier_common::jobs;
-use crier_common::store::jobs::dispatch::{self, RENOTIFY_AFTER, Rescued};
-use crier_common::store::{Result, Tx};
-use crier_common::telemetry::metrics::{self, RescueReason};
+use crier_domain::job::LEASE;
+use crier_jobs as jobs;
+use crier_store::jobs::dispatch::{self, RENOTIFY_AFTER, Rescued};
+use crier_store::{Result, Tx};
+use crier_telemetry::metrics::{self, RescueReason};
 
 use crate::Scheduler;
 use crate::room::NotifierCapacity;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crier_common::store::{Result, ai_credits};
+use crier_store::{Result, ai_credits};
 
 use crate::Scheduler;
 

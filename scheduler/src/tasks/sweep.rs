@@ -9,9 +9,9 @@
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use crier_common::media::{Storage, StorageError};
-use crier_common::store::Result;
-use crier_common::store::files::{self, DeletableFile};
+use crier_media::{Storage, StorageError};
+use crier_store::Result;
+use crier_store::files::{self, DeletableFile};
 use futures::StreamExt;
 
 use crate::Scheduler;

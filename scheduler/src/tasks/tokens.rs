@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crier_common::store::{Result, account_tokens};
+use crier_store::{Result, account_tokens};
 
 use crate::Scheduler;
 

@@ -188,7 +188,7 @@ struct Hashed<R> {
 
 impl<R> Hashed<R> {
     fn hex(self) -> String {
-        crier_common::hexadecimal::encode(self.hash.finalize())
+        crier_base::hexadecimal::encode(self.hash.finalize())
     }
 }
 

@@ -13,9 +13,9 @@ use std::io::{ErrorKind, IsTerminal as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crier_common::config::{Config, Database, Storage, key_file};
-use crier_common::domain::job::JobKind;
-use crier_common::process::StartError;
+use crier_config::{Config, Database, Storage, key_file};
+use crier_domain::job::JobKind;
+use crier_runtime::StartError;
 use indicatif::ProgressBar;
 
 use self::archive::{ArchiveWriter, Manifest};

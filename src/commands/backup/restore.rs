@@ -10,14 +10,14 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crier_common::clock::Clock;
-use crier_common::config::{Config, Storage, key_file};
-use crier_common::domain::job::NoopNotifier;
-use crier_common::process::data_dir::{self, DataDirLock};
-use crier_common::process::{StartError, check_keys, check_plans};
-use crier_common::secrets::Cipher;
-use crier_common::store::jobs::operate;
-use crier_common::store::{Db, Store};
+use crier_base::clock::Clock;
+use crier_base::secrets::Cipher;
+use crier_config::{Config, Storage, key_file};
+use crier_domain::job::NoopNotifier;
+use crier_runtime::data_dir::{self, DataDirLock};
+use crier_runtime::{StartError, check_keys, check_plans};
+use crier_store::jobs::operate;
+use crier_store::{Db, Store};
 use tempfile::TempDir;
 
 use super::super::{CommandError, Result, refused};
@@ -94,7 +94,7 @@ impl Draft {
     fn beside(place: &Path) -> std::result::Result<Self, CommandError> {
         let dir = parent(place);
         let make = || {
-            crier_common::permissions::make_dir(dir)?;
+            crier_base::permissions::make_dir(dir)?;
             remove_leftovers(dir, RESTORE_DRAFT);
             let made = tempfile::Builder::new().prefix(RESTORE_DRAFT).tempdir_in(dir)?;
             let lock = File::open(made.path())?;

@@ -1,9 +1,9 @@
 //! `crier resume`: lets go out what a restore holds, after the operator has seen it.
 
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::store::Conn;
-use crier_common::store::jobs::operate::{self, JobQuery};
-use crier_common::store::post_overview::{self, PostSummary};
+use crier_domain::job::{JobKind, JobState};
+use crier_store::Conn;
+use crier_store::jobs::operate::{self, JobQuery};
+use crier_store::post_overview::{self, PostSummary};
 use serde::Serialize;
 
 use super::super::{Context, Result, jobs, refused};
@@ -64,7 +64,7 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
 
 /// Returns how many jobs of these kinds run. A restored one belongs to a process that is gone; until it is taken over, it
 /// is not among those that are due, and would go out without having been seen.
-async fn count_running(conn: &mut Conn, kinds: &[JobKind]) -> crier_common::store::Result<i64> {
+async fn count_running(conn: &mut Conn, kinds: &[JobKind]) -> crier_store::Result<i64> {
     let mut running = 0;
     for kind in kinds {
         let of_kind = JobQuery { kind: Some(*kind), state: Some(JobState::Running), lane: None, created_before: None };

@@ -5,13 +5,13 @@
 use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::analytics::{Figures as PostFigures, Tz, day_start};
-use crier_common::domain::platform::Platform;
-use crier_common::domain::post::{Post, TargetOverride, TargetStatus};
-use crier_common::store::analytics::{self, Collected};
-use crier_common::store::brands::{self, NewBrand};
-use crier_common::store::targets::{self, NewTarget, TargetEnd};
-use crier_common::store::{Store, StoreError, Tx, bench as store_bench, posts, users};
+use crier_domain::analytics::{Figures as PostFigures, Tz, day_start};
+use crier_domain::platform::Platform;
+use crier_domain::post::{Post, TargetOverride, TargetStatus};
+use crier_store::analytics::{self, Collected};
+use crier_store::brands::{self, NewBrand};
+use crier_store::targets::{self, NewTarget, TargetEnd};
+use crier_store::{Store, StoreError, Tx, bench as store_bench, posts, users};
 
 use super::figure::{Figure, nth};
 use super::{Figures, Suite, figure, refused, sandbox_accounts};

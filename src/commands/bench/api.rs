@@ -4,11 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crier_api::ai::Ai;
 use crier_api::{App, AppDeps, Stop};
-use crier_common::ai::Ai;
-use crier_common::config::Config;
-use crier_common::domain::plan::{Feature, Plan, Plans};
-use crier_common::process::platforms_of;
+use crier_config::Config;
+use crier_domain::plan::{Feature, Plan, Plans};
+use crier_runtime::platforms_of;
 use http::Method;
 use serde_json::Value;
 use tokio::net::TcpListener;

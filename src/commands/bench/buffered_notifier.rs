@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use crier_common::domain::job::{JobKind, JobNotification, JobNotifier};
-use crier_common::queue::memory::CAPACITY;
-use crier_common::queue::{Handler, Transport};
+use crier_domain::job::{JobKind, JobNotification, JobNotifier};
+use crier_queue::memory::CAPACITY;
+use crier_queue::{Handler, Transport};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 

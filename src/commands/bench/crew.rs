@@ -5,19 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use crier_common::config::{Concurrency, Config};
-use crier_common::domain::job::{JobKind, JobState, NewJob};
-use crier_common::http::{self, Guard};
-use crier_common::platforms::PlatformsConfig;
-use crier_common::process::platforms_of;
-use crier_common::store::jobs::{self, operate};
-use crier_common::store::{Store, StoreError};
-use crier_common::webhooks::Sender;
+use crier_config::{Concurrency, Config, PlatformsConfig};
+use crier_domain::job::{JobKind, JobState, NewJob};
+use crier_http::{self as http, Guard};
+use crier_runtime::platforms_of;
 use crier_scheduler::Scheduler;
+use crier_store::jobs::{self, operate};
+use crier_store::{Store, StoreError};
 use crier_worker::engine::Engine;
 use crier_worker::heartbeat;
 use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{Deps, Job, Registry, handler};
+use crier_worker::webhooks::Sender;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -127,7 +127,7 @@ fn quantity(value: f64, unit: &str) -> String {
 
 /// Returns the description of this machine, build and database.
 pub async fn machine_figures(place: &BenchEnvironment) -> Result<Vec<Figure>, CommandError> {
-    let (engine, durability) = crier_common::store::bench::engine(&mut place.api().read().await?).await?;
+    let (engine, durability) = crier_store::bench::engine(&mut place.api().read().await?).await?;
     let build = if cfg!(debug_assertions) { "debug: not for comparison" } else { "release" };
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let machine = |figure: &str, word: String| Figure::word("machine", figure, word);

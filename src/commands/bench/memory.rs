@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crier_common::domain::job::JobKind;
-use crier_common::store::Store;
-use crier_common::store::bench::tidy;
-use crier_common::store::jobs::operate;
+use crier_domain::job::JobKind;
+use crier_store::Store;
+use crier_store::bench::tidy;
+use crier_store::jobs::operate;
 
 use super::crew::{self, BenchRoles};
 use super::figure::Figure;

@@ -10,10 +10,10 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use crier_common::config::{Config, LogConfig};
-use crier_common::domain::job::JobKind;
-use crier_common::domain::platform::Platform;
-use crier_common::telemetry::{logs, metrics};
+use crier_config::{Config, LogConfig};
+use crier_domain::job::JobKind;
+use crier_domain::platform::Platform;
+use crier_telemetry::{logs, metrics};
 use futures::FutureExt;
 use indicatif::ProgressBar;
 use tokio::sync::Mutex;

@@ -6,15 +6,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::clock::Clock;
-use crier_common::config::{self, Config, Database, MediaConfig};
-use crier_common::limits::{Limiter, memory::MemoryLimiter, redis::RedisLimiter};
-use crier_common::media::{Library, Storage};
-use crier_common::queue::redis::{RedisNotifier, unregister};
-use crier_common::queue::{Transport as _, memory::MemoryNotifier};
-use crier_common::secrets::{Cipher, SecretKey};
-use crier_common::store::bench::ScratchDatabase;
-use crier_common::store::{Db, Store, StoreError};
+use crier_api::limits::Limiter;
+use crier_api::limits::memory::MemoryLimiter;
+use crier_api::limits::redis::RedisLimiter;
+use crier_base::clock::Clock;
+use crier_base::secrets::{Cipher, SecretKey};
+use crier_config::{self as config, Config, Database, MediaConfig};
+use crier_media::{Library, Storage};
+use crier_queue::Transport as _;
+use crier_queue::memory::MemoryNotifier;
+use crier_queue::redis::{RedisNotifier, unregister};
+use crier_store::bench::ScratchDatabase;
+use crier_store::{Db, Store, StoreError};
 use redis::AsyncCommands as _;
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
@@ -94,7 +97,7 @@ impl BenchEnvironment {
             EnvironmentConfig::Split { database, redis } => DatabaseOwner::Server {
                 database: Box::new(ScratchDatabase::beside(database.expose_secret())?),
                 redis,
-                prefix: format!("crier-bench-{:016x}", crier_common::random::u64()),
+                prefix: format!("crier-bench-{:016x}", crier_base::random::u64()),
             },
         };
         let files = tempfile::Builder::new().prefix("crier-bench-").tempdir();

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use crier_common::domain::report::ReportFormat;
+use crier_domain::report::ReportFormat;
 use crier_reports::sample;
 
 use super::figure::{self, Figure};

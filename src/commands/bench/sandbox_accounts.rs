@@ -1,8 +1,8 @@
 //! Accounts of the sandbox, for the posts of a measurement.
 
-use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::store::accounts::NewAccount;
-use crier_common::store::{StoreError, Tx, accounts, sandbox};
+use crier_domain::platform::{AccountKind, Platform};
+use crier_store::accounts::{self, NewAccount};
+use crier_store::{StoreError, Tx, sandbox};
 use secrecy::SecretString;
 
 /// Creates this many accounts, attached to the brand; returns their ids.

@@ -7,10 +7,10 @@
 
 use std::net::SocketAddr;
 
-use crier_common::domain::access::{KeyMode, Scopes};
-use crier_common::domain::plan::Plans;
-use crier_common::store::brands::NewBrand;
-use crier_common::store::{Store, brands, keys, users};
+use crier_domain::access::{KeyMode, Scopes};
+use crier_domain::plan::Plans;
+use crier_store::brands::{self, NewBrand};
+use crier_store::{Store, keys, users};
 use secrecy::SecretString;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crier_common::config::{Config, Database};
-use crier_common::domain::job::NoopNotifier;
-use crier_common::process::error::explain;
-use crier_common::process::{OnMissing, StartError, check_plans, open_store};
-use crier_common::store::{Store, StoreError, secret_keys, server};
+use crier_config::{Config, Database};
+use crier_domain::job::NoopNotifier;
+use crier_runtime::error::explain;
+use crier_runtime::{OnMissing, StartError, check_plans, open_store};
+use crier_store::{Store, StoreError, secret_keys, server};
 
 use super::Finding;
 
@@ -47,7 +47,7 @@ pub async fn secret_key(config: &Config, store: &Store) -> Finding {
         Ok(Some(problem)) => {
             let (secret_keys::KeyProblem::Missing(id) | secret_keys::KeyProblem::Wrong(id)) = problem;
             let detail = format!("does not open the secrets in the database, which need key {id}");
-            let file = crier_common::config::key_file(&config.data_dir);
+            let file = crier_config::key_file(&config.data_dir);
             let remedy = format!("restore {} from a backup, or set CRIER_SECRET_KEY to the former key", file.display());
             Finding::failure("secret_key", detail, remedy)
         }

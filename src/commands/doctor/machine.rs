@@ -1,7 +1,7 @@
 //! The limits of this machine.
 
-use crier_common::config::Config;
-use crier_common::process::{descriptors, disk};
+use crier_config::Config;
+use crier_runtime::{descriptors, disk};
 
 use super::Finding;
 

@@ -7,8 +7,8 @@ use std::future::Future;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crier_common::config::Config;
-use crier_common::telemetry::logs;
+use crier_config::Config;
+use crier_telemetry::logs;
 use serde::Serialize;
 
 use crate::cli::Format;

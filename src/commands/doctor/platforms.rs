@@ -1,11 +1,11 @@
 //! The applications at platforms, and what each still needs there.
 
-use crier_common::config::Config;
-use crier_common::domain::platform::{ConnectTarget, Descriptor, Platform};
-use crier_common::http::Guard;
-use crier_common::platforms::ConnectorRegistry;
-use crier_common::process::platforms_of;
-use crier_common::store::{Store, applications};
+use crier_config::Config;
+use crier_domain::platform::{ConnectTarget, Descriptor, Platform};
+use crier_http::Guard;
+use crier_platforms::ConnectorRegistry;
+use crier_runtime::platforms_of;
+use crier_store::{Store, applications};
 
 use super::Finding;
 
@@ -44,7 +44,7 @@ fn names(all: &[&Descriptor]) -> String {
     all.iter().map(|d| d.platform.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-async fn list(store: &Store) -> crier_common::store::Result<Vec<Platform>> {
+async fn list(store: &Store) -> crier_store::Result<Vec<Platform>> {
     let listed = applications::list(&mut store.read().await?).await?;
     Ok(listed.into_iter().map(|application| application.platform).collect())
 }

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta};
-use crier_common::config::{Config, Storage as StorageConfig};
-use crier_common::http::HttpClient;
-use crier_common::mail::Mailer;
-use crier_common::media::Storage;
-use crier_common::process::traces_client;
-use crier_common::random;
-use crier_common::store::{Store, server};
-use crier_common::telemetry::traces;
+use crier_base::random;
+use crier_config::{Config, Storage as StorageConfig};
+use crier_http::HttpClient;
+use crier_mail::Mailer;
+use crier_media::Storage;
+use crier_runtime::{trace_export, traces_client};
+use crier_store::{Store, server};
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 use secrecy::ExposeSecret as _;
@@ -57,7 +56,7 @@ pub async fn storage(config: &Config) -> Finding {
 }
 
 async fn write_and_read(config: &StorageConfig) -> Result<(), String> {
-    let text = |error: crier_common::media::StorageError| error.to_string();
+    let text = |error: crier_media::StorageError| error.to_string();
     let storage = Storage::open(config).map_err(text)?;
     let name = random::text(16).map_err(|error| error.to_string())?;
     let (key, bytes) = (format!("doctor-{name}"), Bytes::from_static(b"written by crier doctor"));
@@ -87,7 +86,7 @@ pub async fn mail(config: &Config) -> Finding {
 
 pub async fn traces(config: &Config) -> Finding {
     let Some(traces) = &config.traces else { return Finding::ok("traces", "are not recorded") };
-    match traces::check(traces, traces_client()).await {
+    match trace_export::check(traces, traces_client()).await {
         Ok(()) => Finding::ok("traces", format!("{} takes them", traces.url)),
         Err(error) => Finding::failure(
             "traces",
@@ -124,7 +123,7 @@ pub async fn clock(config: &Config, store: &Store) -> Finding {
 }
 
 /// Returns how much later it is here; the middle of the question counts.
-async fn database_clock(store: &Store) -> crier_common::store::Result<Option<TimeDelta>> {
+async fn database_clock(store: &Store) -> crier_store::Result<Option<TimeDelta>> {
     let mut conn = store.read().await?;
     let before = store.now();
     let at = server::now(&mut conn).await?;

@@ -1,11 +1,11 @@
 //! `crier jobs retry | cancel`, by ids or by filter. A command that is interrupted (Ctrl-C) leaves each job either
-//! unchanged or completely changed ([`crier_common::jobs::change`]).
+//! unchanged or completely changed ([`crier_jobs::change`]).
 
 use std::io::{IsTerminal as _, Write as _};
 
-use crier_common::domain::job::JobState;
-use crier_common::jobs::change::{JobChange, Tally};
-use crier_common::store::jobs::operate::{self, JobQuery};
+use crier_domain::job::JobState;
+use crier_jobs::change::{JobChange, Tally};
+use crier_store::jobs::operate::{self, JobQuery};
 
 use super::super::{CommandError, Context, Result, refused};
 use super::not_found_message;

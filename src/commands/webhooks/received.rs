@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use crier_common::webhooks::signature::{SignatureError, TOLERANCE, verify};
+use crier_domain::webhook_signature::{SignatureError, TOLERANCE, verify};
 use hyper::HeaderMap;
 use hyper::body::Bytes;
 use hyper::http::request::Parts;

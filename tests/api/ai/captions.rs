@@ -95,8 +95,8 @@ async fn length_is_counted_by_platform_rules(s: TestStore) {
         assert_eq!(write(&t, body.clone()).await.data(200)["captions"], json!([fits]), "{platform}");
         app.ai.queue_responses([captions(&[&too_long]), captions(&[&too_long])]);
         let cut = write(&t, body).await.data(200)["captions"][0].as_str().unwrap().to_owned();
-        let descriptor = crier_common::platforms::catalogue::descriptor(platform.parse().unwrap());
-        let length = crier_common::platforms::text::check(descriptor, &cut, 0).length;
+        let descriptor = crier_domain::catalogue::descriptor(platform.parse().unwrap());
+        let length = crier_platforms::text::check(descriptor, &cut, 0).length;
         assert!(cut.ends_with('…') && length <= limit && length + 4 > limit, "{platform}: {length}");
     }
 }

@@ -1,12 +1,12 @@
 //! Credits: charged once per result, refunded in every other case.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::ai::PROVIDER_TIMEOUT;
-use crier_common::domain::ai::Operation;
-use crier_common::store::ai_credits::{self, CreditRequest};
-use crier_common::store::users;
+use crier_api::ai::PROVIDER_TIMEOUT;
+use crier_domain::ai::Operation;
 use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::reservations;
+use crier_store::ai_credits::{self, CreditRequest};
+use crier_store::users;
 use serde_json::json;
 
 use crate::support::ai_server::{AiApp, AiServer, ResponseGate, captions, error};

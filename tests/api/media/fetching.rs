@@ -1,9 +1,9 @@
 //! Pictures for the platforms that download them: a sealed address, converted to what the platform takes, for a day.
 
 use chrono::TimeDelta;
-use crier_common::domain::media::Asset;
-use crier_common::domain::platform::Platform;
-use crier_common::store::media;
+use crier_domain::media::Asset;
+use crier_domain::platform::Platform;
+use crier_store::media;
 
 use crate::support::app::{TestApp, on_both_apps};
 use crate::support::picture;

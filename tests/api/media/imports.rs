@@ -1,9 +1,9 @@
 //! Imports from a URL: what the API accepts and how it reports them.
 
-use crier_common::domain::access::KeyMode;
-use crier_common::domain::media::{MediaError, MediaErrorCode, MediaJob};
-use crier_common::media::import;
-use crier_common::store::{Tx, media_jobs};
+use crier_domain::access::KeyMode;
+use crier_domain::media::{MediaError, MediaErrorCode, MediaJob};
+use crier_media::import;
+use crier_store::{Tx, media_jobs};
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
@@ -124,7 +124,7 @@ async fn only_public_urls_are_accepted(app: TestApp) {
 }
 
 /// Performs a worker's step on an import.
-async fn step(app: &TestApp, id: i64, write: impl AsyncFnOnce(&mut Tx, &MediaJob) -> crier_common::store::Result<()>) {
+async fn step(app: &TestApp, id: i64, write: impl AsyncFnOnce(&mut Tx, &MediaJob) -> crier_store::Result<()>) {
     app.write(async |tx| {
         let import = media_jobs::lock(tx, id).await?.expect("the import is there");
         write(tx, &import).await

@@ -1,6 +1,6 @@
 //! Concurrent requests on the same deliveries: each gets a response, and no delivery gets two jobs.
 
-use crier_common::store::{deliveries, webhooks};
+use crier_store::{deliveries, webhooks};
 use futures::future::join_all;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Deliveries as an endpoint's owner sees them: the list with its filters, one delivery, its attempts, its retry.
 
-use crier_common::domain::access::Role;
-use crier_common::domain::webhook::DeliveryStatus;
-use crier_common::store::deliveries::{self, AttemptRow};
+use crier_domain::access::Role;
+use crier_domain::webhook::DeliveryStatus;
+use crier_store::deliveries::{self, AttemptRow};
 use serde_json::{Value, json};
 
 use super::{create_deliveries, fail, ids, open_jobs, planned, stamp, subscribe};

@@ -1,7 +1,7 @@
 //! Webhook endpoints: creating, reading, changing, deleting.
 
-use crier_common::domain::circuit::Health;
-use crier_common::store::{deliveries, webhooks};
+use crier_domain::circuit::Health;
+use crier_store::{deliveries, webhooks};
 use serde_json::{Value, json};
 
 use super::{create, create_deliveries, fail, ids, subscribe};

@@ -1,8 +1,8 @@
 //! Who is notified of the API's actions, and with which payload: every member of the brand who subscribed, and no other
 //! user. `tests/jobs/events.rs` covers the worker's events.
 
-use crier_common::domain::access::{KeyMode, Role};
-use crier_common::store::brands;
+use crier_domain::access::{KeyMode, Role};
+use crier_store::brands;
 use serde_json::json;
 
 use super::subscribe;

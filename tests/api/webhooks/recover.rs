@@ -1,6 +1,6 @@
 //! `POST /webhooks/{webhook}/recover`: deliveries that failed while an endpoint was down are sent again.
 
-use crier_common::domain::job::JobKind;
+use crier_domain::job::JobKind;
 use serde_json::{Value, json};
 
 use super::{create_deliveries, fail, open_jobs, planned, subscribe};

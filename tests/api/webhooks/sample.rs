@@ -1,6 +1,6 @@
 //! `POST /webhooks/{webhook}/test`: sends a sample event to one endpoint.
 
-use crier_common::domain::event::EventName;
+use crier_domain::event::EventName;
 use serde_json::{Value, json};
 
 use super::{open_jobs, subscribe};

@@ -1,11 +1,11 @@
 //! `import_media`: imports of pictures from a URL.
 
-use crier_common::domain::event::EventName;
-use crier_common::domain::job::{JobKind, JobState, Lane, NewJob};
-use crier_common::domain::media::{Asset, AssetType, MediaErrorCode as Code, MediaJob, MediaJobStatus as Status};
-use crier_common::media::Library;
-use crier_common::store::media_jobs::NewImport;
-use crier_common::store::{files, jobs, media, media_jobs};
+use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, JobState, Lane, NewJob};
+use crier_domain::media::{Asset, AssetType, MediaErrorCode as Code, MediaJob, MediaJobStatus as Status};
+use crier_media::Library;
+use crier_store::media_jobs::{self, NewImport};
+use crier_store::{files, jobs, media};
 use serde_json::Value;
 
 use crate::support::jobs::{PUBLIC_URL, TestWorker};

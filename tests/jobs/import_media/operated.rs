@@ -163,7 +163,7 @@ async fn only_one_of_two_concurrent_runs_counts(w: TestWorker) {
     // It wakes: its lease is lost, so its result is discarded.
     let mut tx = w.begin().await.unwrap();
     let outcome = ending.write(&mut tx, &frozen).await.unwrap();
-    assert!(matches!(outcome, crier_common::domain::job::Outcome::Cancelled(_)), "{outcome:?}");
+    assert!(matches!(outcome, crier_domain::job::Outcome::Cancelled(_)), "{outcome:?}");
     tx.rollback().await.unwrap();
     let late = handler.run(&Run::new(frozen.clone())).await.unwrap();
     let outcome = w.write(async |tx| late.write(tx, &frozen).await).await;
@@ -202,7 +202,7 @@ async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
     assert_eq!(ending.order(), file, "several files are locked in a fixed order");
     w.sql("DELETE FROM media_jobs").await;
     let outcome = w.write(async |tx| ending.write(tx, &job).await).await;
-    assert!(matches!(outcome, crier_common::domain::job::Outcome::Cancelled(_)), "{outcome:?}");
+    assert!(matches!(outcome, crier_domain::job::Outcome::Cancelled(_)), "{outcome:?}");
     assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
     assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), 0);
 }
@@ -218,7 +218,7 @@ async fn a_run_with_a_lost_lease_fetches_nothing(w: TestWorker) {
 
 async fn only_failed_imports_can_be_retried(w: TestWorker) {
     let id = import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
-    let revive = async |id| w.write(async |tx| crier_common::media::import::retry_failed(tx, id).await).await;
+    let revive = async |id| w.write(async |tx| crier_media::import::retry_failed(tx, id).await).await;
     assert!(!revive(id).await, "it is pending");
     run(&w).await;
     assert!(!revive(id).await && !revive(id + 1).await, "it is completed, and there is no such import");
@@ -260,7 +260,7 @@ async fn a_retried_import_is_not_deleted(w: TestWorker) {
     let id = import_from(&w, &Source::with(status("404 Not Found")).await).await;
     run(&w).await;
     let mut tx = w.begin().await.unwrap();
-    assert!(crier_common::media::import::retry_failed(&mut tx, id).await.unwrap());
+    assert!(crier_media::import::retry_failed(&mut tx, id).await.unwrap());
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let revived = async {
         w.poll_until(async || w.number(waits).await > 0).await;

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crier_common::domain::job::{JobKind, JobState, LEASE, Outcome};
-use crier_common::store::jobs::{engine, operate};
+use crier_domain::job::{JobKind, JobState, LEASE, Outcome};
+use crier_store::jobs::{engine, operate};
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
 

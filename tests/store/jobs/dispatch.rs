@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::{JobKind, JobState, Outcome};
-use crier_common::store::jobs::{dispatch, operate};
+use crier_domain::job::{JobKind, JobState, Outcome};
+use crier_store::jobs::{dispatch, operate};
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
 

@@ -1,7 +1,7 @@
 //! Operations in the caller's transaction: enqueue, cancel, run now.
 
-use crier_common::domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
-use crier_common::store::jobs::{self, JobSubject, id_list};
+use crier_domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
+use crier_store::jobs::{self, JobSubject, id_list};
 
 use crate::support::store::{TestStore, on_both};
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crier_common::domain::job::{Claimed, JobKind, JobState, LEASE, Lane, NewJob, Outcome};
-use crier_common::store::jobs::{self, dispatch, engine, lanes, operate};
+use crier_domain::job::{Claimed, JobKind, JobState, LEASE, Lane, NewJob, Outcome};
+use crier_store::jobs::{self, dispatch, engine, lanes, operate};
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
 

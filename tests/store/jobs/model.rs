@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::job::{Claimed, JobKind, JobState, LEASE, MAX_CRASHES, NewJob, Outcome};
-use crier_common::store::jobs::operate::{self, JobQuery, JobRow};
-use crier_common::store::jobs::{self, dispatch, engine, lanes};
+use crier_domain::job::{Claimed, JobKind, JobState, LEASE, MAX_CRASHES, NewJob, Outcome};
+use crier_store::jobs::operate::{self, JobQuery, JobRow};
+use crier_store::jobs::{self, dispatch, engine, lanes};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 

@@ -1,9 +1,9 @@
 //! The operator's actions on jobs.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::{JobKind, JobState, NewJob, Outcome};
-use crier_common::store::jobs::operate::{self, JobQuery, LaneRow};
-use crier_common::store::jobs::{self, dispatch, engine, lanes};
+use crier_domain::job::{JobKind, JobState, NewJob, Outcome};
+use crier_store::jobs::operate::{self, JobQuery, LaneRow};
+use crier_store::jobs::{self, dispatch, engine, lanes};
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crier_common::domain::job::{JobKind, JobState, LEASE, MAX_CRASHES, Outcome};
-use crier_common::store::jobs::dispatch;
+use crier_domain::job::{JobKind, JobState, LEASE, MAX_CRASHES, Outcome};
+use crier_store::jobs::dispatch;
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
 

@@ -1,8 +1,8 @@
 //! The end of a run: settle, release, heartbeat.
 
-use crier_common::domain::job::{JobKind, JobState, LEASE, Outcome};
-use crier_common::store::jobs::{dispatch, engine};
-use crier_common::store::users;
+use crier_domain::job::{JobKind, JobState, LEASE, Outcome};
+use crier_store::jobs::{dispatch, engine};
+use crier_store::users;
 
 use crate::support::store::{TestStore, on_both};
 

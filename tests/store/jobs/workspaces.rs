@@ -1,8 +1,8 @@
 //! Workspace caps: a workspace runs at most this many jobs of a kind, and free slots go to the lane with the fewest
 //! running jobs.
 
-use crier_common::domain::job::{JobKind, LEASE, NewJob, Outcome};
-use crier_common::store::jobs::{self, dispatch};
+use crier_domain::job::{JobKind, LEASE, NewJob, Outcome};
+use crier_store::jobs::{self, dispatch};
 
 use crate::support::store::{TestStore, on_both};
 

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
-use crier_common::domain::report::ReportFormat;
+use crier_domain::report::ReportFormat;
 use crier_reports::{sample, write};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use ::csv::{Terminator, WriterBuilder};
-use crier_common::domain::report::ReportFormat;
+use crier_domain::report::ReportFormat;
 
 use crate::text::clean;
 use crate::{Cell, Document, Widget, WriteError};

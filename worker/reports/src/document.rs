@@ -8,8 +8,8 @@
 //! table, 65,535 characters in a note, 500 in any other cell, 120 in a title.
 
 use chrono::{NaiveDate, NaiveDateTime};
-use crier_common::domain::report::WidgetType;
-use crier_common::reports::naming;
+use crier_domain::report::WidgetType;
+use crier_domain::report_naming as naming;
 
 /// A report over a period.
 #[derive(Clone, Debug, PartialEq)]

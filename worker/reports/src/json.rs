@@ -33,7 +33,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use crier_common::domain::report::{ReportFormat, WidgetType};
+use crier_domain::report::{ReportFormat, WidgetType};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::ser::{CompactFormatter, Formatter};
 

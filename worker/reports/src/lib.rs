@@ -1,7 +1,7 @@
 //! Writes reports to files. A report is a [`Document`]: plain values that were read from the record once. Each format
 //! is a writer over it, in a file of its own, which knows nothing about where the values come from.
 //!
-//! **To add a format:** its line in `for_each_report_format!` (`common/src/domain/report.rs`), and a file here with its
+//! **To add a format:** its line in `for_each_report_format!` (`common/domain/src/report.rs`), and a file here with its
 //! name and `pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError>`.
 //!
 //! `cargo fmt` does not find these files, since a macro declares them: `rustfmt --edition 2024 worker/reports/src/*.rs`.
@@ -11,8 +11,8 @@
 
 use std::io::Write;
 
-use crier_common::domain::report::ReportFormat;
-use crier_common::for_each_report_format;
+use crier_domain::for_each_report_format;
+use crier_domain::report::ReportFormat;
 
 pub mod columns;
 pub mod document;

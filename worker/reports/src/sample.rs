@@ -2,7 +2,7 @@
 //! same number of posts always makes the same document.
 
 use chrono::{Days, NaiveDate, TimeDelta};
-use crier_common::domain::report::WidgetType;
+use crier_domain::report::WidgetType;
 
 use crate::columns::{self, columns};
 use crate::document::{Cell, Chart, ChartType, Document, Period, Table, View, Widget};

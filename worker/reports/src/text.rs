@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
-use crier_common::reports::naming;
+use crier_domain::report_naming as naming;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::{Cell, Document};

@@ -5,9 +5,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crier_common::domain::job::{Claimed, Outcome};
-use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Store, StoreError};
+use crier_domain::job::{Claimed, Outcome};
+use crier_store::jobs::engine as rows;
+use crier_store::{Store, StoreError};
 use futures::FutureExt;
 use tokio::sync::{Mutex, mpsc, oneshot};
 

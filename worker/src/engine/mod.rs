@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crier_common::backoff::{self, ExponentialBuilder, Pauses};
-use crier_common::domain::job::{Claimed, JobKind, Outcome};
-use crier_common::process::descriptors;
-use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Result, Store, StoreError, Tx};
-use crier_common::telemetry::metrics::{self, JobOutcome};
-use crier_common::telemetry::traces;
+use crier_base::backoff::{self, ExponentialBuilder, Pauses};
+use crier_domain::job::{Claimed, JobKind, Outcome};
+use crier_runtime::descriptors;
+use crier_store::jobs::engine as rows;
+use crier_store::{Result, Store, StoreError, Tx};
+use crier_telemetry::metrics::{self, JobOutcome};
+use crier_telemetry::traces;
 use futures::FutureExt;
 use tokio::sync::{Notify, RwLock, Semaphore};
 use tokio::task::JoinHandle;
@@ -82,7 +82,7 @@ impl Engine {
     /// `slots` is only for the metric of free and busy slots; the caller limits the concurrency.
     pub fn new(store: Store, registry: Registry, slots: usize) -> Self {
         // A new name at each start, so that a lease is never mistaken for that of an earlier process.
-        let worker = format!("{:016x}", crier_common::random::u64());
+        let worker = format!("{:016x}", crier_base::random::u64());
         let kinds = registry.kinds();
         let share = descriptors::for_waiting_runs(WAITING * kinds.len().max(1)) / kinds.len().max(1);
         let waiting = kinds.into_iter().map(|kind| (kind, Arc::new(Semaphore::new(share.max(1))))).collect();
@@ -327,7 +327,7 @@ impl RunResult for FailedRun {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         self.handler.undo_failed(tx, &self.run).await?;
         if matches!(self.outcome, Outcome::Abort(_)) {
-            crier_common::jobs::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
+            crier_jobs::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
         }
         Ok(self.outcome.clone())
     }

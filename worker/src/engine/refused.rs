@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Claimed, Outcome};
-use crier_common::store::{Result, Tx};
+use crier_domain::job::{Claimed, Outcome};
+use crier_store::{Result, Tx};
 
 use crate::jobs::RunResult;
 
@@ -53,7 +53,7 @@ struct AbortedRun {
 impl RunResult for AbortedRun {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         if self.notifies_subject {
-            crier_common::jobs::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
+            crier_jobs::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
         }
         Ok(Outcome::Abort(UNSTORABLE_REASON.to_owned()))
     }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crier_common::domain::job::{Claimed, JobKind};
-use crier_common::telemetry::metrics;
+use crier_domain::job::{Claimed, JobKind};
+use crier_telemetry::metrics;
 use tokio::sync::{Notify, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit};
 
 use super::Inner;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crier_common::store::{Db, Store};
+use crier_store::{Db, Store};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// SQLite has one writer: a second run of the workspace would only wait for it.

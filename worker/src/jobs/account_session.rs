@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use crier_common::domain::account::{AccountStatus, SocialAccount, TokenTimes};
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::platforms::{CallError, Connector, ConnectorAccount, Refreshed, Secrets};
-use crier_common::store::{Store, StoreError, accounts};
+use crier_domain::account::{AccountStatus, SocialAccount, TokenTimes};
+use crier_domain::failure::{Category, Failure};
+use crier_platforms::{CallError, Connector, ConnectorAccount, Refreshed, Secrets};
+use crier_store::{Store, StoreError, accounts};
 use secrecy::SecretString;
 
 use crate::engine::Run;

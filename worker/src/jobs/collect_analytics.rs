@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::account::{AccountError, AccountStatus};
-use crier_common::domain::analytics::{AccountFigures, Figures, Tz, day_start, next_collection, zone};
-use crier_common::domain::job::{Claimed, Lane, Outcome};
-use crier_common::domain::plan::Plans;
-use crier_common::platforms::analytics::{AnalyticsConnector, PublishedPost, SetAside};
-use crier_common::platforms::{CallError, ConnectorRegistry};
-use crier_common::store::analytics::{self, Collected, DueTarget};
-use crier_common::store::jobs::lanes;
-use crier_common::store::{Result, Store, Tx, accounts};
+use crier_domain::account::{AccountError, AccountStatus};
+use crier_domain::analytics::{AccountFigures, Figures, Tz, day_start, next_collection, zone};
+use crier_domain::job::{Claimed, Lane, Outcome};
+use crier_domain::plan::Plans;
+use crier_platforms::analytics::{AnalyticsConnector, PublishedPost, SetAside};
+use crier_platforms::{CallError, ConnectorRegistry};
+use crier_store::analytics::{self, Collected, DueTarget};
+use crier_store::jobs::lanes;
+use crier_store::{Result, Store, Tx, accounts};
 
 use super::account_session::{AccountSession, RefreshError};
 use super::{Deps, Job, RunResult};
@@ -240,7 +240,7 @@ impl RunResult for CollectEnd {
         match &self.error {
             Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) => {
                 let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
-                crier_common::accounts::expire(tx, self.account_id, self.version, &error, job.trace.as_deref()).await?;
+                crier_jobs::accounts::expire(tx, self.account_id, self.version, &error, job.trace.as_deref()).await?;
             }
             Some(CallError::RateLimited { until: Some(until), .. }) => {
                 lanes::pause_lane(tx, &Lane::Account(self.account_id).to_string(), *until).await?;

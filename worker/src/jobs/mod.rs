@@ -1,4 +1,4 @@
-//! The handlers of the job kinds, one file each. [`crier_common::jobs`] explains how to add a kind.
+//! The handlers of the job kinds, one file each. [`crier_jobs`] explains how to add a kind.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_common::backoff;
-use crier_common::domain::job::{Claimed, JobKind, Outcome};
-use crier_common::domain::plan::Plans;
-use crier_common::http::Guard;
-use crier_common::mail::Mailer;
-use crier_common::media::Library;
-use crier_common::platforms::ConnectorRegistry as Platforms;
-use crier_common::store::{Result, Store, Tx};
-use crier_common::webhooks::sender::Sender;
+use crier_base::backoff;
+use crier_domain::job::{Claimed, JobKind, Outcome};
+use crier_domain::plan::Plans;
+use crier_http::Guard;
+use crier_mail::Mailer;
+use crier_media::Library;
+use crier_platforms::ConnectorRegistry as Platforms;
+use crier_store::{Result, Store, Tx};
 
 use crate::engine::Run;
+use crate::webhooks::sender::Sender;
 
 mod account_session;
 mod collect_analytics;

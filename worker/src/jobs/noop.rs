@@ -1,8 +1,8 @@
 //! `noop`: does nothing, for `crier bench jobs`.
 
 use async_trait::async_trait;
-use crier_common::domain::job::Outcome;
-use crier_common::store::Result;
+use crier_domain::job::Outcome;
+use crier_store::Result;
 
 use super::{Job, RunResult};
 use crate::engine::Run;

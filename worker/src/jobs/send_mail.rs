@@ -10,17 +10,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Claimed, Outcome};
-use crier_common::domain::mail::MailStatus;
-use crier_common::domain::report::{ReportError, ReportErrorCode};
-use crier_common::mail::{Attachment, Mailer, SendError};
-use crier_common::media::Library;
-use crier_common::reports::naming;
-use crier_common::store::{Conn, Result, Store, Tx, files, mails, report_deliveries};
-use crier_common::webhooks::schedule;
+use crier_domain::job::{Claimed, Outcome};
+use crier_domain::mail::MailStatus;
+use crier_domain::report::{ReportError, ReportErrorCode};
+use crier_domain::report_naming as naming;
+use crier_mail::{Attachment, Mailer, SendError};
+use crier_media::Library;
+use crier_store::{Conn, Result, Store, Tx, files, mails, report_deliveries};
 
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
+use crate::webhooks::schedule;
 
 const NOT_CONFIGURED: &str =
     "mail_not_configured: this worker has no mail server; set CRIER_SMTP_URL, then retry the job";
@@ -65,7 +65,7 @@ impl Job for SendMail {
         };
         Ok(Box::new(match run.call(mailer.send(&mail, attachment)).await {
             Ok(()) => MailEnd::Sent,
-            Err(SendError::Deferred(why)) => MailEnd::Deferred(why, crier_common::random::unit()),
+            Err(SendError::Deferred(why)) => MailEnd::Deferred(why, crier_base::random::unit()),
             Err(SendError::Refused(why)) => MailEnd::Refused(why),
             Err(SendError::RecipientRefused(why)) => MailEnd::RecipientRefused(why),
         }))
@@ -80,7 +80,7 @@ impl SendMail {
         let read = self.library.storage().read(&file.key).await;
         let read = read.map_err(|error| {
             tracing::warn!(%error, "a report's file could not be read");
-            MailEnd::Deferred("the storage cannot be reached".to_owned(), crier_common::random::unit())
+            MailEnd::Deferred("the storage cannot be reached".to_owned(), crier_base::random::unit())
         })?;
         let bytes = read.ok_or_else(gone)?;
         Ok(Attachment { name: file.name, media_type: file.media_type, bytes })

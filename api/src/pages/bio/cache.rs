@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::store::bio_pages::Version;
+use crier_store::bio_pages::Version;
 use http::HeaderValue;
 
 use crate::pages::body::PageBody;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crier_common::store::{Result, Store, bio_pages};
+use crier_store::{Result, Store, bio_pages};
 use tokio_util::sync::CancellationToken;
 
 /// How often they are written; this much is lost if the process dies.

@@ -1,6 +1,6 @@
 //! The icons of links: outlines of 24 by 24 units, drawn with lines of 2.
 
-use crier_common::domain::bio_page::LinkIcon;
+use crier_domain::bio_page::LinkIcon;
 
 /// Returns the path of an icon, for the `d` of an SVG path.
 pub const fn path(icon: LinkIcon) -> &'static str {

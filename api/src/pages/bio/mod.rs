@@ -12,14 +12,14 @@
 //! counts, `kill -9` or a crash those of the last [few seconds](counts::WRITE_INTERVAL). A view is a GET of the page by
 //! a client whose user agent is not that of a bot, a click the same of a link.
 //!
-//! **To add a theme:** its word in `common/src/domain/bio_page.rs` (and in the table's `CHECK`, by a migration), its
+//! **To add a theme:** its word in `common/domain/src/bio_page.rs` (and in the table's `CHECK`, by a migration), its
 //! colours in `api/templates/bio.css`; a test checks that their contrasts are readable.
 
 use std::sync::{Arc, LazyLock};
 
-use crier_common::domain::bio_page::is_slug;
-use crier_common::store::{Result, StoreError, bio_pages};
-use crier_common::telemetry::metrics;
+use crier_domain::bio_page::is_slug;
+use crier_store::{Result, StoreError, bio_pages};
+use crier_telemetry::metrics;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, USER_AGENT, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use askama::Template;
-use crier_common::domain::bio_page::{BioLink, BioPage};
-use crier_common::domain::media::Asset;
-use crier_common::hexadecimal;
-use crier_common::store::bio_pages::Version;
+use crier_base::hexadecimal;
+use crier_domain::bio_page::{BioLink, BioPage};
+use crier_domain::media::Asset;
+use crier_store::bio_pages::Version;
 use http::HeaderValue;
 use url::Url;
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::authorization::{Authorization, Stage};
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::OAuthConnector;
-use crier_common::platforms::oauth::{Attempt, Choices, Grant};
-use crier_common::store::authorizations;
+use crier_domain::authorization::{Authorization, Stage};
+use crier_domain::platform::Platform;
+use crier_platforms::OAuthConnector;
+use crier_platforms::oauth::{Attempt, Choices, Grant};
+use crier_store::authorizations;
 use http::HeaderMap;
 use salvo::{Depot, Request, Response, handler};
 use secrecy::{ExposeSecret, SecretString};

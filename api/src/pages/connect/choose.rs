@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use askama::Template;
-use crier_common::domain::authorization::{Authorization, Stage};
-use crier_common::platforms::oauth::{Choice, Grant};
-use crier_common::store::authorizations;
+use crier_domain::authorization::{Authorization, Stage};
+use crier_platforms::oauth::{Choice, Grant};
+use crier_store::authorizations;
 use http::HeaderMap;
 use salvo::{Depot, Request, Response, handler};
 use secrecy::ExposeSecret;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use askama::Template;
-use crier_common::domain::authorization::{Authorization, Stage};
-use crier_common::platforms::OAuthConnector;
-use crier_common::platforms::oauth::{Choice, Grant};
-use crier_common::store::{accounts, authorizations, brands};
+use crier_domain::authorization::{Authorization, Stage};
+use crier_platforms::OAuthConnector;
+use crier_platforms::oauth::{Choice, Grant};
+use crier_store::{accounts, authorizations, brands};
 use http::HeaderMap;
 use salvo::{Depot, Request, Response, handler};
 

@@ -15,9 +15,9 @@
 use std::sync::Arc;
 
 use askama::Template;
-use crier_common::domain::authorization::{Authorization, Closed};
-use crier_common::platforms::Connector;
-use crier_common::store::authorizations;
+use crier_domain::authorization::{Authorization, Closed};
+use crier_platforms::Connector;
+use crier_store::authorizations;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use askama::Template;
-use crier_common::domain::application::{Application, Owner};
-use crier_common::domain::authorization::Authorization;
-use crier_common::domain::platform::ConnectTarget;
-use crier_common::platforms::OAuthConnector;
-use crier_common::platforms::oauth::{Attempt, AuthServer, ConnectRequest, protocol};
-use crier_common::store::applications::{self, NewApplication};
-use crier_common::store::authorizations;
+use crier_domain::application::{Application, Owner};
+use crier_domain::authorization::Authorization;
+use crier_domain::platform::ConnectTarget;
+use crier_platforms::OAuthConnector;
+use crier_platforms::oauth::{Attempt, AuthServer, ConnectRequest, protocol};
+use crier_store::applications::{self, NewApplication};
+use crier_store::authorizations;
 use salvo::{Depot, Request, Response, handler};
 use secrecy::SecretString;
 

@@ -1,8 +1,8 @@
 //! What can go wrong on the way, each with a page that says what happened and what to do.
 
 use askama::Template;
-use crier_common::platforms::ConnectError;
-use crier_common::store::StoreError;
+use crier_platforms::ConnectError;
+use crier_store::StoreError;
 use http::StatusCode;
 
 use crate::routes::accounts::save::SaveError;

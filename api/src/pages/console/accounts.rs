@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use askama::Template;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::account::{AccountStatus, SocialAccount};
-use crier_common::domain::platform::{Descriptor, Mode, Platform as PlatformKey};
-use crier_common::store::account_tokens::{self, AccountAccess};
-use crier_common::store::{Conn, PageRequest, accounts, applications};
+use crier_domain::account::{AccountStatus, SocialAccount};
+use crier_domain::platform::{Descriptor, Mode, Platform as PlatformKey};
+use crier_store::account_tokens::{self, AccountAccess};
+use crier_store::{Conn, PageRequest, accounts, applications};
 use serde_json::json;
 
 use super::lists;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use askama::Template;
 use chrono::{Datelike, Days, NaiveDate};
-use crier_common::domain::platform::Platform as PlatformKey;
-use crier_common::store::accounts;
+use crier_domain::platform::Platform as PlatformKey;
+use crier_store::accounts;
 use http::StatusCode;
 use serde::Deserialize;
 

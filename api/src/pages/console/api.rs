@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crier_common::store::keys::Authenticated;
+use crier_store::keys::Authenticated;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Uri};
 use salvo::http::ReqBody;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crier_common::hexadecimal;
+use crier_base::hexadecimal;
 use salvo::{Request, Response, Router, handler};
 
 use crate::pages::body::PageBody;

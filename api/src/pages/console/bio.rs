@@ -2,9 +2,9 @@
 //! in `bio_link.rs`.
 
 use askama::Template;
-use crier_common::domain::bio_page::{LinkIcon, Theme};
-use crier_common::store::media::{self, MediaFilter};
-use crier_common::store::{Conn, PageRequest};
+use crier_domain::bio_page::{LinkIcon, Theme};
+use crier_store::media::{self, MediaFilter};
+use crier_store::{Conn, PageRequest};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

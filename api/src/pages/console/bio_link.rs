@@ -3,7 +3,7 @@
 //! The API replaces all links of a page at once. A link that is named by its id alone stays as it is.
 
 use askama::Template;
-use crier_common::domain::bio_page::LinkIcon;
+use crier_domain::bio_page::LinkIcon;
 use http::StatusCode;
 use serde_json::{Value, json};
 

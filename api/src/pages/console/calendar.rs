@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, Utc};
-use crier_common::domain::post::{Post, PostStatus};
-use crier_common::store::calendar::{self, CalendarQuery};
-use crier_common::store::{Conn, posts};
+use crier_domain::post::{Post, PostStatus};
+use crier_store::calendar::{self, CalendarQuery};
+use crier_store::{Conn, posts};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! The composer's panel "Check": how the post stands to the rules of the platforms, and a preview.
 
 use askama::Template;
-use crier_common::domain::account::SocialAccount;
+use crier_domain::account::SocialAccount;
 use serde::Deserialize;
 
 use super::composer_typed::{Stored, Typed, Way};

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use chrono_tz::Tz;
-use crier_common::domain::account::SocialAccount;
-use crier_common::domain::post::{Post, PostStatus, Target};
-use crier_common::platforms::catalogue::descriptor;
-use crier_common::platforms::options::{self, OptionKind};
-use crier_common::store::{posts, targets};
+use crier_domain::account::SocialAccount;
+use crier_domain::catalogue::descriptor;
+use crier_domain::post::{Post, PostStatus, Target};
+use crier_platforms::options::{self, OptionKind};
+use crier_store::{posts, targets};
 use serde_json::{Map, Value, json};
 
 use super::form::Form;

@@ -3,14 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use askama::Template;
-use crier_common::domain::account::{AccountStatus, SocialAccount};
-use crier_common::domain::media::AssetType;
-use crier_common::domain::plan::Feature;
-use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::platforms::catalogue::descriptor;
-use crier_common::platforms::options::{self, OptionKind};
-use crier_common::store::media::{self, MediaFilter};
-use crier_common::store::{Conn, PageRequest, accounts};
+use crier_domain::account::{AccountStatus, SocialAccount};
+use crier_domain::catalogue::descriptor;
+use crier_domain::media::AssetType;
+use crier_domain::plan::Feature;
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_platforms::options::{self, OptionKind};
+use crier_store::media::{self, MediaFilter};
+use crier_store::{Conn, PageRequest, accounts};
 use http::StatusCode;
 
 use super::composer_check::{Check, check};

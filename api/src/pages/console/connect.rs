@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use askama::Template;
-use crier_common::domain::platform::{
+use crier_domain::platform::{
     ConnectTarget, CredentialField as FieldRule, Descriptor, FieldType, Mode, Platform as PlatformKey,
 };
-use crier_common::platforms::ConnectError;
-use crier_common::platforms::oauth::ConnectRequest;
-use crier_common::store::{accounts, applications};
+use crier_platforms::ConnectError;
+use crier_platforms::oauth::ConnectRequest;
+use crier_store::{accounts, applications};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use askama::Template;
 use chrono::{DateTime, Utc};
-use crier_common::domain::post::PostStatus;
-use crier_common::store::{Conn, posts};
+use crier_domain::post::PostStatus;
+use crier_store::{Conn, posts};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;

@@ -2,9 +2,9 @@
 
 use askama::Template;
 use chrono::{DateTime, Days, Utc};
-use crier_common::domain::conversation::{ConversationStatus, MessageDirection, MessageStatus};
-use crier_common::domain::platform::{ConversationType, Platform as PlatformKey};
-use crier_common::store::{accounts, users};
+use crier_domain::conversation::{ConversationStatus, MessageDirection, MessageStatus};
+use crier_domain::platform::{ConversationType, Platform as PlatformKey};
+use crier_store::{accounts, users};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};

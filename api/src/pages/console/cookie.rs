@@ -5,8 +5,8 @@
 //! is derived from the session's, so it needs no storage and ends with the session.
 
 use chrono::TimeDelta;
-use crier_common::hexadecimal;
-use crier_common::store::sessions;
+use crier_base::hexadecimal;
+use crier_store::sessions;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};

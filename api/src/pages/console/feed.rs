@@ -2,7 +2,7 @@
 
 use askama::Template;
 use chrono::{DateTime, Utc};
-use crier_common::feeds::plain_text;
+use crier_html::plain_text;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;

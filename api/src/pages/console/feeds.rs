@@ -2,7 +2,7 @@
 
 use askama::Template;
 use chrono::{DateTime, Utc};
-use crier_common::domain::feed::{FeedStatus, FeedType};
+use crier_domain::feed::{FeedStatus, FeedType};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,9 +1,9 @@
 //! `/brands/{brand}`: what goes out next, and what needs a person.
 
 use askama::Template;
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::post::PostStatus;
-use crier_common::store::{Conn, PageRequest, accounts, calendar, posts, webhooks};
+use crier_domain::account::AccountStatus;
+use crier_domain::post::PostStatus;
+use crier_store::{Conn, PageRequest, accounts, calendar, posts, webhooks};
 
 use super::post_rows::{chip, rows};
 use super::route::PageRoute;
@@ -100,11 +100,7 @@ async fn home(visit: &Visit) -> Result<PageReply> {
     visit.page(&page)
 }
 
-async fn with_status(
-    conn: &mut Conn,
-    brand_id: i64,
-    status: PostStatus,
-) -> Result<Vec<crier_common::domain::post::Post>> {
+async fn with_status(conn: &mut Conn, brand_id: i64, status: PostStatus) -> Result<Vec<crier_domain::post::Post>> {
     Ok(posts::list(conn, brand_id, Some(status), PageRequest { page: 1, per_page: SHOWN }).await?.rows)
 }
 
@@ -114,7 +110,7 @@ fn checklist(visit: &Visit, has_account: bool, has_published: bool, has_webhook:
         return Ok(Vec::new());
     }
     let brand = visit.brand()?.0.id;
-    let has_sandbox = visit.app.platforms.get(crier_common::domain::platform::Platform::Sandbox).is_some();
+    let has_sandbox = visit.app.platforms.get(crier_domain::platform::Platform::Sandbox).is_some();
     let (title, text, path) = if has_sandbox {
         (
             "Connect an account",

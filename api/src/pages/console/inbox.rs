@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use askama::Template;
 use chrono::{DateTime, Utc};
-use crier_common::domain::account::SocialAccount;
-use crier_common::domain::conversation::{ConversationStatus, MAX_TAG};
-use crier_common::domain::platform::{ConversationType, Platform as PlatformKey};
-use crier_common::store::{PageRequest, accounts, conversations, users};
+use crier_domain::account::SocialAccount;
+use crier_domain::conversation::{ConversationStatus, MAX_TAG};
+use crier_domain::platform::{ConversationType, Platform as PlatformKey};
+use crier_store::{PageRequest, accounts, conversations, users};
 use serde::Deserialize;
 use serde_json::json;
 

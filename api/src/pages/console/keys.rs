@@ -1,8 +1,8 @@
 //! `/brands/{brand}/developers`: the user's API keys.
 
 use askama::Template;
-use crier_common::domain::access::{KeyMode, Scope, Scopes};
-use crier_common::store::keys;
+use crier_domain::access::{KeyMode, Scope, Scopes};
+use crier_store::keys;
 use http::StatusCode;
 use secrecy::ExposeSecret;
 

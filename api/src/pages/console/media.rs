@@ -1,10 +1,10 @@
 //! `/brands/{brand}/media`: the pictures of the brand, with the forms that add some.
 
 use askama::Template;
-use crier_common::domain::media::{Asset, AssetType, MediaJob, MediaJobStatus};
-use crier_common::domain::plan::whole_mib;
-use crier_common::store::media::{self, MediaFilter};
-use crier_common::store::{PageRequest, brands, files, media_jobs};
+use crier_domain::media::{Asset, AssetType, MediaJob, MediaJobStatus};
+use crier_domain::plan::whole_mib;
+use crier_store::media::{self, MediaFilter};
+use crier_store::{PageRequest, brands, files, media_jobs};
 use http::StatusCode;
 use serde_json::{Value, json};
 use unicode_normalization::UnicodeNormalization;

@@ -1,8 +1,8 @@
 //! `/brands/{brand}/media/{media}`: a picture of the library, and what is said of it.
 
 use askama::Template;
-use crier_common::domain::media::{Asset, ImageType};
-use crier_common::store::media as assets;
+use crier_domain::media::{Asset, ImageType};
+use crier_store::media as assets;
 use http::StatusCode;
 use serde_json::{Value, json};
 

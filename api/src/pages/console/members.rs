@@ -3,8 +3,8 @@
 //! Owners and admins change members; only an owner may make, change or remove an owner, and one owner always stays.
 
 use askama::Template;
-use crier_common::domain::access::Role;
-use crier_common::store::{Tx, brands, users};
+use crier_domain::access::Role;
+use crier_store::{Tx, brands, users};
 use http::StatusCode;
 
 use super::lists;

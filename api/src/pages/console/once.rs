@@ -3,8 +3,8 @@
 //! The form's `_key` is an `Idempotency-Key` of the session's key, as for the endpoints. The answer is stored, sealed,
 //! in the transaction of the write, and is given again when the same form comes a second time.
 
-use crier_common::store::Tx;
-use crier_common::store::idempotency::{self, IdempotencySlot, KeyState, StoredBody, StoredResponse};
+use crier_store::Tx;
+use crier_store::idempotency::{self, IdempotencySlot, KeyState, StoredBody, StoredResponse};
 use sha2::{Digest, Sha256};
 
 use super::visit::Visit;

@@ -3,11 +3,11 @@
 
 use askama::Template;
 use chrono::TimeDelta;
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::jobs::change::{JobChange, Tally};
-use crier_common::jobs::describe;
-use crier_common::store::jobs::operate::{self, JobQuery, StateCount};
-use crier_common::store::{Conn, PageRequest};
+use crier_domain::job::{JobKind, JobState};
+use crier_jobs::change::{JobChange, Tally};
+use crier_jobs::describe;
+use crier_store::jobs::operate::{self, JobQuery, StateCount};
+use crier_store::{Conn, PageRequest};
 
 use super::once::{Once, Sent};
 use super::paging;

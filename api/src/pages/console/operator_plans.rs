@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use crier_common::domain::plan::{Plan, whole_mib};
-use crier_common::store::{ai_credits, brands, files, usage, users};
+use crier_domain::plan::{Plan, whole_mib};
+use crier_store::{ai_credits, brands, files, usage, users};
 
 use super::charts::number;
 use super::lists;

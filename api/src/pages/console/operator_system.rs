@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use askama::Template;
-use crier_common::domain::job::JobState;
-use crier_common::domain::plan::whole_mib;
-use crier_common::store::jobs::operate;
-use crier_common::store::{Conn, files, server, users};
+use crier_domain::job::JobState;
+use crier_domain::plan::whole_mib;
+use crier_store::jobs::operate;
+use crier_store::{Conn, files, server, users};
 
 use super::charts::number;
 use super::operator::{shell, span, tabs};

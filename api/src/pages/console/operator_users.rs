@@ -1,8 +1,8 @@
 //! `/operator/users`: the users of the installation.
 
 use askama::Template;
-use crier_common::domain::brand::User;
-use crier_common::store::users;
+use crier_domain::brand::User;
+use crier_store::users;
 
 use super::lists;
 use super::operator::{shell, tabs};

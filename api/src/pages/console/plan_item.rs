@@ -1,10 +1,10 @@
 //! `/brands/{brand}/plans/{plan}/items/{item}`: an item of a content plan, and the post that is made from it.
 
 use askama::Template;
-use crier_common::domain::account::{AccountStatus, SocialAccount};
-use crier_common::domain::content_plan::Destination;
-use crier_common::domain::plan::Feature;
-use crier_common::store::{Conn, PageRequest, accounts};
+use crier_domain::account::{AccountStatus, SocialAccount};
+use crier_domain::content_plan::Destination;
+use crier_domain::plan::Feature;
+use crier_store::{Conn, PageRequest, accounts};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! `/brands/{brand}/posts/{post}` and what can be done with a post: delete, submit, approve, reject, publish now,
 //! reschedule, take back to draft, and try the failed accounts again.
 
-use crier_common::domain::post::PostStatus;
-use crier_common::publishing::{self, PostRetry};
-use crier_common::store::posts;
+use crier_domain::post::PostStatus;
+use crier_jobs::publishing::{self, PostRetry};
+use crier_store::posts;
 use http::StatusCode;
 use serde_json::{Value, json};
 

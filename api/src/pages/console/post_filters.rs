@@ -1,7 +1,7 @@
 //! The filters of posts, by status and account: in the list and in the calendar.
 
-use crier_common::domain::post::PostStatus;
-use crier_common::store::{Conn, PageRequest, accounts};
+use crier_domain::post::PostStatus;
+use crier_store::{Conn, PageRequest, accounts};
 
 use super::post_rows::chip;
 use super::shared::{Badge, Choice};

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use crier_common::domain::account::SocialAccount;
-use crier_common::domain::media::Asset;
-use crier_common::domain::post::{Post, PostStatus};
-use crier_common::store::targets::TargetSummary;
-use crier_common::store::{Conn, accounts, media, targets};
+use crier_domain::account::SocialAccount;
+use crier_domain::media::Asset;
+use crier_domain::post::{Post, PostStatus};
+use crier_store::targets::{self, TargetSummary};
+use crier_store::{Conn, accounts, media};
 
 use super::shared::{AccountChip, Badge, Picture, Platform, PostRow};
 use super::visit::Visit;

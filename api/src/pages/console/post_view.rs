@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::plan::Feature;
-use crier_common::domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
-use crier_common::store::{Conn, accounts, media, posts, targets};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::plan::Feature;
+use crier_domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
+use crier_store::{Conn, accounts, media, posts, targets};
 use http::StatusCode;
 
 use super::composer_typed::Stored;

@@ -1,8 +1,8 @@
 //! `/brands/{brand}/posts?status=&account=&page=`
 
 use askama::Template;
-use crier_common::store::PageRequest;
-use crier_common::store::calendar::{self, PostFilter};
+use crier_store::PageRequest;
+use crier_store::calendar::{self, PostFilter};
 
 use super::paging::{self, PER_PAGE};
 use super::post_filters::PostFilters;

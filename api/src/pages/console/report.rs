@@ -2,9 +2,9 @@
 
 use askama::Template;
 use chrono::{DateTime, NaiveDate, Utc};
-use crier_common::domain::mail::MailStatus;
-use crier_common::domain::report::{ReportDeliveryStatus, ReportFormat};
-use crier_common::domain::report_schedule::{Frequency, last_days, local_day};
+use crier_domain::mail::MailStatus;
+use crier_domain::report::{ReportDeliveryStatus, ReportFormat};
+use crier_domain::report_schedule::{Frequency, last_days, local_day};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};

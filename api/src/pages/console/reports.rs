@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use chrono::{DateTime, Utc};
-use crier_common::domain::report::{ReportFormat, WidgetType};
-use crier_common::domain::report_schedule::Frequency;
+use crier_domain::report::{ReportFormat, WidgetType};
+use crier_domain::report_schedule::Frequency;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! `/brands/{brand}/developers/requests`: the last writes of the user's API keys.
 
 use askama::Template;
-use crier_common::store::{PageRequest, idempotency, keys};
+use crier_store::{PageRequest, idempotency, keys};
 
 use super::developers::tabs;
 use super::lists;

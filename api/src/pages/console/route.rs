@@ -6,8 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crier_common::limits::RateLimitSubject;
-use crier_common::store::{brands, sessions, users};
+use crier_store::{brands, sessions, users};
 use futures::FutureExt;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, REFERER, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -23,6 +22,7 @@ use super::visit::{PageReply, Visit};
 use crate::app::App;
 use crate::context::Query;
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::limits::RateLimitSubject;
 use crate::middleware::{RequestId, RouteLabel};
 use crate::pages::notice;
 use crate::runner::read_body;

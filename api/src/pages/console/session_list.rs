@@ -1,7 +1,7 @@
 //! `/brands/{brand}/settings/sessions`: where the user is signed in.
 
 use askama::Template;
-use crier_common::store::sessions;
+use crier_store::sessions;
 
 use super::lists;
 use super::once::{Once, Sent};

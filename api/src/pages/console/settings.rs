@@ -1,8 +1,8 @@
 //! `/brands/{brand}/settings` (the brand) and `…/settings/plan`; what the pages of the section share.
 
 use askama::Template;
-use crier_common::domain::plan::Feature;
-use crier_common::store::brands;
+use crier_domain::plan::Feature;
+use crier_store::brands;
 use http::StatusCode;
 use serde::Deserialize;
 

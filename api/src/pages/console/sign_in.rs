@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use askama::Template;
-use crier_common::mail::Mailer;
-use crier_common::store::mails::{self, NewMail};
-use crier_common::store::sessions::LinkUser;
-use crier_common::store::{StoreError, sessions, users};
+use crier_mail::Mailer;
+use crier_store::mails::{self, NewMail};
+use crier_store::sessions::{self, LinkUser};
+use crier_store::{StoreError, users};
 use http::header::{RETRY_AFTER, USER_AGENT};
 use http::{HeaderValue, StatusCode};
 use salvo::writing::Text;
@@ -98,7 +98,7 @@ async fn first_page(app: &Arc<App>, req: &Request) -> Result<String> {
     let Some(found) = sessions::authenticate(&mut conn, &token, None, app.store.now()).await? else {
         return Ok("/sign-in".to_owned());
     };
-    let brands = crier_common::store::brands::list(&mut conn, found.caller.user_id).await?;
+    let brands = crier_store::brands::list(&mut conn, found.caller.user_id).await?;
     Ok(brands.iter().map(|brand| brand.id).min().map_or("/brands/new".to_owned(), |id| format!("/brands/{id}")))
 }
 
@@ -179,7 +179,7 @@ async fn mail_link(app: &App, mailer: &Mailer, email: &str) -> std::result::Resu
     let url = format!("{}/sign-in/{}", app.public_url, token.expose_secret());
     let text = LinkMail { url: &url, minutes: sessions::LINK_LIFETIME.num_minutes() };
     let body_text = text.render().map_err(|error| StoreError::Decode(format!("a mail: {error}")))?;
-    let message_id = mailer.message_id().map_err(|_| crier_common::secrets::SecretError::NoRandomness)?;
+    let message_id = mailer.message_id().map_err(|_| crier_base::secrets::SecretError::NoRandomness)?;
     let new = NewMail {
         recipient: &user.email,
         subject: "Your link to sign in to Crier",

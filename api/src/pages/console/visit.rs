@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use askama::Template;
 use chrono::{DateTime, Datelike as _, Utc};
 use chrono_tz::Tz;
-use crier_common::domain::access::Role;
-use crier_common::domain::brand::Brand;
-use crier_common::store::keys::Authenticated;
+use crier_domain::access::Role;
+use crier_domain::brand::Brand;
+use crier_store::keys::Authenticated;
 use http::{HeaderMap, StatusCode};
 use salvo::Response;
 use salvo::http::ReqBody;
@@ -155,7 +155,7 @@ pub fn see_other(path: &str, note: &'static str) -> PageReply {
 
 /// Returns the start of the `Idempotency-Key`s of a page's forms.
 fn new_key() -> String {
-    crier_common::random::text(24).unwrap_or_default()
+    crier_base::random::text(24).unwrap_or_default()
 }
 
 /// Returns the problems that a form shows; an error that no form can show is returned.

@@ -2,8 +2,8 @@
 
 use askama::Template;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::{DeliveryOutcome, DeliveryStatus};
+use crier_domain::event::EventName;
+use crier_domain::webhook::{DeliveryOutcome, DeliveryStatus};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use askama::Template;
 use chrono::{DateTime, Utc};
-use crier_common::store::webhooks::{self, WebhookActivity};
+use crier_store::webhooks::{self, WebhookActivity};
 use serde::Deserialize;
 
 use super::developers::tabs;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use askama::Template;
-use crier_common::hexadecimal;
+use crier_base::hexadecimal;
 use http::header::CONTENT_SECURITY_POLICY;
 use http::{HeaderValue, StatusCode};
 use salvo::oapi::swagger_ui::{Config, serve};

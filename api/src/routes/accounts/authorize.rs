@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::authorization::LIFETIME;
-use crier_common::domain::platform::{ConnectTarget, Mode, Platform};
-use crier_common::platforms::oauth::ConnectRequest;
-use crier_common::store::{Tx, applications, authorizations};
+use crier_domain::access::Scope;
+use crier_domain::authorization::LIFETIME;
+use crier_domain::platform::{ConnectTarget, Mode, Platform};
+use crier_platforms::oauth::ConnectRequest;
+use crier_store::{Tx, applications, authorizations};
 use secrecy::ExposeSecret;
 use serde_json::json;
 

@@ -1,9 +1,10 @@
 //! `POST /brands/{brand}/social-accounts`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::platform::{Descriptor, Mode, Platform};
-use crier_common::platforms::{ConnectError, Connected, Secrets, catalogue};
-use crier_common::store::Tx;
+use crier_domain::access::Scope;
+use crier_domain::catalogue;
+use crier_domain::platform::{Descriptor, Mode, Platform};
+use crier_platforms::{ConnectError, Connected, Secrets};
+use crier_store::Tx;
 use serde_json::{Map, Value, json};
 
 use super::save::{Place, SaveError, cap_reached, save_account};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::account::DisconnectResult;
-use crier_common::domain::event::EventName;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::ConnectorAccount;
-use crier_common::store::{Tx, accounts, events};
+use crier_domain::access::Scope;
+use crier_domain::account::DisconnectResult;
+use crier_domain::event::EventName;
+use crier_domain::platform::Platform;
+use crier_platforms::ConnectorAccount;
+use crier_store::{Tx, accounts, events};
 use serde_json::json;
 
 use super::TAG;

@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/social-accounts`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, Page, accounts};
+use crier_domain::access::Scope;
+use crier_store::{Conn, Page, accounts};
 
 use super::{SocialAccount, TAG};
 use crate::context::Context;

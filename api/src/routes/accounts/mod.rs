@@ -1,7 +1,7 @@
 //! Social accounts: connected by credentials, refreshed, disconnected.
 
-use crier_common::domain::account::{self, AccountStatus};
-use crier_common::domain::platform::{AccountKind, Platform};
+use crier_domain::account::{self, AccountStatus};
+use crier_domain::platform::{AccountKind, Platform};
 
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode};

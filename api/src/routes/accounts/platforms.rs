@@ -1,9 +1,9 @@
 //! `GET /brands/{brand}/social-accounts/platforms`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::platform::{self, ConnectMethod, ConversationType, FieldType, Mode, Platform, TextUnit};
-use crier_common::platforms::ConnectorRegistry;
-use crier_common::store::{Conn, applications};
+use crier_domain::access::Scope;
+use crier_domain::platform::{self, ConnectMethod, ConversationType, FieldType, Mode, Platform, TextUnit};
+use crier_platforms::ConnectorRegistry;
+use crier_store::{Conn, applications};
 
 use super::TAG;
 use crate::context::Context;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use crier_common::domain::access::Scope;
-use crier_common::domain::account::{self, AccountError};
-use crier_common::domain::failure::Failure;
-use crier_common::platforms::{CallError, ConnectorAccount, Refreshed};
-use crier_common::store::{Tx, account_tokens, accounts};
+use crier_domain::access::Scope;
+use crier_domain::account::{self, AccountError};
+use crier_domain::failure::Failure;
+use crier_platforms::{CallError, ConnectorAccount, Refreshed};
+use crier_store::{Tx, account_tokens, accounts};
 use secrecy::SecretString;
 
 use super::{SocialAccount, TAG, unavailable};
@@ -112,7 +112,7 @@ async fn expire_unless_reconnected(cx: &Context, account: &account::SocialAccoun
     let (id, version) = (account.id, account.credentials_version);
     let mut tx = cx.app.store.begin().await?;
     let error = AccountError { code: "account_expired".into(), message: failure.message };
-    let outdated = !crier_common::accounts::expire(&mut tx, id, version, &error, cx.trace()).await?
+    let outdated = !crier_jobs::accounts::expire(&mut tx, id, version, &error, cx.trace()).await?
         && accounts::has_newer(&mut tx, id, version).await?;
     tx.commit().await?;
     Ok(outdated)

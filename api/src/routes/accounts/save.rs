@@ -1,11 +1,11 @@
 //! Saves a connected account: the last step of both ways to connect one.
 
-use crier_common::domain::account::SocialAccount;
-use crier_common::domain::event::EventName;
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::{ConnectError, Connected, ConnectorRegistry, Secrets};
-use crier_common::store::accounts::NewAccount;
-use crier_common::store::{Conn, StoreError, Tx, accounts, brands, events, inbox_syncs};
+use crier_domain::account::SocialAccount;
+use crier_domain::event::EventName;
+use crier_domain::platform::Platform;
+use crier_platforms::{ConnectError, Connected, ConnectorRegistry, Secrets};
+use crier_store::accounts::{self, NewAccount};
+use crier_store::{Conn, StoreError, Tx, brands, events, inbox_syncs};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crier_common::ai::CaptionRequest;
-use crier_common::domain::access::Scope;
-use crier_common::domain::ai::{self, Length, Operation};
-use crier_common::domain::platform::Platform;
-use crier_common::store::Tx;
+use crier_domain::access::Scope;
+use crier_domain::ai::{self, Length, Operation};
+use crier_domain::platform::Platform;
+use crier_store::Tx;
 use serde_json::json;
 
 use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
+use crate::ai::CaptionRequest;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::Result;

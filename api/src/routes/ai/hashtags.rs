@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::ai::{self, Operation};
-use crier_common::domain::platform::Platform;
-use crier_common::store::Tx;
+use crier_domain::access::Scope;
+use crier_domain::ai::{self, Operation};
+use crier_domain::platform::Platform;
+use crier_store::Tx;
 use serde_json::json;
 
 use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crier_common::ai::ImageRequest;
-use crier_common::domain::access::Scope;
-use crier_common::domain::ai::{Operation, Quality, Size};
-use crier_common::domain::media::AssetType;
-use crier_common::media::{self, Described, IngestError, IngestedFile, SpoolError, Spooled};
-use crier_common::store::{Tx, files, media as assets};
+use crier_domain::access::Scope;
+use crier_domain::ai::{Operation, Quality, Size};
+use crier_domain::media::AssetType;
+use crier_media::{self as media, Described, IngestError, IngestedFile, SpoolError, Spooled};
+use crier_store::{Tx, files, media as assets};
 use serde_json::json;
 
 use super::{CreditReservation, MAX_PROMPT_CHARS, TAG, ask, not_configured};
+use crate::ai::ImageRequest;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};

@@ -1,4 +1,4 @@
-//! AI endpoints: captions, hashtags, pictures. The models and the provider are in [`crier_common::ai`].
+//! AI endpoints: captions, hashtags, pictures. The models and the provider are in [`crate::ai`].
 //!
 //! Each request reserves its credits in a transaction of its own ([`CreditReservation::begin`]), calls the provider, and
 //! consumes the credits in the transaction that stores the response ([`CreditReservation::end`]). Otherwise the credits are
@@ -7,13 +7,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crier_common::ai::AiError;
-use crier_common::domain::ai::Operation;
-use crier_common::domain::platform::{Descriptor, Platform};
-use crier_common::store::ai_credits::{self, CreditRequest};
-use crier_common::store::{Store, Tx};
-use crier_common::telemetry::metrics::{self, AiOutcome};
+use crier_domain::ai::Operation;
+use crier_domain::platform::{Descriptor, Platform};
+use crier_store::ai_credits::{self, CreditRequest};
+use crier_store::{Store, Tx};
+use crier_telemetry::metrics::{self, AiOutcome};
 
+use crate::ai::AiError;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use chrono::NaiveDate;
-use crier_common::domain::access::Scope;
-use crier_common::domain::analytics::AccountFigures;
-use crier_common::domain::platform::Platform;
-use crier_common::store::{Conn, PageRequest, accounts, analytics};
+use crier_domain::access::Scope;
+use crier_domain::analytics::AccountFigures;
+use crier_domain::platform::Platform;
+use crier_store::{Conn, PageRequest, accounts, analytics};
 
 use super::{FEATURES, TAG, Window};
 use crate::context::Context;

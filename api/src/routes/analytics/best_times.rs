@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use chrono::{Datelike, Timelike};
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, analytics};
+use crier_domain::access::Scope;
+use crier_store::{Conn, analytics};
 
 use super::{FEATURES, TAG, Window};
 use crate::context::Context;

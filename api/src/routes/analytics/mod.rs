@@ -4,8 +4,8 @@
 //! days is the sum over posts. A figure that no platform gave is null.
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
-use crier_common::domain::analytics::{Figures, Tz, day_start, zone};
-use crier_common::domain::plan::Feature;
+use crier_domain::analytics::{Figures, Tz, day_start, zone};
+use crier_domain::plan::Feature;
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;

@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/posts/{post}/analytics`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::platform::Platform;
-use crier_common::store::{Conn, analytics, targets};
+use crier_domain::access::Scope;
+use crier_domain::platform::Platform;
+use crier_store::{Conn, analytics, targets};
 
 use super::{FEATURES, TAG, Window};
 use crate::context::Context;

@@ -1,9 +1,9 @@
 //! `GET /brands/{brand}/analytics/posts`
 
 use chrono::NaiveDate;
-use crier_common::domain::access::Scope;
-use crier_common::domain::analytics::Figures;
-use crier_common::store::{Conn, analytics};
+use crier_domain::access::Scope;
+use crier_domain::analytics::Figures;
+use crier_store::{Conn, analytics};
 
 use super::{FEATURES, PostFigures, TAG, Window};
 use crate::context::Context;

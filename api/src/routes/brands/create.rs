@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::event::EventName;
-use crier_common::store::{Tx, brands, events};
+use crier_domain::access::Scope;
+use crier_domain::event::EventName;
+use crier_store::{Tx, brands, events};
 use serde_json::json;
 
 use super::{Brand, TAG};

@@ -1,7 +1,7 @@
 //! `GET /brands`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, brands};
+use crier_domain::access::Scope;
+use crier_store::{Conn, brands};
 
 use super::{Brand, TAG};
 use crate::context::Context;

@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/members`
 
-use crier_common::domain::access::{Role, Scope};
-use crier_common::store::{Conn, users};
+use crier_domain::access::{Role, Scope};
+use crier_store::{Conn, users};
 
 use super::TAG;
 use crate::context::Context;

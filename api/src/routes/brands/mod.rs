@@ -1,6 +1,6 @@
 //! Brands, the parent of nearly every other resource.
 
-use crier_common::domain::brand;
+use crier_domain::brand;
 
 use crate::endpoint::Endpoint;
 use crate::openapi::schema::record;

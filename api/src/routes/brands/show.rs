@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::Conn;
+use crier_domain::access::Scope;
+use crier_store::Conn;
 
 use super::{Brand, TAG};
 use crate::context::Context;

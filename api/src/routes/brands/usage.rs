@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/usage`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::plan::{Feature, whole_mib};
-use crier_common::store::{Conn, accounts, ai_credits, brands, files, usage};
+use crier_domain::access::Scope;
+use crier_domain::plan::{Feature, whole_mib};
+use crier_store::{Conn, accounts, ai_credits, brands, files, usage};
 
 use super::TAG;
 use crate::context::Context;

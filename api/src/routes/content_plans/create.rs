@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use crier_common::domain::access::Scope;
-use crier_common::domain::content_plan::PlanSize;
-use crier_common::store::Tx;
-use crier_common::store::content_plans::{self, NewPlan};
+use crier_domain::access::Scope;
+use crier_domain::content_plan::PlanSize;
+use crier_store::Tx;
+use crier_store::content_plans::{self, NewPlan};
 use serde_json::json;
 
 use super::items::{self, NewPlanItem};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, Tx, content_plans};
+use crier_domain::access::Scope;
+use crier_store::{Conn, Tx, content_plans};
 use serde_json::json;
 
 use super::items::{self, NewPlanItem};

@@ -1,7 +1,7 @@
 //! `DELETE /brands/{brand}/content-plans/{plan}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, content_plans};
+use crier_domain::access::Scope;
+use crier_store::{Tx, content_plans};
 
 use super::{FEATURES, TAG};
 use crate::context::Context;

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::content_plan::PlanSize;
-use crier_common::store::content_plans;
+use crier_domain::content_plan::PlanSize;
+use crier_store::content_plans;
 
 use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::request;

@@ -2,8 +2,8 @@
 //! contents, so the numbers of plans and items and the size of the texts are bounded. A plan that was over a limit when
 //! the limit was introduced may change as long as it does not grow.
 
-use crier_common::domain::content_plan::{MAX_BRAND_ITEMS, MAX_ITEMS, MAX_PLANS, MAX_TEXT, PlanSize};
-use crier_common::store::{Tx, brands, content_plans};
+use crier_domain::content_plan::{MAX_BRAND_ITEMS, MAX_ITEMS, MAX_PLANS, MAX_TEXT, PlanSize};
+use crier_store::{Tx, brands, content_plans};
 
 use crate::context::Context;
 use crate::error::{ApiError, Result};

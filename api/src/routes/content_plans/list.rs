@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/content-plans`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, content_plans};
+use crier_domain::access::Scope;
+use crier_store::{Conn, content_plans};
 
 use super::{ContentPlanHead, FEATURES, TAG};
 use crate::context::Context;

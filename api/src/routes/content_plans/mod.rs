@@ -5,9 +5,9 @@
 //! and it stays when the item or the plan is deleted.
 
 use chrono::NaiveDate;
-use crier_common::domain::content_plan::{self, ItemStatus};
-use crier_common::domain::plan::Feature;
-use crier_common::store::{Tx, content_plans};
+use crier_domain::content_plan::{self, ItemStatus};
+use crier_domain::plan::Feature;
+use crier_store::{Tx, content_plans};
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;

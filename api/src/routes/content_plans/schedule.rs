@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::content_plan::{Destination, PlanItem};
-use crier_common::domain::plan::Feature;
-use crier_common::domain::post::{Post, PostStatus, ScheduleType};
-use crier_common::store::{Conn, Tx, content_plans};
+use crier_domain::access::Scope;
+use crier_domain::content_plan::{Destination, PlanItem};
+use crier_domain::plan::Feature;
+use crier_domain::post::{Post, PostStatus, ScheduleType};
+use crier_store::{Conn, Tx, content_plans};
 use serde_json::json;
 
 use super::{FEATURES, TAG, lock_item};

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, NaiveDate, Utc};
-use crier_common::domain::access::Scope;
-use crier_common::domain::content_plan::{MAX_ITEMS, PlanItem, PlanSize};
-use crier_common::store::Tx;
-use crier_common::store::content_plans::{self, NewItem};
+use crier_domain::access::Scope;
+use crier_domain::content_plan::{MAX_ITEMS, PlanItem, PlanSize};
+use crier_store::Tx;
+use crier_store::content_plans::{self, NewItem};
 use serde_json::json;
 
 use super::{ContentPlan, FEATURES, TAG, check_days, items, limits, lock_plan, show};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::access::Scope;
-use crier_common::domain::content_plan::{self, PlanSize};
-use crier_common::store::{Tx, content_plans};
+use crier_domain::access::Scope;
+use crier_domain::content_plan::{self, PlanSize};
+use crier_store::{Tx, content_plans};
 use serde_json::json;
 
 use super::{FEATURES, PlanItem, TAG, create_item, items, limits, lock_item, lock_plan};

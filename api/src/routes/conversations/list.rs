@@ -2,12 +2,12 @@
 
 use std::str::FromStr;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::conversation::{ConversationStatus, MAX_TAG};
-use crier_common::domain::platform::{ConversationType, Platform};
-use crier_common::domain::words;
-use crier_common::store::conversations::list::{ConversationFilter, list};
-use crier_common::store::{Conn, Page};
+use crier_domain::access::Scope;
+use crier_domain::conversation::{ConversationStatus, MAX_TAG};
+use crier_domain::platform::{ConversationType, Platform};
+use crier_domain::words;
+use crier_store::conversations::list::{ConversationFilter, list};
+use crier_store::{Conn, Page};
 
 use super::{Conversation, FEATURES, TAG};
 use crate::context::{Context, Query};

@@ -1,13 +1,13 @@
 //! The inbox: conversations with people on the platforms, and the replies to them.
 
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::conversation::{self, ConversationStatus, MessageDirection, MessageStatus};
-use crier_common::domain::plan::Feature;
-use crier_common::domain::platform::{ConversationType, Platform};
-use crier_common::platforms::catalogue::descriptor;
-use crier_common::platforms::inbox::ReplyThread;
-use crier_common::store::conversations::{self, replies};
-use crier_common::store::{Conn, Tx};
+use crier_domain::account::AccountStatus;
+use crier_domain::catalogue::descriptor;
+use crier_domain::conversation::{self, ConversationStatus, MessageDirection, MessageStatus};
+use crier_domain::plan::Feature;
+use crier_domain::platform::{ConversationType, Platform};
+use crier_platforms::inbox::ReplyThread;
+use crier_store::conversations::{self, replies};
+use crier_store::{Conn, Tx};
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;

@@ -1,8 +1,8 @@
 //! `POST /brands/{brand}/conversations/{conversation}/read`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::conversation::Conversation;
-use crier_common::store::{Tx, conversations};
+use crier_domain::access::Scope;
+use crier_domain::conversation::Conversation;
+use crier_store::{Tx, conversations};
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};
 use crate::context::Context;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::job::{JobKind, Lane, NewJob};
-use crier_common::platforms::inbox::ReplyThread;
-use crier_common::store::conversations::{self, replies};
-use crier_common::store::{Tx, jobs};
+use crier_domain::access::Scope;
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_platforms::inbox::ReplyThread;
+use crier_store::conversations::{self, replies};
+use crier_store::{Tx, jobs};
 use serde_json::json;
 
 use super::{FEATURES, Message, TAG, lock, refusal};

@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/conversations/{conversation}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, conversations};
+use crier_domain::access::Scope;
+use crier_store::{Conn, conversations};
 
 use super::{ConversationDetail, FEATURES, TAG, missing};
 use crate::context::Context;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, SubsecRound as _, Utc};
-use crier_common::domain::access::Scope;
-use crier_common::domain::conversation::{Conversation, ConversationStatus};
-use crier_common::store::{Tx, conversations};
+use crier_domain::access::Scope;
+use crier_domain::conversation::{Conversation, ConversationStatus};
+use crier_store::{Tx, conversations};
 use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};

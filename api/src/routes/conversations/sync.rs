@@ -1,9 +1,9 @@
 //! `POST /brands/{brand}/social-accounts/{account}/sync`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::account::AccountStatus;
-use crier_common::platforms::catalogue::descriptor;
-use crier_common::store::{Tx, accounts, inbox_syncs};
+use crier_domain::access::Scope;
+use crier_domain::account::AccountStatus;
+use crier_domain::catalogue::descriptor;
+use crier_store::{Tx, accounts, inbox_syncs};
 
 use super::{FEATURES, TAG};
 use crate::context::Context;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::conversation::{Conversation, MAX_TAG, MAX_TAGS};
-use crier_common::store::{Tx, conversations};
+use crier_domain::access::Scope;
+use crier_domain::conversation::{Conversation, MAX_TAG, MAX_TAGS};
+use crier_store::{Tx, conversations};
 use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};

@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/feeds/{feed}/articles`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::feed;
-use crier_common::store::{Conn, articles};
+use crier_domain::access::Scope;
+use crier_domain::feed;
+use crier_store::{Conn, articles};
 
 use super::{FEATURES, TAG, find};
 use crate::context::Context;

@@ -1,8 +1,8 @@
 //! `POST /brands/{brand}/feeds`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::feed::{FeedType, MAX_FEEDS};
-use crier_common::store::{Tx, brands, feeds};
+use crier_domain::access::Scope;
+use crier_domain::feed::{FeedType, MAX_FEEDS};
+use crier_store::{Tx, brands, feeds};
 use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL, check_url, name, name_of};

@@ -1,7 +1,7 @@
 //! `DELETE /brands/{brand}/feeds/{feed}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, feeds};
+use crier_domain::access::Scope;
+use crier_store::{Tx, feeds};
 
 use super::{FEATURES, TAG};
 use crate::context::Context;

@@ -1,9 +1,9 @@
 //! `POST /brands/{brand}/feeds/{feed}/articles/{article}/draft`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::feed::Article;
-use crier_common::feeds::plain_text;
-use crier_common::store::{Tx, articles};
+use crier_domain::access::Scope;
+use crier_domain::feed::Article;
+use crier_html::plain_text;
+use crier_store::{Tx, articles};
 
 use super::{FEATURES, TAG, find};
 use crate::context::Context;

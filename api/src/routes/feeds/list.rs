@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/feeds`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, feeds};
+use crier_domain::access::Scope;
+use crier_store::{Conn, feeds};
 
 use super::{FEATURES, Feed, TAG};
 use crate::context::Context;

@@ -2,10 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use crier_common::domain::feed::{self, FeedStatus, FeedType, MAX_FEED_NAME};
-use crier_common::domain::plan::Feature;
-use crier_common::http::SchemePolicy;
-use crier_common::store::{Conn, feeds};
+use crier_domain::feed::{self, FeedStatus, FeedType, MAX_FEED_NAME};
+use crier_domain::plan::Feature;
+use crier_http::SchemePolicy;
+use crier_store::{Conn, feeds};
 use url::Url;
 
 use crate::context::Context;

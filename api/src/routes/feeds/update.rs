@@ -1,7 +1,7 @@
 //! `PUT /brands/{brand}/feeds/{feed}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, feeds};
+use crier_domain::access::Scope;
+use crier_store::{Tx, feeds};
 use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL, check_url, find, name, name_of};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::bio_page::{self, BioPage, MAX_LINKS, MAX_PAGES, Theme};
-use crier_common::random;
-use crier_common::store::bio_pages::{self, LinkEntry, NewPage};
-use crier_common::store::{Tx, brands};
+use crier_base::random;
+use crier_domain::access::Scope;
+use crier_domain::bio_page::{self, BioPage, MAX_LINKS, MAX_PAGES, Theme};
+use crier_store::bio_pages::{self, LinkEntry, NewPage};
+use crier_store::{Tx, brands};
 use serde_json::json;
 
 use super::fields::{self, NewBioLink};

@@ -1,7 +1,7 @@
 //! `DELETE /brands/{brand}/link-in-bio/{linkInBio}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, bio_pages};
+use crier_domain::access::Scope;
+use crier_store::{Tx, bio_pages};
 
 use super::{FEATURES, TAG, evict_after_commit, no_such_page};
 use crate::context::Context;

@@ -2,9 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use crier_common::domain::bio_page::{self, LinkIcon, MAX_LINKS_TEXT, MAX_SLUG_LENGTH};
-use crier_common::domain::media::Asset;
-use crier_common::store::bio_pages::LinkEntry;
+use crier_domain::bio_page::{self, LinkIcon, MAX_LINKS_TEXT, MAX_SLUG_LENGTH};
+use crier_domain::media::Asset;
+use crier_store::bio_pages::LinkEntry;
 use url::Url;
 
 use crate::fields::{Fields, PatchField, Problems};

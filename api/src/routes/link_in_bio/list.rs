@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/link-in-bio`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, bio_pages, media};
+use crier_domain::access::Scope;
+use crier_store::{Conn, bio_pages, media};
 
 use super::{FEATURES, LinkInBioPage, TAG};
 use crate::context::Context;

@@ -1,9 +1,9 @@
 //! Endpoints to manage link-in-bio pages. The public pages are in `pages/bio`.
 
-use crier_common::domain::bio_page::{self, LinkIcon, Theme};
-use crier_common::domain::media::Asset;
-use crier_common::domain::plan::Feature;
-use crier_common::store::{Conn, Tx, bio_pages, media, post_media};
+use crier_domain::bio_page::{self, LinkIcon, Theme};
+use crier_domain::media::Asset;
+use crier_domain::plan::Feature;
+use crier_store::{Conn, Tx, bio_pages, media, post_media};
 
 use super::media::MediaAsset;
 use crate::context::Context;

@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/link-in-bio/{linkInBio}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, bio_pages};
+use crier_domain::access::Scope;
+use crier_store::{Conn, bio_pages};
 
 use super::{FEATURES, LinkInBioPage, TAG, no_such_page};
 use crate::context::Context;

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::bio_page::{BioLink, LinkIcon, MAX_LINKS, Theme};
-use crier_common::store::Tx;
-use crier_common::store::bio_pages::{self, LinkEntry};
+use crier_domain::access::Scope;
+use crier_domain::bio_page::{BioLink, LinkIcon, MAX_LINKS, Theme};
+use crier_store::Tx;
+use crier_store::bio_pages::{self, LinkEntry};
 use serde_json::json;
 
 use super::fields;

@@ -1,7 +1,7 @@
 //! `DELETE /brands/{brand}/media/{media}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, bio_pages, files, media, post_media};
+use crier_domain::access::Scope;
+use crier_store::{Tx, bio_pages, files, media, post_media};
 
 use super::{TAG, show};
 use crate::context::Context;

@@ -2,12 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::job::{JobKind, Lane, NewJob};
-use crier_common::domain::media::AssetType;
-use crier_common::http::SchemePolicy;
-use crier_common::store::media_jobs::NewImport;
-use crier_common::store::{Tx, jobs, media_jobs};
+use crier_domain::access::Scope;
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::media::AssetType;
+use crier_http::SchemePolicy;
+use crier_store::media_jobs::{self, NewImport};
+use crier_store::{Tx, jobs};
 use serde_json::json;
 
 use super::job::{self, MediaImport};

@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/jobs/{job}`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::media::{AssetType, MediaErrorCode, MediaJob, MediaJobStatus};
-use crier_common::store::{Conn, media as assets, media_jobs};
+use crier_domain::access::Scope;
+use crier_domain::media::{AssetType, MediaErrorCode, MediaJob, MediaJobStatus};
+use crier_store::{Conn, media as assets, media_jobs};
 
 use super::{MediaAsset, TAG};
 use crate::context::Context;

@@ -1,9 +1,9 @@
 //! `GET /brands/{brand}/media`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::media::AssetType;
-use crier_common::store::media::{self, MediaFilter};
-use crier_common::store::{Conn, Page};
+use crier_domain::access::Scope;
+use crier_domain::media::AssetType;
+use crier_store::media::{self, MediaFilter};
+use crier_store::{Conn, Page};
 use unicode_normalization::UnicodeNormalization;
 
 use super::{MediaAsset, TAG};

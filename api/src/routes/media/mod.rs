@@ -1,10 +1,10 @@
 //! The media library.
 //!
 //! Bytes are stored before the request's transaction begins; the transaction writes the asset that refers to them.
-//! [`crier_common::media`] explains how no bytes are lost or left behind.
+//! [`crier_media`] explains how no bytes are lost or left behind.
 
-use crier_common::domain::media::{Asset, AssetType, ImageType};
-use crier_common::media::{IngestError, Library, Owner, Refusal};
+use crier_domain::media::{Asset, AssetType, ImageType};
+use crier_media::{IngestError, Library, Owner, Refusal};
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;

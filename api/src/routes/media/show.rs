@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/media/{media}`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::media::Asset;
-use crier_common::store::{Conn, media};
+use crier_domain::access::Scope;
+use crier_domain::media::Asset;
+use crier_store::{Conn, media};
 
 use super::{MediaAsset, TAG};
 use crate::context::Context;

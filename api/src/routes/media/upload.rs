@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::media::AssetType;
-use crier_common::media::{self, Described, IngestedFile};
-use crier_common::store::{Tx, media as assets};
+use crier_domain::access::Scope;
+use crier_domain::media::AssetType;
+use crier_media::{self as media, Described, IngestedFile};
+use crier_store::{Tx, media as assets};
 use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, NewMedia, TAG, owner, refused};

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::job::{JobKind, Lane, NewJob};
-use crier_common::domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
-use crier_common::store::jobs::JobSubject;
-use crier_common::store::posts::NewPost;
-use crier_common::store::targets::NewTarget;
-use crier_common::store::{Conn, Tx, jobs, post_media, posts, targets, usage};
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
+use crier_store::jobs::{self, JobSubject};
+use crier_store::posts::{self, NewPost};
+use crier_store::targets::{self, NewTarget};
+use crier_store::{Conn, Tx, post_media, usage};
 
 use super::check::Accounts;
 use super::edit::{DesiredPost, TargetState, distinct_media};

@@ -1,9 +1,9 @@
 //! `POST /brands/{brand}/posts/{post}/approve`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::plan::Feature;
-use crier_common::domain::post::{Post, PostStatus, ScheduleType};
-use crier_common::store::{Tx, posts};
+use crier_domain::access::Scope;
+use crier_domain::plan::Feature;
+use crier_domain::post::{Post, PostStatus, ScheduleType};
+use crier_store::{Tx, posts};
 
 use super::{PostDetail, TAG, apply, show};
 use crate::context::Context;

@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/posts/{post}/attempts`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::post::AttemptOutcome;
-use crier_common::store::{Conn, targets};
+use crier_domain::access::Scope;
+use crier_domain::post::AttemptOutcome;
+use crier_store::{Conn, targets};
 
 use super::{TAG, TargetError, show};
 use crate::context::Context;

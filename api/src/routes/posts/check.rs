@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Months, Utc};
-use crier_common::domain::account::{AccountStatus, SocialAccount};
-use crier_common::domain::media::Asset;
-use crier_common::domain::platform::{Descriptor, Platform};
-use crier_common::domain::post::{Post, PostStatus, ScheduleType};
-use crier_common::platforms::catalogue::descriptor;
-use crier_common::platforms::{options, pictures, text};
-use crier_common::store::{Conn, Tx, accounts, media, post_media};
+use crier_domain::account::{AccountStatus, SocialAccount};
+use crier_domain::catalogue::descriptor;
+use crier_domain::media::Asset;
+use crier_domain::platform::{Descriptor, Platform};
+use crier_domain::post::{Post, PostStatus, ScheduleType};
+use crier_platforms::{options, pictures, text};
+use crier_store::{Conn, Tx, accounts, media, post_media};
 
 use super::edit::{DesiredPost, DesiredTarget, PostChange};
 use crate::context::Context;

@@ -1,8 +1,8 @@
 //! `DELETE /brands/{brand}/posts/{post}`
 
-use crier_common::domain::access::Scope;
-use crier_common::publishing;
-use crier_common::store::Tx;
+use crier_domain::access::Scope;
+use crier_jobs::publishing;
+use crier_store::Tx;
 
 use super::{TAG, apply};
 use crate::context::Context;

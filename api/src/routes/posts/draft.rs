@@ -1,7 +1,7 @@
 //! Drafts with content from another resource. A draft does not count against the monthly limit and has no targets.
 
-use crier_common::domain::post::Post;
-use crier_common::store::{Tx, posts};
+use crier_domain::post::Post;
+use crier_store::{Tx, posts};
 
 use super::{PostDetail, edit};
 use crate::context::Context;

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
-use crier_common::platforms::catalogue;
-use crier_common::platforms::options::{self, OptionKind};
+use crier_domain::catalogue;
+use crier_domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
+use crier_platforms::options::{self, OptionKind};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;

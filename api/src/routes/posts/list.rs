@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/posts`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::post::PostStatus;
-use crier_common::store::{Conn, Page, posts, targets};
+use crier_domain::access::Scope;
+use crier_domain::post::PostStatus;
+use crier_store::{Conn, Page, posts, targets};
 
 use super::{Post, TAG};
 use crate::context::Context;

@@ -4,10 +4,10 @@
 //! that with `check.rs` (422), and writes it with `apply.rs` (409, 402). Other resources that create posts (content
 //! plans) use the same three modules.
 
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::platform::Platform;
-use crier_common::domain::post::{self, PostStatus, ScheduleType, TargetStatus};
-use crier_common::store::{Conn, targets};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::Platform;
+use crier_domain::post::{self, PostStatus, ScheduleType, TargetStatus};
+use crier_store::{Conn, targets};
 use serde_json::{Map, Value};
 
 use crate::endpoint::Endpoint;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::plan::Feature;
-use crier_common::domain::post::{Post, PostStatus, ScheduleType};
-use crier_common::store::{Tx, posts};
+use crier_domain::access::Scope;
+use crier_domain::plan::Feature;
+use crier_domain::post::{Post, PostStatus, ScheduleType};
+use crier_store::{Tx, posts};
 use serde_json::json;
 
 use super::approve::{check_role, lock_pending};

@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/posts/{post}`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::post;
-use crier_common::store::{Conn, posts};
+use crier_domain::access::Scope;
+use crier_domain::post;
+use crier_store::{Conn, posts};
 
 use super::{PostDetail, TAG};
 use crate::context::Context;

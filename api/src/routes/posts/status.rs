@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/posts/{post}/status`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::post::{PostStatus, ScheduleType};
-use crier_common::store::{Conn, targets};
+use crier_domain::access::Scope;
+use crier_domain::post::{PostStatus, ScheduleType};
+use crier_store::{Conn, targets};
 
 use super::{TAG, TargetView, show};
 use crate::context::Context;

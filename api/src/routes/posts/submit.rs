@@ -1,9 +1,9 @@
 //! `POST /brands/{brand}/posts/{post}/submit`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::plan::Feature;
-use crier_common::domain::post::PostStatus;
-use crier_common::store::Tx;
+use crier_domain::access::Scope;
+use crier_domain::plan::Feature;
+use crier_domain::post::PostStatus;
+use crier_store::Tx;
 
 use super::edit::{DesiredPost, PostChange};
 use super::{PostDetail, TAG, apply, check, show};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::store::Tx;
+use crier_domain::access::Scope;
+use crier_store::Tx;
 use serde_json::json;
 
 use super::edit::{DesiredPost, PostChange};

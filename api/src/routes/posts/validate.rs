@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::platform::Platform;
-use crier_common::domain::post::ScheduleType;
-use crier_common::platforms::notes;
-use crier_common::store::Conn;
+use crier_domain::access::Scope;
+use crier_domain::platform::Platform;
+use crier_domain::post::ScheduleType;
+use crier_platforms::notes;
+use crier_store::Conn;
 use serde_json::json;
 
 use super::check::{self, LookupContext, TargetCheck, TextLengthCache};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::report::{self, MAX_NOTE, MAX_NOTES_BYTES, MAX_REPORTS, MAX_TITLE, MAX_WIDGETS, WidgetType};
-use crier_common::store::{Tx, brands, reports};
+use crier_domain::access::Scope;
+use crier_domain::report::{self, MAX_NOTE, MAX_NOTES_BYTES, MAX_REPORTS, MAX_TITLE, MAX_WIDGETS, WidgetType};
+use crier_store::{Tx, brands, reports};
 use serde_json::json;
 
 use super::{FEATURES, Report, TAG, show};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use crier_common::cron::CronSchedule;
-use crier_common::domain::access::Scope;
-use crier_common::domain::analytics::zone;
-use crier_common::domain::report::{MAX_RECIPIENTS, MAX_SCHEDULES, ReportFormat};
-use crier_common::domain::report_schedule::{Frequency, parse_time};
-use crier_common::store::report_schedules::{self, NewSchedule};
-use crier_common::store::{Tx, report_deliveries};
+use crier_base::cron::CronSchedule;
+use crier_domain::access::Scope;
+use crier_domain::analytics::zone;
+use crier_domain::report::{MAX_RECIPIENTS, MAX_SCHEDULES, ReportFormat};
+use crier_domain::report_schedule::{Frequency, parse_time};
+use crier_store::report_schedules::{self, NewSchedule};
+use crier_store::{Tx, report_deliveries};
 use serde_json::json;
 
 use super::{FEATURES, ReportSchedule, TAG, lock};

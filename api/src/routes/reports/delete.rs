@@ -1,7 +1,7 @@
 //! `DELETE /brands/{brand}/reports/{report}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, files, reports};
+use crier_domain::access::Scope;
+use crier_store::{Tx, files, reports};
 
 use super::{FEATURES, TAG, lock};
 use crate::context::Context;

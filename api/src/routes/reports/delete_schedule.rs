@@ -1,7 +1,7 @@
 //! `DELETE /brands/{brand}/reports/{report}/schedules/{schedule}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, report_schedules};
+use crier_domain::access::Scope;
+use crier_store::{Tx, report_schedules};
 
 use super::{FEATURES, TAG, lock};
 use crate::context::Context;

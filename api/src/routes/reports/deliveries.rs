@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/reports/{report}/deliveries`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, Page, report_deliveries};
+use crier_domain::access::Scope;
+use crier_store::{Conn, Page, report_deliveries};
 
 use super::{FEATURES, ReportDelivery, TAG, find};
 use crate::context::Context;

@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/reports/deliveries/{delivery}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, report_deliveries};
+use crier_domain::access::Scope;
+use crier_store::{Conn, report_deliveries};
 
 use super::{FEATURES, ReportDelivery, TAG};
 use crate::context::Context;

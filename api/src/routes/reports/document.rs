@@ -2,7 +2,7 @@
 //! this.
 
 use chrono::NaiveDate;
-use crier_common::domain::report::WidgetType;
+use crier_domain::report::WidgetType;
 use serde_json::{Map, Value};
 
 use crate::openapi::schema::described;

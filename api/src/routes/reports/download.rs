@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/reports/deliveries/{delivery}/download`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::report::{ReportDeliveryStatus, ReportFormat};
-use crier_common::store::{Conn, report_deliveries};
+use crier_domain::access::Scope;
+use crier_domain::report::{ReportDeliveryStatus, ReportFormat};
+use crier_store::{Conn, report_deliveries};
 
 use super::document::ReportDocument;
 use super::{FEATURES, TAG};

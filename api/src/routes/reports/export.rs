@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use crier_common::domain::access::Scope;
-use crier_common::domain::analytics::zone;
-use crier_common::domain::report::{MAX_DAYS, ReportFormat};
-use crier_common::domain::report_schedule::{last_days, local_day};
-use crier_common::reports;
-use crier_common::store::Tx;
-use crier_common::store::report_deliveries::{self, NewDelivery};
+use crier_domain::access::Scope;
+use crier_domain::analytics::zone;
+use crier_domain::report::{MAX_DAYS, ReportFormat};
+use crier_domain::report_schedule::{last_days, local_day};
+use crier_jobs::reports;
+use crier_store::Tx;
+use crier_store::report_deliveries::{self, NewDelivery};
 use serde_json::json;
 
 use super::{FEATURES, ReportDelivery, TAG, delivery_path, lock};

@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/reports`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, Page, reports};
+use crier_domain::access::Scope;
+use crier_store::{Conn, Page, reports};
 
 use super::{FEATURES, Report, TAG};
 use crate::context::Context;

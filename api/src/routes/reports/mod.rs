@@ -2,13 +2,11 @@
 //!
 //! An export is a row and a job; the worker makes the file (`worker/src/jobs/export_report`).
 
-use crier_common::domain::mail::MailStatus;
-use crier_common::domain::plan::Feature;
-use crier_common::domain::report::{
-    self, ReportDeliveryStatus, ReportErrorCode, ReportFormat, ReportRecipient, WidgetType,
-};
-use crier_common::domain::report_schedule::{self, Frequency};
-use crier_common::store::{Conn, Tx, report_deliveries, report_schedules, reports};
+use crier_domain::mail::MailStatus;
+use crier_domain::plan::Feature;
+use crier_domain::report::{self, ReportDeliveryStatus, ReportErrorCode, ReportFormat, ReportRecipient, WidgetType};
+use crier_domain::report_schedule::{self, Frequency};
+use crier_store::{Conn, Tx, report_deliveries, report_schedules, reports};
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;

@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/reports/{report}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::Conn;
+use crier_domain::access::Scope;
+use crier_store::Conn;
 
 use super::{FEATURES, Report, TAG, find};
 use crate::context::Context;

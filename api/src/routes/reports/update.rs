@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::report::MAX_TITLE;
-use crier_common::store::{Tx, reports};
+use crier_domain::access::Scope;
+use crier_domain::report::MAX_TITLE;
+use crier_store::{Tx, reports};
 use serde_json::json;
 
 use super::{FEATURES, Report, TAG, find, lock, show};

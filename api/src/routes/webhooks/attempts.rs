@@ -1,8 +1,8 @@
 //! `GET /webhooks/{webhook}/deliveries/{delivery}/attempts`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::webhook::DeliveryOutcome;
-use crier_common::store::{Conn, deliveries};
+use crier_domain::access::Scope;
+use crier_domain::webhook::DeliveryOutcome;
+use crier_store::{Conn, deliveries};
 
 use super::{FEATURES, TAG, delivery};
 use crate::context::Context;

@@ -1,9 +1,9 @@
 //! `POST /webhooks`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::MAX_WEBHOOKS;
-use crier_common::store::{Tx, users, webhooks};
+use crier_domain::access::Scope;
+use crier_domain::event::EventName;
+use crier_domain::webhook::MAX_WEBHOOKS;
+use crier_store::{Tx, users, webhooks};
 use serde_json::json;
 
 use super::{FEATURES, TAG, URL, WebhookWithSecret, check_url, make_secret};

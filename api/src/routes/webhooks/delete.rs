@@ -1,7 +1,7 @@
 //! `DELETE /webhooks/{webhook}`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, webhooks};
+use crier_domain::access::Scope;
+use crier_store::{Tx, webhooks};
 
 use super::{FEATURES, TAG};
 use crate::context::Context;

@@ -1,10 +1,10 @@
 //! `GET /webhooks/{webhook}/deliveries`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::{self, DeliveryStatus};
-use crier_common::store::deliveries::DeliveryFilter;
-use crier_common::store::{Conn, Page, deliveries};
+use crier_domain::access::Scope;
+use crier_domain::event::EventName;
+use crier_domain::webhook::{self, DeliveryStatus};
+use crier_store::deliveries::{self, DeliveryFilter};
+use crier_store::{Conn, Page};
 use serde_json::Value;
 
 use super::{FEATURES, TAG, show};

@@ -1,8 +1,8 @@
 //! `GET /webhooks/{webhook}/deliveries/{delivery}`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::webhook;
-use crier_common::store::{Conn, deliveries};
+use crier_domain::access::Scope;
+use crier_domain::webhook;
+use crier_store::{Conn, deliveries};
 
 use super::deliveries::Delivery;
 use super::{FEATURES, TAG, show};

@@ -1,8 +1,8 @@
 //! `GET /webhook-events`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::event::EventName;
-use crier_common::store::Conn;
+use crier_domain::access::Scope;
+use crier_domain::event::EventName;
+use crier_store::Conn;
 use serde_json::Value;
 
 use super::{FEATURES, TAG};

@@ -1,7 +1,7 @@
 //! `GET /webhooks`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, webhooks};
+use crier_domain::access::Scope;
+use crier_store::{Conn, webhooks};
 
 use super::{FEATURES, TAG, Webhook};
 use crate::context::Context;

@@ -2,12 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use crier_common::domain::event::EventName;
-use crier_common::domain::plan::Feature;
-use crier_common::domain::webhook;
-use crier_common::http::SchemePolicy;
-use crier_common::store::{Tx, webhooks};
-use crier_common::webhooks::new_secret;
+use crier_domain::event::EventName;
+use crier_domain::plan::Feature;
+use crier_domain::webhook;
+use crier_domain::webhook_signature::new_secret;
+use crier_http::SchemePolicy;
+use crier_store::{Tx, webhooks};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::context::Context;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::access::Scope;
-use crier_common::domain::job::{JobKind, Lane, NewJob};
-use crier_common::store::{Tx, deliveries, jobs};
+use crier_domain::access::Scope;
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_store::{Tx, deliveries, jobs};
 use serde_json::json;
 
 use super::{FEATURES, TAG, check_active, lock_webhook};

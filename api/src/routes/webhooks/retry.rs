@@ -1,8 +1,8 @@
 //! `POST /webhooks/{webhook}/deliveries/{delivery}/retry`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::job::{JobKind, Lane, NewJob};
-use crier_common::store::{Tx, deliveries, jobs};
+use crier_domain::access::Scope;
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_store::{Tx, deliveries, jobs};
 
 use super::deliveries::Delivery;
 use super::{FEATURES, TAG, check_active, delivery, lock_webhook};

@@ -1,7 +1,7 @@
 //! `POST /webhooks/{webhook}/rotate-secret`
 
-use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, webhooks};
+use crier_domain::access::Scope;
+use crier_store::{Tx, webhooks};
 
 use super::{FEATURES, TAG, WebhookWithSecret, lock_webhook, make_secret};
 use crate::context::Context;

@@ -1,8 +1,8 @@
 //! `GET /webhooks/{webhook}`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::webhook;
-use crier_common::store::{Conn, webhooks};
+use crier_domain::access::Scope;
+use crier_domain::webhook;
+use crier_store::{Conn, webhooks};
 
 use super::{FEATURES, TAG, Webhook};
 use crate::context::Context;

@@ -1,8 +1,8 @@
 //! `PUT /webhooks/{webhook}`
 
-use crier_common::domain::access::Scope;
-use crier_common::domain::event::EventName;
-use crier_common::store::{Tx, webhooks};
+use crier_domain::access::Scope;
+use crier_domain::event::EventName;
+use crier_store::{Tx, webhooks};
 use serde_json::json;
 
 use super::{FEATURES, TAG, URL, Webhook, check_url, lock_webhook, show};

@@ -9,10 +9,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crier_common::config::Config;
-use crier_common::domain::job::JobKind;
-use crier_common::store::bench::{log_position, pending_jobs, tidy};
-use crier_common::store::cost;
+use crier_config::Config;
+use crier_domain::job::JobKind;
+use crier_store::bench::{log_position, pending_jobs, tidy};
+use crier_store::cost;
 use crier_worker::jobs::Registry;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

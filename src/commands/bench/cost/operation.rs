@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use crier_common::random;
+use crier_base::random;
 use http::header::AUTHORIZATION;
 use http::{Method, Request, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};

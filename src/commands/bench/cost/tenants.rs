@@ -1,14 +1,14 @@
 //! Two users: one with posts and accounts, and one with an endpoint that is notified of its brands.
 
 use chrono::{Months, SecondsFormat};
-use crier_common::domain::access::{KeyMode, Scopes};
-use crier_common::domain::event::EventName;
-use crier_common::domain::plan::Plans;
-use crier_common::domain::post::Post;
-use crier_common::store::brands::NewBrand;
-use crier_common::store::webhooks::NewWebhook;
-use crier_common::store::{Store, Tx, brands, keys, posts, users, webhooks};
-use crier_common::webhooks::new_secret;
+use crier_domain::access::{KeyMode, Scopes};
+use crier_domain::event::EventName;
+use crier_domain::plan::Plans;
+use crier_domain::post::Post;
+use crier_domain::webhook_signature::new_secret;
+use crier_store::brands::{self, NewBrand};
+use crier_store::webhooks::{self, NewWebhook};
+use crier_store::{Store, Tx, keys, posts, users};
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use secrecy::SecretString;

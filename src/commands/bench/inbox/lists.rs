@@ -3,14 +3,13 @@
 use std::time::Instant;
 
 use chrono::TimeDelta;
-use crier_common::domain::conversation::ConversationStatus;
-use crier_common::domain::platform::ConversationType;
-use crier_common::domain::words;
-use crier_common::store::PageRequest;
-use crier_common::store::bench_inbox::{Filling, fill, tidy};
-use crier_common::store::brands::{self, NewBrand};
-use crier_common::store::conversations::list::{ConversationFilter, list};
-use crier_common::store::users;
+use crier_domain::conversation::ConversationStatus;
+use crier_domain::platform::ConversationType;
+use crier_domain::words;
+use crier_store::bench_inbox::{Filling, fill, tidy};
+use crier_store::brands::{self, NewBrand};
+use crier_store::conversations::list::{ConversationFilter, list};
+use crier_store::{PageRequest, users};
 
 use super::super::figure::{Figure, nth};
 use super::super::place::BenchEnvironment;

@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use crier_common::domain::job::{JobKind, JobState, NewJob};
-use crier_common::store::bench::{fill, tidy};
-use crier_common::store::jobs;
+use crier_domain::job::{JobKind, JobState, NewJob};
 use crier_scheduler::tasks;
+use crier_store::bench::{fill, tidy};
+use crier_store::jobs;
 
 use super::super::CommandError;
 use super::super::crew;
@@ -69,7 +69,7 @@ async fn measure_table(bench: &Bench, rows: i64) -> Result<Costs, CommandError> 
 
 async fn measure_task<T>(
     place: &BenchEnvironment,
-    task: impl AsyncFn(&crier_scheduler::Scheduler) -> crier_common::store::Result<T>,
+    task: impl AsyncFn(&crier_scheduler::Scheduler) -> crier_store::Result<T>,
 ) -> Result<Duration, CommandError> {
     let (scheduler, mut times) = (crew::scheduler(place), Vec::new());
     for _ in 0..RUNS_PER_TASK {

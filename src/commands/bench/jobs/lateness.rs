@@ -1,8 +1,8 @@
 //! Many jobs due at the same moment: how late each starts, and how much memory they need.
 
 use chrono::TimeDelta;
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::store::bench::{fill, tidy};
+use crier_domain::job::{JobKind, JobState};
+use crier_store::bench::{fill, tidy};
 
 use super::super::crew;
 use super::super::figure::Figure;

@@ -1,7 +1,7 @@
 //! Memory of the process: idle, with many jobs pending, and while it runs them.
 
-use crier_common::domain::job::{JobKind, JobState};
-use crier_common::store::bench::fill;
+use crier_domain::job::{JobKind, JobState};
+use crier_store::bench::fill;
 
 use super::super::memory;
 use super::starts::{self, Starts};
@@ -14,7 +14,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let count = bench.jobs(JOBS);
     let starts = Starts::of(0, count, place.api().now());
     let crew = starts::crew(bench, &place, JobKind::Noop, bench.slots(), &starts)?;
-    let fill = async |store: crier_common::store::Store| {
+    let fill = async |store: crier_store::Store| {
         let mut tx = store.begin().await?;
         let due = tx.now;
         fill(&mut tx, JobKind::Noop, JobState::Ready, 0..i64::try_from(count).unwrap_or(i64::MAX), due).await?;

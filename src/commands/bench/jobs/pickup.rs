@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crier_common::domain::job::{JobKind, NewJob};
-use crier_common::store::jobs;
+use crier_domain::job::{JobKind, NewJob};
+use crier_store::jobs;
 
 use super::super::figure::Figure;
 use super::starts::{self, Starts};
@@ -42,5 +42,5 @@ pub async fn run(bench: &Bench) -> Figures {
 
 /// Returns a random pause of 5 to 20 ms.
 fn pause() -> Duration {
-    Duration::from_micros(5_000 + crier_common::random::u64() % 15_000)
+    Duration::from_micros(5_000 + crier_base::random::u64() % 15_000)
 }

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::{JobKind, Lane, NewJob};
-use crier_common::domain::platform::Platform;
-use crier_common::domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
-use crier_common::store::brands::NewBrand;
-use crier_common::store::targets::NewTarget;
-use crier_common::store::{StoreError, Tx, brands, jobs, posts, targets, users};
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::platform::Platform;
+use crier_domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
+use crier_store::brands::{self, NewBrand};
+use crier_store::targets::{self, NewTarget};
+use crier_store::{StoreError, Tx, jobs, posts, users};
 
 use super::super::CommandError;
 use super::super::crew;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::JobKind;
-use crier_common::store::Result as StoreResult;
+use crier_domain::job::JobKind;
+use crier_store::Result as StoreResult;
 use crier_worker::engine::Run;
 use crier_worker::jobs::{Job, RunResult};
 use tokio::sync::Notify;

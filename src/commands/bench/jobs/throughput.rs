@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use crier_common::domain::job::{JobKind, NewJob};
-use crier_common::queue::memory::CAPACITY;
-use crier_common::store::jobs;
+use crier_domain::job::{JobKind, NewJob};
+use crier_queue::memory::CAPACITY;
+use crier_store::jobs;
 use tokio::task::JoinSet;
 
 use super::super::CommandError;

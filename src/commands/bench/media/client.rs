@@ -46,7 +46,7 @@ pub async fn send(
     let outside = ExternalRuntime::start()?;
     let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
     let next = Arc::new(AtomicU32::new(numbers.start));
-    let (head, run) = (head(service, request_kind), crier_common::random::u64());
+    let (head, run) = (head(service, request_kind), crier_base::random::u64());
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
         let (begin, next, photo, head, last) = (begin.clone(), next.clone(), photo.clone(), head.clone(), numbers.end);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crier_common::media::picture;
+use crier_media::picture;
 use tokio::task::JoinSet;
 
 use super::super::figure::Figure;

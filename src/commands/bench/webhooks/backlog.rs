@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use crier_common::domain::job::JobKind;
-use crier_common::queue::memory::CAPACITY;
+use crier_domain::job::JobKind;
+use crier_queue::memory::CAPACITY;
 
 use super::super::crew;
 use super::super::figure::Figure;

@@ -16,7 +16,7 @@ use super::super::{CommandError, io};
 const HANG_DURATION: Duration = Duration::from_secs(86_400);
 const SLOW: Duration = Duration::from_secs(5);
 
-crier_common::text_enum! {
+crier_base::text_enum! {
     pub enum Fault {
         /// Takes the request and says nothing.
         Hangs = "beside one that hangs",

@@ -45,7 +45,7 @@ pub async fn send(
     let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
     let next = Arc::new(AtomicU32::new(messages.start));
     // Makes idempotency keys unique, so that no response of an earlier run is replayed.
-    let run = crier_common::random::u64();
+    let run = crier_base::random::u64();
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
         let (begin, next, key, messages) = (begin.clone(), next.clone(), key.clone(), messages.clone());

@@ -1,6 +1,6 @@
 //! Memory of the process with many deliveries pending. It includes the endpoints' records, about 20 bytes per delivery.
 
-use crier_common::domain::job::JobKind;
+use crier_domain::job::JobKind;
 
 use super::super::memory;
 use super::receiver::Receiver;

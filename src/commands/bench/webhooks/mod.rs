@@ -7,7 +7,7 @@
 //! **To add a measurement:** add its word to [`WebhookMeasurement`], a file here with a `run(&Bench)` that returns
 //! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
 
-use crier_common::domain::job::JobKind;
+use crier_domain::job::JobKind;
 
 use super::crew::{self, BenchRoles};
 use super::place::BenchEnvironment;

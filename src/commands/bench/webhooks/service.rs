@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crier_common::domain::job::JobKind;
+use crier_domain::job::JobKind;
 use http::Method;
 use secrecy::SecretString;
 use serde_json::json;

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use crier_common::domain::access::{KeyMode, Scopes};
-use crier_common::domain::event::EventName;
-use crier_common::domain::plan::Plans;
-use crier_common::store::brands::NewBrand;
-use crier_common::store::webhooks::NewWebhook;
-use crier_common::store::{Store, StoreError, brands, events, keys, users, webhooks};
-use crier_common::webhooks::new_secret;
+use crier_domain::access::{KeyMode, Scopes};
+use crier_domain::event::EventName;
+use crier_domain::plan::Plans;
+use crier_domain::webhook_signature::new_secret;
+use crier_store::brands::{self, NewBrand};
+use crier_store::webhooks::{self, NewWebhook};
+use crier_store::{Store, StoreError, events, keys, users};
 use secrecy::SecretString;
 use serde_json::json;
 

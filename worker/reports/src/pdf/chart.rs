@@ -2,7 +2,7 @@
 //! draws them.
 
 use chrono::{Datelike, NaiveDate};
-use crier_common::reports::naming;
+use crier_domain::report_naming as naming;
 use typst::foundations::{Array, Dict, IntoValue, Value, dict};
 
 use super::text::{self, Style, Texts};

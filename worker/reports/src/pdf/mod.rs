@@ -21,8 +21,8 @@ use std::cmp::Ordering;
 use std::io::Write;
 
 use chrono::{Datelike, Timelike};
-use crier_common::domain::report::ReportFormat;
-use crier_common::reports::naming;
+use crier_domain::report::ReportFormat;
+use crier_domain::report_naming as naming;
 use typst::ecow::EcoVec;
 use typst::foundations::{Array, Datetime, Dict, IntoValue, Smart, Value, dict};
 use typst::layout::Point;

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crier_common::reports::naming;
+use crier_domain::report_naming as naming;
 use typst::foundations::{Array, Dict, IntoValue, Value, dict};
 
 use super::text::{self, Style, Texts};

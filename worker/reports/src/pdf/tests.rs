@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use chrono::NaiveDate;
-use crier_common::domain::report::{ReportFormat, WidgetType};
+use crier_domain::report::{ReportFormat, WidgetType};
 use proptest::prelude::*;
 use typst::layout::{Frame, FrameItem};
 

@@ -14,7 +14,7 @@
 
 use std::io::Write;
 
-use crier_common::domain::report::ReportFormat;
+use crier_domain::report::ReportFormat;
 
 use self::package::Package;
 use self::slide::{CONTENT, Slide, Text};

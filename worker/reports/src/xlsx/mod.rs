@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::io::Write;
 
-use crier_common::domain::report::ReportFormat;
+use crier_domain::report::ReportFormat;
 use rust_xlsxwriter::{DocProperties, Workbook, XlsxError};
 
 use crate::text::{self, clean, single_line, utf16_parts};

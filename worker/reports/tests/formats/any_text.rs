@@ -1,7 +1,7 @@
 //! Any Unicode in any place is text in every format. All cases are read by one process, so that it is quick.
 
 use chrono::{Days, NaiveDate};
-use crier_common::domain::report::{ReportFormat, WidgetType};
+use crier_domain::report::{ReportFormat, WidgetType};
 use crier_reports::{Cell, Chart, ChartType, Column, ColumnType, Document, Table, View, Widget, sample};
 use proptest::collection::vec;
 use proptest::prelude::*;

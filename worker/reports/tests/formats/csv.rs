@@ -1,4 +1,4 @@
-use crier_common::domain::report::ReportFormat;
+use crier_domain::report::ReportFormat;
 use crier_reports::{Document, sample};
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ mod pptx;
 mod support;
 mod xlsx;
 
-use crier_common::domain::report::ReportFormat;
+use crier_domain::report::ReportFormat;
 use crier_reports::sample;
 
 /// Two exports of the same values can be compared, and an export that runs again after a crash stores the same file.

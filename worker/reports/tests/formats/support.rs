@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crier_common::domain::report::ReportFormat;
+use crier_domain::report::ReportFormat;
 use crier_reports::{Cell, Document, View, write};
 use serde_json::Value;
 

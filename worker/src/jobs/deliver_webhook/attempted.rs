@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::circuit::{Circuit, CircuitVerdict, Health, MAX_OPEN_ATTEMPTS};
-use crier_common::domain::job::{Claimed, JobKind, Lane, Outcome};
-use crier_common::domain::webhook::DeliveryStatus;
-use crier_common::mail::Mailer;
-use crier_common::notices;
-use crier_common::store::deliveries::{self, AttemptRow};
-use crier_common::store::jobs::lanes::{narrow_lane, pause_lane, widen_lane};
-use crier_common::store::{Result, Tx, webhooks};
-use crier_common::telemetry::metrics;
-use crier_common::webhooks::schedule;
-use crier_common::webhooks::sender::AttemptResult;
+use crier_domain::circuit::{Circuit, CircuitVerdict, Health, MAX_OPEN_ATTEMPTS};
+use crier_domain::job::{Claimed, JobKind, Lane, Outcome};
+use crier_domain::webhook::DeliveryStatus;
+use crier_mail::Mailer;
+use crier_store::deliveries::{self, AttemptRow};
+use crier_store::jobs::lanes::{narrow_lane, pause_lane, widen_lane};
+use crier_store::{Result, Tx, webhooks};
+use crier_telemetry::metrics;
 
 use crate::jobs::RunResult;
+use crate::notices;
+use crate::webhooks::schedule;
+use crate::webhooks::sender::AttemptResult;
 
 /// An endpoint without a success for this long is disabled.
 const DISABLE_AFTER: TimeDelta = TimeDelta::days(5);

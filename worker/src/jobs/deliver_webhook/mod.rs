@@ -9,16 +9,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Claimed, Outcome};
-use crier_common::domain::webhook::DeliveryStatus;
-use crier_common::mail::Mailer;
-use crier_common::store::deliveries::OutgoingDelivery;
-use crier_common::store::{Result, Store, StoreError, Tx, deliveries};
-use crier_common::telemetry::metrics;
-use crier_common::webhooks::sender::{DeliveryRequest, Sender};
+use crier_domain::job::{Claimed, Outcome};
+use crier_domain::webhook::DeliveryStatus;
+use crier_mail::Mailer;
+use crier_store::deliveries::{self, OutgoingDelivery};
+use crier_store::{Result, Store, StoreError, Tx};
+use crier_telemetry::metrics;
 
 use super::{Deps, FinishedRun, Job, RunResult};
 use crate::engine::{Batcher, Run};
+use crate::webhooks::sender::{DeliveryRequest, Sender};
 
 mod attempted;
 
@@ -100,7 +100,7 @@ impl Job for DeliverWebhook {
             allowed: delivery.max_attempts,
             started_at,
             result,
-            jitter: crier_common::random::unit(),
+            jitter: crier_base::random::unit(),
             mailer: self.mailer.clone(),
             trace: run.job.trace.clone(),
         }))

@@ -1,25 +1,24 @@
 //! Reads the record into a document. What several widgets show is read once.
 //!
-//! **To add a widget:** its line in `WidgetType` (`common/src/domain/report.rs`), its columns in
+//! **To add a widget:** its line in `WidgetType` (`common/domain/src/report.rs`), its columns in
 //! `worker/reports/src/columns.rs`, its default title and its arm in [`Builder::widget`]. The writers draw it by its
 //! view.
 
 use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::domain::report::{Report, ReportWidget, WidgetType};
-use crier_common::platforms::catalogue;
-use crier_common::reports::mail::Headline;
-use crier_common::reports::naming;
-use crier_common::store::analytics::{self, DayOfPosts};
-use crier_common::store::report_deliveries::DeliveryNames;
-use crier_common::store::{Conn, PageRequest, Result, accounts, report_figures};
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::report::{Report, ReportWidget, WidgetType};
+use crier_domain::{catalogue, report_naming as naming};
 use crier_reports::columns::{self, columns};
 use crier_reports::{Cell, Chart, ChartType, Document, Period, Table, View, Widget};
+use crier_store::analytics::{self, DayOfPosts};
+use crier_store::report_deliveries::DeliveryNames;
+use crier_store::{Conn, PageRequest, Result, accounts, report_figures};
 
 use super::period::ExportScope;
 use super::tables::{self, MAX_TEXT, count, text};
+use crate::report_mail::Headline;
 
 /// Maximum number of rows of all posts tables of a report together.
 const MAX_ROWS: usize = 10_000;

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_common::domain::job::{Claimed, Outcome};
-use crier_common::domain::report::{ReportDelivery, ReportError, ReportErrorCode};
-use crier_common::mail::Mailer;
-use crier_common::reports::mail::{MailContent, MailContext};
-use crier_common::reports::{self, mail};
-use crier_common::store::report_deliveries::{self, DeliveredFile};
-use crier_common::store::{Result, Tx, brands, files};
+use crier_domain::job::{Claimed, Outcome};
+use crier_domain::report::{ReportDelivery, ReportError, ReportErrorCode};
+use crier_jobs::reports;
+use crier_mail::Mailer;
+use crier_store::report_deliveries::{self, DeliveredFile};
+use crier_store::{Result, Tx, brands, files};
 
 use super::super::{RunResult, backoff_from_table};
 use super::ExportError;
+use crate::report_mail as mail;
+use crate::report_mail::{MailContent, MailContext};
 
 /// The backoff between attempts, each ± 20 %.
 const PAUSES: [Duration; 4] =
@@ -47,7 +48,7 @@ pub struct ExportEnd {
 
 impl ExportEnd {
     pub fn new(delivery_id: i64, outcome: std::result::Result<Exported, ExportError>) -> Self {
-        Self { delivery_id, outcome, jitter: crier_common::random::unit() }
+        Self { delivery_id, outcome, jitter: crier_base::random::unit() }
     }
 
     async fn complete(

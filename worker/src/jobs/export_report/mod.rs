@@ -18,18 +18,17 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::TimeDelta;
-use crier_common::domain::job::Outcome;
-use crier_common::domain::plan::{Plan, Plans};
-use crier_common::domain::report::{Report, ReportDelivery, ReportError, ReportErrorCode};
-use crier_common::mail::Mailer;
-use crier_common::media::plain_file::PlainFile;
-use crier_common::media::{Budget, IngestError, Library, Owner};
-use crier_common::reports;
-use crier_common::reports::mail::MailContent;
-use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Result, Store, StoreError, brands, report_deliveries, reports as report_rows};
-use crier_common::telemetry::metrics;
+use crier_domain::job::Outcome;
+use crier_domain::plan::{Plan, Plans};
+use crier_domain::report::{Report, ReportDelivery, ReportError, ReportErrorCode};
+use crier_jobs::reports;
+use crier_mail::Mailer;
+use crier_media::plain_file::PlainFile;
+use crier_media::{Budget, IngestError, Library, Owner};
 use crier_reports::{Document, WriteError};
+use crier_store::jobs::engine as rows;
+use crier_store::{Result, Store, StoreError, brands, report_deliveries, reports as report_rows};
+use crier_telemetry::metrics;
 
 use self::builder::{BuiltReport, build};
 use self::ending::{ExportEnd, Exported};
@@ -37,6 +36,7 @@ use self::output::LimitedOutput;
 use self::period::ExportScope;
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
+use crate::report_mail::MailContent;
 
 mod builder;
 mod ending;
@@ -214,6 +214,6 @@ impl Job for ExportReport {
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
-        ending::pause(attempt, crier_common::random::unit())
+        ending::pause(attempt, crier_base::random::unit())
     }
 }

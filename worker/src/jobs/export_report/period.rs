@@ -1,11 +1,11 @@
 //! The days of a report as times: what is read, and the period of the same length before it.
 
 use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, TimeDelta, Utc};
-use crier_common::domain::analytics::{Tz, day_start, zone};
-use crier_common::domain::brand::Brand;
-use crier_common::domain::report::ReportDelivery;
-use crier_common::domain::report_schedule::local_day;
-use crier_common::store::report_figures::TimeRange;
+use crier_domain::analytics::{Tz, day_start, zone};
+use crier_domain::brand::Brand;
+use crier_domain::report::ReportDelivery;
+use crier_domain::report_schedule::local_day;
+use crier_store::report_figures::TimeRange;
 
 /// What an export reads: of which brand, and of which days.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! Tables of reports: cells from what the record has.
 
-use crier_common::domain::analytics::Figures;
-use crier_common::platforms::catalogue;
-use crier_common::store::report_figures::PublishedPost;
+use crier_domain::analytics::Figures;
+use crier_domain::catalogue;
 use crier_reports::columns::{self, columns};
 use crier_reports::{Cell, Table};
+use crier_store::report_figures::PublishedPost;
 
 use super::period::ExportScope;
 

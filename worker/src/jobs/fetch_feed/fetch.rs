@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use crier_common::domain::feed::{Feed, FeedType};
-use crier_common::feeds::{self, Deadline, FeedError, MAX_DOCUMENT_BYTES, Parsed, discover};
-use crier_common::http::{Guard, HttpClient, HttpError, HttpResponse, SchemePolicy};
+use crier_domain::feed::{Feed, FeedType};
+use crier_http::{Guard, HttpClient, HttpError, HttpResponse, SchemePolicy};
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use tokio::sync::Semaphore;
 use url::Url;
+
+use crate::feeds::{self, Deadline, FeedError, MAX_DOCUMENT_BYTES, Parsed, discover};
 
 /// From the first DNS lookup to the last byte, including redirects and a search for the feed.
 pub const DEADLINE: Duration = Duration::from_secs(30);

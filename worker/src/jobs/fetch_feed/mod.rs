@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use crier_common::domain::feed::{Feed, FeedType, next_fetch};
-use crier_common::domain::job::{Claimed, Outcome};
-use crier_common::domain::untrusted;
-use crier_common::feeds::{Format, diff};
-use crier_common::store::{Result, Store, Tx, articles, feeds, jobs};
-use crier_common::telemetry::metrics::{self, FetchOutcome};
+use crier_domain::feed::{Feed, FeedType, next_fetch};
+use crier_domain::job::{Claimed, Outcome};
+use crier_domain::untrusted;
+use crier_store::{Result, Store, Tx, articles, feeds, jobs};
+use crier_telemetry::metrics::{self, FetchOutcome};
 
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
+use crate::feeds::{Format, diff};
 
 mod fetch;
 
@@ -41,7 +41,7 @@ impl Job for FetchFeed {
         let found = feeds::find_any(&mut self.store.read().await?, run.job.subject_id).await?;
         let Some(feed) = found else { return Ok(Box::new(cancelled_feed_deleted())) };
         let result = run.wait_without_slot(self.fetcher.fetch(&feed, self.store.now())).await;
-        let (jitter, recorded_outcome) = (crier_common::random::unit(), AtomicUsize::new(usize::MAX));
+        let (jitter, recorded_outcome) = (crier_base::random::unit(), AtomicUsize::new(usize::MAX));
         Ok(Box::new(FetchEnd { feed_id: feed.id, version: feed.version, result, jitter, recorded_outcome }))
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_common::domain::job::{Claimed, Outcome};
-use crier_common::domain::media::{MediaError, MediaErrorCode, MediaJob};
-use crier_common::media::{self, Described, import};
-use crier_common::store::{Result, Tx, media_jobs};
+use crier_domain::job::{Claimed, Outcome};
+use crier_domain::media::{MediaError, MediaErrorCode, MediaJob};
+use crier_media::{self as media, Described, import};
+use crier_store::{Result, Tx, media_jobs};
 
 use super::super::{RunResult, backoff_from_table};
 use super::fetch::{ImportError, ImportedFile};
@@ -36,7 +36,7 @@ pub struct ImportEnd {
 
 impl ImportEnd {
     pub fn new(import_id: i64, how: ImportOutcome) -> Self {
-        Self { import_id, outcome: how, jitter: crier_common::random::unit() }
+        Self { import_id, outcome: how, jitter: crier_base::random::unit() }
     }
 
     async fn store_asset(

@@ -1,10 +1,10 @@
 //! Downloads and checks a picture, and maps failures to errors. A failure of the other side that may be temporary is
 //! retried; a permanent one, or a problem of the file itself, is not.
 
-use crier_common::domain::media::{MediaError, MediaErrorCode as Code};
-use crier_common::domain::plan::Plan;
-use crier_common::http::{DownloadError, HttpError};
-use crier_common::media::{self, IngestError, IngestedFile, Refusal, SpoolError, Spooled};
+use crier_domain::media::{MediaError, MediaErrorCode as Code};
+use crier_domain::plan::Plan;
+use crier_http::{DownloadError, HttpError};
+use crier_media::{self as media, IngestError, IngestedFile, Refusal, SpoolError, Spooled};
 
 use super::{ImportMedia, PreparedImport};
 

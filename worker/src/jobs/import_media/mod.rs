@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_common::domain::job::Outcome;
-use crier_common::domain::media::MediaJob;
-use crier_common::domain::plan::{Plan, Plans};
-use crier_common::http::HttpClient;
-use crier_common::media::{Library, Owner, import};
-use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Result, Store, StoreError, brands, media_jobs};
+use crier_domain::job::Outcome;
+use crier_domain::media::MediaJob;
+use crier_domain::plan::{Plan, Plans};
+use crier_http::HttpClient;
+use crier_media::{Library, Owner, import};
+use crier_store::jobs::engine as rows;
+use crier_store::{Result, Store, StoreError, brands, media_jobs};
 
 use self::ending::{ImportEnd, ImportOutcome};
 use super::{Deps, Job, RunResult};
@@ -105,6 +105,6 @@ impl Job for ImportMedia {
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
-        ending::pause(attempt, crier_common::random::unit())
+        ending::pause(attempt, crier_base::random::unit())
     }
 }

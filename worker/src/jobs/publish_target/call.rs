@@ -1,8 +1,8 @@
 //! The call itself, and the reconciliation of an earlier one.
 
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::platforms::{CallError, Published, Reconciled};
-use crier_common::store::targets;
+use crier_domain::failure::{Category, Failure};
+use crier_platforms::{CallError, Published, Reconciled};
+use crier_store::targets;
 
 use super::ending::PublishOutcome;
 use super::pacing::check_daily_cap;

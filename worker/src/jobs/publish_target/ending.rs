@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::account::AccountError;
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{Claimed, Lane, Outcome};
-use crier_common::domain::post::{AttemptOutcome, Post, Target, TargetStatus};
-use crier_common::platforms::{CallError, Published};
-use crier_common::publishing;
-use crier_common::store::jobs::lanes;
-use crier_common::store::{Result, Tx, accounts, jobs, posts, targets};
-use crier_common::telemetry::metrics;
+use crier_domain::account::AccountError;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{Claimed, Lane, Outcome};
+use crier_domain::post::{AttemptOutcome, Post, Target, TargetStatus};
+use crier_jobs::publishing;
+use crier_platforms::{CallError, Published};
+use crier_store::jobs::{self, lanes};
+use crier_store::{Result, Tx, accounts, posts, targets};
+use crier_telemetry::metrics;
 
 use super::super::{RunResult, backoff_from_table};
 use super::{Prepared, deleted, expired};
@@ -215,7 +215,7 @@ impl PublishEnd {
 
     /// For a run that had no account to call.
     pub fn without_call(target: Target, outcome: PublishOutcome, started_at: DateTime<Utc>) -> Self {
-        let (timeout, jitter) = (TimeDelta::zero(), crier_common::random::unit());
+        let (timeout, jitter) = (TimeDelta::zero(), crier_base::random::unit());
         Self { target, outcome, credentials_version: None, started_at, timeout, jitter }
     }
 
@@ -372,7 +372,7 @@ impl PublishEnd {
         match (&self.outcome, self.credentials_version) {
             (PublishOutcome::Expired { failure, .. }, Some(version)) => {
                 let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
-                if !crier_common::accounts::expire(tx, account_id, version, &error, trace).await?
+                if !crier_jobs::accounts::expire(tx, account_id, version, &error, trace).await?
                     && accounts::has_newer(tx, account_id, version).await?
                 {
                     return Ok(self.outcome.with_new_credentials(tx.now));

@@ -22,15 +22,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::Outcome;
-use crier_common::domain::media::Asset;
-use crier_common::domain::post::Target;
-use crier_common::media::Library;
-use crier_common::media::budget::MemoryPermit;
-use crier_common::platforms::{CallError, ConnectorRegistry, OutgoingPost};
-use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Result, Store, StoreError, Tx, posts, targets};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::Outcome;
+use crier_domain::media::Asset;
+use crier_domain::post::Target;
+use crier_media::Library;
+use crier_media::budget::MemoryPermit;
+use crier_platforms::{CallError, ConnectorRegistry, OutgoingPost};
+use crier_store::jobs::engine as rows;
+use crier_store::{Result, Store, StoreError, Tx, posts, targets};
 
 use self::ending::{PublishEnd, PublishOutcome};
 use self::pacing::PostponedRun;
@@ -187,7 +187,7 @@ impl Job for PublishTarget {
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
-        ending::pause(attempt, crier_common::random::unit())
+        ending::pause(attempt, crier_base::random::unit())
     }
 }
 

@@ -8,11 +8,11 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{Claimed, Outcome};
-use crier_common::domain::post::Target;
-use crier_common::platforms::ConnectorRegistry;
-use crier_common::store::{Result, Tx, calls, jobs, targets};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{Claimed, Outcome};
+use crier_domain::post::Target;
+use crier_platforms::ConnectorRegistry;
+use crier_store::{Result, Tx, calls, jobs, targets};
 
 use crate::jobs::RunResult;
 

@@ -6,13 +6,13 @@
 //! Bytes are held for one picture at a time, or for one post if all of them are part of the publish call; always within
 //! the library's memory budget. A run takes its whole share at once, which prevents deadlocks.
 
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::media::{Asset, ImageType};
-use crier_common::domain::platform::MediaRules;
-use crier_common::media::picture::FittedPicture;
-use crier_common::media::rendition::{RenditionError, estimate_conversion_bytes, estimate_output_bytes};
-use crier_common::platforms::{CallError, Image, ImageTransfer, UploadedImage};
-use crier_common::store::post_media;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::media::{Asset, ImageType};
+use crier_domain::platform::MediaRules;
+use crier_media::picture::FittedPicture;
+use crier_media::rendition::{RenditionError, estimate_conversion_bytes, estimate_output_bytes};
+use crier_platforms::{CallError, Image, ImageTransfer, UploadedImage};
+use crier_store::post_media;
 use serde_json::{Map, Value};
 
 use super::super::account_session::unknown_to_transient;

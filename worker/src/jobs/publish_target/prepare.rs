@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_common::domain::account::{AccountStatus, SocialAccount};
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{Claimed, Outcome};
-use crier_common::domain::media::Asset;
-use crier_common::domain::platform::Platform;
-use crier_common::domain::post::{Post, PostStatus, Target};
-use crier_common::media::Library;
-use crier_common::platforms::{Connector, ConnectorRegistry, Image, MarkerSeed, OutgoingPost, catalogue};
-use crier_common::store::jobs::holds;
-use crier_common::store::targets::HeldTarget;
-use crier_common::store::{self, Store, StoreError, Tx, accounts, media, post_media, posts, targets};
+use crier_domain::account::{AccountStatus, SocialAccount};
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{Claimed, Outcome};
+use crier_domain::media::Asset;
+use crier_domain::platform::Platform;
+use crier_domain::post::{Post, PostStatus, Target};
+use crier_media::Library;
+use crier_platforms::{Connector, ConnectorRegistry, Image, MarkerSeed, OutgoingPost};
+use crier_store::jobs::holds;
+use crier_store::targets::{self, HeldTarget};
+use crier_store::{self as store, Store, StoreError, Tx, accounts, media, post_media, posts};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
@@ -212,7 +213,7 @@ impl Preparation {
             images: self.images(&assets, session.account.platform, &uploads)?,
             options: target.options.clone(),
             marker: target.marker.clone().unwrap_or_else(|| {
-                connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
+                connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_base::random::u64() })
             }),
             attempt: u32::try_from(target.attempts).unwrap_or(1),
             has_earlier_attempt: target.marker.is_some(),

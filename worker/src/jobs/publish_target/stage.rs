@@ -5,9 +5,9 @@
 //! platform, and at the latest after [`MAX_WAIT`].
 
 use chrono::TimeDelta;
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::platforms::{CallError, Staged};
-use crier_common::store::targets;
+use crier_domain::failure::{Category, Failure};
+use crier_platforms::{CallError, Staged};
+use crier_store::targets;
 
 use super::super::account_session::unknown_to_transient;
 use super::ending::PublishOutcome;

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound as _, Utc};
-use crier_common::backoff;
-use crier_common::domain::account::{AccountError, SocialAccount, warnings_due};
-use crier_common::domain::failure::Failure;
-use crier_common::domain::job::{Claimed, Outcome};
-use crier_common::mail::Mailer;
-use crier_common::platforms::CallError;
-use crier_common::store::account_tokens::{self, KeptTokens};
-use crier_common::store::{Result, Tx, accounts};
-use crier_common::{accounts as connected, notices};
+use crier_base::backoff;
+use crier_domain::account::{AccountError, SocialAccount, warnings_due};
+use crier_domain::failure::Failure;
+use crier_domain::job::{Claimed, Outcome};
+use crier_jobs::accounts as connected;
+use crier_mail::Mailer;
+use crier_platforms::CallError;
+use crier_store::account_tokens::{self, KeptTokens};
+use crier_store::{Result, Tx, accounts};
 
 use super::super::RunResult;
 use super::{MAX_PAUSE, MIN_PAUSE};
+use crate::notices;
 
 /// What a run found.
 pub(super) enum Ending {

@@ -10,19 +10,18 @@
 //! lease must not lose tokens. After a passing failure the account is looked at again soon, until its end and beyond;
 //! only a recognised refusal makes it `expired`.
 
-use std::time::{Duration, Instant};
-
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::account::{AccountStatus, SocialAccount, warnings_due};
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::Outcome;
-use crier_common::mail::Mailer;
-use crier_common::platforms::{CallError, ConnectorAccount, ConnectorRegistry, Refreshed};
-use crier_common::store::account_tokens::{self, KeptTokens};
-use crier_common::store::{Result, Store, accounts};
+use crier_domain::account::{AccountStatus, SocialAccount, warnings_due};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::Outcome;
+use crier_mail::Mailer;
+use crier_platforms::{CallError, ConnectorAccount, ConnectorRegistry, Refreshed};
+use crier_store::account_tokens::{self, KeptTokens};
+use crier_store::{Result, Store, accounts};
 use secrecy::SecretString;
 
 use self::ending::Ending;
@@ -66,7 +65,7 @@ impl RefreshToken {
             ending,
             mailer: self.mailer.clone(),
             public_url: self.public_url.clone(),
-            jitter: crier_common::random::unit(),
+            jitter: crier_base::random::unit(),
         })
     }
 

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::account::AccountError;
-use crier_common::domain::conversation::{Conversation, Message, MessageStatus};
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{Claimed, Lane, Outcome};
-use crier_common::platforms::{CallError, Published};
-use crier_common::replies;
-use crier_common::store::conversations::replies::ReplyEnd;
-use crier_common::store::jobs::lanes;
-use crier_common::store::{Result, Tx, accounts, conversations, inbox_syncs};
-use crier_common::telemetry::metrics::{self, ReplyResult};
+use crier_domain::account::AccountError;
+use crier_domain::conversation::{Conversation, Message, MessageStatus};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{Claimed, Lane, Outcome};
+use crier_jobs::replies;
+use crier_platforms::{CallError, Published};
+use crier_store::conversations::replies::ReplyEnd;
+use crier_store::jobs::lanes;
+use crier_store::{Result, Tx, accounts, conversations, inbox_syncs};
+use crier_telemetry::metrics::{self, ReplyResult};
 
 use super::super::{RunResult, backoff_from_table};
 use super::Prepared;
@@ -164,7 +164,7 @@ impl ReplyEnding {
 
     /// For a run that had no account to call.
     pub fn without_call(conversation: &Conversation, message: Message, outcome: ReplyOutcome) -> Self {
-        let (timeout, jitter) = (TimeDelta::zero(), crier_common::random::unit());
+        let (timeout, jitter) = (TimeDelta::zero(), crier_base::random::unit());
         Self { conversation: conversation.clone(), message, outcome, account: None, timeout, jitter }
     }
 
@@ -186,7 +186,7 @@ impl ReplyEnding {
         match (&self.outcome, self.account) {
             (ReplyOutcome::Expired { failure, .. }, Some((version, _))) => {
                 let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
-                if !crier_common::accounts::expire(tx, account_id, version, &error, trace).await?
+                if !crier_jobs::accounts::expire(tx, account_id, version, &error, trace).await?
                     && accounts::has_newer(tx, account_id, version).await?
                 {
                     return Ok(self.outcome.clone().with_new_credentials(tx.now));

@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::conversation::{Conversation, Message, MessageStatus};
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::Outcome;
-use crier_common::platforms::inbox::{OutgoingReply, ReplyThread};
-use crier_common::platforms::{CallError, ConnectorRegistry, MarkerSeed, Published, Reconciled};
-use crier_common::store::conversations::{self, replies};
-use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Result, Store, StoreError, Tx, accounts};
+use crier_domain::account::AccountStatus;
+use crier_domain::conversation::{Conversation, Message, MessageStatus};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::Outcome;
+use crier_platforms::inbox::{OutgoingReply, ReplyThread};
+use crier_platforms::{CallError, ConnectorRegistry, MarkerSeed, Published, Reconciled};
+use crier_store::conversations::{self, replies};
+use crier_store::jobs::engine as rows;
+use crier_store::{Result, Store, StoreError, Tx, accounts};
 
 use self::ending::{ReplyEnding, ReplyOutcome};
 use super::account_session::{AccountSession, RefreshError, disconnected};
@@ -116,7 +116,7 @@ impl SendReply {
                 return Err(Stop::Ended(Box::new(ReplyEnding::without_call(&conversation, message, outcome))));
             }
         };
-        let seed = MarkerSeed { target_id: id, at: tx.now, random: crier_common::random::u64() };
+        let seed = MarkerSeed { target_id: id, at: tx.now, random: crier_base::random::u64() };
         let marker = message.marker.clone();
         let marker = marker.or_else(|| session.connector.inbox().map(|inbox| inbox.marker(seed))).unwrap_or_default();
         let reply = OutgoingReply {
@@ -293,6 +293,6 @@ impl Job for SendReply {
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
-        ending::pause(attempt, crier_common::random::unit())
+        ending::pause(attempt, crier_base::random::unit())
     }
 }

@@ -4,10 +4,10 @@
 //! How far that has come is a cursor beside those of the streams.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use crier_common::platforms::CallError;
-use crier_common::store::conversations::deletions::{self, Candidate};
-use crier_common::store::inbox_syncs::{self, InboxSync};
-use crier_common::store::jobs::engine as rows;
+use crier_platforms::CallError;
+use crier_store::conversations::deletions::{self, Candidate};
+use crier_store::inbox_syncs::{self, InboxSync};
+use crier_store::jobs::engine as rows;
 use serde_json::{Value, json};
 
 use super::{AccountSession, Run, Step, Stop, SyncInbox};

@@ -17,19 +17,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
-use crier_common::domain::account::{AccountError, AccountStatus};
-use crier_common::domain::conversation::FetchedMessage;
-use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{Claimed, Lane, Outcome};
-use crier_common::domain::platform::Platform;
-use crier_common::platforms::inbox::InboxPage;
-use crier_common::platforms::{CallError, ConnectorRegistry};
-use crier_common::store::conversations::receive;
-use crier_common::store::inbox_syncs::{self, InboxSync};
-use crier_common::store::jobs::{engine as rows, lanes};
-use crier_common::store::{Result, Store, StoreError, Tx, accounts, jobs};
-use crier_common::telemetry::metrics;
-use crier_common::{accounts as connected, backoff, replies};
+use crier_base::backoff;
+use crier_domain::account::{AccountError, AccountStatus};
+use crier_domain::conversation::FetchedMessage;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{Claimed, Lane, Outcome};
+use crier_domain::platform::Platform;
+use crier_jobs::{accounts as connected, replies};
+use crier_platforms::inbox::InboxPage;
+use crier_platforms::{CallError, ConnectorRegistry};
+use crier_store::conversations::receive;
+use crier_store::inbox_syncs::{self, InboxSync};
+use crier_store::jobs::{self, engine as rows, lanes};
+use crier_store::{Result, Store, StoreError, Tx, accounts};
+use crier_telemetry::metrics;
 
 use super::account_session::{AccountSession, RefreshError};
 use super::{Deps, Job, RunResult};
@@ -229,7 +230,7 @@ impl Job for SyncInbox {
             unfinished: Vec::new(),
             error: None,
             unavailable: None,
-            jitter: crier_common::random::unit(),
+            jitter: crier_base::random::unit(),
         };
         let Some(connector) = self.platforms.get(account.platform) else { return Ok(Box::new(end)) };
         let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout)?;

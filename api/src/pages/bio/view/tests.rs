@@ -1,4 +1,4 @@
-use crier_common::domain::bio_page::Theme;
+use crier_domain::bio_page::Theme;
 
 use super::*;
 

@@ -1,5 +1,5 @@
 use chrono::TimeDelta;
-use crier_common::domain::platform::Platform;
+use crier_domain::platform::Platform;
 use proptest::prelude::*;
 use serde_json::Map;
 

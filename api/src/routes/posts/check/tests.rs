@@ -1,7 +1,7 @@
 //! The steps to parse and check a body grow at most linearly with its size, whatever its shape.
 
-use crier_common::domain::account::AccountStatus;
-use crier_common::domain::platform::AccountKind;
+use crier_domain::account::AccountStatus;
+use crier_domain::platform::AccountKind;
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -1,0 +1,39 @@
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+use crier_http::Guard;
+
+use super::*;
+
+/// Returns the error for a response, as it appears in the operator's log.
+fn error_message(status: u16, body: &str) -> String {
+    let patience = Duration::from_secs(1);
+    let trusted = HttpClient::trusted(patience, 1 << 20);
+    let addresses = std::sync::Arc::new(Guard::new(Vec::new()));
+    let clients = Clients { guarded: trusted.clone(), trusted, addresses };
+    let provider = Provider::new("https://ai.example/v1/", Some("sk-hunter2".into()), &clients, 1, patience);
+    let status = StatusCode::from_u16(status).unwrap();
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    provider
+        .accepted(HttpResponse { status, headers: http::HeaderMap::new(), body, truncated: false })
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn provider_errors_have_details_but_never_the_key() {
+    for (status, body, expected) in [
+        (
+            401,
+            r#"{"error": {"message": "Bad key sk-hunter2"}}"#,
+            "it answers 401: Bad key [REDACTED] (is CRIER_AI_API_KEY right?)",
+        ),
+        (403, r#"{"message": "no", "type": "x"}"#, "it answers 403: no (is CRIER_AI_API_KEY right?)"),
+        (404, r#"{"error": "model 'x' not found"}"#, "it answers 404: model 'x' not found (are CRIER_AI_BASE_URL and"),
+        (405, r#"{"detail": "Method Not Allowed"}"#, "it answers 405: Method Not Allowed (are CRIER_AI_BASE_URL and"),
+        (308, "", "it answers 308:  (CRIER_AI_BASE_URL must be the address itself: redirects are not followed)"),
+        (503, "<html>\nsk-hunter2 is\tbusy</html>", "it answers 503: <html>[REDACTED] isbusy</html>"),
+        (200, r#"{"error": {"code": 429, "message": "slow down"}}"#, "it answers 200: slow down"),
+    ] {
+        let message = error_message(status, body);
+        assert!(message.contains(expected), "{message}");
+    }
+}

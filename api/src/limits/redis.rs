@@ -1,0 +1,107 @@
+//! State in Redis, shared by all replicas of the API: one Lua call per request, using Redis's clock.
+//!
+//! While Redis is unavailable, each process counts for itself and retries Redis after a second. A request never waits
+//! longer than [`REDIS_TIMEOUT`].
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use crier_base::clock::Clock;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, RedisError, Script};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::memory::MemoryLimiter;
+use super::{Decision, Limiter, RateLimitSubject, WINDOW, share};
+
+/// Timeout of one count.
+const REDIS_TIMEOUT: Duration = Duration::from_millis(100);
+/// Pause after Redis failed.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Prefix of an installation's keys.
+const PREFIX: &str = "crier";
+
+/// The same arithmetic as [`super::take`], in one atomic step. A double holds these microsecond values exactly.
+const TAKE: &str = r"
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local share, window = tonumber(ARGV[1]), tonumber(ARGV[2])
+local whole_at = tonumber(redis.call('GET', KEYS[1]) or 0)
+whole_at = math.min(math.max(whole_at, now), now + window)
+local following = whole_at + share
+if following - now > window then return {0, whole_at, now} end
+redis.call('SET', KEYS[1], string.format('%.0f', following), 'PX', math.ceil((following - now) / 1000))
+return {1, following, now}
+";
+
+pub struct RedisLimiter {
+    prefix: String,
+    connection: ConnectionManager,
+    script: Script,
+    fallback: MemoryLimiter,
+    away_until: Mutex<Option<Instant>>,
+}
+
+impl RedisLimiter {
+    /// Creates a limiter that connects on first use. Needs a runtime.
+    pub fn new(url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
+        Self::with_prefix(PREFIX, url, clock)
+    }
+
+    /// Like [`Self::new`], with another key prefix.
+    pub fn with_prefix(prefix: &str, url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
+        let client = Client::open(url.expose_secret())?;
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(PAUSE))
+            .set_response_timeout(Some(PAUSE))
+            .set_number_of_retries(1);
+        Ok(Self {
+            prefix: format!("{prefix}:limit:"),
+            connection: ConnectionManager::new_lazy_with_config(client, config)?,
+            script: Script::new(TAKE),
+            fallback: MemoryLimiter::new(clock),
+            away_until: Mutex::new(None),
+        })
+    }
+
+    async fn take_shared(&self, subject: RateLimitSubject, limit: u32) -> Option<Decision> {
+        let mut connection = self.connection.clone();
+        let mut call = self.script.prepare_invoke();
+        call.key(format!("{}{subject}", self.prefix)).arg(share(limit)).arg(WINDOW);
+        let answer = tokio::time::timeout(REDIS_TIMEOUT, call.invoke_async::<(i64, i64, i64)>(&mut connection)).await;
+        match answer {
+            Ok(Ok((allowed, whole_at, now))) => Some(Decision::of(allowed == 1, whole_at, now, limit)),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "rate limits are counted per process: Redis returned an error");
+                None
+            }
+            Err(_) => {
+                tracing::warn!("rate limits are counted per process: Redis timed out");
+                None
+            }
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        let until = self.away_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn set_away(&self, until: Option<Instant>) {
+        *self.away_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = until;
+    }
+}
+
+#[async_trait]
+impl Limiter for RedisLimiter {
+    async fn take(&self, subject: RateLimitSubject, limit: u32) -> Decision {
+        if !self.is_away() {
+            if let Some(decision) = self.take_shared(subject, limit).await {
+                return decision;
+            }
+            self.set_away(Some(Instant::now() + PAUSE));
+        }
+        self.fallback.take_now(subject, limit)
+    }
+}

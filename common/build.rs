@@ -1,4 +1,0 @@
-//! Migrations are embedded at compile time: a new file must rebuild this crate.
-fn main() {
-    println!("cargo:rerun-if-changed=../migrations");
-}

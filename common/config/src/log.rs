@@ -1,0 +1,52 @@
+//! Log level and log format.
+
+use tracing_subscriber::EnvFilter;
+
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+
+const LOG: Key = Key::new(
+    "LOG",
+    "What is logged: off, error, warn, info, debug or trace, also by module (`info,crier_worker=debug`).",
+    Preset::Value("info"),
+    "info,crier_worker=debug",
+);
+const LOG_FORMAT: Key = Key::new("LOG_FORMAT", "text or json.", Preset::Words("text on a terminal, else json"), "json");
+pub(super) const KEYS: &[Key] = &[LOG, LOG_FORMAT];
+
+crier_base::text_enum! {
+    /// The form of a line.
+    pub enum LogFormat { Text = "text", Json = "json" }
+}
+
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Directives that `tracing_subscriber::EnvFilter` takes.
+    pub filter: String,
+    /// `None`: text on a terminal, else JSON.
+    pub format: Option<LogFormat>,
+}
+
+pub(super) fn read(reader: &mut Reader) -> LogConfig {
+    LogConfig {
+        filter: reader.parse(&LOG, filter),
+        format: reader.optional(&LOG_FORMAT, |text| text.parse().map_err(|_| "is neither text nor json".to_owned())),
+    }
+}
+
+/// Checks the filter. A word that is no level is rejected: `EnvFilter` would take it for a module name (`verbose` would
+/// log only that module).
+fn filter(text: &str) -> Result<String, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    for part in text.split(',').map(str::trim) {
+        let level = part.rsplit_once('=').map_or(part, |(_, level)| level).to_ascii_lowercase();
+        let spans = part.contains(['[', '{', ']', '}']);
+        if !spans && !LEVELS.contains(&level.as_str()) {
+            return Err(format!("has `{part}`, which is no level ({}) and no module=level", LEVELS.join(", ")));
+        }
+    }
+    match EnvFilter::builder().parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("is not a list of levels and module=level".to_owned()),
+    }
+}

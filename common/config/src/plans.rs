@@ -1,0 +1,175 @@
+//! The plans file: `[plans.NAME]` tables that replace the built-in plans.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use crier_domain::plan::{Feature, MAX_REQUESTS_PER_MINUTE, Plan, Plans};
+
+use super::base::PLANS_FILE;
+use super::reader::Reader;
+use super::values;
+
+/// TOML's largest integer.
+const MAX_INTEGER: u64 = i64::MAX as u64;
+/// A hundred years: a date that far back is still valid.
+const MOST_DAYS: u64 = 36_500;
+
+/// Reads the plans from the file, or returns the built-in ones if no file is configured.
+pub(super) fn read(reader: &mut Reader, path: Option<&Path>, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Plans {
+    let Some(path) = path else { return Plans::default() };
+    let found = match read_file(path) {
+        Ok(text) => parse(&text),
+        Err(error) => Err(vec![format!("cannot be read ({error}); name a TOML file")]),
+    };
+    found.unwrap_or_else(|wrong| {
+        for message in wrong {
+            reader.add_problem(PLANS_FILE.variable(), format!("{}: {message}", path.display()));
+        }
+        Plans::default()
+    })
+}
+
+/// Parses the file. Reports all errors, each with its location and a valid value.
+fn parse(text: &str) -> Result<Plans, Vec<String>> {
+    let table: toml::Table = toml::from_str(text).map_err(|error| vec![values::toml_fault(text, &error)])?;
+    let mut wrong = Vec::new();
+    for name in table.keys().filter(|name| *name != "plans") {
+        wrong.push(format!("`{name}` is unknown; everything is in tables [plans.NAME]"));
+    }
+    let plans = match table.get("plans").and_then(toml::Value::as_table) {
+        Some(plans) => plans.iter().map(|(name, value)| plan(name, value, &mut wrong)).collect::<Vec<_>>(),
+        None => Vec::new(),
+    };
+    if plans.is_empty() {
+        wrong.push("has no plan; write at least one table such as [plans.unlimited]".to_owned());
+    }
+    if wrong.is_empty() { Ok(Plans::new(plans)) } else { Err(wrong) }
+}
+
+fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
+    let mut plan = Plan { name: name.to_owned(), ..Plan::default() };
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
+        wrong.push(format!("[plans.{name}]: a plan's name is 1 to 40 of a-z, 0-9, _ and -"));
+    }
+    let Some(table) = value.as_table() else {
+        wrong.push(format!("plans.{name} is not a table; write [plans.{name}]"));
+        return plan;
+    };
+    for (key, value) in table {
+        let place = format!("[plans.{name}] {key}");
+        let (field, least, most) = match key.as_str() {
+            "features" => {
+                plan.features = features(&place, value, wrong);
+                continue;
+            }
+            "brands" => (&mut plan.brands, 0, MAX_INTEGER),
+            "social_accounts" => (&mut plan.social_accounts, 0, MAX_INTEGER),
+            "posts_per_month" => (&mut plan.posts_per_month, 0, MAX_INTEGER),
+            "storage_mib" => (&mut plan.storage_mib, 0, MAX_INTEGER),
+            "ai_credits" => (&mut plan.ai_credits, 0, MAX_INTEGER),
+            "requests_per_minute" => (&mut plan.requests_per_minute, 1, u64::from(MAX_REQUESTS_PER_MINUTE)),
+            "analytics_days" => (&mut plan.analytics_days, 1, MOST_DAYS),
+            _ => {
+                let known = Plan::LIMITS.iter().copied().chain(["features"]).collect::<Vec<_>>();
+                let nearest = super::keys::nearest(key, known.into_iter()).unwrap_or_default();
+                wrong.push(format!("{place} is unknown; the nearest known key is {nearest}"));
+                continue;
+            }
+        };
+        match value.as_integer().and_then(|number| u64::try_from(number).ok()) {
+            Some(number) if (least..=most).contains(&number) => *field = Some(number),
+            _ => {
+                let bound = if most == MAX_INTEGER { "on".to_owned() } else { format!("to {most}") };
+                wrong.push(format!(
+                    "{place} must be a whole number from {least} {bound}; leave the line out for no limit"
+                ));
+            }
+        }
+    }
+    plan
+}
+
+fn features(place: &str, value: &toml::Value, wrong: &mut Vec<String>) -> BTreeSet<Feature> {
+    let Some(words) = value.as_array() else {
+        wrong.push(format!("{place} must be a list such as [\"webhooks\", \"reports\"]"));
+        return BTreeSet::new();
+    };
+    let mut features = BTreeSet::new();
+    for word in words {
+        match word.as_str().map(str::parse::<Feature>) {
+            Some(Ok(feature)) => drop(features.insert(feature)),
+            Some(Err(unknown)) => wrong.push(format!("{place}: {unknown}")),
+            None => wrong.push(format!("{place} must hold nothing but texts")),
+        }
+    }
+    features
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+    use super::*;
+
+    #[test]
+    fn the_documented_file_equals_the_built_in_plans() {
+        let page = include_str!("../../../docs/plans.md");
+        let (_, rest) = page.split_once("```toml\n").unwrap();
+        let (file, _) = rest.split_once("```").unwrap();
+        assert_eq!(parse(file).unwrap(), Plans::default());
+    }
+
+    #[test]
+    fn a_file_replaces_all_plans_and_absent_limits_mean_unlimited() {
+        let plans = parse("[plans.solo]\nbrands = 2\nfeatures = [\"webhooks\"]\n[plans.big]\n").unwrap();
+        assert_eq!(plans.names().collect::<Vec<_>>(), ["big", "solo"]);
+        let solo = plans.get("solo").unwrap();
+        assert_eq!((solo.brands, solo.posts_per_month), (Some(2), None));
+        assert!(solo.has(Feature::Webhooks) && !solo.has(Feature::Reports));
+        assert!(plans.get("unlimited").is_none());
+        assert_eq!(plans.missing(["solo", "pro"]), ["pro"]);
+    }
+
+    #[test]
+    fn every_error_is_reported_with_its_location() {
+        let text = "colour = 1\n[plans.Gold]\nbrands = -1\nbrand = 1\nrequests_per_minute = 0\n\
+                    features = [\"webhook\", 3]\n[plans.tin]\nfeatures = \"all\"\nstorage_mib = 1.5\n";
+        assert_eq!(
+            parse(text).unwrap_err().join("\n"),
+            "\
+`colour` is unknown; everything is in tables [plans.NAME]
+[plans.Gold]: a plan's name is 1 to 40 of a-z, 0-9, _ and -
+[plans.Gold] brand is unknown; the nearest known key is brands
+[plans.Gold] brands must be a whole number from 0 on; leave the line out for no limit
+[plans.Gold] features: `webhook` is unknown; it must be one of: basic_analytics, analytics, link_in_bio, webhooks, \
+feed_reader, content_strategy, reports, inbox, approvals
+[plans.Gold] features must hold nothing but texts
+[plans.Gold] requests_per_minute must be a whole number from 1 to 1000000; leave the line out for no limit
+[plans.tin] features must be a list such as [\"webhooks\", \"reports\"]
+[plans.tin] storage_mib must be a whole number from 0 on; leave the line out for no limit"
+        );
+        assert_eq!(parse("").unwrap_err(), ["has no plan; write at least one table such as [plans.unlimited]"]);
+        for (text, expected) in [
+            ("[plans", "line 1 is no TOML: "),
+            ("[plans.a]\n[plans.a]\n", "line 2 is no TOML: "),
+            ("[plans.a]\nbrands = 1\nbrands = 2\n", "line 3 is no TOML: "),
+            ("[plans.a]\nbrands = 99999999999999999999\n", "line 2 is no TOML: "),
+            ("plans = 5", "has no plan; "),
+            ("[plans]\nfree = 5", "plans.free is not a table; write [plans.free]"),
+            ("[plans.\"\"]", "[plans.]: a plan's name is 1 to 40 of a-z"),
+            ("[plans.a]\nanalytics_days = 36501", "[plans.a] analytics_days must be a whole number from 1 to 36500; "),
+            (
+                "[plans.a]\nrequests_per_minute = 1000001",
+                "[plans.a] requests_per_minute must be a whole number from 1 to 1000000; ",
+            ),
+            ("[plans.a]\nbrands = \"5\"", "[plans.a] brands must be a whole number from 0 on; "),
+            ("[plans.a]\nbrands = true", "[plans.a] brands must be a whole number from 0 on; "),
+        ] {
+            let wrong = parse(text).unwrap_err();
+            assert!(wrong.len() == 1 && wrong[0].starts_with(expected), "{text}: {wrong:?}");
+        }
+        let most = parse(&format!("[plans.a]\nbrands = {0}\nai_credits = {0}\nstorage_mib = {0}", i64::MAX)).unwrap();
+        assert_eq!(most.get("a").unwrap().storage_bytes(), Some(u64::MAX));
+    }
+}

@@ -1,0 +1,233 @@
+//! Application credentials and base URL of each platform. Every platform has the same keys, and those that want a
+//! second application for pages have two more: a new one in `domain::platform::Platform` gets its keys automatically.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crier_domain::analytics::Figure;
+use crier_domain::platform::Platform;
+use secrecy::SecretString;
+
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+use super::values;
+use crate::PlatformConfig;
+
+/// The last part of a platform's key.
+pub(super) struct PlatformKey {
+    pub(super) name: &'static str,
+    pub(super) meaning: &'static str,
+    preset: Preset,
+    pub(super) example: &'static str,
+    secret: bool,
+}
+
+impl PlatformKey {
+    pub(super) fn preset_text(&self) -> &'static str {
+        match self.preset {
+            Preset::Value(text) | Preset::Words(text) => text,
+            Preset::Nothing => "unset",
+        }
+    }
+}
+
+const OF_THE_PLATFORM: Preset = Preset::Words("the platform's own");
+const CLIENT_ID: PlatformKey = PlatformKey {
+    name: "CLIENT_ID",
+    meaning: "The id of the application registered at the platform.",
+    preset: Preset::Nothing,
+    example: "1234567890",
+    secret: false,
+};
+const CLIENT_SECRET: PlatformKey = PlatformKey {
+    name: "CLIENT_SECRET",
+    meaning: "Its secret.",
+    preset: Preset::Nothing,
+    example: "the secret that came with the id",
+    secret: true,
+};
+const PAGE_CLIENT_ID: PlatformKey = PlatformKey {
+    name: "PAGE_CLIENT_ID",
+    meaning: "LinkedIn and Instagram alone: the id of the second application, for pages.",
+    preset: Preset::Nothing,
+    example: "1234567890",
+    secret: false,
+};
+const PAGE_CLIENT_SECRET: PlatformKey = PlatformKey {
+    name: "PAGE_CLIENT_SECRET",
+    meaning: "Its secret.",
+    preset: Preset::Nothing,
+    example: "the secret that came with the id",
+    secret: true,
+};
+const PAGE_SCOPES: PlatformKey = PlatformKey {
+    name: "PAGE_SCOPES",
+    meaning: "LinkedIn and Instagram alone: `_SCOPES` for pages, whose permissions have other names.",
+    preset: Preset::Words("those of `_SCOPES`"),
+    example: "r_organization_social_feed",
+    secret: false,
+};
+const BASE_URL: PlatformKey = PlatformKey {
+    name: "BASE_URL",
+    meaning: "The host of the platform's API and tokens.",
+    preset: OF_THE_PLATFORM,
+    example: "https://api.example.com",
+    secret: false,
+};
+const AUTH_URL: PlatformKey = PlatformKey {
+    name: "AUTH_URL",
+    meaning: "The host of the page on which a person grants access.",
+    preset: OF_THE_PLATFORM,
+    example: "https://www.example.com",
+    secret: false,
+};
+const API_VERSION: PlatformKey = PlatformKey {
+    name: "API_VERSION",
+    meaning: "The version of the platform's API.",
+    preset: OF_THE_PLATFORM,
+    example: "v25.0",
+    secret: false,
+};
+const DAILY_POSTS: PlatformKey = PlatformKey {
+    name: "DAILY_POSTS",
+    meaning: "How many posts go out on one account within 24 hours, before the others wait; 0: any number.",
+    preset: Preset::Words(
+        "Instagram 50, TikTok 15, LinkedIn and Pinterest 100, Facebook 200, Threads 250, others any number",
+    ),
+    example: "50",
+    secret: false,
+};
+const SCOPES: PlatformKey = PlatformKey {
+    name: "SCOPES",
+    meaning: "Permissions that the connect page asks for beyond those that a publish needs, for figures and the inbox. docs/platforms.md has the names.",
+    preset: Preset::Words("none"),
+    example: "read_insights",
+    secret: false,
+};
+const METRICS: PlatformKey = PlatformKey {
+    name: "METRICS",
+    meaning: "The platform's names of metrics, where it has renamed some: `figure=name`, several names with +, several \
+              figures with commas. docs/analytics.md has the names.",
+    preset: OF_THE_PLATFORM,
+    example: "impressions=views,shares=reposts+quotes",
+    secret: false,
+};
+const INBOX: PlatformKey = PlatformKey {
+    name: "INBOX",
+    meaning: "Whether messages are read and answered, where Crier can; X charges for each that it reads.",
+    preset: Preset::Value("true"),
+    example: "false",
+    secret: false,
+};
+const ANALYTICS: PlatformKey = PlatformKey {
+    name: "ANALYTICS",
+    meaning: "Whether figures of posts and accounts are read, where Crier can; X charges for each post and account.",
+    preset: Preset::Words("true, for X false"),
+    example: "true",
+    secret: false,
+};
+const PLATFORM_KEYS: &[PlatformKey] =
+    &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS, SCOPES, METRICS, INBOX, ANALYTICS];
+
+/// The keys of the platforms with a second application.
+const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET, PAGE_SCOPES];
+
+/// Returns the last parts of all keys, for `--help` and the README.
+pub(super) fn parts() -> impl Iterator<Item = &'static PlatformKey> {
+    PLATFORM_KEYS.iter().chain(PAGE_KEYS)
+}
+
+fn key(platform: Platform, part: &PlatformKey) -> Key {
+    Key {
+        name: Cow::Owned(format!("{}_{}", platform.as_str().to_ascii_uppercase(), part.name)),
+        meaning: Cow::Borrowed(part.meaning),
+        preset: part.preset,
+        example: part.example,
+        secret: part.secret,
+    }
+}
+
+/// Returns the keys of every platform.
+pub(super) fn keys() -> impl Iterator<Item = Key> {
+    let of = |platform: &'static Platform| {
+        let page = if platform.has_page_application() { PAGE_KEYS } else { &[] };
+        PLATFORM_KEYS.iter().chain(page).map(|part| key(*platform, part))
+    };
+    Platform::ALL.iter().flat_map(of)
+}
+
+pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
+    let mut one = |platform: Platform| PlatformConfig {
+        client_id: reader.optional(&key(platform, &CLIENT_ID), values::word),
+        client_secret: reader.optional(&key(platform, &CLIENT_SECRET), values::word).map(SecretString::from),
+        page_client_id: page(reader, platform, &PAGE_CLIENT_ID, values::word),
+        page_client_secret: page(reader, platform, &PAGE_CLIENT_SECRET, values::word).map(SecretString::from),
+        base_url: reader.optional(&key(platform, &BASE_URL), values::base_url),
+        auth_url: reader.optional(&key(platform, &AUTH_URL), values::base_url),
+        api_version: reader.optional(&key(platform, &API_VERSION), version),
+        daily_posts: reader.optional(&key(platform, &DAILY_POSTS), cap),
+        scopes: reader.optional(&key(platform, &SCOPES), scopes).unwrap_or_default(),
+        page_scopes: page(reader, platform, &PAGE_SCOPES, scopes),
+        metrics: reader.optional(&key(platform, &METRICS), metrics).unwrap_or_default(),
+        no_inbox: !reader.parse(&key(platform, &INBOX), values::boolean),
+        analytics: reader.optional(&key(platform, &ANALYTICS), values::boolean),
+    };
+    Platform::ALL.iter().map(|platform| (*platform, one(*platform))).collect()
+}
+
+/// Reads a key that only platforms with a second application have.
+fn page<T>(
+    reader: &mut Reader,
+    platform: Platform,
+    part: &PlatformKey,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Option<T> {
+    platform.has_page_application().then(|| reader.optional(&key(platform, part), parse)).flatten()
+}
+
+fn version(text: &str) -> Result<String, String> {
+    let fits = text.len() <= 40 && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    if fits { Ok(text.to_owned()) } else { Err("is not a version (letters, digits, dots, at most 40)".to_owned()) }
+}
+
+fn cap(text: &str) -> Result<u32, String> {
+    values::number(text, 0, 1_000_000).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// Reads a list of permissions, separated by commas or spaces.
+fn scopes(text: &str) -> Result<Vec<String>, String> {
+    let scopes: Vec<String> = text.split([',', ' ']).filter(|scope| !scope.is_empty()).map(str::to_owned).collect();
+    let is_scope =
+        |scope: &String| scope.len() <= 200 && scope.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:".contains(c));
+    match scopes.iter().find(|scope| !is_scope(scope)) {
+        Some(wrong) => Err(format!("has `{wrong}`, which is no name of a permission")),
+        None => Ok(scopes),
+    }
+}
+
+/// Reads `impressions=views,shares=reposts+quotes`; without a name the figure is not read.
+fn metrics(text: &str) -> Result<Vec<(Figure, Vec<String>)>, String> {
+    let is_name = |name: &str| {
+        let is_known = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+        name.len() <= 100 && name.chars().all(is_known)
+    };
+    let mut read: Vec<(Figure, Vec<String>)> = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (figure, names) = part.split_once('=').ok_or(format!("has `{part}`, which is not figure=name"))?;
+        let figure: Figure =
+            figure.trim().parse().map_err(|_| format!("has `{figure}`, which is none of {}", known_figures()))?;
+        let names: Vec<&str> = names.split('+').map(str::trim).filter(|name| !name.is_empty()).collect();
+        if let Some(name) = names.iter().find(|name| !is_name(name)) {
+            return Err(format!("has `{name}`, which is no name of a metric (letters, digits and _-./, at most 100)"));
+        }
+        if read.iter().any(|(other, _)| *other == figure) {
+            return Err(format!("has `{figure}` twice"));
+        }
+        read.push((figure, names.into_iter().map(str::to_owned).collect()));
+    }
+    Ok(read)
+}
+
+fn known_figures() -> String {
+    Figure::ALL.iter().map(|figure| figure.as_str()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,88 @@
+//! The keys that encrypt secrets in the database.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use crier_base::secrets::SecretKey;
+
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+use super::{ProcessRole, values};
+
+const SECRET_KEY: Key = Key::new(
+    "SECRET_KEY",
+    "The key that encrypts secrets in the database: base64 of 32 bytes (`openssl rand -base64 32`), or several as \
+     `id:base64` (id 0 to 255; a key without one has 0), of which the first encrypts.",
+    Preset::Words("`crier` makes one in the data directory; the separate processes need it"),
+    // Not a real key: someone would use it.
+    "what `openssl rand -base64 32` prints",
+)
+.secret();
+pub(super) const KEYS: &[Key] = &[SECRET_KEY];
+
+/// Returns the path of the key file that `crier` creates; its content has the form of the variable.
+pub fn key_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("secret.key")
+}
+
+/// At least one key, with distinct ids.
+#[derive(Clone, Debug)]
+pub struct SecretKeys(Vec<SecretKey>);
+
+impl SecretKeys {
+    /// Returns the keys; the first one encrypts.
+    pub fn as_slice(&self) -> &[SecretKey] {
+        &self.0
+    }
+}
+
+impl FromStr for SecretKeys {
+    type Err = String;
+
+    /// Parses the form of the variable. The error completes a sentence that begins with the value, and never quotes it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut keys: Vec<SecretKey> = Vec::new();
+        for (index, part) in values::parts(text).enumerate() {
+            let (id, encoded) = match part.split_once(':') {
+                Some((id, encoded)) => {
+                    let id =
+                        id.trim().parse().map_err(|_| format!("has an id that is not 0 to 255 at key {}", index + 1));
+                    (id?, encoded.trim())
+                }
+                None => (0, part),
+            };
+            let bytes = decode(encoded).ok_or_else(|| format!("is not base64 of 32 bytes at key {}", index + 1))?;
+            if keys.iter().any(|key| key.id == id) {
+                return Err(format!("has two keys with the id {id}"));
+            }
+            keys.push(SecretKey::new(id, bytes));
+        }
+        if keys.is_empty() { Err("has no key in it".to_owned()) } else { Ok(Self(keys)) }
+    }
+}
+
+/// Decodes the standard and the URL-safe alphabet, padded or not.
+fn decode(encoded: &str) -> Option<[u8; 32]> {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    [STANDARD, URL_SAFE].iter().find_map(|alphabet| {
+        let bytes = GeneralPurpose::new(alphabet, config).decode(encoded).ok()?;
+        <[u8; 32]>::try_from(bytes).ok()
+    })
+}
+
+pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> Option<SecretKeys> {
+    let keys = reader.optional(&SECRET_KEY, SecretKeys::from_str);
+    if role.is_separate() && !reader.is_set(&SECRET_KEY) {
+        reader.add_problem(
+            SECRET_KEY.variable(),
+            format!(
+                "is not set, and {role} shares its secrets with the other processes; make one key for all of them with \
+                 `openssl rand -base64 32`"
+            ),
+        );
+    }
+    keys
+}

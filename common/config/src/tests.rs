@@ -1,0 +1,485 @@
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use crier_domain::analytics::Figure;
+use crier_domain::job::JobKind;
+use crier_domain::platform::{ConnectTarget, Platform};
+use secrecy::ExposeSecret;
+
+use super::*;
+use crate::PlatformsConfig;
+
+/// 32 bytes, 0 to 31.
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const PG: &str = "postgres://crier:hush-pg@db:5432/crier";
+const REDIS: &str = "redis://:hush-redis@cache:6379/1";
+
+fn load(env: &[(&str, &str)], role: ProcessRole) -> Result<Config, ConfigError> {
+    Config::load(&ConfigSource::new(env.iter().copied(), None, [("", ""); 0]), role)
+}
+
+/// Returns the problems as lines.
+fn wrong(result: Result<Config, ConfigError>) -> String {
+    let error = result.expect_err("should be refused");
+    error.problems.iter().map(|p| format!("{}: {}", p.key, p.message)).collect::<Vec<_>>().join("\n")
+}
+
+fn from_file(text: &str) -> Result<Config, ConfigError> {
+    Config::load(&ConfigSource::new([("", ""); 0], Some(text.to_owned()), [("", ""); 0]), ProcessRole::Crier)
+}
+
+#[test]
+fn defaults_work_in_embedded_mode() {
+    let config = load(&[("PATH", "/bin"), ("CRIER_SMTP_URL", "")], ProcessRole::Crier).unwrap();
+    assert_eq!(config.http.addr.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.http.ops_addr.to_string(), "127.0.0.1:9090");
+    assert_eq!(config.absolute("/docs"), "http://127.0.0.1:8080/docs");
+    assert!(matches!(&config.database, Database::Sqlite(path) if path.ends_with("crier-data/crier.db")));
+    assert!(matches!(&config.storage, Storage::Directory(path) if path.ends_with("crier-data/files")));
+    assert!(config.redis_url.is_none() && config.secret_keys.is_none() && config.mail.smtp.is_none());
+    assert!(config.sandbox && config.http.drain_delay.is_zero());
+    assert_eq!(config.mail.from, Mailbox { name: Some("Crier".to_owned()), address: "crier@localhost".to_owned() });
+    assert_eq!(config.latest_publish, Duration::from_secs(86_400));
+    assert_eq!(config.worker.concurrency, Concurrency::each(64));
+    assert_eq!(
+        (config.worker.drain, config.worker.platform_timeout),
+        (Duration::from_secs(30), Duration::from_secs(30))
+    );
+    assert_eq!(config.worker.kinds, JobKind::ALL);
+    assert_eq!((config.log.filter.as_str(), config.log.format), ("info", None));
+    assert!(config.plans.get("unlimited").is_some());
+}
+
+#[test]
+fn separate_processes_require_shared_settings() {
+    assert_eq!(wrong(load(&[], ProcessRole::Worker)), "\
+CRIER_DATABASE_URL: is not set, which means SQLite, and crier-worker cannot share a SQLite file with the other processes; \
+set postgres://crier:password@localhost:5432/crier, or run `crier`, which is all of them in one process
+CRIER_REDIS_URL: is not set, and crier-worker hears of work through Redis only; set redis://localhost:6379/0, or run \
+`crier`, which needs none
+CRIER_SECRET_KEY: is not set, and crier-worker shares its secrets with the other processes; make one key for all of them \
+with `openssl rand -base64 32`");
+    let all = [("CRIER_DATABASE_URL", PG), ("CRIER_REDIS_URL", REDIS), ("CRIER_SECRET_KEY", KEY)];
+    for role in [ProcessRole::Api, ProcessRole::Worker, ProcessRole::Scheduler] {
+        let config = load(&all, role).unwrap();
+        assert!(!config.sandbox && matches!(config.database, Database::Postgres(_)));
+        assert_eq!(config.http.drain_delay, Duration::from_secs(5));
+    }
+    let sqlite = [("CRIER_DATABASE_URL", "sqlite:///var/crier.db"), all[1], all[2]];
+    assert!(wrong(load(&sqlite, ProcessRole::Api)).starts_with("CRIER_DATABASE_URL: is SQLite, and crier-api cannot"));
+    let one_process = load(&[sqlite[0], ("CRIER_SANDBOX", "off")], ProcessRole::Crier).unwrap();
+    assert!(!one_process.sandbox);
+    // An invalid address is reported once, not also as missing.
+    let bad = [("CRIER_DATABASE_URL", "mysql://x"), ("CRIER_REDIS_URL", "nats://x"), ("CRIER_SECRET_KEY", "short")];
+    assert_eq!(wrong(load(&bad, ProcessRole::Api)).lines().count(), 3);
+}
+
+#[test]
+fn flags_override_env_and_env_overrides_the_file() {
+    let file = "http_addr = \"127.0.0.1:1\"\nops_addr = \"127.0.0.1:2\"\n[ai]\nbase_url = \"http://file/\"\n\
+                [worker]\nconcurrency = 3\nkinds = [\"noop\", \"deliver_webhook\"]\n[google_business]\nclient_id = 77\n";
+    let env = [("CRIER_HTTP_ADDR", "127.0.0.1:3"), ("CRIER_OPS_ADDR", "127.0.0.1:4")];
+    let source = ConfigSource::new(env, Some(file.to_owned()), [("http-addr", "127.0.0.1:5")]);
+    let config = Config::load(&source, ProcessRole::Crier).unwrap();
+    assert_eq!((config.http.addr.port(), config.http.ops_addr.port()), (5, 4));
+    assert_eq!(config.ai.base_url.as_deref(), Some("http://file"));
+    assert_eq!(config.worker.concurrency, Concurrency::each(3));
+    assert!(config.worker.kinds == [JobKind::DeliverWebhook, JobKind::Noop]);
+    assert_eq!(config.platforms[&Platform::GoogleBusiness].client_id.as_deref(), Some("77"));
+}
+
+#[test]
+fn only_some_platforms_have_a_second_application() {
+    let load = |name: &str| {
+        let id = format!("CRIER_{name}_PAGE_CLIENT_ID");
+        let secret = format!("CRIER_{name}_PAGE_CLIENT_SECRET");
+        let source = ConfigSource::new([(id.as_str(), "page"), (secret.as_str(), "shh")], None, [("", ""); 0]);
+        Config::load(&source, ProcessRole::Crier)
+    };
+    for (name, platform) in [("LINKEDIN", Platform::Linkedin), ("INSTAGRAM", Platform::Instagram)] {
+        let config = load(name).unwrap();
+        let settings = &config.platforms[&platform];
+        let application = settings.application(ConnectTarget::Page).unwrap();
+        assert!(application.client_id == "page" && application.has_secret());
+        assert!(settings.application(ConnectTarget::Default).is_none());
+    }
+    assert!(wrong(load("FACEBOOK")).contains("CRIER_FACEBOOK_PAGE_CLIENT_ID: is unknown"));
+}
+
+#[test]
+fn a_page_has_permissions_of_its_own_or_those_of_the_platform() {
+    let asked = |env: &[(&str, &str)]| {
+        let config = load(env, ProcessRole::Crier).unwrap();
+        let of = |target| config.platforms[&Platform::Linkedin].further_scopes(target).join(" ");
+        (of(ConnectTarget::Default), of(ConnectTarget::Page))
+    };
+    let (own, page) = (("CRIER_LINKEDIN_SCOPES", "email"), ("CRIER_LINKEDIN_PAGE_SCOPES", "r_x, w_x"));
+    assert_eq!(asked(&[own, page]), ("email".to_owned(), "r_x w_x".to_owned()));
+    assert_eq!(asked(&[own]), ("email".to_owned(), "email".to_owned()), "as before there was a variable for pages");
+    assert_eq!(asked(&[page]), (String::new(), "r_x w_x".to_owned()));
+    let error = wrong(load(&[("CRIER_THREADS_PAGE_SCOPES", "x")], ProcessRole::Crier));
+    assert!(error.contains("CRIER_THREADS_PAGE_SCOPES: is unknown"), "{error}");
+}
+
+#[test]
+fn an_unknown_key_error_suggests_the_nearest_key() {
+    let env = [("CRIER_HTTP_ADR", "x"), ("CRIER_TWITER_CLIENT_ID", "x"), ("CRIER_TEST_PG_URL", "x"), ("CRIERS", "x")];
+    let file = "redis_uri = \"x\"\n[http]\nport = 1\n";
+    let source = ConfigSource::new(env, Some(file.to_owned()), [("--ops-adr", "x")]);
+    assert_eq!(
+        wrong(Config::load(&source, ProcessRole::Crier)),
+        "\
+http_port (configuration file): is unknown; the nearest known key is http_addr (configuration file)
+redis_uri (configuration file): is unknown; the nearest known key is redis_url (configuration file)
+CRIER_HTTP_ADR: is unknown; the nearest known key is CRIER_HTTP_ADDR
+CRIER_TWITER_CLIENT_ID: is unknown; the nearest known key is CRIER_TWITTER_CLIENT_ID
+--ops-adr: is unknown; the nearest known key is --ops-addr"
+    );
+}
+
+#[test]
+fn kubernetes_service_variables_are_ignored() {
+    let links = [
+        ("CRIER_SERVICE_HOST", "10.0.0.1"),
+        ("CRIER_API_SERVICE_PORT_HTTP", "8080"),
+        ("CRIER_PORT", "tcp://10.0.0.1:8080"),
+        ("CRIER_API_PORT_8080_TCP_ADDR", "10.0.0.1"),
+    ];
+    assert_eq!(wrong(load(&links, ProcessRole::Crier)).lines().count(), 4);
+    let mut env = links.to_vec();
+    env.push(("KUBERNETES_SERVICE_HOST", "10.0.0.2"));
+    load(&env, ProcessRole::Crier).unwrap();
+}
+
+#[test]
+fn an_invalid_value_error_contains_an_example() {
+    let table = [
+        (
+            "HTTP_ADDR",
+            "localhost:8080",
+            "`localhost:8080` is not an IP address with a port; a right value is for example 127.0.0.1:8080",
+        ),
+        ("OPS_ADDR", "127.0.0.1:8080", "is 127.0.0.1:8080, where the API listens already; choose another port"),
+        (
+            "TRUSTED_PROXIES",
+            "10.0.0.0/8,proxy",
+            "`10.0.0.0/8,proxy` has `proxy`, which is no network (CIDR); a right value is for example 127.0.0.1,10.0.0.0/8",
+        ),
+        (
+            "PUBLIC_URL",
+            "crier.example.com",
+            "`crier.example.com` is not a URL; a right value is for example https://crier.example.com",
+        ),
+        (
+            "PUBLIC_URL",
+            "https://x.example/crier",
+            "`https://x.example/crier` has a path; Crier must be at the root of a host name; a right value is for example https://crier.example.com",
+        ),
+        ("SANDBOX", "maybe", "`maybe` is neither true nor false; a right value is for example true"),
+        (
+            "LATEST_PUBLISH",
+            "24",
+            "`24` is not a whole number with a unit (ms, s, m, h, d); a right value is for example 24h",
+        ),
+        ("LATEST_PUBLISH", "10ms", "`10ms` is shorter than 1s; a right value is for example 24h"),
+        ("DRAIN_DELAY", "11m", "`11m` is longer than 600 s; a right value is for example 5s"),
+        ("DRAIN", "2d", "`2d` is longer than 3600 s; a right value is for example 30s"),
+        ("PLATFORM_TIMEOUT", "0s", "`0s` is shorter than 100ms; a right value is for example 30s"),
+        (
+            "WORKER_CONCURRENCY",
+            "0",
+            "`0` is not a number from 1 to 1024; a right value is for example 64,publish_target=16,deliver_webhook=256",
+        ),
+        (
+            "WORKER_CONCURRENCY",
+            "1025",
+            "`1025` is not a number from 1 to 1024; a right value is for example 64,publish_target=16,deliver_webhook=256",
+        ),
+        (
+            "STORAGE_URL",
+            "/var/media",
+            "`/var/media` is neither file:///directory nor s3://bucket; a right value is for example s3://my-bucket/crier",
+        ),
+        (
+            "STORAGE_URL",
+            "file://media",
+            "`file://media` does not name a directory by its full path (three slashes after file:); a right value is for example s3://my-bucket/crier",
+        ),
+        ("MAIL_FROM", "Crier", "`Crier` is not a sender; a right value is for example Crier <crier@example.com>"),
+        (
+            "MASTODON_BASE_URL",
+            "ftp://x",
+            "`ftp://x` does not begin with http:// or https://; a right value is for example https://api.example.com",
+        ),
+        (
+            "FACEBOOK_API_VERSION",
+            "v25/../",
+            "`v25/../` is not a version (letters, digits, dots, at most 40); a right value is for example v25.0",
+        ),
+        (
+            "FACEBOOK_SCOPES",
+            "read_insights, a&b",
+            "`read_insights, a&b` has `a&b`, which is no name of a permission; a right value is for example read_insights",
+        ),
+        (
+            "THREADS_METRICS",
+            "likes=a,likes=b",
+            "`likes=a,likes=b` has `likes` twice; a right value is for example impressions=views,shares=reposts+quotes",
+        ),
+        (
+            "THREADS_METRICS",
+            "likes",
+            "`likes` has `likes`, which is not figure=name; a right value is for example impressions=views,shares=reposts+quotes",
+        ),
+        (
+            "LOG",
+            "verbose",
+            "`verbose` has `verbose`, which is no level (off, error, warn, info, debug, trace) and no module=level; a right value is for example info,crier_worker=debug",
+        ),
+        ("LOG_FORMAT", "xml", "`xml` is neither text nor json; a right value is for example json"),
+        (
+            "AI_BASE_URL",
+            "https://u:p@x",
+            "`https://u:p@x` must not have a user or a password in it; a right value is for example https://api.openai.com/v1",
+        ),
+    ];
+    for (name, value, message) in table {
+        let name = format!("CRIER_{name}");
+        assert_eq!(wrong(load(&[(&name, value)], ProcessRole::Crier)), format!("{name}: {message}"));
+    }
+    let kinds = wrong(load(&[("CRIER_WORKER_KINDS", "publish")], ProcessRole::Crier));
+    assert!(
+        kinds.starts_with("CRIER_WORKER_KINDS: `publish` has `publish`, which is none of: all, publish_target,"),
+        "{kinds}"
+    );
+}
+
+#[test]
+fn concurrency_is_configurable_per_kind() {
+    let read = |text| load(&[("CRIER_WORKER_CONCURRENCY", text)], ProcessRole::Crier).unwrap().worker.concurrency;
+    let of = |text| [JobKind::PublishTarget, JobKind::DeliverWebhook, JobKind::Noop].map(|kind| read(text).of(kind));
+    assert_eq!(of("5"), [5, 5, 5]);
+    assert_eq!(of(" 64 , publish_target = 16,deliver_webhook=1024"), [16, 1_024, 64]);
+    assert_eq!(of("noop=1"), [64, 64, 1]);
+    for (text, message) in [
+        ("1025", "is not a number from 1 to 1024"),
+        ("64,noop=0", "has `noop=0`, where `0` is not a number from 1 to 1024"),
+        ("64,noop=", "has `noop=`, where `` is not a number from 1 to 1024"),
+        ("publish=3", &format!("has `publish`, which is none of: {}", "".parse::<JobKind>().unwrap_err().known)),
+        ("noop=3,noop=4", "has `noop` twice"),
+        ("3,4", "has a number without a kind twice"),
+    ] {
+        let error = wrong(load(&[("CRIER_WORKER_CONCURRENCY", text)], ProcessRole::Crier));
+        assert!(
+            error.starts_with(&format!("CRIER_WORKER_CONCURRENCY: `{text}` {message}; a right value is")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_daily_cap_falls_back_to_the_platform_default() {
+    let caps = |env: &[(&str, &str)]| {
+        let platforms = load(env, ProcessRole::Crier).unwrap().platforms;
+        let config = PlatformsConfig { platforms, ..PlatformsConfig::default() };
+        [Platform::Instagram, Platform::Tiktok, Platform::Telegram].map(|platform| config.daily_posts(platform))
+    };
+    assert_eq!(caps(&[]), [Some(50), Some(15), None]);
+    let set =
+        [("CRIER_INSTAGRAM_DAILY_POSTS", "0"), ("CRIER_TIKTOK_DAILY_POSTS", "40"), ("CRIER_TELEGRAM_DAILY_POSTS", "1")];
+    assert_eq!(caps(&set), [None, Some(40), Some(1)]);
+    let error = wrong(load(&[("CRIER_THREADS_DAILY_POSTS", "-1")], ProcessRole::Crier));
+    assert!(error.starts_with("CRIER_THREADS_DAILY_POSTS: `-1` is not a number from 0 to"), "{error}");
+}
+
+#[test]
+fn metrics_and_permissions_are_lists() {
+    let env = [("CRIER_THREADS_METRICS", "shares = reposts + quotes, reach="), ("CRIER_THREADS_SCOPES", "a_b, c:d e")];
+    let config = load(&env, ProcessRole::Crier).unwrap();
+    let threads = &config.platforms[&Platform::Threads];
+    let shares = vec!["reposts".to_owned(), "quotes".to_owned()];
+    assert_eq!(threads.metrics, [(Figure::Shares, shares), (Figure::Reach, Vec::new())]);
+    assert_eq!(threads.scopes, ["a_b", "c:d", "e"]);
+    assert!(!threads.no_inbox);
+    let off = load(&[("CRIER_TWITTER_INBOX", "off")], ProcessRole::Crier).unwrap();
+    assert!(off.platforms[&Platform::Twitter].no_inbox);
+    assert_eq!(threads.analytics, None);
+    let on = load(&[("CRIER_TWITTER_ANALYTICS", "true")], ProcessRole::Crier).unwrap();
+    assert_eq!(on.platforms[&Platform::Twitter].analytics, Some(true));
+    let error = wrong(load(&[("CRIER_THREADS_METRICS", "views=x")], ProcessRole::Crier));
+    assert!(error.contains("`views`, which is none of impressions, reach, likes"), "{error}");
+}
+
+#[test]
+fn all_errors_are_reported_together_without_secrets() {
+    let env = [
+        ("CRIER_DATABASE_URL", "mysql://u:hush@db"),
+        ("CRIER_REDIS_URL", "http://hush@cache"),
+        ("CRIER_SECRET_KEY", "hush"),
+        ("CRIER_SMTP_URL", "smtp://hush@mail"),
+        ("CRIER_TWITTER_CLIENT_SECRET", "hu\nsh"),
+        ("CRIER_OTLP_HEADERS", "api-key=ok,hush"),
+        ("CRIER_HTTP_ADDR", "nowhere"),
+    ];
+    let error = load(&env, ProcessRole::Crier).unwrap_err();
+    assert_eq!(error.problems.len(), env.len());
+    let text = error.to_string();
+    assert!(!text.contains("hush") && !text.contains("hu\nsh"), "{text}");
+    for (name, _) in env {
+        assert!(text.lines().any(|line| line.starts_with(&format!("crier: {name}: "))), "{text}");
+    }
+}
+
+#[test]
+fn debug_output_redacts_secrets() {
+    let env = [
+        ("CRIER_DATABASE_URL", PG),
+        ("CRIER_REDIS_URL", REDIS),
+        ("CRIER_SECRET_KEY", KEY),
+        ("CRIER_SMTP_URL", "smtp://user:hush%2Fsmtp@mail?tls=required"),
+        ("CRIER_AI_API_KEY", "hush-ai"),
+        ("CRIER_REDDIT_CLIENT_SECRET", "hush-reddit"),
+        ("CRIER_OTLP_ENDPOINT", "http://collector:4318"),
+        ("CRIER_OTLP_HEADERS", "authorization=hush-otlp"),
+        ("CRIER_STORAGE_URL", "s3://bucket/a/b/"),
+        ("AWS_ACCESS_KEY_ID", "id"),
+        ("AWS_SECRET_ACCESS_KEY", "hush-aws"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9000/"),
+    ];
+    let config = load(&env, ProcessRole::Crier).unwrap();
+    let printed = format!("{config:?}");
+    assert!(!printed.contains("hush") && !printed.contains("[0, 1, 2"), "{printed}");
+    let smtp = config.mail.smtp.unwrap();
+    let (user, password) = smtp.login.unwrap();
+    assert_eq!((smtp.host.as_str(), smtp.port, smtp.tls), ("mail", 25, SmtpTls::Required));
+    assert_eq!((user.as_str(), password.expose_secret()), ("user", "hush/smtp"));
+    let Storage::S3(s3) = config.storage else { panic!("s3:// is S3") };
+    assert_eq!((s3.bucket.as_str(), s3.prefix.as_str(), s3.region.as_str()), ("bucket", "a/b", "us-east-1"));
+    assert_eq!(s3.endpoint.as_deref(), Some("http://127.0.0.1:9000"));
+}
+
+#[test]
+fn an_s3_bucket_requires_credentials() {
+    assert_eq!(wrong(load(&[("CRIER_STORAGE_URL", "s3://bucket"), ("AWS_REGION", "")], ProcessRole::Crier)), "\
+AWS_REGION: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to eu-central-1
+AWS_ACCESS_KEY_ID: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to AKIAIOSFODNN7EXAMPLE
+AWS_SECRET_ACCESS_KEY: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to the secret that came with the id");
+    load(&[("AWS_ENDPOINT_URL", "not looked at without s3")], ProcessRole::Crier).unwrap();
+}
+
+#[test]
+fn keys_are_identified_by_id_and_the_first_encrypts() {
+    let one: SecretKeys = KEY.parse().unwrap();
+    assert_eq!((one.as_slice()[0].id, one.as_slice()[0].bytes.expose_secret()[31]), (0, 31));
+    let other = KEY.replace('A', "B").replace('=', "");
+    let two: SecretKeys = format!("7:{other}, {KEY}").parse().unwrap();
+    assert_eq!(two.as_slice().iter().map(|key| key.id).collect::<Vec<_>>(), [7, 0]);
+    assert_eq!(two.as_slice()[1].bytes.expose_secret(), one.as_slice()[0].bytes.expose_secret());
+    let refused = |text: &str| text.parse::<SecretKeys>().unwrap_err();
+    assert_eq!(refused(&format!("{KEY},{other}")), "has two keys with the id 0");
+    assert_eq!(refused(&format!("256:{KEY}")), "has an id that is not 0 to 255 at key 1");
+    assert_eq!(refused(&format!("1:{KEY},2:AAAA")), "is not base64 of 32 bytes at key 2");
+    assert_eq!(refused(","), "has no key in it");
+}
+
+#[test]
+fn networks_and_durations_are_parsed_in_every_form() {
+    let networks = values::networks("10.1.2.3/8, 127.0.0.1,::1, fd00::/8,").unwrap();
+    let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
+    assert_eq!(networks, ["10.0.0.0/8", "127.0.0.1/32", "::1/128", "fd00::/8"]);
+    for (text, seconds) in [("500ms", 0.5), ("30s", 30.0), ("15m", 900.0), ("24h", 86_400.0), ("7d", 604_800.0)] {
+        assert_eq!(values::duration(text, Duration::ZERO, Duration::MAX).unwrap().as_secs_f64(), seconds);
+    }
+    for text in ["", "s", "1.5h", "-1s", "1 s", "1y", "99999999999999999999d", "9999999999999999d"] {
+        assert!(values::duration(text, Duration::ZERO, Duration::MAX).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn senders_and_mail_servers_are_parsed_in_every_form() {
+    let from = |text: &str| load(&[("CRIER_MAIL_FROM", text)], ProcessRole::Crier).map(|config| config.mail.from);
+    assert_eq!(from("a@b").unwrap(), Mailbox { name: None, address: "a@b".to_owned() });
+    assert_eq!(from("\"Doe, J.\" <j@x.example>").unwrap().name.as_deref(), Some("Doe, J."));
+    for text in ["a", "@b", "a@", "a@b@c", "A <a@b", "a@b>", "A <a b@c>"] {
+        assert!(from(text).is_err(), "{text}");
+    }
+    let smtp =
+        |text: &str| load(&[("CRIER_SMTP_URL", text)], ProcessRole::Crier).map(|config| config.mail.smtp.unwrap());
+    let implicit = smtp("smtps://[::1]?tls=required").unwrap();
+    assert_eq!((implicit.host.as_str(), implicit.port, implicit.tls), ("::1", 465, SmtpTls::Implicit));
+    assert_eq!(smtp("smtp://mail:2525").unwrap().tls, SmtpTls::IfOffered);
+    for text in ["mail:25", "smtp://", "smtp://u@mail", "smtp://:p@mail", "smtp://mail/x", "smtp://mail?tls=maybe"] {
+        assert!(smtp(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn toml_errors_name_the_line_without_its_content() {
+    let text = wrong(from_file("http_addr = \"127.0.0.1:1\"\nredis_url = redis://:hush@x\n"));
+    assert!(text.starts_with("configuration file: line 2 is no TOML: ") && !text.contains("hush"), "{text}");
+    assert_eq!(
+        wrong(from_file("http_addr = \"127.0.0.1:1\"\nlog = 2026-01-01\n[http]\naddr = \"127.0.0.1:2\"\n")),
+        "http_addr (configuration file): is there twice, by itself and in a table; leave one of them\n\
+         log (configuration file): must be a text, a number, true, false or a list of texts"
+    );
+}
+
+#[test]
+fn plans_file_errors_are_reported_with_the_others() {
+    let source = |text: &'static str| {
+        ConfigSource::new([("CRIER_PLANS_FILE", "/plans.toml"), ("CRIER_SANDBOX", "x")], None, [("", ""); 0])
+            .with_files(move |path| {
+                assert_eq!(path, std::path::Path::new("/plans.toml"));
+                if text.is_empty() { Err(std::io::ErrorKind::NotFound.into()) } else { Ok(text.to_owned()) }
+            })
+    };
+    let text = wrong(Config::load(&source("[plans.a]\nbrands = \"many\"\n"), ProcessRole::Crier));
+    assert!(text.contains("CRIER_SANDBOX: `x`"), "{text}");
+    assert!(text.contains("CRIER_PLANS_FILE: /plans.toml: [plans.a] brands must be a whole number"), "{text}");
+    assert!(
+        wrong(Config::load(&source(""), ProcessRole::Crier)).contains("CRIER_PLANS_FILE: /plans.toml: cannot be read")
+    );
+}
+
+#[test]
+fn setting_examples_are_valid_and_names_are_unique() {
+    let keys = keys::all();
+    let names: std::collections::BTreeSet<String> = keys.iter().map(keys::Key::variable).collect();
+    assert_eq!(names.len(), keys.len());
+    // The key's example is not a valid key, so that it is never used as one.
+    let env: Vec<(String, String)> = keys
+        .iter()
+        .filter(|key| key.name != "SECRET_KEY" && key.name != "STORAGE_URL")
+        .map(|key| (key.variable(), key.example.to_owned()))
+        .collect();
+    let source = ConfigSource::new(env, None, [("", ""); 0]).with_files(|_| Ok("[plans.one]".to_owned()));
+    let config = Config::load(&source, ProcessRole::Crier).unwrap();
+    assert_eq!(config.plans.names().collect::<Vec<_>>(), ["one"]);
+}
+
+#[test]
+fn help_and_readme_list_every_key() {
+    let (help, table) = (keys::help(), keys::markdown_table());
+    for key in keys::fixed() {
+        assert!(help.contains(&format!("--{} VALUE", key.flag())), "{help}");
+        assert!(table.contains(&format!("| `{}` |", key.variable())), "{table}");
+    }
+    assert!(help.contains("--<platform>-client-id") && table.contains("`CRIER_<PLATFORM>_AUTH_URL`"));
+}
+
+#[test]
+fn a_separate_process_parses_its_command_line() {
+    let parse = |args: &[&str]| Invocation::parse(args.iter().map(Into::into));
+    assert_eq!(parse(&["--http-addr=1:1", "--help"]).unwrap(), Invocation::Help);
+    assert_eq!(parse(&["-V"]).unwrap(), Invocation::Version);
+    let Invocation::Run { config, flags } = parse(&["--config", "a.toml", "--log=a=b", "--drain", "1s"]).unwrap()
+    else {
+        panic!("runs")
+    };
+    assert_eq!(config.as_deref(), Some(std::path::Path::new("a.toml")));
+    assert_eq!(flags, [("log", "a=b"), ("drain", "1s")].map(|(k, v)| (k.to_owned(), v.to_owned())));
+    assert_eq!(
+        parse(&["serve", "--log"]).unwrap_err().to_string(),
+        "crier: `serve`: is no flag; flags are --key VALUE, and --help lists them\n\
+         crier: --log: needs a value after it"
+    );
+}

@@ -1,0 +1,88 @@
+//! Permissions: users' roles in a brand, keys' modes and scopes.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use crier_base::UnknownWord;
+
+crier_base::text_enum! {
+    pub enum Role { Owner = "owner", Admin = "admin", Editor = "editor" }
+}
+
+impl Role {
+    /// Returns whether the member may approve and reject posts.
+    pub const fn can_approve(self) -> bool {
+        matches!(self, Self::Owner | Self::Admin)
+    }
+}
+
+crier_base::text_enum! {
+    pub enum KeyMode { Live = "live", Test = "test" }
+}
+
+impl KeyMode {
+    /// Returns the prefix of keys of this mode.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Live => "svc_live_",
+            Self::Test => "svc_test_",
+        }
+    }
+}
+
+crier_base::text_enum! {
+    pub enum Scope {
+        BrandsRead = "brands:read",
+        BrandsWrite = "brands:write",
+        AccountsRead = "accounts:read",
+        AccountsWrite = "accounts:write",
+        PostsRead = "posts:read",
+        PostsWrite = "posts:write",
+        MediaRead = "media:read",
+        MediaWrite = "media:write",
+        AnalyticsRead = "analytics:read",
+        LinkinbioRead = "linkinbio:read",
+        LinkinbioWrite = "linkinbio:write",
+        ContentRead = "content:read",
+        ContentWrite = "content:write",
+        FeedsRead = "feeds:read",
+        FeedsWrite = "feeds:write",
+        WebhooksRead = "webhooks:read",
+        WebhooksWrite = "webhooks:write",
+        AiWrite = "ai:write",
+        ReportsRead = "reports:read",
+        ReportsWrite = "reports:write",
+        InboxRead = "inbox:read",
+        InboxWrite = "inbox:write",
+    }
+}
+
+/// The scopes of a key; comma-separated in the database and on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scopes(BTreeSet<Scope>);
+
+impl Scopes {
+    pub fn all() -> Self {
+        Self(Scope::ALL.iter().copied().collect())
+    }
+
+    pub fn has(&self, scope: Scope) -> bool {
+        self.0.contains(&scope)
+    }
+}
+
+impl FromStr for Scopes {
+    type Err = UnknownWord;
+    fn from_str(list: &str) -> Result<Self, UnknownWord> {
+        if list.trim() == "all" {
+            return Ok(Self::all());
+        }
+        list.split(',').map(str::trim).filter(|s| !s.is_empty()).map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl std::fmt::Display for Scopes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(","))
+    }
+}

@@ -1,0 +1,198 @@
+//! Figures of posts and accounts, as platforms give them, and when they are looked at.
+//!
+//! A figure that a platform does not give is `None`, never 0. One that falls is stored as it is.
+
+use chrono::{DateTime, NaiveDate, TimeDelta, TimeZone, Utc};
+pub use chrono_tz::Tz;
+
+crier_base::text_enum! {
+    /// A figure by its name in the API: the first six are those of a post, the others those of an account.
+    pub enum Figure {
+        Impressions = "impressions",
+        Reach = "reach",
+        Likes = "likes",
+        Comments = "comments",
+        Shares = "shares",
+        Clicks = "clicks",
+        Followers = "followers",
+        Following = "following",
+        Posts = "posts",
+    }
+}
+
+/// The figures of a post on one account, since it was published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct Figures {
+    pub impressions: Option<i64>,
+    pub reach: Option<i64>,
+    pub likes: Option<i64>,
+    pub comments: Option<i64>,
+    pub shares: Option<i64>,
+    pub clicks: Option<i64>,
+}
+
+impl Figures {
+    /// Returns what people did with the post: likes, comments, shares and clicks, as far as they are known.
+    pub fn engagements(&self) -> Option<i64> {
+        [self.likes, self.comments, self.shares, self.clicks].into_iter().fold(None, sum)
+    }
+
+    /// Adds to a figure; one of an account is ignored.
+    pub fn add(&mut self, figure: Figure, value: i64) {
+        let place = match figure {
+            Figure::Impressions => &mut self.impressions,
+            Figure::Reach => &mut self.reach,
+            Figure::Likes => &mut self.likes,
+            Figure::Comments => &mut self.comments,
+            Figure::Shares => &mut self.shares,
+            Figure::Clicks => &mut self.clicks,
+            Figure::Followers | Figure::Following | Figure::Posts => return,
+        };
+        *place = sum(*place, Some(value));
+    }
+
+    /// Returns the sums of two; a figure that only one has counts as it is.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            impressions: sum(self.impressions, other.impressions),
+            reach: sum(self.reach, other.reach),
+            likes: sum(self.likes, other.likes),
+            comments: sum(self.comments, other.comments),
+            shares: sum(self.shares, other.shares),
+            clicks: sum(self.clicks, other.clicks),
+        }
+    }
+}
+
+fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.saturating_add(b)),
+        (known, None) | (None, known) => known,
+    }
+}
+
+/// The figures of an account at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct AccountFigures {
+    pub followers: Option<i64>,
+    pub following: Option<i64>,
+    pub posts: Option<i64>,
+}
+
+impl AccountFigures {
+    /// Adds to a figure; one of a post is ignored.
+    pub fn add(&mut self, figure: Figure, value: i64) {
+        let place = match figure {
+            Figure::Followers => &mut self.followers,
+            Figure::Following => &mut self.following,
+            Figure::Posts => &mut self.posts,
+            _ => return,
+        };
+        *place = sum(*place, Some(value));
+    }
+}
+
+/// When a post's figures are looked at, after it was published; then weekly.
+const COLLECTIONS: [TimeDelta; 6] = [
+    TimeDelta::hours(1),
+    TimeDelta::hours(6),
+    TimeDelta::hours(24),
+    TimeDelta::days(3),
+    TimeDelta::days(7),
+    TimeDelta::days(30),
+];
+const WEEK: TimeDelta = TimeDelta::days(7);
+
+/// Returns when the figures of a post are looked at next; `None`: no more, since it is older than `retention`. Times that
+/// were missed are made up for by one look.
+pub fn next_collection(
+    published_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+    retention: Option<TimeDelta>,
+) -> Option<DateTime<Utc>> {
+    let age = now - published_at;
+    let last = COLLECTIONS[COLLECTIONS.len() - 1];
+    let next = match COLLECTIONS.into_iter().find(|at| *at > age) {
+        Some(next) => next,
+        None => last + WEEK * i32::try_from((age - last).num_weeks() + 1).ok()?,
+    };
+    if retention.is_some_and(|retention| next > retention) { None } else { published_at.checked_add_signed(next) }
+}
+
+/// Returns a brand's zone by its name; UTC if there is none.
+pub fn zone(name: Option<&str>) -> Tz {
+    name.and_then(|name| name.parse().ok()).unwrap_or(chrono_tz::UTC)
+}
+
+/// Returns when a day begins in a zone. Where daylight saving skips midnight, at the first time that exists.
+pub fn day_start(day: NaiveDate, zone: Tz) -> DateTime<Utc> {
+    let midnight = day.and_hms_opt(0, 0, 0).unwrap_or_default();
+    // No zone has ever skipped more than a day; quarters of an hour are the finest step of one.
+    (0..96)
+        .find_map(|quarter| zone.from_local_datetime(&(midnight + TimeDelta::minutes(15 * quarter))).earliest())
+        .map_or_else(|| midnight.and_utc(), |at| at.to_utc())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_post_is_looked_at_often_and_then_weekly() {
+        let published = at("2026-03-01T12:00:00Z");
+        let (mut now, mut times) = (published, Vec::new());
+        while let Some(next) = next_collection(published, now, Some(TimeDelta::days(50))) {
+            times.push((next - published).num_hours());
+            now = next;
+        }
+        assert_eq!(times, [1, 6, 24, 72, 168, 720, 888, 1_056]);
+        // Missed ones are not made up for one by one.
+        assert_eq!(next_collection(published, at("2026-03-03T00:00:00Z"), None), Some(at("2026-03-04T12:00:00Z")));
+    }
+
+    #[test]
+    fn days_begin_in_their_zone() {
+        for (day, zone, start) in [
+            ("2026-03-29", chrono_tz::Europe::Berlin, "2026-03-28T23:00:00Z"),
+            ("2026-03-30", chrono_tz::Europe::Berlin, "2026-03-29T22:00:00Z"),
+            // Midnight is skipped here.
+            ("2018-11-04", chrono_tz::America::Sao_Paulo, "2018-11-04T03:00:00Z"),
+            ("2026-05-01", chrono_tz::Asia::Kathmandu, "2026-04-30T18:15:00Z"),
+        ] {
+            assert_eq!(day_start(day.parse().unwrap(), zone), at(start), "{day} {zone}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_next_look_is_later(hours in 0_i64..100_000, minutes in 0_i64..60) {
+            let published = at("2020-01-01T00:00:00Z");
+            let now = published + TimeDelta::hours(hours) + TimeDelta::minutes(minutes);
+            let next = next_collection(published, now, None).unwrap();
+            prop_assert!(next > now && next - now <= TimeDelta::days(23));
+        }
+
+        #[test]
+        fn days_follow_each_other(offset in 0_u64..36_500, zone in 0..chrono_tz::TZ_VARIANTS.len()) {
+            let zone = chrono_tz::TZ_VARIANTS[zone];
+            let day: NaiveDate = "1990-01-01".parse().unwrap();
+            let day = day + chrono::Days::new(offset);
+            prop_assert!(day_start(day, zone) <= day_start(day.succ_opt().unwrap(), zone));
+        }
+
+        #[test]
+        fn sums_do_not_depend_on_the_order(likes in any::<Option<i32>>(), clicks in any::<Option<i32>>()) {
+            let one = Figures { likes: likes.map(i64::from), ..Figures::default() };
+            let other = Figures { clicks: clicks.map(i64::from), likes: Some(1), ..Figures::default() };
+            prop_assert_eq!(one.plus(&other), other.plus(&one));
+            prop_assert_eq!(one.plus(&Figures::default()), one);
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The data about each platform that API clients see: one [`Descriptor`] each, in the order of [`Platform::ALL`].
+//!
+//! The numbers are the platforms' own, from the documentation named beside each. For a limit that an instance or a site
+//! sets for itself, the software's default is used.
+//!
+//! **To add a platform:** add its row to [`CATALOGUE`], at the position of its variant in [`Platform`].
+
+use ConversationType::{Comment, Dm, Mention};
+
+use crate::platform::{
+    Capabilities, ConnectMethod, ConversationType, CredentialField, Descriptor, FieldType, MediaRules, Mode, Platform,
+    Ratio, RatioRules, TextRules, TextUnit,
+};
+
+/// Returns the descriptor of a platform.
+pub fn descriptor(platform: Platform) -> &'static Descriptor {
+    &CATALOGUE[platform as usize]
+}
+
+/// Returns every descriptor, in the order of [`Platform::ALL`].
+pub fn all() -> &'static [Descriptor] {
+    &CATALOGUE
+}
+
+/// Returns how many posts per day (any 24 hours) a platform accepts on one account, if known: Instagram and Threads,
+/// content publishing limits; TikTok, posts through an application; LinkedIn, Pinterest and Facebook, safe values.
+pub const fn daily_posts(platform: Platform) -> Option<u32> {
+    match platform {
+        Platform::Instagram => Some(50),
+        Platform::Tiktok => Some(15),
+        Platform::Linkedin | Platform::Pinterest => Some(100),
+        Platform::Facebook => Some(200),
+        Platform::Threads => Some(250),
+        _ => None,
+    }
+}
+
+const JPEG: &str = "image/jpeg";
+const PNG: &str = "image/png";
+const GIF: &str = "image/gif";
+const WEBP: &str = "image/webp";
+const MB: u64 = 1_000_000;
+
+const fn field(name: &'static str, label: &'static str, field_type: FieldType, required: bool) -> CredentialField {
+    CredentialField { name, label, field_type, required }
+}
+
+const fn text(max: u32, unit: TextUnit) -> TextRules {
+    TextRules { max: Some(max), unit, max_bytes: None, max_with_media: None, url_weight: None }
+}
+
+const fn images(max_images: u32, mime_types: &'static [&'static str], max_bytes: Option<u64>) -> MediaRules {
+    let (max_sides, min_side, ratio) = (None, None, None);
+    MediaRules { max_images, required: false, mime_types, max_bytes, max_sides, min_side, ratio, downloaded: false }
+}
+
+const fn required(rules: MediaRules) -> MediaRules {
+    MediaRules { required: true, ..rules }
+}
+
+const fn downloaded(rules: MediaRules) -> MediaRules {
+    MediaRules { downloaded: true, ..rules }
+}
+
+const fn shaped(rules: MediaRules, narrowest: Ratio, widest: Ratio) -> MediaRules {
+    MediaRules { ratio: Some(RatioRules { narrowest, widest }), ..rules }
+}
+
+const fn by_credentials(
+    platform: Platform,
+    name: &'static str,
+    credential_fields: &'static [CredentialField],
+    capabilities: Capabilities,
+) -> Descriptor {
+    let (mode, connect_method) = (Mode::SelfConnect, ConnectMethod::Credentials);
+    Descriptor { platform, name, mode, connect_method, credential_fields, capabilities }
+}
+
+const fn by_page(platform: Platform, name: &'static str, mode: Mode, capabilities: Capabilities) -> Descriptor {
+    let connect_method = ConnectMethod::AuthorizeUrl;
+    Descriptor { platform, name, mode, connect_method, credential_fields: &[], capabilities }
+}
+
+static CATALOGUE: [Descriptor; Platform::ALL.len()] = [
+    TELEGRAM,
+    BLUESKY,
+    WORDPRESS,
+    WOOCOMMERCE,
+    SANDBOX,
+    MASTODON,
+    SHOPIFY,
+    FACEBOOK,
+    INSTAGRAM,
+    THREADS,
+    TWITTER,
+    LINKEDIN,
+    PINTEREST,
+    TIKTOK,
+    GOOGLE_BUSINESS,
+    REDDIT,
+    TUMBLR,
+];
+
+/// Telegram Bot API: `sendMessage` (1–4096 characters after entities parsing), `sendPhoto` (caption 0–1024, at most 10
+/// MB, width and height at most 10,000 together and 20 to 1), `sendMediaGroup` (2–10). Lengths are in UTF-16 code
+/// units, as in its entities.
+const TELEGRAM: Descriptor = by_credentials(
+    Platform::Telegram,
+    "Telegram",
+    &[
+        field("bot_token", "Bot token", FieldType::Password, true),
+        field("chat_id", "Chat id or @name of the channel", FieldType::Text, true),
+    ],
+    Capabilities {
+        text: TextRules { max_with_media: Some(1024), ..text(4096, TextUnit::Utf16) },
+        media: MediaRules {
+            max_sides: Some(10_000),
+            ..shaped(images(10, &[JPEG, PNG, WEBP], Some(10 * MB)), Ratio(1, 20), Ratio(20, 1))
+        },
+        required_options: &[],
+        inbox: &[Dm, Comment],
+        replies: &[Dm, Comment],
+        analytics: true,
+    },
+);
+
+/// Lexicons `app.bsky.feed.post` (maxGraphemes 300, maxLength 3000) and `app.bsky.embed.images` (4; 2,000,000 bytes,
+/// but the guides still state 1,000,000).
+const BLUESKY: Descriptor = by_credentials(
+    Platform::Bluesky,
+    "Bluesky",
+    &[
+        field("identifier", "Handle or e-mail", FieldType::Text, true),
+        field("app_password", "App password", FieldType::Password, true),
+        field("service", "Address of the personal data server", FieldType::Url, false),
+    ],
+    Capabilities {
+        text: TextRules { max_bytes: Some(3000), ..text(300, TextUnit::Graphemes) },
+        media: images(4, &[JPEG, PNG, WEBP], Some(MB)),
+        required_options: &[],
+        inbox: &[Dm, Comment, Mention],
+        replies: &[Dm, Comment, Mention],
+        analytics: true,
+    },
+);
+
+/// WordPress sets no limit; 100,000 is ours. The first image is the featured one, the others form a gallery.
+const WORDPRESS: Descriptor = by_credentials(
+    Platform::Wordpress,
+    "WordPress",
+    &[
+        field("site_url", "Address of the site", FieldType::Url, true),
+        field("username", "User name", FieldType::Text, true),
+        field("application_password", "Application password", FieldType::Password, true),
+    ],
+    Capabilities {
+        text: text(100_000, TextUnit::Characters),
+        media: images(20, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        inbox: &[Comment],
+        replies: &[Comment],
+        analytics: false,
+    },
+);
+
+/// A post becomes a simple product. Reviews cannot be answered with a consumer key.
+const WOOCOMMERCE: Descriptor = by_credentials(
+    Platform::Woocommerce,
+    "WooCommerce",
+    &[
+        field("store_url", "Address of the store", FieldType::Url, true),
+        field("consumer_key", "Consumer key", FieldType::Password, true),
+        field("consumer_secret", "Consumer secret", FieldType::Password, true),
+    ],
+    Capabilities {
+        text: text(100_000, TextUnit::Characters),
+        media: images(20, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        inbox: &[Comment],
+        replies: &[],
+        analytics: false,
+    },
+);
+
+const SANDBOX: Descriptor = by_credentials(
+    Platform::Sandbox,
+    "Sandbox",
+    &[field("handle", "Handle", FieldType::Text, true)],
+    Capabilities {
+        text: text(5000, TextUnit::Characters),
+        media: images(10, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        inbox: &[Comment],
+        replies: &[Comment],
+        analytics: true,
+    },
+);
+
+/// The defaults of `/api/v2/instance`; an instance may set others. Mastodon counts graphemes, and every URL as 23.
+const MASTODON: Descriptor = by_page(
+    Platform::Mastodon,
+    "Mastodon",
+    Mode::SelfConnectOauth,
+    Capabilities {
+        text: TextRules { url_weight: Some(23), ..text(500, TextUnit::Graphemes) },
+        media: images(4, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        inbox: &[Dm, Comment, Mention],
+        replies: &[Dm, Comment, Mention],
+        analytics: true,
+    },
+);
+
+/// Admin API `articleCreate`: an article has one image.
+const SHOPIFY: Descriptor = by_page(
+    Platform::Shopify,
+    "Shopify",
+    Mode::SelfConnectOauth,
+    Capabilities {
+        text: TextRules { max: None, ..text(0, TextUnit::Characters) },
+        media: downloaded(images(1, &[JPEG, PNG, GIF, WEBP], None)),
+        required_options: &[],
+        inbox: &[],
+        replies: &[],
+        analytics: false,
+    },
+);
+
+/// Graph API, page feed and photos.
+const FACEBOOK: Descriptor = by_page(
+    Platform::Facebook,
+    "Facebook",
+    Mode::Oauth,
+    Capabilities {
+        text: text(63_206, TextUnit::Characters),
+        media: images(10, &[JPEG, PNG, GIF], Some(4 * MB)),
+        required_options: &[],
+        inbox: &[Dm, Comment],
+        replies: &[Dm, Comment],
+        analytics: true,
+    },
+);
+
+/// Instagram platform, content publishing: JPEG only, at most 8 MB, 4:5 to 1.91:1, at least one. Hashtags and mentions:
+/// `text::check`.
+const INSTAGRAM: Descriptor = by_page(
+    Platform::Instagram,
+    "Instagram",
+    Mode::Oauth,
+    Capabilities {
+        text: text(2200, TextUnit::Characters),
+        media: shaped(downloaded(required(images(10, &[JPEG], Some(8 * MB)))), Ratio(4, 5), Ratio(191, 100)),
+        required_options: &[],
+        inbox: &[Dm, Comment],
+        replies: &[Comment],
+        analytics: true,
+    },
+);
+
+/// Threads API, posts: 500 characters, an emoji counting as its UTF-8 bytes; a carousel of 2 to 20 pictures.
+const THREADS: Descriptor = by_page(
+    Platform::Threads,
+    "Threads",
+    Mode::Oauth,
+    Capabilities {
+        text: text(500, TextUnit::Weighted),
+        media: downloaded(images(20, &[JPEG, PNG], Some(8 * MB))),
+        required_options: &[],
+        inbox: &[Comment, Mention],
+        replies: &[Comment, Mention],
+        analytics: true,
+    },
+);
+
+/// X, "Counting characters" and media best practices.
+const TWITTER: Descriptor = by_page(
+    Platform::Twitter,
+    "X",
+    Mode::Oauth,
+    Capabilities {
+        text: TextRules { url_weight: Some(23), ..text(280, TextUnit::Weighted) },
+        media: images(4, &[JPEG, PNG, WEBP, GIF], Some(5 * MB)),
+        required_options: &[],
+        inbox: &[Mention],
+        replies: &[Mention],
+        analytics: true,
+    },
+);
+
+/// LinkedIn, Posts API and "little text format": characters that must be escaped count twice. The inbox and the figures
+/// are those of pages.
+const LINKEDIN: Descriptor = by_page(
+    Platform::Linkedin,
+    "LinkedIn",
+    Mode::Oauth,
+    Capabilities {
+        text: text(3000, TextUnit::Weighted),
+        media: images(9, &[JPEG, PNG, GIF], None),
+        required_options: &[],
+        inbox: &[Comment],
+        replies: &[Comment],
+        analytics: true,
+    },
+);
+
+/// Pinterest v5, pins: the text is the description; the title (100) is an option. Pictures sent with the pin are JPEG
+/// or PNG.
+const PINTEREST: Descriptor = by_page(
+    Platform::Pinterest,
+    "Pinterest",
+    Mode::Oauth,
+    Capabilities {
+        text: text(800, TextUnit::Characters),
+        media: required(images(5, &[JPEG, PNG], Some(10 * MB))),
+        required_options: &["board"],
+        inbox: &[],
+        replies: &[],
+        analytics: true,
+    },
+);
+
+/// TikTok, content posting API, photos: the text is the description, counted in UTF-16; the title (90) is an option.
+const TIKTOK: Descriptor = by_page(
+    Platform::Tiktok,
+    "TikTok",
+    Mode::Oauth,
+    Capabilities {
+        text: text(4000, TextUnit::Utf16),
+        media: downloaded(required(images(35, &[JPEG, WEBP], Some(20 * MB)))),
+        required_options: &["visibility"],
+        inbox: &[],
+        replies: &[],
+        analytics: true,
+    },
+);
+
+/// Google Business Profile, `localPosts`; photos of at least 250 by 250 pixels.
+const GOOGLE_BUSINESS: Descriptor = by_page(
+    Platform::GoogleBusiness,
+    "Google Business Profile",
+    Mode::Oauth,
+    Capabilities {
+        text: text(1500, TextUnit::Characters),
+        media: MediaRules { min_side: Some(250), ..downloaded(images(1, &[JPEG, PNG], Some(5 * MB))) },
+        required_options: &[],
+        inbox: &[Comment],
+        replies: &[Comment],
+        analytics: false,
+    },
+);
+
+/// Reddit, `/api/submit`: a text (40,000), a link, a picture or a gallery of up to 20.
+const REDDIT: Descriptor = by_page(
+    Platform::Reddit,
+    "Reddit",
+    Mode::Oauth,
+    Capabilities {
+        text: text(40_000, TextUnit::Characters),
+        media: images(20, &[JPEG, PNG, GIF], Some(20 * MB)),
+        required_options: &["subreddit", "title"],
+        inbox: &[Dm, Comment, Mention],
+        replies: &[Dm, Comment, Mention],
+        analytics: true,
+    },
+);
+
+/// Tumblr, Neue Post Format: 4096 characters per text block, 30 images per post.
+const TUMBLR: Descriptor = by_page(
+    Platform::Tumblr,
+    "Tumblr",
+    Mode::Oauth,
+    Capabilities {
+        text: text(4096, TextUnit::Characters),
+        media: images(30, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        inbox: &[Comment, Mention],
+        replies: &[],
+        analytics: true,
+    },
+);

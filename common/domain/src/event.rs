@@ -1,0 +1,140 @@
+//! The events that an endpoint can subscribe to, each with a description and a sample payload.
+//!
+//! **To add one:** its variant with its name, and its arms in [`EventName::description`] and [`EventName::sample`].
+
+use serde_json::{Value, json};
+
+crier_base::text_enum! {
+    /// What happened, as it stands in an endpoint's `events`, in the envelope and in `X-Webhook-Event`.
+    pub enum EventName {
+        PostPublished = "post.published",
+        PostFailed = "post.failed",
+        AccountConnected = "account.connected",
+        AccountDisconnected = "account.disconnected",
+        AccountExpiring = "account.expiring",
+        AccountExpired = "account.expired",
+        BrandCreated = "brand.created",
+        MediaCompleted = "media.completed",
+        MediaFailed = "media.failed",
+        ReportSent = "report.sent",
+        ReportFailed = "report.failed",
+        MessageSent = "message.sent",
+        MessageFailed = "message.failed",
+        MessageReceived = "message.received",
+    }
+}
+
+impl EventName {
+    /// Returns one sentence for the list of events.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::PostPublished => "A post was published on an account; sent once for each account it goes to.",
+            Self::PostFailed => "A post could not be published on an account and will not be tried again by itself.",
+            Self::AccountConnected => "A social account was connected to a brand.",
+            Self::AccountDisconnected => "A social account was disconnected from a brand.",
+            Self::AccountExpiring => {
+                "The access to a social account ends soon, and only a person can renew it; sent 14 and 3 days before, and on \
+                 the day."
+            }
+            Self::AccountExpired => "The platform no longer accepts a social account's credentials; sent once.",
+            Self::BrandCreated => "A brand was created.",
+            Self::MediaCompleted => "A file was imported into the media library.",
+            Self::MediaFailed => "A file could not be imported into the media library.",
+            Self::ReportSent => "A report's file is ready.",
+            Self::ReportFailed => "A report's file could not be made.",
+            Self::MessageSent => "A reply in the inbox was sent.",
+            Self::MessageFailed => "A reply in the inbox could not be sent.",
+            Self::MessageReceived => "A message or comment arrived in the inbox.",
+        }
+    }
+
+    /// Returns a complete sample envelope.
+    pub fn sample(self) -> Value {
+        json!({ "event": self, "data": self.sample_data() })
+    }
+
+    fn sample_data(self) -> Value {
+        match self {
+            Self::PostPublished => json!({
+                "post_id": 5012, "brand_id": 17, "social_account_id": 88, "platform": "bluesky",
+                "external_id": "at://did:plc:ewvi7nxzyoun6zhxrhs64oiz/app.bsky.feed.post/3l6oveex3ii2l",
+                "url": "https://bsky.app/profile/acme.example/post/3l6oveex3ii2l",
+            }),
+            Self::PostFailed => json!({
+                "post_id": 5012, "brand_id": 17, "social_account_id": 88, "platform": "bluesky",
+                "error": {
+                    "code": "account_expired",
+                    "message": "The platform no longer accepts this account's credentials. Connect the account again.",
+                },
+            }),
+            Self::AccountConnected => json!({ "brand_id": 17, "social_account_id": 88, "platform": "mastodon" }),
+            Self::AccountDisconnected => json!({
+                "brand_id": 17, "social_account_id": 88, "platform": "mastodon", "result": "revoked",
+            }),
+            Self::AccountExpiring => json!({
+                "brand_id": 17, "social_account_id": 88, "platform": "linkedin", "expires_at": "2026-12-06T09:30:00Z",
+            }),
+            Self::AccountExpired => json!({
+                "brand_id": 17, "social_account_id": 88, "platform": "linkedin",
+                "error": { "code": "account_expired", "message": "LinkedIn refuses the token; connect the account again." },
+            }),
+            Self::BrandCreated => json!({ "brand_id": 17, "name": "Acme Bakery" }),
+            Self::MediaCompleted => json!({ "job_id": 301, "brand_id": 17, "media_id": 942, "error": null }),
+            Self::MediaFailed => json!({
+                "job_id": 301, "brand_id": 17, "media_id": null,
+                "error": { "code": "unsupported_media_type", "message": "The file is not a raster image." },
+            }),
+            Self::ReportSent => json!({
+                "delivery_id": 64, "report_id": 9, "brand_id": 17, "format": "pdf", "error": null,
+            }),
+            Self::ReportFailed => json!({
+                "delivery_id": 64, "report_id": 9, "brand_id": 17, "format": "pdf",
+                "error": { "code": "internal_error", "message": "The report could not be made. Try the export again." },
+            }),
+            Self::MessageSent | Self::MessageFailed => json!({
+                "message_id": 7741, "conversation_id": 430, "brand_id": 17, "platform": "mastodon", "type": "dm",
+            }),
+            Self::MessageReceived => json!({
+                "message_id": 7742, "conversation_id": 431, "brand_id": 17, "platform": "facebook", "type": "comment",
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test's own data")]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_sample_has_the_documented_fields() {
+        assert_eq!(EventName::ALL.len(), 14);
+        for event in EventName::ALL {
+            let promised = match event.as_str() {
+                "post.published" => "post_id brand_id social_account_id platform external_id url",
+                "post.failed" => "post_id brand_id social_account_id platform error",
+                "account.connected" => "brand_id social_account_id platform",
+                "account.disconnected" => "brand_id social_account_id platform result",
+                "account.expiring" => "brand_id social_account_id platform expires_at",
+                "account.expired" => "brand_id social_account_id platform error",
+                "brand.created" => "brand_id name",
+                "media.completed" | "media.failed" => "job_id brand_id media_id error",
+                "report.sent" | "report.failed" => "delivery_id report_id brand_id format error",
+                _ => "message_id conversation_id brand_id platform type",
+            };
+            let sample = event.sample();
+            let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+            assert_eq!(keys(&sample), BTreeSet::from(["data".to_owned(), "event".to_owned()]));
+            assert_eq!(keys(&sample["data"]), promised.split(' ').map(str::to_owned).collect(), "{event}");
+            assert_eq!(sample["event"], event.as_str());
+            assert_eq!(event.as_str().parse::<EventName>().unwrap(), *event);
+            assert!(event.description().ends_with('.'));
+            if let Some(error) = sample["data"]["error"].as_object() {
+                assert!(error.len() == 2 && error["code"].is_string() && error["message"].is_string(), "{event}");
+            }
+        }
+    }
+}

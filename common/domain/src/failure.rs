@@ -1,0 +1,90 @@
+//! Why an operation on a platform failed, as clients see it (`error` of a target, `last_error` of an account).
+
+use serde::{Deserialize, Serialize};
+
+use super::untrusted::{self, MAX_CODE, MAX_MESSAGE};
+
+crier_base::text_enum! {
+    /// What kind of failure it is. The category alone decides whether it is tried again (contract, section 3, Post).
+    pub enum Category {
+        RateLimited = "rate_limited",
+        Network = "network",
+        PlatformError = "platform_error",
+        Media = "media",
+        Internal = "internal",
+        AuthExpired = "auth_expired",
+        InvalidContent = "invalid_content",
+        DuplicateContent = "duplicate_content",
+        Account = "account",
+        PlatformRejected = "platform_rejected",
+        OutcomeUnknown = "outcome_unknown",
+        Missed = "missed",
+    }
+}
+
+impl Category {
+    /// Returns whether the service retries automatically.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::RateLimited | Self::Network | Self::PlatformError | Self::Media | Self::Internal)
+    }
+}
+
+/// The code of a call that fails, whatever it sends, until the operator changes something.
+const MISCONFIGURED: &str = "misconfigured";
+
+/// A failure in words for clients. Never contains a secret, a header or a raw body of the platform; text from the
+/// platform is reduced to one line of limited length.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// A stable code of ours: `account_expired`, `platform_rejected`, `text_too_long`…
+    pub code: String,
+    /// One sentence for a person, with what to do if there is something to do.
+    pub message: String,
+    pub category: Category,
+    /// The platform's own code, verbatim (`403`, `InvalidSwap`, `rest_cannot_create`), at most 100 characters.
+    pub platform_code: Option<String>,
+}
+
+impl Failure {
+    /// Creates a failure whose code is its category's word.
+    pub fn of(category: Category, message: impl Into<String>) -> Self {
+        let message = untrusted::line(&message.into(), MAX_MESSAGE);
+        Self { code: category.as_str().to_owned(), message, category, platform_code: None }
+    }
+
+    /// Creates a failure with its own code.
+    pub fn with_code(category: Category, code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), ..Self::of(category, message) }
+    }
+
+    /// Creates a failure that lasts until the operator changes something; `message` says what.
+    pub fn misconfigured(message: impl Into<String>) -> Self {
+        Self::with_code(Category::RateLimited, MISCONFIGURED, message)
+    }
+
+    /// Returns whether the operator has to change something first.
+    pub fn waits_for_operator(&self) -> bool {
+        self.code == MISCONFIGURED
+    }
+
+    /// Adds the platform's own code.
+    pub fn from_platform(mut self, code: impl ToString) -> Self {
+        self.platform_code = untrusted::some_line(&code.to_string(), MAX_CODE);
+        self
+    }
+
+    /// Returns the failure with all texts cleaned and shortened for storage.
+    pub fn checked(self) -> Self {
+        Self {
+            code: untrusted::line(&self.code, MAX_CODE),
+            message: untrusted::line(&self.message, MAX_MESSAGE),
+            category: self.category,
+            platform_code: self.platform_code.and_then(|code| untrusted::some_line(&code, MAX_CODE)),
+        }
+    }
+
+    /// Returns the failure without any text from outside; stored if the database rejects the original.
+    pub fn without_details(&self) -> Self {
+        Self::of(self.category, "What the platform said of this could not be stored.")
+    }
+}

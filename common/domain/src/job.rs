@@ -1,0 +1,184 @@
+//! A job: one piece of asynchronous work, a row in `jobs`.
+//!
+//! ```text
+//!              run_at reached              claimed
+//!  scheduled ───────────────> ready ───────────────> running ──> done
+//!      ▲ │                    ▲ │ ▲                    │ │ └────> dead       (no attempts left, final error, poison)
+//!      │ │ cancelled          │ │ └── lease expired ───┘ │
+//!      │ └─────────> cancelled <┘                        │
+//!      └────────────────────── retry ────────────────────┘
+//! ```
+//! `fence` increases by one at each claim. A settle must name the fence of its claim, so a worker that was frozen past
+//! its lease changes nothing when it resumes. A ready job over its lane's cap is `waiting`: it takes no worker slot and
+//! is not polled; a job that leaves the lane wakes the next one.
+//!
+//! [`crier_jobs`] explains how to add a kind.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
+
+mod kinds;
+
+pub use kinds::{JobKind, KindLimits};
+
+crier_base::text_enum! {
+    pub enum JobState {
+        Scheduled = "scheduled",
+        Ready = "ready",
+        Running = "running",
+        Done = "done",
+        Dead = "dead",
+        Cancelled = "cancelled",
+    }
+}
+
+/// A crash counts against every job that ran in the process; after the third crash the job is dead, reason `poison`.
+pub const MAX_CRASHES: i32 = 3;
+
+/// How long a claim is valid without a heartbeat.
+pub const LEASE: TimeDelta = TimeDelta::seconds(30);
+
+/// A job to be enqueued.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    pub kind: JobKind,
+    pub subject_id: i64,
+    pub lane: Option<String>,
+    /// The workspace whose cap it counts towards.
+    pub workspace_id: Option<i64>,
+    /// Higher runs first.
+    pub priority: i32,
+    pub run_at: DateTime<Utc>,
+    /// The request's id, so that one log search finds everything that belongs to it.
+    pub trace: Option<String>,
+}
+
+impl NewJob {
+    /// Creates a job that runs at `run_at`, or at once if that is not in the future.
+    pub fn new(kind: JobKind, subject_id: i64, run_at: DateTime<Utc>) -> Self {
+        Self { kind, subject_id, lane: None, workspace_id: None, priority: 0, run_at, trace: None }
+    }
+
+    pub fn lane(mut self, lane: Lane) -> Self {
+        self.lane = Some(lane.to_string());
+        self
+    }
+
+    pub fn workspace(mut self, workspace_id: i64) -> Self {
+        self.workspace_id = Some(workspace_id);
+        self
+    }
+
+    /// Puts the job into the lane of a user-supplied host.
+    pub fn lane_of_host(mut self, host: &str) -> Self {
+        self.lane = Some(format!("host:{host}"));
+        self
+    }
+
+    pub fn trace(mut self, trace: Option<String>) -> Self {
+        self.trace = trace;
+        self
+    }
+}
+
+/// Returns the lane that counts the running jobs of one kind and workspace; `None` if the kind has no workspace cap.
+pub fn workspace_lane(kind: JobKind, workspace_id: Option<i64>) -> Option<String> {
+    kind.limits().workspace_cap?;
+    Some(format!("workspace:{}:{kind}", workspace_id?))
+}
+
+/// A shared resource with limited concurrency: an account, an endpoint, a brand, the mail server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Account(i64),
+    Endpoint(i64),
+    /// Deliveries that a person requests (a test, a manual retry): not delayed by the endpoint's queue.
+    ManualDelivery(i64),
+    Brand(i64),
+    /// The renewal of an account's tokens.
+    Refresh(i64),
+    MailServer,
+}
+
+impl std::fmt::Display for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Account(id) => write!(f, "account:{id}"),
+            Self::Endpoint(id) => write!(f, "endpoint:{id}"),
+            Self::ManualDelivery(id) => write!(f, "endpoint:{id}:asked"),
+            Self::Brand(id) => write!(f, "brand:{id}"),
+            Self::Refresh(id) => write!(f, "refresh:{id}"),
+            Self::MailServer => f.write_str("mail_server"),
+        }
+    }
+}
+
+/// A job that this process has claimed.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Claimed {
+    pub id: i64,
+    pub kind: JobKind,
+    pub subject_id: i64,
+    pub lane: Option<String>,
+    pub workspace_lane: Option<String>,
+    pub attempt: i32,
+    pub max_attempts: i32,
+    pub crashes: i32,
+    pub fence: i64,
+    /// The worker that claimed it. If a power loss undoes a claim, the next claim gets the same fence; this field tells
+    /// the two apart.
+    pub worker: String,
+    pub run_at: DateTime<Utc>,
+    pub trace: Option<String>,
+}
+
+impl Claimed {
+    /// Returns whether one more crash makes it dead. Other jobs in the process may have caused its crashes, so it now
+    /// runs alone.
+    pub fn is_suspect(&self) -> bool {
+        self.crashes >= MAX_CRASHES - 1
+    }
+}
+
+/// The result of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// Retry at this time.
+    RetryAt(DateTime<Utc>, String),
+    /// Do not retry; with the reason, for the operator.
+    Abort(String),
+    /// The subject was deleted or no longer needs the job.
+    Cancelled(String),
+}
+
+/// One attempt at a job's subject, as shown to operators.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+pub struct JobAttempt {
+    pub number: i32,
+    pub started_at: DateTime<Utc>,
+    pub duration_ms: i64,
+    pub outcome: String,
+    pub error: Option<String>,
+}
+
+/// A job id to publish to the notifier after the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobNotification {
+    pub kind: JobKind,
+    pub id: i64,
+}
+
+/// Wakes workers. Called after each commit that made jobs ready. It may fail or lose an id: the row is authoritative,
+/// and the dispatcher notifies again. Never blocks.
+pub trait JobNotifier: Send + Sync {
+    fn notify(&self, notifications: &[JobNotification]);
+}
+
+/// A notifier that does nothing: for commands, whose jobs the dispatcher finds.
+#[derive(Debug, Default)]
+pub struct NoopNotifier;
+
+impl JobNotifier for NoopNotifier {
+    fn notify(&self, _notifications: &[JobNotification]) {}
+}

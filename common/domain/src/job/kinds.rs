@@ -1,0 +1,70 @@
+//! The kinds of jobs: the registry, with their names and limits.
+//!
+//! These stand here rather than in a kind's own file in [`crier_jobs`], because the store needs them (it applies the
+//! limits, and selects only jobs of known kinds), and those files need the store. [`crier_jobs`] explains how to add a
+//! kind.
+
+/// The registry: passes one line per kind to a macro, `Kind = name { limits }`. It is the only list of kinds; whatever
+/// needs all of them is generated from it, or iterates over [`JobKind::ALL`].
+///
+/// The name is the module of the kind in `crier_jobs` and in the worker. It is also stored in `jobs`: never change it.
+#[macro_export]
+macro_rules! for_each_job_kind {
+    ($macro:ident) => {
+        $macro! {
+            PublishTarget = publish_target { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(256) },
+            // The delivery's own `max_attempts` decides; a replay raises it. A failing endpoint has fewer places.
+            DeliverWebhook = deliver_webhook { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },
+            SendMail = send_mail { max_attempts: 8, lane_cap: Some(8), workspace_cap: None },
+            // A failed fetch is not a failed job: these attempts are for crashes and database outages. The lane is a
+            // host: it bounds the concurrent requests to the host, and a slow host delays no other.
+            FetchFeed = fetch_feed { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(128) },
+            // The lane is the brand: one that imports a whole catalogue leaves room for the others. A download keeps
+            // its slot because its data fills memory and disk.
+            ImportMedia = import_media { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
+            // A refused or failed renewal is not a failed job: these attempts are for crashes and database outages.
+            RefreshToken = refresh_token { max_attempts: 5, lane_cap: Some(1), workspace_cap: Some(64) },
+            // The lane is the account's, as of its posts: a platform that asks for a pause gets it from all of them. A
+            // failed look is not a failed job: these attempts are for crashes and database outages.
+            SyncInbox = sync_inbox { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(64) },
+            SendReply = send_reply { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(64) },
+            // A platform's refusal is not a failed job: these attempts are for crashes and database outages.
+            CollectAnalytics = collect_analytics { max_attempts: 5, lane_cap: Some(1), workspace_cap: Some(16) },
+            // The lane is the brand. Rendering fills memory and a core for seconds, so it keeps its slot, and a workspace
+            // with many reports leaves room for the others.
+            ExportReport = export_report { max_attempts: 5, lane_cap: Some(2), workspace_cap: Some(2) },
+            Noop = noop { max_attempts: 5, lane_cap: None, workspace_cap: None },
+        }
+    };
+}
+
+/// The fixed limits of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindLimits {
+    /// Maximum number of runs; a crash counts as one.
+    pub max_attempts: i32,
+    /// Maximum number of concurrent jobs of one lane; `None`: no cap.
+    pub lane_cap: Option<i64>,
+    /// Maximum number of concurrent jobs of one workspace across all lanes; `None`: no cap. It ensures fairness, not
+    /// correctness: workers that claim concurrently may exceed it by the size of their claims.
+    pub workspace_cap: Option<i64>,
+}
+
+/// Generates [`JobKind`]. Exported for a test, which adds a kind in a registry of its own.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! declare_job_kind {
+    ($($kind:ident = $name:ident $limits:tt),+ $(,)?) => {
+        crier_base::text_enum! {
+            pub enum JobKind { $($kind = stringify!($name)),+ }
+        }
+
+        impl JobKind {
+            pub const fn limits(self) -> $crate::job::KindLimits {
+                match self { $(Self::$kind => $crate::job::KindLimits $limits),+ }
+            }
+        }
+    };
+}
+
+for_each_job_kind!(declare_job_kind);

@@ -1,0 +1,30 @@
+//! Types and transitions; no I/O. A status is an enum here and a SQL `CHECK` in the migrations: change both.
+
+pub mod access;
+pub mod account;
+pub mod ai;
+pub mod analytics;
+pub mod application;
+pub mod authorization;
+pub mod bio_page;
+pub mod brand;
+pub mod catalogue;
+pub mod circuit;
+pub mod content_plan;
+pub mod conversation;
+pub mod event;
+pub mod failure;
+pub mod feed;
+pub mod job;
+pub mod mail;
+pub mod media;
+pub mod plan;
+pub mod platform;
+pub mod post;
+pub mod report;
+pub mod report_naming;
+pub mod report_schedule;
+pub mod untrusted;
+pub mod webhook;
+pub mod webhook_signature;
+pub mod words;

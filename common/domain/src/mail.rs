@@ -1,0 +1,34 @@
+//! A mail that Crier sends.
+//!
+//! It is `pending` until the mail server has accepted it (`sent`) or its job has failed (`failed`). Running the job of a
+//! failed mail again makes it `pending`.
+
+use chrono::{DateTime, Utc};
+
+crier_base::text_enum! {
+    pub enum MailStatus { Pending = "pending", Sent = "sent", Failed = "failed" }
+}
+
+/// A row of the outbox.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Mail {
+    pub id: i64,
+    /// The user on whose behalf it is sent; the recipient may be someone else.
+    pub user_id: i64,
+    pub recipient: String,
+    pub subject: String,
+    pub body_text: String,
+    /// Created once, with the row, and used for every attempt: mail programs can recognise duplicates.
+    pub message_id: String,
+    pub status: MailStatus,
+    /// Why it failed or has to wait.
+    pub error: Option<String>,
+    pub created_at: DateTime<Utc>,
+    pub sent_at: Option<DateTime<Utc>>,
+    pub body_html: Option<String>,
+    pub unsubscribe_url: Option<String>,
+    /// The report delivery that it is about.
+    pub delivery_id: Option<i64>,
+    /// Whether the delivery's file is attached.
+    pub has_file: bool,
+}

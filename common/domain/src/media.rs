@@ -1,0 +1,185 @@
+//! The media library: assets, their files, and imports.
+//!
+//! ```text
+//!  file:   reserved ──> stored ──> doomed ──> (deleted)
+//!              └───────────────────^
+//!
+//!                   a run begins             stored
+//!  import:  pending ────────────> processing ────> completed
+//!            ^ │ ^──── retry ──────┘ │
+//!            │ └───────> failed <────┘      (final error, no attempts left, given up)
+//!            └─ by the operator ─┘
+//! ```
+//! An import whose run crashed stays `processing` until the next run starts.
+//!
+//! A file is bytes in the storage; an asset is a brand's reference to a file. The same bytes uploaded twice are two
+//! assets of one file.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::untrusted::{self, MAX_MESSAGE};
+
+crier_base::text_enum! {
+    /// What an asset is for.
+    pub enum AssetType { Image = "image", Icon = "icon", Logo = "logo" }
+}
+
+crier_base::text_enum! {
+    /// What is done with a file's bytes.
+    pub enum FileState {
+        /// They are being brought in.
+        Reserved = "reserved",
+        Stored = "stored",
+        /// They are to be taken away.
+        Deleting = "doomed",
+    }
+}
+
+crier_base::text_enum! {
+    /// The pictures that are taken, by what the bytes are.
+    pub enum ImageType { Jpeg = "image/jpeg", Png = "image/png", Gif = "image/gif", Webp = "image/webp" }
+}
+
+impl ImageType {
+    /// Returns the extension of file names.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Jpeg => "jpg",
+            Self::Png => "png",
+            Self::Gif => "gif",
+            Self::Webp => "webp",
+        }
+    }
+
+    /// Returns the type of a file name made by [`ImageType::extension`].
+    pub fn of_name(name: &str) -> Option<Self> {
+        let (_, extension) = name.rsplit_once('.')?;
+        Self::ALL.iter().copied().find(|t| t.extension() == extension)
+    }
+}
+
+crier_base::text_enum! {
+    pub enum MediaJobStatus {
+        Pending = "pending",
+        Processing = "processing",
+        Completed = "completed",
+        Failed = "failed",
+    }
+}
+
+impl MediaJobStatus {
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed)
+    }
+
+    /// Returns the next status if the diagram allows the transition.
+    pub fn to(self, next: Self) -> Result<Self, MediaJobTransitionError> {
+        use MediaJobStatus::{Completed, Failed, Pending, Processing};
+        let allowed = match self {
+            Pending => matches!(next, Processing | Failed),
+            Processing => matches!(next, Pending | Processing | Completed | Failed),
+            Failed => matches!(next, Pending),
+            Completed => false,
+        };
+        allowed.then_some(next).ok_or(MediaJobTransitionError { from: self, to: next })
+    }
+}
+
+/// The diagram does not allow this transition.
+#[derive(Debug, thiserror::Error)]
+#[error("an import that is {from} cannot become {to}")]
+pub struct MediaJobTransitionError {
+    pub from: MediaJobStatus,
+    pub to: MediaJobStatus,
+}
+
+/// A picture of a brand.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Asset {
+    pub id: i64,
+    pub brand_id: i64,
+    pub asset_type: AssetType,
+    pub filename: String,
+    pub alt_text: Option<String>,
+    pub source_url: Option<String>,
+    /// The file's names in the storage.
+    pub key: String,
+    pub thumbnail_key: String,
+    pub mime_type: ImageType,
+    pub size_bytes: i64,
+    pub width: i32,
+    pub height: i32,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+crier_base::text_enum! {
+    /// Why an import failed, for programs.
+    pub enum MediaErrorCode {
+        /// The address, or one that it redirects to, is not public.
+        BlockedAddress = "blocked_address",
+        /// There was no answer, or not a good one.
+        HttpError = "http_error",
+        UnsupportedMediaType = "unsupported_media_type",
+        TooLarge = "too_large",
+        Timeout = "timeout",
+        StorageLimitExceeded = "storage_limit_exceeded",
+        InternalError = "internal_error",
+    }
+}
+
+/// Why an import, or its last attempt, failed. The message is for people and reveals no internals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MediaError {
+    pub code: MediaErrorCode,
+    pub message: String,
+}
+
+impl MediaError {
+    pub fn new(code: MediaErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: untrusted::line(&message.into(), MAX_MESSAGE) }
+    }
+}
+
+/// An import from a URL.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct MediaJob {
+    pub id: i64,
+    pub brand_id: i64,
+    pub asset_type: AssetType,
+    /// As entered by the client.
+    pub source_url: String,
+    pub alt_text: Option<String>,
+    pub status: MediaJobStatus,
+    /// Null if there is none yet, or it was deleted.
+    pub media_id: Option<i64>,
+    /// While the import is pending: why the last attempt failed.
+    #[sqlx(json(nullable))]
+    pub error: Option<MediaError>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MediaJobStatus::{self, Completed, Failed, Pending, Processing};
+
+    #[test]
+    fn only_allowed_import_transitions_are_accepted() {
+        let arrows = [
+            (Pending, Processing),
+            (Pending, Failed),
+            (Processing, Pending),
+            (Processing, Processing),
+            (Processing, Completed),
+            (Processing, Failed),
+            (Failed, Pending),
+        ];
+        for from in MediaJobStatus::ALL {
+            for to in MediaJobStatus::ALL {
+                assert_eq!(from.to(*to).is_ok(), arrows.contains(&(*from, *to)), "{from} to {to}");
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The limits of a workspace. A plan is a set of limits and features; [`Plans`] is the set that this installation
+//! offers: the built-in one, or the operator's own from `CRIER_PLANS_FILE`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+crier_base::text_enum! {
+    /// What a plan can open. The endpoints under a heading that names one answer only where the plan has it.
+    pub enum Feature {
+        BasicAnalytics = "basic_analytics",
+        Analytics = "analytics",
+        LinkInBio = "link_in_bio",
+        Webhooks = "webhooks",
+        FeedReader = "feed_reader",
+        ContentStrategy = "content_strategy",
+        Reports = "reports",
+        Inbox = "inbox",
+        Approvals = "approvals",
+    }
+}
+
+/// The limit if a plan has none: a value for the headers, and a stop for a runaway client.
+pub const MAX_REQUESTS_PER_MINUTE: u32 = 1_000_000;
+
+/// The limits of a workspace. `None` is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub name: String,
+    pub brands: Option<u64>,
+    /// Per brand.
+    pub social_accounts: Option<u64>,
+    pub posts_per_month: Option<u64>,
+    pub storage_mib: Option<u64>,
+    /// Per month.
+    pub ai_credits: Option<u64>,
+    pub requests_per_minute: Option<u64>,
+    /// Retention of analytics, in days.
+    pub analytics_days: Option<u64>,
+    pub features: BTreeSet<Feature>,
+}
+
+impl Plan {
+    /// The keys of the limits in a plans file.
+    pub const LIMITS: &'static [&'static str] = &[
+        "brands",
+        "social_accounts",
+        "posts_per_month",
+        "storage_mib",
+        "ai_credits",
+        "requests_per_minute",
+        "analytics_days",
+    ];
+
+    /// Returns the storage limit in bytes.
+    pub fn storage_bytes(&self) -> Option<u64> {
+        self.storage_mib.map(|mib| mib.saturating_mul(1 << 20))
+    }
+
+    /// Returns the AI credits left this month after `used`; `None` if there is no limit.
+    pub fn credits_left(&self, used: i64) -> Option<u64> {
+        self.ai_credits.map(|cap| cap.saturating_sub(u64::try_from(used).unwrap_or(0)))
+    }
+
+    pub fn has(&self, feature: Feature) -> bool {
+        self.features.contains(&feature)
+    }
+
+    /// Creates a plan; limits are in the order of [`Plan::LIMITS`].
+    fn built_in(name: &str, limits: [Option<u64>; 7], features: &[Feature]) -> Self {
+        let [brands, social_accounts, posts_per_month, storage_mib, ai_credits, requests_per_minute, analytics_days] =
+            limits;
+        Self {
+            name: name.to_owned(),
+            brands,
+            social_accounts,
+            posts_per_month,
+            storage_mib,
+            ai_credits,
+            requests_per_minute,
+            analytics_days,
+            features: features.iter().copied().collect(),
+        }
+    }
+}
+
+/// Converts bytes to MiB, rounded up.
+pub const fn whole_mib(bytes: i64) -> i64 {
+    (bytes + (1 << 20) - 1) >> 20
+}
+
+/// The plans of this installation, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plans(BTreeMap<String, Plan>);
+
+impl Plans {
+    /// The plan of a new installation's own workspace.
+    pub const UNLIMITED: &'static str = "unlimited";
+
+    pub fn new(plans: impl IntoIterator<Item = Plan>) -> Self {
+        Self(plans.into_iter().map(|plan| (plan.name.clone(), plan)).collect())
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Plan> {
+        self.0.get(name)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Plan> {
+        self.0.values()
+    }
+
+    /// Returns the plans in use that are not in the set; a set must contain them all.
+    pub fn missing<'a>(&self, in_use: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+        in_use.into_iter().filter(|name| !self.0.contains_key(*name)).collect()
+    }
+}
+
+impl Default for Plans {
+    /// Returns the built-in plans.
+    fn default() -> Self {
+        use Feature::{BasicAnalytics, LinkInBio};
+        let pro: Vec<Feature> = Feature::ALL.iter().copied().filter(|feature| *feature != Feature::Approvals).collect();
+        let some = |limits: [u64; 7]| limits.map(Some);
+        let unlimited = [None, None, None, None, Some(1_000_000), Some(6_000), Some(1_825)];
+        Self::new([
+            Plan::built_in("free", some([1, 3, 30, 500, 100, 60, 30]), &[BasicAnalytics, LinkInBio]),
+            Plan::built_in("pro", some([5, 15, 1_000, 20_480, 5_000, 300, 365]), &pro),
+            Plan::built_in("business", some([50, 100, 20_000, 512_000, 50_000, 1_200, 1_095]), Feature::ALL),
+            Plan::built_in(Self::UNLIMITED, unlimited, Feature::ALL),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+    use super::*;
+
+    #[test]
+    fn built_in_plans_match_the_contract() {
+        let plans = Plans::default();
+        assert_eq!(plans.names().collect::<Vec<_>>(), ["business", "free", "pro", "unlimited"]);
+        let (free, pro, business) =
+            (plans.get("free").unwrap(), plans.get("pro").unwrap(), plans.get("business").unwrap());
+        assert_eq!((free.brands, free.storage_mib, free.analytics_days), (Some(1), Some(500), Some(30)));
+        assert_eq!((pro.social_accounts, pro.ai_credits, pro.requests_per_minute), (Some(15), Some(5_000), Some(300)));
+        assert_eq!((business.posts_per_month, business.storage_mib), (Some(20_000), Some(512_000)));
+        let unlimited = plans.get(Plans::UNLIMITED).unwrap();
+        assert_eq!((unlimited.brands, unlimited.ai_credits), (None, Some(1_000_000)));
+        assert_eq!(free.features.len(), 2);
+        assert!(pro.has(Feature::Inbox) && !pro.has(Feature::Approvals));
+        assert!(business.has(Feature::Approvals) && unlimited.has(Feature::Approvals));
+    }
+}

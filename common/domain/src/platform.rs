@@ -1,0 +1,188 @@
+//! The data of a platform: its key, how it is connected, its limits. The code that calls it is in
+//! `platforms/<name>.rs`.
+
+use serde::{Deserialize, Serialize};
+
+crier_base::text_enum! {
+    /// Every platform of the contract, in the order in which clients see them.
+    pub enum Platform {
+        Telegram = "telegram",
+        Bluesky = "bluesky",
+        Wordpress = "wordpress",
+        Woocommerce = "woocommerce",
+        Sandbox = "sandbox",
+        Mastodon = "mastodon",
+        Shopify = "shopify",
+        Facebook = "facebook",
+        Instagram = "instagram",
+        Threads = "threads",
+        Twitter = "twitter",
+        Linkedin = "linkedin",
+        Pinterest = "pinterest",
+        Tiktok = "tiktok",
+        GoogleBusiness = "google_business",
+        Reddit = "reddit",
+        Tumblr = "tumblr",
+    }
+}
+
+crier_base::text_enum! {
+    /// How an account is connected.
+    pub enum Mode { Oauth = "oauth", SelfConnect = "self_connect", SelfConnectOauth = "self_connect_oauth" }
+}
+
+crier_base::text_enum! {
+    /// Which endpoint connects it.
+    pub enum ConnectMethod { Credentials = "credentials", AuthorizeUrl = "authorize_url" }
+}
+
+crier_base::text_enum! {
+    /// What a browser connects: what needs no choice (the person's own account), or a page that the person chooses.
+    pub enum ConnectTarget { Default = "default", Page = "page" }
+}
+
+crier_base::text_enum! {
+    pub enum FieldType { Text = "text", Password = "password", Url = "url" }
+}
+
+crier_base::text_enum! {
+    /// In what a platform counts the length of a text.
+    pub enum TextUnit {
+        Characters = "characters",
+        Graphemes = "graphemes",
+        Utf16 = "utf16",
+        Utf8Bytes = "utf8_bytes",
+        Weighted = "weighted",
+    }
+}
+
+crier_base::text_enum! {
+    /// What the external account is.
+    pub enum AccountKind { Profile = "profile", Page = "page", Channel = "channel", Site = "site", Store = "store" }
+}
+
+crier_base::text_enum! {
+    pub enum ConversationType { Dm = "dm", Comment = "comment", Mention = "mention" }
+}
+
+/// One field of the credentials form.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CredentialField {
+    pub name: &'static str,
+    pub label: &'static str,
+    #[serde(rename = "type")]
+    pub field_type: FieldType,
+    pub required: bool,
+}
+
+/// The limits of a platform's text. `None` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextRules {
+    pub max: Option<u32>,
+    pub unit: TextUnit,
+    /// A second limit, in UTF-8 bytes (Bluesky).
+    pub max_bytes: Option<u32>,
+    /// The limit for a post with pictures (Telegram's caption).
+    pub max_with_media: Option<u32>,
+    /// The length that every URL counts as (X, Mastodon).
+    pub url_weight: Option<u32>,
+}
+
+/// The limits of a platform's pictures. A picture over `mime_types`, `max_bytes` or `max_sides` is converted and
+/// shrunk; one over the others is rejected. The API publishes the first four.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MediaRules {
+    pub max_images: u32,
+    pub required: bool,
+    pub mime_types: &'static [&'static str],
+    pub max_bytes: Option<u64>,
+    /// Maximum sum of width and height, in pixels.
+    #[serde(skip)]
+    pub max_sides: Option<u32>,
+    /// Minimum width and height, in pixels.
+    #[serde(skip)]
+    pub min_side: Option<u32>,
+    #[serde(skip)]
+    pub ratio: Option<RatioRules>,
+    /// The platform downloads them from this installation, which must be reachable from the internet for that.
+    #[serde(skip)]
+    pub downloaded: bool,
+}
+
+/// The allowed aspect ratios, as the platform documents them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RatioRules {
+    pub narrowest: Ratio,
+    pub widest: Ratio,
+}
+
+/// Width to height: 4:5 is `Ratio(4, 5)`, 1.91:1 is `Ratio(191, 100)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ratio(pub u32, pub u32);
+
+impl RatioRules {
+    /// Returns whether a picture of this size is within both limits.
+    pub fn takes(&self, width: u32, height: u32) -> bool {
+        let (width, height) = (u64::from(width), u64::from(height));
+        let at_least = |r: Ratio| width * u64::from(r.1) >= height * u64::from(r.0);
+        let at_most = |r: Ratio| width * u64::from(r.1) <= height * u64::from(r.0);
+        at_least(self.narrowest) && at_most(self.widest)
+    }
+}
+
+impl std::fmt::Display for Ratio {
+    /// Formats as `4:5`, `1.91:1`, `1:20`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.0, self.1) {
+            (width, 100) if width % 100 != 0 => write!(f, "{}.{:02}:1", width / 100, width % 100),
+            (width, height) => write!(f, "{width}:{height}"),
+        }
+    }
+}
+
+/// A platform's capabilities.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Capabilities {
+    pub text: TextRules,
+    pub media: MediaRules,
+    pub required_options: &'static [&'static str],
+    /// What is read into the inbox; empty: nothing, and the accounts are not looked at.
+    pub inbox: &'static [ConversationType],
+    pub replies: &'static [ConversationType],
+    pub analytics: bool,
+}
+
+/// A platform in the list of connectable platforms; `configured` is added by the API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Descriptor {
+    pub platform: Platform,
+    pub name: &'static str,
+    pub mode: Mode,
+    pub connect_method: ConnectMethod,
+    pub credential_fields: &'static [CredentialField],
+    pub capabilities: Capabilities,
+}
+
+impl Platform {
+    /// Returns whether the platform wants a second application for pages. At others one serves every target.
+    pub const fn has_page_application(self) -> bool {
+        matches!(self, Self::Linkedin | Self::Instagram)
+    }
+
+    /// Returns the target whose application serves this one.
+    pub const fn application_target(self, target: ConnectTarget) -> ConnectTarget {
+        if self.has_page_application() { target } else { ConnectTarget::Default }
+    }
+}
+
+impl Descriptor {
+    /// Returns whether an operator registers an application at the platform. At Mastodon's servers Crier does so
+    /// itself.
+    pub fn needs_application(&self) -> bool {
+        match self.mode {
+            Mode::SelfConnect => false,
+            Mode::SelfConnectOauth => self.platform != Platform::Mastodon,
+            Mode::Oauth => true,
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Posts and their targets.
+//!
+//! [`Post::move_to`] is the only way to change a post's status. It allows these transitions, and a test compares them
+//! with [`PostStatus::to`]:
+//!
+//! ```text
+//! draft               ──> draft | scheduled | publishing              PUT draft | scheduled | now
+//! draft               ──> pending_approval                            submit
+//! pending_approval    ──> draft                                       reject
+//! pending_approval    ──> scheduled | publishing                      approve
+//! scheduled           ──> draft | scheduled | publishing              PUT draft | scheduled | now
+//! scheduled           ──> publishing                                  its time is reached
+//! publishing          ──> published | partially_published | failed    all targets have ended
+//! partially_published ──> publishing                                  PUT now: only the failed targets
+//! failed              ──> publishing                                  PUT now
+//! ```
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+use super::platform::Platform;
+
+crier_base::text_enum! {
+    pub enum PostStatus {
+        Draft = "draft",
+        PendingApproval = "pending_approval",
+        Scheduled = "scheduled",
+        Publishing = "publishing",
+        Published = "published",
+        PartiallyPublished = "partially_published",
+        Failed = "failed",
+    }
+}
+
+crier_base::text_enum! {
+    pub enum ScheduleType { Now = "now", Scheduled = "scheduled", Draft = "draft" }
+}
+
+crier_base::text_enum! {
+    pub enum TargetStatus { Pending = "pending", Publishing = "publishing", Published = "published", Failed = "failed" }
+}
+
+crier_base::text_enum! {
+    /// How one try at a target ended.
+    pub enum AttemptOutcome {
+        Published = "published",
+        Retried = "retried",
+        Failed = "failed",
+        Unknown = "unknown",
+    }
+}
+
+/// A transition that the table does not allow.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("a post cannot go from {from} to {to}")]
+pub struct PostTransitionError {
+    pub from: PostStatus,
+    pub to: PostStatus,
+}
+
+impl PostStatus {
+    /// Returns the next status if the table allows the transition.
+    pub fn to(self, next: Self) -> Result<Self, PostTransitionError> {
+        use PostStatus::{Draft, Failed, PartiallyPublished, PendingApproval, Published, Publishing, Scheduled};
+        let allowed = match self {
+            Draft => matches!(next, Draft | PendingApproval | Scheduled | Publishing),
+            PendingApproval => matches!(next, Draft | Scheduled | Publishing),
+            Scheduled => matches!(next, Draft | Scheduled | Publishing),
+            Publishing => matches!(next, Published | PartiallyPublished | Failed),
+            Failed | PartiallyPublished => matches!(next, Publishing),
+            Published => false,
+        };
+        allowed.then_some(next).ok_or(PostTransitionError { from: self, to: next })
+    }
+
+    /// Returns the status of a post whose targets are all terminal; `None` while one is not.
+    pub fn of_targets(targets: &[TargetStatus]) -> Option<Self> {
+        let published = targets.iter().filter(|s| **s == TargetStatus::Published).count();
+        let failed = targets.iter().filter(|s| **s == TargetStatus::Failed).count();
+        match (published, failed) {
+            (p, f) if p + f < targets.len() => None,
+            (_, 0) => Some(Self::Published),
+            (0, _) => Some(Self::Failed),
+            _ => Some(Self::PartiallyPublished),
+        }
+    }
+}
+
+impl TargetStatus {
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Published | Self::Failed)
+    }
+}
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Post {
+    pub id: i64,
+    pub brand_id: i64,
+    pub author_id: Option<i64>,
+    pub author_name: Option<String>,
+    pub status: PostStatus,
+    pub content: String,
+    pub schedule_type: ScheduleType,
+    pub scheduled_at: Option<DateTime<Utc>>,
+    pub published_at: Option<DateTime<Utc>>,
+    #[sqlx(json)]
+    pub media: Vec<i64>,
+    /// Already counted against `posts_per_month`: a post counts once, when it first leaves draft.
+    pub counted: bool,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+impl Post {
+    /// Returns an empty draft that is not stored yet.
+    pub fn draft(brand_id: i64, now: DateTime<Utc>) -> Self {
+        Self {
+            id: 0,
+            brand_id,
+            author_id: None,
+            author_name: None,
+            status: PostStatus::Draft,
+            content: String::new(),
+            schedule_type: ScheduleType::Draft,
+            scheduled_at: None,
+            published_at: None,
+            media: Vec::new(),
+            counted: false,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
+    /// Changes the status if the table allows the transition.
+    pub fn move_to(&mut self, next: PostStatus) -> Result<(), PostTransitionError> {
+        self.status = self.status.to(next)?;
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Target {
+    pub id: i64,
+    pub post_id: i64,
+    pub account_id: i64,
+    pub platform: Platform,
+    pub status: TargetStatus,
+    /// The override for this account; `None`: the post's content.
+    pub content: Option<String>,
+    #[sqlx(json(nullable))]
+    pub media: Option<Vec<i64>>,
+    #[sqlx(json)]
+    pub options: Map<String, Value>,
+    /// Made by [`crier_platforms::Connector::marker`] and stored before the first call.
+    #[sqlx(json(nullable))]
+    pub marker: Option<Map<String, Value>>,
+    /// Start of a call whose result is unknown; `None` if the last call's result is known.
+    pub call_started_at: Option<DateTime<Utc>>,
+    pub external_id: Option<String>,
+    pub url: Option<String>,
+    #[sqlx(json(nullable))]
+    pub error: Option<Failure>,
+    pub attempts: i32,
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub published_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+impl Target {
+    /// Returns a pending target.
+    pub fn new(
+        id: i64,
+        post_id: i64,
+        (account_id, platform): (i64, Platform),
+        own: &TargetOverride,
+        now: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            id,
+            post_id,
+            account_id,
+            platform,
+            status: TargetStatus::Pending,
+            content: own.content.clone(),
+            media: own.media.clone(),
+            options: own.options.clone(),
+            marker: None,
+            call_started_at: None,
+            external_id: None,
+            url: None,
+            error: None,
+            attempts: 0,
+            next_attempt_at: None,
+            published_at: None,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+}
+
+/// The overrides for one account, submitted with a post.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TargetOverride {
+    pub content: Option<String>,
+    pub media: Option<Vec<i64>>,
+    pub options: Map<String, Value>,
+}
+
+/// One attempt at a target, as listed.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Attempt {
+    pub id: i64,
+    pub target_id: i64,
+    pub number: i32,
+    pub started_at: DateTime<Utc>,
+    pub duration_ms: i64,
+    pub outcome: AttemptOutcome,
+    pub status_code: Option<i32>,
+    #[sqlx(json(nullable))]
+    pub error: Option<Failure>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The transitions of the table in the module's documentation.
+    fn documented() -> BTreeSet<(PostStatus, PostStatus)> {
+        let lines = include_str!("post.rs").lines().filter_map(|line| line.strip_prefix("//! ")?.split_once(" ──> "));
+        let parse = |word: &str| word.trim().parse().expect("a status");
+        lines
+            .flat_map(|(from, rest)| {
+                let (nexts, _cause) = rest.split_once("   ").expect("a cause");
+                nexts.split('|').map(move |next| (parse(from), parse(next))).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_documented_transitions_are_those_allowed() {
+        let all = || PostStatus::ALL.iter().copied();
+        let pairs = all().flat_map(|from| all().map(move |next| (from, next)));
+        let allowed: BTreeSet<_> = pairs.filter(|(from, next)| from.to(*next).is_ok()).collect();
+        assert_eq!(documented(), allowed);
+    }
+}

@@ -1,0 +1,141 @@
+//! Schedules of reports: when a report is exported and mailed, and which days it covers then.
+//!
+//! Every frequency is a cron expression in the brand's time zone, so that all of them mean the same at a change to or
+//! from daylight saving (`crier_base::cron`).
+
+use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, Utc};
+use chrono_tz::Tz;
+
+use super::report::ReportFormat;
+
+/// Days of a report that no one has chosen.
+pub const DEFAULT_DAYS: u64 = 30;
+
+crier_base::text_enum! {
+    pub enum Frequency { Daily = "daily", Weekly = "weekly", Monthly = "monthly", Cron = "cron" }
+}
+
+impl Frequency {
+    /// Returns the cron expression for a time of day; `cron` is the client's own.
+    pub fn expression(self, time: NaiveTime, cron: &str) -> String {
+        let at = time.format("%-M %-H");
+        match self {
+            Self::Daily => format!("{at} * * *"),
+            Self::Weekly => format!("{at} * * 1"),
+            Self::Monthly => format!("{at} 1 * *"),
+            Self::Cron => cron.to_owned(),
+        }
+    }
+
+    /// Returns the first and the last day of an export that was due on a day.
+    pub fn covers(self, due: NaiveDate) -> (NaiveDate, NaiveDate) {
+        let first_of_month = due.with_day(1).unwrap_or(due);
+        let monday = due - Days::new(u64::from(due.weekday().num_days_from_monday()));
+        let yesterday = due - Days::new(1);
+        match self {
+            Self::Daily => (yesterday, yesterday),
+            Self::Weekly => (monday - Days::new(7), monday - Days::new(1)),
+            Self::Monthly => {
+                let last = first_of_month - Days::new(1);
+                (last.with_day(1).unwrap_or(last), last)
+            }
+            Self::Cron => last_days(due),
+        }
+    }
+}
+
+/// Returns the default days of a report: the last 30, today included.
+pub fn last_days(today: NaiveDate) -> (NaiveDate, NaiveDate) {
+    (today - Days::new(DEFAULT_DAYS - 1), today)
+}
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct ReportSchedule {
+    pub id: i64,
+    pub report_id: i64,
+    pub frequency: Frequency,
+    pub cron: Option<String>,
+    /// `HH:MM`; `None` for cron.
+    pub time: Option<String>,
+    pub format: ReportFormat,
+    #[sqlx(json)]
+    pub recipients: Vec<String>,
+    pub next_run_at: DateTime<Utc>,
+    pub last_run_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReportSchedule {
+    /// Returns its cron expression.
+    pub fn expression(&self) -> String {
+        let time = self.time.as_deref().and_then(parse_time).unwrap_or_default();
+        self.frequency.expression(time, self.cron.as_deref().unwrap_or_default())
+    }
+}
+
+/// Parses `HH:MM`.
+pub fn parse_time(text: &str) -> Option<NaiveTime> {
+    let digits = text.bytes().enumerate().all(|(n, b)| if n == 2 { b == b':' } else { b.is_ascii_digit() });
+    if text.len() != 5 || !digits {
+        return None;
+    }
+    NaiveTime::parse_from_str(text, "%H:%M").ok()
+}
+
+/// Returns the local day of a time.
+pub fn local_day(at: DateTime<Utc>, zone: Tz) -> NaiveDate {
+    at.with_timezone(&zone).date_naive()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn day(text: &str) -> NaiveDate {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_frequency_covers_the_period_before() {
+        for (frequency, due, start, end) in [
+            (Frequency::Daily, "2026-03-01", "2026-02-28", "2026-02-28"),
+            (Frequency::Daily, "2028-03-01", "2028-02-29", "2028-02-29"),
+            (Frequency::Weekly, "2026-11-23", "2026-11-16", "2026-11-22"),
+            // A late run on a Wednesday.
+            (Frequency::Weekly, "2026-11-25", "2026-11-16", "2026-11-22"),
+            (Frequency::Monthly, "2026-03-01", "2026-02-01", "2026-02-28"),
+            (Frequency::Monthly, "2028-03-31", "2028-02-01", "2028-02-29"),
+            (Frequency::Monthly, "2027-01-01", "2026-12-01", "2026-12-31"),
+            (Frequency::Cron, "2026-11-23", "2026-10-25", "2026-11-23"),
+        ] {
+            assert_eq!(frequency.covers(day(due)), (day(start), day(end)), "{frequency} {due}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_hours_and_minutes() {
+        assert_eq!(parse_time("07:05"), NaiveTime::from_hms_opt(7, 5, 0));
+        for wrong in ["7:05", "24:00", "07:60", "07:5", "0705", "+7:05", "07:05:00", "", "٠٧:٠٥"] {
+            assert_eq!(parse_time(wrong), None, "{wrong}");
+        }
+        let at = parse_time("07:05").unwrap();
+        let expressions = Frequency::ALL.iter().map(|frequency| frequency.expression(at, "1 2 3 4 5"));
+        assert_eq!(expressions.collect::<Vec<_>>(), ["5 7 * * *", "5 7 * * 1", "5 7 1 * *", "1 2 3 4 5"]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_covered_ends_before_the_due_day(offset in 0_u64..40_000) {
+            let due = day("1990-01-01") + Days::new(offset);
+            for frequency in Frequency::ALL {
+                let (start, end) = frequency.covers(due);
+                prop_assert!(start <= end);
+                prop_assert!(end < due || *frequency == Frequency::Cron && end == due);
+                prop_assert!((due - start).num_days() <= 61);
+            }
+        }
+    }
+}

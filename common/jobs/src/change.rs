@@ -1,0 +1,145 @@
+//! Running dead and cancelled jobs again, and cancelling jobs, as the operator asks for it on the command line or at
+//! the console.
+//!
+//! A job and its subject change in one transaction. Many jobs are changed in batches of one transaction each, to keep
+//! locks short; if one job fails its batch, the jobs of that batch are changed one by one. What is interrupted leaves
+//! each job either unchanged or completely changed.
+
+use std::collections::BTreeMap;
+
+use chrono::SubsecRound as _;
+use crier_domain::job::JobState;
+use crier_store::jobs::operate::{self, JobQuery, JobRow};
+use crier_store::{Result, Store, Tx};
+
+/// Jobs per transaction; on SQLite it blocks all other writers.
+const BATCH: i64 = 50;
+/// Maximum attempts to change one job after serialization failures.
+const MAX_ATTEMPTS: usize = 3;
+
+/// The change to make to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobChange {
+    Retry,
+    Cancel,
+}
+
+/// Why a job was not changed.
+pub type SkipReason = &'static str;
+
+const NOTHING_LEFT: SkipReason = "what it acts on has nothing left to do";
+const OTHER_JOB: SkipReason = "what it acts on has another job";
+const STATE: SkipReason = "it is in another state by now";
+const FAILED: SkipReason = "the database refused it";
+
+/// Counts of changed and unchanged jobs.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub changed: usize,
+    pub skipped: BTreeMap<SkipReason, usize>,
+}
+
+impl Tally {
+    /// Returns how many jobs could not be changed because of errors, which are in the log.
+    pub fn failed(&self) -> usize {
+        self.skipped.get(FAILED).copied().unwrap_or(0)
+    }
+}
+
+impl JobChange {
+    /// Changes the job. If it returns a reason, the caller must roll the transaction back.
+    pub async fn apply(self, tx: &mut Tx, job: &JobRow) -> Result<Option<SkipReason>> {
+        super::lock(tx, job.kind, job.subject_id).await?;
+        Ok(match self {
+            Self::Retry => match operate::retry(tx, job.id).await? {
+                Some((kind, subject)) => (!super::on_retry(tx, kind, subject).await?).then_some(NOTHING_LEFT),
+                None => match operate::show(tx, job.id).await?.map(|job| job.state) {
+                    Some(JobState::Dead | JobState::Cancelled) => Some(OTHER_JOB),
+                    _ => Some(STATE),
+                },
+            },
+            Self::Cancel => match operate::cancel(tx, job.id).await? {
+                Some((kind, subject)) => super::on_cancelled(tx, kind, subject).await.map(|()| None)?,
+                None => Some(STATE),
+            },
+        })
+    }
+
+    /// Changes all jobs in one transaction, or none of them; then it returns the reason for the first unchanged job.
+    async fn apply_all(self, store: &Store, jobs: &[JobRow]) -> Result<Option<SkipReason>> {
+        let mut tx = store.begin().await?;
+        for job in jobs {
+            if let Some(left) = self.apply(&mut tx, job).await? {
+                tx.rollback().await?;
+                return Ok(Some(left));
+            }
+        }
+        tx.commit().await?;
+        Ok(None)
+    }
+
+    /// Changes one job; retries if it conflicts with a worker.
+    pub async fn apply_with_retries(self, store: &Store, job: &JobRow) -> Result<Option<SkipReason>> {
+        let mut tries = 1;
+        loop {
+            match self.apply_all(store, std::slice::from_ref(job)).await {
+                Err(error) if error.is_serialization() && tries < MAX_ATTEMPTS => tries += 1,
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Changes the next jobs that match the filter, after the id `after`, and counts them; returns the last id, `None`
+    /// if there were no more.
+    pub async fn apply_next(
+        self,
+        store: &Store,
+        filter: &JobQuery,
+        after: i64,
+        tally: &mut Tally,
+    ) -> Result<Option<i64>> {
+        let mut jobs = operate::next(&mut store.read().await?, filter, after, BATCH).await?;
+        let Some(last) = jobs.last().map(|job| job.id) else { return Ok(None) };
+        // The lock order of workers that settle jobs, as far as it is known here.
+        jobs.sort_by_key(|job| (job.kind, job.subject_id));
+        self.batch(store, &jobs, tally).await?;
+        Ok(Some(last))
+    }
+
+    async fn batch(self, store: &Store, jobs: &[JobRow], tally: &mut Tally) -> Result<()> {
+        if matches!(self.apply_all(store, jobs).await, Ok(None)) {
+            tally.changed += jobs.len();
+            return Ok(());
+        }
+        for job in jobs {
+            match self.apply_with_retries(store, job).await {
+                Ok(None) => tally.changed += 1,
+                Ok(Some(left)) => *tally.skipped.entry(left).or_default() += 1,
+                Err(error) if error.is_unavailable() => return Err(error),
+                Err(error) => {
+                    tracing::error!(job = job.id, %error, "a job could not be changed");
+                    *tally.skipped.entry(FAILED).or_default() += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the message for a job that was not changed, with an alternative.
+    pub fn refusal(self, job: &JobRow, left: SkipReason) -> String {
+        let (id, kind, state) = (job.id, job.kind, job.state);
+        match (self, state) {
+            _ if left != STATE => format!("job {id} is left as it is: {left}"),
+            (_, JobState::Running) => {
+                format!(
+                    "job {id} runs, and what has begun goes on; `crier jobs pause {kind}` keeps others from beginning"
+                )
+            }
+            (Self::Retry, JobState::Scheduled | JobState::Ready) => {
+                format!("job {id} is {state}: it runs by itself, due {}", job.run_at.trunc_subsecs(0))
+            }
+            (Self::Retry, _) => format!("job {id} is {state}: only dead and cancelled jobs can be run again"),
+            (Self::Cancel, _) => format!("job {id} is {state}: only what has not begun can be cancelled"),
+        }
+    }
+}

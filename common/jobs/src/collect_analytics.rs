@@ -1,0 +1,23 @@
+//! `collect_analytics`: collects the due figures of one account and of its posts. A job that is cancelled or dies changes
+//! nothing: the account's own time brings the next one.
+
+use crier_store::{Conn, Result, Tx, account_tokens, accounts};
+
+use super::{JobDefinition, SubjectDescription};
+
+pub struct CollectAnalytics;
+
+impl JobDefinition for CollectAnalytics {
+    async fn lock(tx: &mut Tx, account_id: i64) -> Result<()> {
+        account_tokens::lock(tx, account_id).await
+    }
+
+    async fn describe(conn: &mut Conn, account_id: i64) -> Result<Option<SubjectDescription>> {
+        let Some((status, platform)) = accounts::status(conn, account_id).await? else { return Ok(None) };
+        Ok(Some(SubjectDescription::new(format!("the figures of {platform} account {account_id}, {status}"))))
+    }
+
+    async fn on_retry(tx: &mut Tx, account_id: i64) -> Result<bool> {
+        Ok(accounts::status(tx, account_id).await?.is_some())
+    }
+}

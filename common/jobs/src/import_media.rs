@@ -1,0 +1,33 @@
+//! `import_media`: imports a picture from a URL into the media library.
+
+use crier_media::import;
+use crier_store::{Conn, Result, Tx, media_jobs};
+
+use super::{JobDefinition, SubjectDescription};
+
+pub struct ImportMedia;
+
+impl JobDefinition for ImportMedia {
+    async fn lock(tx: &mut Tx, import_id: i64) -> Result<()> {
+        media_jobs::lock_bare(tx, import_id).await.map(drop)
+    }
+
+    async fn describe(conn: &mut Conn, import_id: i64) -> Result<Option<SubjectDescription>> {
+        let Some(i) = media_jobs::find_any(conn, import_id).await? else { return Ok(None) };
+        Ok(Some(SubjectDescription::new(format!("import {} into brand {}, {}", i.id, i.brand_id, i.status))))
+    }
+
+    async fn on_dead(tx: &mut Tx, import_id: i64, trace: Option<&str>) -> Result<()> {
+        let message = "Crier could not finish this import; it was tried as often as is allowed. Import it again.";
+        import::fail_without_run(tx, import_id, message, trace).await
+    }
+
+    async fn on_cancelled(tx: &mut Tx, import_id: i64) -> Result<()> {
+        let message = "The operator cancelled this import. Import it again if it is still wanted.";
+        import::fail_without_run(tx, import_id, message, None).await
+    }
+
+    async fn on_retry(tx: &mut Tx, import_id: i64) -> Result<bool> {
+        import::retry_failed(tx, import_id).await
+    }
+}

@@ -1,0 +1,115 @@
+//! The kinds of jobs, one file each: what a job acts on, its subject, and what happens to the subject when the job dies,
+//! is cancelled or is retried, in the same transaction.
+//!
+//! A kind has three parts, which belong to different layers:
+//! - its line in the registry, `for_each_job_kind!` in `domain/job/kinds.rs`: its name and limits, for the store;
+//! - its definition here, above the store: the scheduler and the operator's commands call it as well as the worker;
+//! - its handler in `worker/src/jobs`: how it runs. The scheduler does not link it.
+//!
+//! **To add a kind** `ping`:
+//! 1. a line in the registry: `Ping = ping { max_attempts: …, … },`
+//! 2. `common/jobs/src/ping.rs` with a struct `Ping` that implements [`JobDefinition`], and `mod ping;` below;
+//! 3. `worker/src/jobs/ping.rs` with a struct that implements `Job`, `mod ping;` and an arm in `handler` in the `mod.rs`
+//!    beside it;
+//! 4. tests in `tests/jobs`.
+//!
+//! The compiler reports a part that is missing. The rest follows from the registry: the store's filter of known kinds,
+//! the configuration, the metrics, the commands.
+
+use crier_domain::for_each_job_kind;
+use crier_domain::job::{JobAttempt, JobKind};
+use crier_store::{Conn, Result, Tx};
+
+pub mod accounts;
+pub mod change;
+mod collect_analytics;
+mod deliver_webhook;
+mod export_report;
+mod fetch_feed;
+mod import_media;
+mod noop;
+mod publish_target;
+pub mod publishing;
+mod refresh_token;
+pub mod replies;
+pub mod reports;
+mod send_mail;
+mod send_reply;
+mod sync_inbox;
+
+/// What a kind does with the subject of a job outside of a run. The defaults are for a kind without a subject.
+trait JobDefinition {
+    /// Locks the subject until the end of the transaction. Always lock the subject before the job row; the fixed order
+    /// prevents deadlocks.
+    async fn lock(_tx: &mut Tx, _subject_id: i64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Describes the subject; `None`: it does not exist any more.
+    async fn describe(_conn: &mut Conn, _subject_id: i64) -> Result<Option<SubjectDescription>> {
+        Ok(Some(SubjectDescription::new("nothing")))
+    }
+
+    /// Fails the subject of a job that is dead.
+    async fn on_dead(_tx: &mut Tx, _subject_id: i64, _trace: Option<&str>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Fails the subject of a job that the operator cancelled.
+    async fn on_cancelled(_tx: &mut Tx, _subject_id: i64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Resets the subject of a dead or cancelled job that the operator runs again; `false`: it has nothing left to do.
+    async fn on_retry(_tx: &mut Tx, _subject_id: i64) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+/// What a job acts on, for the operator: ids and our own words, never user content.
+#[derive(Debug, Clone)]
+pub struct SubjectDescription {
+    pub words: String,
+    pub attempts: Vec<JobAttempt>,
+}
+
+impl SubjectDescription {
+    fn new(words: impl Into<String>) -> Self {
+        Self { words: words.into(), attempts: Vec::new() }
+    }
+}
+
+/// Generates the functions that call the definition of a kind: those of [`JobDefinition`], with the kind.
+macro_rules! dispatch_to_definitions {
+    ($($kind:ident = $name:ident $limits:tt),+ $(,)?) => {
+        /// Calls `JobDefinition::lock`.
+        pub async fn lock(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<()> {
+            match kind { $(JobKind::$kind => $name::$kind::lock(tx, subject_id).await),+ }
+        }
+
+        /// Calls `JobDefinition::describe`.
+        pub async fn describe(conn: &mut Conn, kind: JobKind, subject_id: i64) -> Result<Option<SubjectDescription>> {
+            match kind { $(JobKind::$kind => $name::$kind::describe(conn, subject_id).await),+ }
+        }
+
+        /// Calls `JobDefinition::on_dead`.
+        pub async fn on_dead(tx: &mut Tx, kind: JobKind, subject_id: i64, trace: Option<&str>) -> Result<()> {
+            match kind { $(JobKind::$kind => $name::$kind::on_dead(tx, subject_id, trace).await),+ }
+        }
+
+        /// Calls `JobDefinition::on_cancelled`.
+        pub async fn on_cancelled(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<()> {
+            match kind { $(JobKind::$kind => $name::$kind::on_cancelled(tx, subject_id).await),+ }
+        }
+
+        /// Calls `JobDefinition::on_retry`.
+        pub async fn on_retry(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<bool> {
+            match kind { $(JobKind::$kind => $name::$kind::on_retry(tx, subject_id).await),+ }
+        }
+    };
+}
+
+for_each_job_kind!(dispatch_to_definitions);
+
+#[cfg(test)]
+mod tests;

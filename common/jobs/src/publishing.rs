@@ -1,0 +1,168 @@
+//! What follows when a target has ended (its post's status, and the event), and when its post is deleted.
+
+use crier_domain::event::EventName;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::platform::Platform;
+use crier_domain::post::{Post, PostStatus, Target, TargetStatus};
+use crier_store::jobs::{self, JobSubject};
+use crier_store::targets::{self, NewAttempt, TargetEnd, TargetEnded};
+use crier_store::{Result, Tx, brands, events, posts};
+use serde_json::json;
+
+/// Ends a target (or leaves it waiting for its next attempt), stores the attempt, updates its post once all targets are terminal, and sends
+/// the event. `post` comes from [`posts::lock`]: its row is locked.
+pub async fn end_target(
+    tx: &mut Tx,
+    post: (Post, bool),
+    target: &Target,
+    ended: &TargetEnd,
+    attempt: Option<&NewAttempt>,
+    trace: Option<&str>,
+) -> Result<()> {
+    let TargetEnded { ends, has_endpoint } = targets::end(tx, target.id, ended, attempt).await?;
+    if !ended.status.is_terminal() {
+        return Ok(());
+    }
+    let (mut post, deleted) = post;
+    if has_endpoint {
+        emit_end(tx, &post, target, ended, trace).await?;
+    }
+    if deleted || post.status != PostStatus::Publishing {
+        return Ok(());
+    }
+    let (statuses, times): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    if let Some(status) = PostStatus::of_targets(&statuses) {
+        post.move_to(status)?;
+        post.published_at = times.into_iter().flatten().max();
+        posts::update(tx, &post).await?;
+    }
+    Ok(())
+}
+
+/// Sends the event of a target's end.
+async fn emit_end(tx: &mut Tx, post: &Post, target: &Target, ended: &TargetEnd, trace: Option<&str>) -> Result<()> {
+    let (name, data) = match (ended.status, &ended.error) {
+        (TargetStatus::Published, _) => (
+            EventName::PostPublished,
+            json!({ "post_id": post.id, "brand_id": post.brand_id, "social_account_id": target.account_id,
+                "platform": target.platform, "external_id": ended.external_id, "url": ended.url }),
+        ),
+        (_, error) => (
+            EventName::PostFailed,
+            json!({ "post_id": post.id, "brand_id": post.brand_id, "social_account_id": target.account_id,
+                "platform": target.platform,
+                "error": error.as_ref().map(|e| json!({ "code": e.code, "message": e.message })) }),
+        ),
+    };
+    events::emit(tx, post.brand_id, name, &data, trace).await?;
+    Ok(())
+}
+
+/// Returns the end of a failed target.
+pub fn failed(target: &Target, failure: Failure) -> TargetEnd {
+    TargetEnd {
+        status: TargetStatus::Failed,
+        external_id: target.external_id.clone(),
+        url: target.url.clone(),
+        error: Some(failure),
+        next_attempt_at: None,
+        published_at: None,
+        call_open: target.call_started_at.is_some(),
+    }
+}
+
+/// Fails a target that its run did not end: its job died (its process was killed again and again, or it ran out of
+/// attempts), or the operator cancelled it.
+pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
+    let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
+    // Checked under the lock: its run may have ended during the wait.
+    let Some(target) = targets::find_without_json(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else {
+        return Ok(());
+    };
+    if post.status == PostStatus::Scheduled {
+        post.move_to(PostStatus::Publishing)?;
+        posts::update(tx, &post).await?;
+    }
+    end_target(tx, (post, deleted), &target, &failed(&target, failure), None, trace).await
+}
+
+/// Hides a post from clients, and cancels the jobs that have not begun. A job stays if a call of unknown outcome was
+/// made: it finds out the outcome, sends the event, and makes no further call. The caller has locked the post's row.
+pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
+    for target in targets::list(tx, post_id).await? {
+        if target.call_started_at.is_some() && !target.status.is_terminal() {
+            continue;
+        }
+        jobs::cancel_subject(tx, JobKind::PublishTarget, target.id).await?;
+        if target.status == TargetStatus::Pending {
+            // A worker that has claimed the job but has not begun finds no target, and stops.
+            targets::delete(tx, target.id).await?;
+        }
+    }
+    posts::delete(tx, post_id).await
+}
+
+/// Makes a target pending again for the operator: a failed one, or one that could not be failed when its job died.
+/// `false`: it is in another state, or deleted.
+pub async fn retry_failed(tx: &mut Tx, target_id: i64) -> Result<bool> {
+    let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(false) };
+    let may_retry = match targets::find(tx, target_id).await?.map(|target| target.status) {
+        Some(TargetStatus::Failed) => post.move_to(PostStatus::Publishing).is_ok(),
+        Some(TargetStatus::Publishing) => post.status == PostStatus::Publishing,
+        _ => false,
+    };
+    if deleted || !may_retry {
+        return Ok(false);
+    }
+    targets::reset(tx, target_id, false).await?;
+    posts::update(tx, &post).await?;
+    Ok(true)
+}
+
+/// What came of [`retry_post`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PostRetry {
+    /// So many targets are published again. Commit the transaction; roll it back in all other cases.
+    Started(usize),
+    NotFound,
+    NothingFailed,
+    /// A worker has not ended with a target yet.
+    Busy,
+    /// The post may be on these accounts already, and the platform cannot say.
+    OutcomeUnknown(Vec<i64>),
+}
+
+/// Publishes the failed targets of a post again, for the operator. Those with an unknown outcome are included only if
+/// the operator says so. `can_reconcile`: whether the platform can say that a call has succeeded.
+pub async fn retry_post(
+    tx: &mut Tx,
+    post_id: i64,
+    outcome_unknown: bool,
+    can_reconcile: impl Fn(Platform) -> bool,
+) -> Result<PostRetry> {
+    let Some((mut post, false)) = posts::lock(tx, post_id).await? else { return Ok(PostRetry::NotFound) };
+    let mut failed = targets::list(tx, post_id).await?;
+    failed.retain(|target| target.status == TargetStatus::Failed);
+    if failed.is_empty() || post.move_to(PostStatus::Publishing).is_err() {
+        return Ok(PostRetry::NothingFailed);
+    }
+    let is_unknown =
+        |target: &&Target| target.error.as_ref().is_some_and(|error| error.category == Category::OutcomeUnknown);
+    let unknown: Vec<i64> = failed.iter().filter(is_unknown).map(|target| target.account_id).collect();
+    if !outcome_unknown && !unknown.is_empty() {
+        return Ok(PostRetry::OutcomeUnknown(unknown));
+    }
+    for target in &failed {
+        targets::reset(tx, target.id, !can_reconcile(target.platform)).await?;
+    }
+    posts::update(tx, &post).await?;
+    let workspace_id = brands::workspace_of(tx, post.brand_id).await?;
+    let job = NewJob::new(JobKind::PublishTarget, 0, tx.now);
+    let subject = |target: &Target| JobSubject { id: target.id, lane: Lane::Account(target.account_id), workspace_id };
+    let subjects: Vec<JobSubject> = failed.iter().map(subject).collect();
+    Ok(match jobs::enqueue_each(tx, &job, &subjects).await? {
+        enqueued if enqueued == subjects.len() => PostRetry::Started(enqueued),
+        _ => PostRetry::Busy,
+    })
+}

@@ -1,0 +1,27 @@
+//! `refresh_token`: looks after the tokens of one account once: renews them, or warns the owners that the access ends
+//! or has ended. A job that is cancelled or dies changes nothing: the account's own time brings the next one.
+
+use crier_store::{Conn, Result, Tx, account_tokens, accounts};
+
+use super::{JobDefinition, SubjectDescription};
+
+pub struct RefreshToken;
+
+impl JobDefinition for RefreshToken {
+    async fn lock(tx: &mut Tx, account_id: i64) -> Result<()> {
+        account_tokens::lock(tx, account_id).await
+    }
+
+    async fn describe(conn: &mut Conn, account_id: i64) -> Result<Option<SubjectDescription>> {
+        let Some((status, platform)) = accounts::status(conn, account_id).await? else { return Ok(None) };
+        let kept = account_tokens::find(conn, account_id).await?;
+        let end = kept.and_then(|kept| kept.token_expires_at);
+        let end = end.map_or_else(|| "never".to_owned(), |at| at.to_rfc3339());
+        let words = format!("{platform} account {account_id}, {status}, whose token expires: {end}");
+        Ok(Some(SubjectDescription::new(words)))
+    }
+
+    async fn on_retry(tx: &mut Tx, account_id: i64) -> Result<bool> {
+        Ok(accounts::status(tx, account_id).await?.is_some())
+    }
+}

@@ -1,0 +1,238 @@
+//! Sends mail. The only module that uses SMTP and the SMTP crate.
+//!
+//! Each mail is sent to the operator's server on a connection of its own, within 30 seconds in total. [`SendError`]
+//! distinguishes errors that can be retried. If the connection breaks after the last byte, it is unknown whether the
+//! server accepted the mail: it is sent again with the same Message-ID, by which mail programs remove duplicates.
+//!
+//! The URL decides about TLS: implicit TLS, required STARTTLS, or STARTTLS if offered. The certificate is always
+//! verified against the system's authorities. Credentials are never sent in the clear, except to this machine.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use crier_config::{MailConfig, Smtp, SmtpTls};
+use crier_domain::mail::Mail;
+use lettre::message::header::{ContentType, HeaderName, HeaderValue};
+use lettre::message::{Attachment as MailAttachment, Mailbox, MultiPart, SinglePart};
+use lettre::transport::smtp::Error as SmtpError;
+use lettre::transport::smtp::authentication::{Credentials, DEFAULT_MECHANISMS};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
+use lettre::{Address, Message};
+use secrecy::ExposeSecret;
+use tokio::time::timeout;
+use url::Host;
+
+/// From the DNS lookup to the server's reply to the mail.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How long to wait for the reply to QUIT. Kept short: a crash during it causes the mail to be sent again.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum length of a stored error, in characters.
+const LONGEST_ERROR: usize = 500;
+const MARKER_LENGTH: usize = 24;
+/// Maximum length of an address, in bytes (RFC 5321, 4.5.3.1.3).
+const MAX_ADDRESS: usize = 254;
+
+/// Why the mail configuration is unusable.
+#[derive(Debug, thiserror::Error)]
+pub enum MailerError {
+    #[error("CRIER_MAIL_FROM: {0} is no address that mail can come from")]
+    From(String),
+    #[error("CRIER_SMTP_URL: the system's certificates cannot be used: {0}")]
+    Tls(SmtpError),
+}
+
+/// Why a mail was not sent, in words for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// A retry of the same mail may succeed.
+    #[error("{0}")]
+    Deferred(String),
+    /// The server will never accept this mail.
+    #[error("{0}")]
+    Refused(String),
+    /// The server will never accept mail for this recipient.
+    #[error("{0}")]
+    RecipientRefused(String),
+}
+
+/// A file that is sent with a mail.
+#[derive(Clone, Debug)]
+pub struct Attachment {
+    pub name: String,
+    pub media_type: &'static str,
+    pub bytes: Bytes,
+}
+
+/// Sends mail through the operator's server.
+pub struct Mailer {
+    server: Smtp,
+    tls: TlsParameters,
+    from: Mailbox,
+    /// The sender's host: used in EHLO and as the right side of the Message-IDs.
+    host: String,
+    timeout: Duration,
+}
+
+/// Omits the credentials.
+impl std::fmt::Debug for Mailer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mailer")
+            .field("host", &self.server.host)
+            .field("port", &self.server.port)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Mailer {
+    /// Returns `None` if no mail server is configured.
+    pub fn new(config: &MailConfig) -> Result<Option<Self>, MailerError> {
+        let Some(server) = config.smtp.clone() else { return Ok(None) };
+        let sender = &config.from;
+        let from = address(&sender.address).ok_or_else(|| MailerError::From(sender.address.clone()))?;
+        Ok(Some(Self {
+            tls: TlsParameters::new(server.host.clone()).map_err(MailerError::Tls)?,
+            server,
+            host: from.domain().to_owned(),
+            from: Mailbox::new(sender.name.clone(), from),
+            timeout: DEADLINE,
+        }))
+    }
+
+    /// Returns the mailer with another deadline.
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Returns a new unique Message-ID.
+    pub fn message_id(&self) -> Result<String, getrandom::Error> {
+        Ok(format!("<mail-{}@{}>", crier_base::random::text(MARKER_LENGTH)?, self.host))
+    }
+
+    /// Sends a mail; returns `Ok` once the server has accepted it.
+    pub async fn send(&self, mail: &Mail, attachment: Option<Attachment>) -> Result<(), SendError> {
+        let message = self.message(mail, attachment)?;
+        let late = |_| SendError::Deferred(format!("the mail server was not done within {:?}", self.timeout));
+        let mut connection = timeout(self.timeout, self.hand_over(&message)).await.map_err(late)??;
+        // The server has accepted the mail; the result of QUIT does not matter.
+        let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
+        Ok(())
+    }
+
+    /// Connects and logs in, and sends nothing.
+    pub async fn check(&self) -> Result<(), SendError> {
+        let late = |_| SendError::Deferred(format!("the mail server did not answer within {:?}", self.timeout));
+        let mut connection = timeout(self.timeout, self.connect()).await.map_err(late)??;
+        let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
+        Ok(())
+    }
+
+    fn message(&self, mail: &Mail, attachment: Option<Attachment>) -> Result<Message, SendError> {
+        let to = address(&mail.recipient).ok_or_else(|| {
+            SendError::RecipientRefused("the recipient is no address that mail can be sent to".to_owned())
+        })?;
+        let mut message = Message::builder()
+            .from(self.from.clone())
+            .to(to.into())
+            .subject(one_line(&mail.subject))
+            .date(SystemTime::from(mail.created_at))
+            .message_id(Some(mail.message_id.clone()))
+            // Stops autoresponders from replying (RFC 3834).
+            .raw_header(raw_header("Auto-Submitted", "auto-generated"));
+        if let Some(url) = &mail.unsubscribe_url {
+            message = message.raw_header(raw_header("List-Unsubscribe", &format!("<{}>", one_line(url))));
+            if url.starts_with("https://") {
+                message = message.raw_header(raw_header("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"));
+            }
+        }
+        let refused = |error| SendError::Refused(error_text(error));
+        let text = SinglePart::plain(mail.body_text.clone());
+        let Some(html) = mail.body_html.clone() else { return message.singlepart(text).map_err(refused) };
+        let body = MultiPart::alternative().singlepart(text).singlepart(SinglePart::html(html));
+        let Some(file) = attachment else { return message.multipart(body).map_err(refused) };
+        let media_type = ContentType::parse(file.media_type).map_err(|error| SendError::Refused(error.to_string()))?;
+        let part = MailAttachment::new(file.name).body(Vec::from(file.bytes), media_type);
+        message.multipart(MultiPart::mixed().multipart(body).singlepart(part)).map_err(refused)
+    }
+
+    /// Sends the mail and returns the connection once the server has accepted it.
+    async fn hand_over(&self, message: &Message) -> Result<AsyncSmtpConnection, SendError> {
+        let mut connection = self.connect().await?;
+        match connection.send(message.envelope(), &message.formatted()).await {
+            Ok(_) => Ok(connection),
+            Err(error) if refuses_recipient(&error) => Err(SendError::RecipientRefused(error_text(error))),
+            Err(error) if error.is_permanent() || error.is_client() => Err(SendError::Refused(error_text(error))),
+            Err(error) => Err(SendError::Deferred(error_text(error))),
+        }
+    }
+
+    /// Connects and logs in. A refused connection or login, even a permanent one, is no failure of the mail: it is
+    /// deferred until the operator has fixed the configuration.
+    async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
+        let later = |error: SmtpError| SendError::Deferred(error_text(error));
+        let Smtp { host, port, tls, login } = &self.server;
+        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+        let found: Vec<SocketAddr> = found
+            .map_err(|error| SendError::Deferred(format!("{host} cannot be looked up: {}", error_text(error))))?
+            .collect();
+        let hello = ClientId::Domain(self.host.clone());
+        let implicit = (*tls == SmtpTls::Implicit).then(|| self.tls.clone());
+        // Half of the time for each address, so that a second one can be tried.
+        let each = Some(self.timeout / 2);
+        let mut connection =
+            AsyncSmtpConnection::connect_tokio1(&found[..], each, &hello, implicit, None).await.map_err(later)?;
+        if *tls == SmtpTls::Required || *tls == SmtpTls::IfOffered && connection.can_starttls() {
+            connection.starttls(self.tls.clone(), &hello).await.map_err(later)?;
+        }
+        if let Some((user, password)) = login {
+            if !connection.is_encrypted() && !found.iter().all(|address| address.ip().is_loopback()) {
+                return Err(SendError::Deferred(format!(
+                    "{host} offers no STARTTLS, and the password is not sent in the clear; use smtps://, or leave \
+                     user and password out of CRIER_SMTP_URL"
+                )));
+            }
+            let login = Credentials::new(user.clone(), password.expose_secret().to_owned());
+            connection.auth(DEFAULT_MECHANISMS, &login).await.map_err(later)?;
+        }
+        Ok(connection)
+    }
+}
+
+fn raw_header(name: &'static str, value: &str) -> HeaderValue {
+    HeaderValue::new(HeaderName::new_from_ascii_str(name), value.to_owned())
+}
+
+/// Whether the server has no such mailbox: 550, 551 or 553 (RFC 5321, 4.2.3), and no enhanced code (RFC 3463) that says
+/// that it is about something else, such as the sender or the content.
+fn refuses_recipient(error: &SmtpError) -> bool {
+    let Some(code) = error.status().map(u16::from) else { return false };
+    let text = error.to_string();
+    let enhanced = text.split(|c: char| !c.is_ascii_digit() && c != '.').find(|word| word.starts_with("5."));
+    let is_about_mailbox = enhanced.is_none_or(|word| {
+        matches!(word.trim_end_matches('.'), "5.1.1" | "5.1.2" | "5.1.3" | "5.1.6" | "5.1.10" | "5.2.1")
+    });
+    matches!(code, 550 | 551 | 553) && is_about_mailbox
+}
+
+/// Returns whether mail can be sent to an address.
+pub fn is_address(text: &str) -> bool {
+    text.len() <= MAX_ADDRESS && address(text).is_some()
+}
+
+/// Parses an address; its host is converted to ASCII, which every server accepts.
+fn address(text: &str) -> Option<Address> {
+    let (user, host) = text.rsplit_once('@')?;
+    Address::new(user, Host::parse(host).ok()?.to_string()).ok()
+}
+
+/// Puts untrusted text on one line, so that it cannot start a new header or line.
+pub fn one_line(text: &str) -> String {
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    text.chars().map(|c| if breaks(c) { ' ' } else { c }).collect()
+}
+
+/// Returns the error message, shortened for storage.
+fn error_text(error: impl std::fmt::Display) -> String {
+    one_line(&error.to_string()).chars().take(LONGEST_ERROR).collect()
+}

@@ -1,0 +1,313 @@
+//! The media library: how a picture is added, from any source (an upload, an import, an AI), and where it is stored.
+//!
+//! 1. Its bytes are received into a [`Spool`], within one limit for all of them ([`Spools`]); their content is still
+//!    unknown.
+//! 2. [`Library::ingest`] checks them completely (`picture/`), within one [`Budget`] of memory; reserves a row and
+//!    storage quota (`store::files`), committed before anything else happens; and writes them to the [`Storage`].
+//! 3. [`create_asset`], in the caller's transaction, confirms the row and creates the asset for it.
+//!
+//! If the process dies in between, a reserved row remains; the scheduler's sweep deletes it with its bytes.
+//!
+//! **To add pictures from another source:** spool, [`Library::ingest`], [`create_asset`]; on a failure after the second step
+//! [`Library::abandon`], so that the quota is released at once.
+
+use std::sync::Arc;
+
+use crier_base::random;
+use crier_config::MediaConfig;
+use crier_domain::media::{AssetType, FileState, ImageType};
+use crier_store::files::{self, NewFile, Reserved};
+use crier_store::media::{self, NewAsset};
+use crier_store::{Store, StoreError, Tx};
+use crier_telemetry::metrics::{self, IngestOutcome};
+use sha2::{Digest, Sha256};
+use unicode_normalization::UnicodeNormalization;
+
+pub mod budget;
+pub mod import;
+pub mod picture;
+pub mod plain_file;
+pub mod rendition;
+pub mod spool;
+pub mod storage;
+
+pub use budget::Budget;
+pub use picture::{Limits, Picture, Refusal};
+pub use spool::{Spool, SpoolError, Spooled, Spools};
+pub use storage::{Storage, StorageError};
+
+/// Number of random characters in a name.
+const NAME: usize = 40;
+/// Suffix of a thumbnail's name.
+const THUMBNAIL: &str = "-thumb";
+
+/// The owner of a new picture, and the storage quota of their workspace.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    pub workspace_id: i64,
+    pub brand_id: i64,
+    /// In bytes; `None`: no limit.
+    pub cap: Option<u64>,
+}
+
+/// Bytes that are in the storage and have a row, but no asset yet.
+#[derive(Clone, Debug)]
+pub struct IngestedFile {
+    file_id: i64,
+    pub kind: ImageType,
+}
+
+impl IngestedFile {
+    /// Returns the file's row id. To keep several files in one transaction, lock them in this order everywhere.
+    pub fn order(&self) -> i64 {
+        self.file_id
+    }
+}
+
+/// Why a picture was not added. Everything written for it has been removed.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the workspace's storage is full")]
+    Full,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A local failure: no space for temporary files, no randomness, a panic.
+    #[error("{0}")]
+    Machine(String),
+}
+
+/// The library of an installation. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Library(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    storage: Storage,
+    limits: Limits,
+    budget: Budget,
+    spools: Spools,
+    /// Without a trailing slash.
+    public_url: String,
+}
+
+impl Library {
+    /// Returns Crier's public URL, without a trailing slash.
+    pub fn public_url(&self) -> &str {
+        &self.0.public_url
+    }
+
+    pub fn new(storage: Storage, config: &MediaConfig, public_url: &str) -> Self {
+        let limits = Limits { max_bytes: config.max_bytes, max_pixels: config.max_pixels };
+        let (budget, spools) = (Budget::new(config.memory_bytes), Spools::new(config.spool_bytes));
+        let public_url = public_url.trim_end_matches('/').to_owned();
+        Self(Arc::new(Inner { storage, limits, budget, spools, public_url }))
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub fn storage(&self) -> &Storage {
+        &self.0.storage
+    }
+
+    pub fn budget(&self) -> &Budget {
+        &self.0.budget
+    }
+
+    /// Returns the spools for bytes that are not checked yet.
+    pub fn spools(&self) -> &Spools {
+        &self.0.spools
+    }
+
+    /// Returns the public URL of a file; it needs no API key.
+    pub fn url(&self, key: &str) -> String {
+        format!("{}/media/{key}", self.0.public_url)
+    }
+
+    /// Checks a picture and writes it to the storage.
+    pub async fn ingest(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
+        let taken = self.store_picture(store, owner, spooled).await;
+        metrics::media_ingested(match &taken {
+            Ok(_) => IngestOutcome::Stored,
+            Err(IngestError::Refused(Refusal::TooLarge(_))) => IngestOutcome::TooLarge,
+            Err(IngestError::Refused(_)) => IngestOutcome::Unsupported,
+            Err(IngestError::Full) => IngestOutcome::Full,
+            Err(_) => IngestOutcome::Error,
+        });
+        taken
+    }
+
+    async fn store_picture(
+        &self,
+        store: &Store,
+        owner: &Owner,
+        spooled: &Spooled,
+    ) -> Result<IngestedFile, IngestError> {
+        let (picture, _share) = self.examine(spooled).await?;
+        let (row, kind) = (reserve(store, owner, &picture).await?, picture.kind);
+        let taken = IngestedFile { file_id: row.id, kind };
+        // Also if another upload is writing the same bytes: that upload may fail.
+        if row.state == FileState::Reserved
+            && let Err(error) = self.write(store, &row, picture).await
+        {
+            self.abandon(store, &taken).await;
+            return Err(error);
+        }
+        Ok(taken)
+    }
+
+    /// Writes the bytes of a reserved file. In the meantime the sweep or another upload of the same bytes may have
+    /// abandoned the file and deleted its bytes before the last of these were written. Checks for that afterwards,
+    /// since no later cleanup would find them.
+    async fn write(&self, store: &Store, row: &Reserved, picture: Picture) -> Result<(), IngestError> {
+        self.0.storage.put(&row.key, picture.bytes).await?;
+        self.0.storage.put(&row.thumbnail_key, picture.thumbnail).await?;
+        if files::is_live(&mut store.read().await?, row.id).await? {
+            return Ok(());
+        }
+        self.0.storage.delete(&row.key).await?;
+        self.0.storage.delete(&row.thumbnail_key).await?;
+        Err(IngestError::Machine("a file was given up while its bytes were written".to_owned()))
+    }
+
+    /// Checks a picture. The share of memory for it is held until the second value is dropped.
+    async fn examine(&self, spooled: &Spooled) -> Result<(Picture, budget::MemoryPermit), IngestError> {
+        if spooled.size() == 0 {
+            return Err(Refusal::Empty.into());
+        }
+        let (limits, source) = (self.0.limits, spooled.clone());
+        let probe = move || Ok::<_, std::io::Error>(picture::probe(source.reader()?, &limits));
+        let probed = self.run_on_budget(probe).await??;
+        let share = self.0.budget.share(spooled.size() * 2 + probed.memory).await;
+        let source = spooled.clone();
+        let examine = move || Ok::<_, std::io::Error>(picture::examine(source.bytes()?, &limits));
+        Ok((self.run_on_budget(examine).await??, share))
+    }
+
+    async fn run_on_budget<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, IngestError> {
+        match self.0.budget.run(work).await {
+            Some(Ok(done)) => Ok(done),
+            Some(Err(error)) => Err(IngestError::Machine(format!("a temporary file cannot be read: {error}"))),
+            None => Err(IngestError::Machine("work on a picture panicked".to_owned())),
+        }
+    }
+
+    /// Abandons a file that was taken in but not kept. If this fails, the sweep does it later.
+    pub async fn abandon(&self, store: &Store, taken: &IngestedFile) {
+        let write = async {
+            let mut tx = store.begin().await?;
+            abandon(&mut tx, taken).await?;
+            tx.commit().await
+        };
+        if let Err(error) = write.await {
+            tracing::warn!(%error, file = taken.file_id, "a file could not be abandoned; the sweep will do it");
+        }
+    }
+}
+
+/// Returns the type of one of our file names, by its extension; `None` for any other name.
+pub fn kind_of(key: &str) -> Option<ImageType> {
+    let kind = ImageType::of_name(key)?;
+    let name = key.strip_suffix(kind.extension())?.strip_suffix('.')?;
+    let name = name.strip_suffix(THUMBNAIL).unwrap_or(name);
+    (name.len() == NAME && name.bytes().all(|b| b.is_ascii_alphanumeric())).then_some(kind)
+}
+
+/// Abandons a file like [`Library::abandon`], in the caller's transaction.
+pub async fn abandon(tx: &mut Tx, taken: &IngestedFile) -> crier_store::Result<()> {
+    files::abandon(tx, taken.file_id).await
+}
+
+async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Reserved, IngestError> {
+    let name = random::text(NAME).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))?;
+    let size = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    let new = NewFile {
+        workspace_id: owner.workspace_id,
+        brand_id: owner.brand_id,
+        key: format!("{name}.{}", picture.kind.extension()),
+        thumbnail_key: format!("{name}{THUMBNAIL}.{}", picture.thumbnail_kind.extension()),
+        sha256: Sha256::digest(&picture.bytes).into(),
+        mime_type: picture.kind.as_str(),
+        size_bytes: i64::try_from(picture.bytes.len()).unwrap_or(i64::MAX),
+        width: size(picture.width),
+        height: size(picture.height),
+    };
+    let mut tx = store.begin().await?;
+    let Some(row) = files::reserve(&mut tx, &new, owner.cap).await? else {
+        tx.rollback().await?;
+        return Err(IngestError::Full);
+    };
+    tx.commit().await?;
+    Ok(row)
+}
+
+/// Maximum length of a file name.
+const MAX_FILENAME_LENGTH: usize = 255;
+
+/// Returns a file name for display: without directories and control characters; if nothing is left, a name by its type.
+pub fn filename(given: Option<&str>, kind: ImageType) -> String {
+    let last = given.unwrap_or_default().rsplit(['/', '\\']).next().unwrap_or_default();
+    let clean: String = last.nfc().filter(|c| !c.is_control()).take(MAX_FILENAME_LENGTH).collect();
+    match clean.trim() {
+        "" | "." | ".." => format!("image.{}", kind.extension()),
+        name => name.to_owned(),
+    }
+}
+
+/// The description of a new asset.
+#[derive(Clone, Debug)]
+pub struct Described<'a> {
+    pub asset_type: AssetType,
+    pub filename: &'a str,
+    pub alt_text: Option<&'a str>,
+    pub source_url: Option<&'a str>,
+}
+
+/// Creates an asset for a taken-in file and returns its id; `None` if it took so long that the sweep has deleted the
+/// file: take it in again.
+pub async fn create_asset(
+    tx: &mut Tx,
+    brand_id: i64,
+    taken: &IngestedFile,
+    d: &Described<'_>,
+) -> crier_store::Result<Option<i64>> {
+    if !files::mark_stored(tx, taken.file_id).await? {
+        return Ok(None);
+    }
+    let new = NewAsset {
+        file_id: taken.file_id,
+        asset_type: d.asset_type,
+        filename: d.filename,
+        alt_text: d.alt_text,
+        source_url: d.source_url,
+    };
+    media::insert(tx, brand_id, &new).await.map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_generated_names_are_accepted() {
+        let name = "aB3".repeat(13) + "z";
+        for (end, kind) in [(".jpg", ImageType::Jpeg), ("-thumb.png", ImageType::Png), (".webp", ImageType::Webp)] {
+            assert_eq!(kind_of(&format!("{name}{end}")), Some(kind), "{end}");
+        }
+        let (short, long, odd) = (&name[1..], format!("{name}a"), name.replace('3', "_"));
+        for key in [short, &long, &odd, &name.replace('3', "/"), &name.replace('a', "."), ""] {
+            assert_eq!(kind_of(&format!("{key}.jpg")), None, "{key}");
+        }
+        for end in ["", ".", ".txt", ".jpg.part", "-thumb", "-thumb-thumb.jpg", ".jpg/", "-THUMB.jpg"] {
+            assert_eq!(kind_of(&format!("{name}{end}")), None, "{end}");
+        }
+    }
+}

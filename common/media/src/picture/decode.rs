@@ -1,0 +1,101 @@
+//! Decoding of whole pictures and of single animation frames; a small frame on a large canvas costs only its own size.
+
+use std::io::Cursor;
+
+use crier_domain::media::ImageType;
+use image::codecs::gif::GifDecoder;
+use image::codecs::jpeg::JpegDecoder;
+use image::codecs::png::PngDecoder;
+use image::codecs::webp::WebPDecoder;
+use image::{DynamicImage, ImageDecoder, ImageResult};
+
+use super::rewrite::Frame;
+use super::{Limits, Refusal, broken, gif, png, webp};
+
+/// Maximum pixels of all frames of an animation, as a multiple of the limit for one picture.
+const FRAMES: u64 = 5;
+/// Maximum allocation of a decoder besides the picture: rows, a profile. A PNG's profile is compressed.
+const MAX_DECODER_OVERHEAD: u64 = 16 << 20;
+
+/// A decoded picture and its colour profile.
+pub struct Decoded {
+    pub picture: DynamicImage,
+    pub icc: Option<Vec<u8>>,
+}
+
+impl Decoded {
+    /// Returns the picture if it has these sides.
+    ///
+    /// # Errors
+    /// A refusal if the sides differ.
+    pub fn with_sides(self, width: u32, height: u32) -> Result<Self, Refusal> {
+        if (self.picture.width(), self.picture.height()) == (width, height) { Ok(self) } else { Err(broken()) }
+    }
+}
+
+/// Decodes a picture.
+///
+/// # Errors
+/// A refusal if the data is truncated or invalid.
+pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Refusal> {
+    let decoded = match kind {
+        ImageType::Jpeg => JpegDecoder::new(Cursor::new(bytes)).and_then(finish),
+        ImageType::Png => PngDecoder::with_limits(Cursor::new(bytes), limits()).and_then(finish),
+        ImageType::Gif => GifDecoder::new(Cursor::new(bytes)).and_then(finish),
+        ImageType::Webp => WebPDecoder::new(Cursor::new(bytes)).and_then(finish),
+    };
+    decoded.map_err(|_| broken())
+}
+
+/// Returns the colour profile of a JPEG without decoding it.
+///
+/// # Errors
+/// A refusal if the head is invalid.
+pub fn jpeg_profile(bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+    let mut decoder = JpegDecoder::new(Cursor::new(bytes)).map_err(|_| broken())?;
+    Ok(profile(&mut decoder))
+}
+
+/// Returns the profile; an unreadable one counts as none.
+fn profile(decoder: &mut impl ImageDecoder) -> Option<Vec<u8>> {
+    decoder.icc_profile().ok().flatten().filter(|icc| icc.len() as u64 <= MAX_DECODER_OVERHEAD)
+}
+
+fn limits() -> image::Limits {
+    let mut limits = image::Limits::no_limits();
+    limits.max_alloc = Some(MAX_DECODER_OVERHEAD);
+    limits
+}
+
+fn finish(mut decoder: impl ImageDecoder) -> ImageResult<Decoded> {
+    let icc = profile(&mut decoder);
+    Ok(Decoded { picture: DynamicImage::from_decoder(decoder)?, icc })
+}
+
+/// Decodes each frame of an animation, one in memory at a time. `source` is the file that was walked.
+///
+/// # Errors
+/// A refusal if a frame is broken, or if they are too large together.
+pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &Limits) -> Result<(), Refusal> {
+    let pixels = |frame: &Frame| u64::from(frame.width) * u64::from(frame.height);
+    let total: u64 = frames.iter().map(pixels).sum();
+    let most = limits.max_pixels.saturating_mul(FRAMES);
+    if total > most || frames.iter().any(|frame| pixels(frame) > limits.max_pixels) {
+        return Err(Refusal::TooLarge(format!(
+            "The frames of the animation have {total} pixels together; at most {} megapixels are taken.",
+            most / 1_000_000
+        )));
+    }
+    for frame in frames {
+        let still = match kind {
+            ImageType::Gif => Some(gif::extract_frame(source, frame)?),
+            ImageType::Webp => Some(webp::extract_frame(source, frame)?),
+            ImageType::Png => png::extract_frame(source, frame)?,
+            ImageType::Jpeg => None,
+        };
+        if let Some(still) = still {
+            decode(&still, kind)?;
+        }
+    }
+    Ok(())
+}

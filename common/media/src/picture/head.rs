@@ -1,0 +1,204 @@
+//! Reads the head of a file: its type, its sides, and the memory to process it. No allocation depends on untrusted
+//! sizes.
+
+use std::io::{BufRead, Read, Seek, SeekFrom};
+
+use crier_domain::media::ImageType;
+use image::ImageFormat;
+use image::metadata::Orientation;
+
+use super::rewrite::{orientation, side};
+use super::{Refusal, broken, jpeg, truncated_error, unknown, webp};
+
+/// The parsed head: type, sides, and memory in bytes.
+pub struct Head {
+    pub kind: ImageType,
+    pub width: u32,
+    pub height: u32,
+    pub memory: u64,
+}
+
+/// Memory per pixel, in bytes.
+struct Cost {
+    /// For the decoded picture.
+    decoded: u64,
+    /// For the decoder's other buffers.
+    beside: u64,
+    turned: bool,
+}
+
+/// Buffers of decoders and of the thumbnail.
+const FIXED: u64 = 8 << 20;
+/// Bytes per row for the first of the thumbnail's two resize steps, which keeps all rows.
+const ROW: u64 = 400 * 4;
+
+pub fn read(source: impl BufRead + Seek) -> Result<Head, Refusal> {
+    let mut source = Source(source);
+    let start = source.start()?;
+    let (kind, (width, height, cost)) = match image::guess_format(&start) {
+        Ok(ImageFormat::Jpeg) => (ImageType::Jpeg, source.jpeg()?),
+        Ok(ImageFormat::Png) => (ImageType::Png, source.png()?),
+        Ok(ImageFormat::Gif) => (ImageType::Gif, source.gif()?),
+        Ok(ImageFormat::WebP) => (ImageType::Webp, source.webp()?),
+        _ => return Err(unknown()),
+    };
+    let pixels = u64::from(width) * u64::from(height);
+    // The rotated copy, and its encoded form.
+    let turned = if cost.turned { cost.decoded * 2 } else { 0 };
+    let file = source.0.seek(SeekFrom::End(0)).map_err(|_| truncated_error())?;
+    // Saturating: a header may claim sides of 32 bits, and their limit is checked later.
+    let memory = pixels
+        .saturating_mul(cost.decoded + cost.beside + turned)
+        .saturating_add(u64::from(height) * ROW)
+        .saturating_add(file)
+        .saturating_add(FIXED);
+    Ok(Head { kind, width, height, memory })
+}
+
+struct Source<T>(T);
+
+type Found = (u32, u32, Cost);
+
+impl<T: BufRead + Seek> Source<T> {
+    /// Reads the first 16 bytes, or fewer if the file is shorter.
+    fn start(&mut self) -> Result<Vec<u8>, Refusal> {
+        let mut start = Vec::with_capacity(16);
+        self.0.by_ref().take(16).read_to_end(&mut start).map_err(|_| truncated_error())?;
+        Ok(start)
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+        let mut bytes = [0; N];
+        self.0.read_exact(&mut bytes).map_err(|_| truncated_error())?;
+        Ok(bytes)
+    }
+
+    /// Reads a few bytes: at most one JPEG segment.
+    fn some(&mut self, length: u64) -> Result<Vec<u8>, Refusal> {
+        let mut bytes = Vec::new();
+        self.0.by_ref().take(length.min(1 << 16)).read_to_end(&mut bytes).map_err(|_| truncated_error())?;
+        Ok(bytes)
+    }
+
+    fn skip(&mut self, length: u64) -> Result<(), Refusal> {
+        let length = i64::try_from(length).map_err(|_| truncated_error())?;
+        self.0.seek_relative(length).map_err(|_| truncated_error())
+    }
+
+    fn seek_to(&mut self, at: u64) -> Result<(), Refusal> {
+        self.0.seek(SeekFrom::Start(at)).map(drop).map_err(|_| truncated_error())
+    }
+
+    fn jpeg(&mut self) -> Result<Found, Refusal> {
+        self.seek_to(2)?;
+        let (mut frame, mut turned, mut marks) = (None, false, jpeg::ColorInfo::default());
+        loop {
+            let code = self.marker()?;
+            let length = u64::from(u16::from_be_bytes(self.bytes()?)).checked_sub(2).ok_or_else(broken)?;
+            match code {
+                0xc0..=0xcf if !matches!(code, 0xc4 | 0xc8 | 0xcc) => {
+                    frame = Some(jpeg::frame(code, &self.some(length)?)?);
+                }
+                0xe0 | 0xee => marks.note(code, &self.some(length)?),
+                0xe1 => {
+                    let body = self.some(length)?;
+                    turned |= body.starts_with(b"Exif") && orientation(&body) != Orientation::NoTransforms;
+                }
+                0xda => {
+                    let [together] = self.bytes()?;
+                    let frame = frame.ok_or_else(broken)?;
+                    let count = frame.components.len();
+                    let at_once = !frame.progressive && usize::from(together) == count;
+                    // If the one-eighth picture is enough, nothing is decoded. Otherwise all coefficients are buffered
+                    // unless one scan has all of a block: 2 bytes per sample, and a little more than a bit of ours.
+                    let (decoded, beside) = match count {
+                        _ if !turned && jpeg::is_enough(&frame, &marks) => (0, 1),
+                        1 => (1, if at_once { 0 } else { 3 }),
+                        _ => (3, if at_once { 0 } else { 3 * count as u64 }),
+                    };
+                    return Ok((frame.width, frame.height, Cost { decoded, beside, turned }));
+                }
+                _ => self.skip(length)?,
+            }
+        }
+    }
+
+    /// Skips to the next marker that begins a segment.
+    fn marker(&mut self) -> Result<u8, Refusal> {
+        let mut last = 0;
+        loop {
+            let [byte] = self.bytes()?;
+            if last == 0xff && !matches!(byte, 0x00 | 0x01 | 0xd0..=0xd7 | 0xff) {
+                return if matches!(byte, 0xd8 | 0xd9) { Err(broken()) } else { Ok(byte) };
+            }
+            last = byte;
+        }
+    }
+
+    fn png(&mut self) -> Result<Found, Refusal> {
+        self.seek_to(8)?;
+        let [length @ .., b'I', b'H', b'D', b'R'] = self.bytes::<8>()? else { return Err(broken()) };
+        let header: [u8; 13] = self.bytes()?;
+        if length != [0, 0, 0, 13] {
+            return Err(broken());
+        }
+        let number = |at: usize| header[at..at + 4].iter().fold(0_usize, |n, byte| n << 8 | usize::from(*byte));
+        let (width, height) = (side(number(0))?, side(number(4))?);
+        let (mut channels, deep) = (
+            match header[9] {
+                0 => 1,
+                4 => 2,
+                6 => 4,
+                _ => 3,
+            },
+            header[8] == 16,
+        );
+        let mut turned = false;
+        self.skip(4)?;
+        // The walk reports a truncated file.
+        while let Ok([a, b, c, d, name @ ..]) = self.bytes::<8>() {
+            let mut length = u64::from(u32::from_be_bytes([a, b, c, d]));
+            match &name {
+                b"IEND" => break,
+                b"tRNS" => channels += channels & 1,
+                b"eXIf" => {
+                    let body = self.some(length)?;
+                    length -= body.len() as u64;
+                    turned |= orientation(&body) != Orientation::NoTransforms;
+                }
+                _ => {}
+            }
+            self.skip(length + 4)?;
+        }
+        // Pictures with 16 bits per channel are resized with 8.
+        let (decoded, beside) = if deep { (channels * 2, channels) } else { (channels, 0) };
+        Ok((width, height, Cost { decoded, beside, turned }))
+    }
+
+    fn gif(&mut self) -> Result<Found, Refusal> {
+        self.seek_to(6)?;
+        let [a, b, c, d] = self.bytes()?;
+        let number = |bytes| usize::from(u16::from_le_bytes(bytes));
+        let (width, height) = (side(number([a, b]))?, side(number([c, d]))?);
+        // A frame, and the canvas that it is drawn on.
+        Ok((width, height, Cost { decoded: 4, beside: 4, turned: false }))
+    }
+
+    fn webp(&mut self) -> Result<Found, Refusal> {
+        self.seek_to(12)?;
+        let [a, b, c, d, _, _, _, _] = self.bytes::<8>()?;
+        let name = [a, b, c, d];
+        if &name == b"VP8X" {
+            let [flags, _, _, _, size @ ..] = self.bytes::<10>()?;
+            let number = |at: usize| 1 + size[at..at + 3].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte));
+            let animated = flags & webp::ANIMATION != 0;
+            let (beside, turned) = (if animated { 8 } else { 6 }, flags & webp::EXIF != 0);
+            return Ok((side(number(0))?, side(number(3))?, Cost { decoded: 4, beside, turned }));
+        }
+        if !matches!(&name, b"VP8 " | b"VP8L") {
+            return Err(broken());
+        }
+        let (width, height) = webp::size(&name, &self.some(10)?)?;
+        Ok((width, height, Cost { decoded: 4, beside: 6, turned: false }))
+    }
+}

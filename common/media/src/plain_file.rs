@@ -1,0 +1,73 @@
+//! Files that Crier makes itself, such as reports: stored like pictures, with a row before their bytes and within the
+//! workspace's quota, but never shown at `/media/`, and never shared by two owners.
+
+use bytes::Bytes;
+use crier_base::random;
+use crier_store::files::{self, NewFile};
+use crier_store::{Store, Tx};
+use sha2::{Digest, Sha256};
+
+use super::{IngestError, Library, NAME, Owner};
+
+/// A file to be stored.
+#[derive(Clone, Debug)]
+pub struct PlainFile {
+    /// Of its name in the storage.
+    pub extension: &'static str,
+    pub media_type: &'static str,
+    pub bytes: Bytes,
+}
+
+impl Library {
+    /// Writes a file to the storage and returns its row's id. It is kept once `files::mark_stored` has confirmed it; on
+    /// a failure before that, [`Library::abandon_file`], or the sweep deletes it.
+    pub async fn store_file(&self, store: &Store, owner: &Owner, file: &PlainFile) -> Result<i64, IngestError> {
+        let name = random::text(NAME).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))?;
+        let key = format!("{name}.{}", file.extension);
+        let new = NewFile {
+            workspace_id: owner.workspace_id,
+            brand_id: owner.brand_id,
+            thumbnail_key: key.clone(),
+            // With the key, so that equal bytes are two files.
+            sha256: Sha256::new().chain_update(&key).chain_update(&file.bytes).finalize().into(),
+            key,
+            mime_type: file.media_type,
+            size_bytes: i64::try_from(file.bytes.len()).unwrap_or(i64::MAX),
+            width: 0,
+            height: 0,
+        };
+        let mut tx = store.begin().await?;
+        let Some(row) = files::reserve(&mut tx, &new, owner.cap).await? else {
+            tx.rollback().await?;
+            return Err(IngestError::Full);
+        };
+        tx.commit().await?;
+        if let Err(error) = self.write_file(store, row.id, &row.key, file.bytes.clone()).await {
+            self.abandon_file(store, row.id).await;
+            return Err(error);
+        }
+        Ok(row.id)
+    }
+
+    /// Writes the bytes. In the meantime the sweep may have given the file up; see [`Library::ingest`].
+    async fn write_file(&self, store: &Store, file_id: i64, key: &str, bytes: Bytes) -> Result<(), IngestError> {
+        self.storage().put(key, bytes).await?;
+        if files::is_live(&mut store.read().await?, file_id).await? {
+            return Ok(());
+        }
+        self.storage().delete(key).await?;
+        Err(IngestError::Machine("a file was given up while its bytes were written".to_owned()))
+    }
+
+    /// Gives up a file that was stored but not kept. If this fails, the sweep does it later.
+    pub async fn abandon_file(&self, store: &Store, file_id: i64) {
+        let write = async {
+            let mut tx: Tx = store.begin().await?;
+            files::abandon(&mut tx, file_id).await?;
+            tx.commit().await
+        };
+        if let Err(error) = write.await {
+            tracing::warn!(%error, file = file_id, "a file could not be abandoned; the sweep will do it");
+        }
+    }
+}

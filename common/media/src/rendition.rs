@@ -1,0 +1,130 @@
+//! Renditions: pictures as a platform takes them, converted and shrunk where its rules require it.
+//!
+//! Most platforms receive the bytes from us. Those that download pictures get a [`FetchLink`]: an address at which this
+//! installation serves the rendition for one platform for a day. The address is sealed with the installation's key, so
+//! any replica serves it without a look-up, and no one can make one.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_base::secrets::link::{self, LinkError};
+use crier_base::secrets::{Cipher, SecretError, SecretLocation};
+use crier_domain::catalogue;
+use crier_domain::media::{Asset, ImageType};
+use crier_domain::platform::{MediaRules, Platform};
+use crier_http::{Guard, SchemePolicy};
+use serde::{Deserialize, Serialize};
+
+use super::budget::MemoryPermit;
+use super::picture::{self, FittedPicture, PictureRules, Refusal};
+use super::storage::StorageError;
+use super::{Library, kind_of};
+
+/// How long a platform may download a picture: a publish, with its retries and what the platform does afterwards.
+const FETCH_LIFETIME: TimeDelta = TimeDelta::hours(24);
+
+const PLACE: SecretLocation<'_> = SecretLocation { table: "media", row: "", column: "fetch_link" };
+
+/// Why there is no rendition.
+#[derive(Debug, thiserror::Error)]
+pub enum RenditionError {
+    #[error("the picture is gone")]
+    Missing,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the picture could not be worked on")]
+    Failed,
+}
+
+/// What a platform may download.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchLink {
+    platform: Platform,
+    /// The name of the file.
+    key: String,
+    /// How much memory the conversion takes, in bytes.
+    memory: u64,
+    expires_at: DateTime<Utc>,
+}
+
+impl FetchLink {
+    /// Opens the last part of an address.
+    pub fn open(cipher: &Cipher, token: &str, now: DateTime<Utc>) -> Result<Self, LinkError> {
+        let found: Self = link::open(cipher, &PLACE, token)?;
+        if now < found.expires_at { Ok(found) } else { Err(LinkError::Expired) }
+    }
+}
+
+impl Library {
+    /// Returns the address at which a platform downloads its rendition of a picture.
+    pub fn fetch_url(
+        &self,
+        cipher: &Cipher,
+        asset: &Asset,
+        platform: Platform,
+        now: DateTime<Utc>,
+    ) -> Result<String, SecretError> {
+        let rules = &catalogue::descriptor(platform).capabilities.media;
+        let (key, memory) = (asset.key.clone(), estimate_conversion_bytes(asset, rules));
+        let link = FetchLink { platform, key, memory, expires_at: now + FETCH_LIFETIME };
+        Ok(format!("{}/media/fetch/{}", self.public_url(), link::seal(cipher, &PLACE, &link)?))
+    }
+
+    /// Returns the rendition that a link leads to, and its share of the memory budget.
+    pub async fn fetch(&self, link: &FetchLink) -> Result<(FittedPicture, MemoryPermit), RenditionError> {
+        let kind = kind_of(&link.key).ok_or(RenditionError::Missing)?;
+        let rules = &catalogue::descriptor(link.platform).capabilities.media;
+        let mut share = self.budget().share(link.memory).await;
+        let picture = self.render(&link.key, kind, rules).await?;
+        share.shrink_to(picture.bytes.len() as u64);
+        Ok((picture, share))
+    }
+
+    /// Loads a picture and converts it for a platform. The caller holds [`estimate_conversion_bytes`] of the memory
+    /// budget.
+    pub async fn render(
+        &self,
+        key: &str,
+        kind: ImageType,
+        media: &'static MediaRules,
+    ) -> Result<FittedPicture, RenditionError> {
+        let bytes = self.storage().read(key).await?.ok_or(RenditionError::Missing)?;
+        let rules =
+            PictureRules { mime_types: media.mime_types, max_bytes: media.max_bytes, max_sides: media.max_sides };
+        let fitted = self.budget().run(move || picture::fit_to_rules(bytes, kind, &rules)).await;
+        Ok(fitted.ok_or(RenditionError::Failed)??)
+    }
+
+    /// Returns whether platforms can download from this installation: its address is https and no private one. A name
+    /// is not looked up, since it may lead elsewhere from outside.
+    pub fn is_public(&self) -> bool {
+        Guard::new(Vec::new()).check_url(self.public_url(), SchemePolicy::HttpsOnly).is_ok()
+    }
+}
+
+/// Returns whether the platform accepts the picture unchanged.
+fn fits(asset: &Asset, rules: &MediaRules) -> bool {
+    rules.mime_types.contains(&asset.mime_type.as_str())
+        && rules.max_bytes.is_none_or(|most| asset.size_bytes.unsigned_abs() <= most)
+        && rules.max_sides.is_none_or(|most| asset.width.unsigned_abs() + asset.height.unsigned_abs() <= most)
+}
+
+/// Returns roughly how much memory a converted picture takes.
+pub fn estimate_output_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
+    let size = asset.size_bytes.unsigned_abs();
+    if fits(asset, rules) { size } else { rules.max_bytes.unwrap_or(size) }
+}
+
+/// Returns how much memory the conversion takes: the file, and if it must be changed, its pixels twice.
+pub fn estimate_conversion_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
+    let size = asset.size_bytes.unsigned_abs();
+    if fits(asset, rules) {
+        return size;
+    }
+    let pixel = match asset.mime_type {
+        ImageType::Jpeg => 3,
+        ImageType::Gif | ImageType::Webp => 4,
+        ImageType::Png => 8,
+    };
+    size + u64::from(asset.width.unsigned_abs()) * u64::from(asset.height.unsigned_abs()) * pixel * 2
+}

@@ -1,0 +1,96 @@
+//! A directory, on a local or shared disk.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crier_base::permissions;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use object_store::local::LocalFileSystem;
+
+use super::{StorageError, TOP, folder};
+
+/// Bytes per read.
+const CHUNK: u64 = 64 * 1024;
+
+/// Creates the directory if it is missing, and tests that it is writable.
+pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
+    let refused = |error: io::Error| {
+        StorageError::new(format!(
+            "files cannot be kept in {}: {error}; give this user the right to write there",
+            dir.display()
+        ))
+    };
+    let top = dir.join(TOP);
+    permissions::make_dir(&top).map_err(refused)?;
+    // Contains only files of ours. The directory itself may belong to the operator.
+    permissions::close_or_warn(&top, "the directory");
+    permissions::warn_if_open(dir, "the directory");
+    tempfile::tempfile_in(dir).map_err(refused)?;
+    // Empty folders are not removed: a concurrent write into the folder would fail.
+    let files = LocalFileSystem::new_with_prefix(dir).map_err(StorageError::of)?;
+    Ok(files.with_fsync(true).with_automatic_cleanup(false))
+}
+
+/// Streams a part of a file; each chunk is read on a blocking thread.
+pub fn read(file: File, range: Range<u64>) -> BoxStream<'static, Result<Bytes, StorageError>> {
+    stream::try_unfold((file, range), |(mut file, range)| async move {
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let read = move || {
+            let size = CHUNK.min(range.end - range.start);
+            let mut chunk = vec![0; usize::try_from(size).unwrap_or_default()];
+            file.seek(SeekFrom::Start(range.start))?;
+            // A file that ends too early is an error, never a short result.
+            file.read_exact(&mut chunk)?;
+            Ok((Bytes::from(chunk), (file, range.start + size..range.end)))
+        };
+        let read = tokio::task::spawn_blocking(read).await.map_err(io::Error::other).flatten();
+        read.map(Some).map_err(StorageError::of_disk)
+    })
+    .boxed()
+}
+
+pub async fn delete(root: Arc<Path>, key: String) -> io::Result<()> {
+    tokio::task::spawn_blocking(move || remove(&root.join(TOP), &key)).await.map_err(io::Error::other).flatten()
+}
+
+pub async fn check(root: Arc<Path>) -> io::Result<()> {
+    tokio::task::spawn_blocking(move || is_there(&root.join(TOP))).await.map_err(io::Error::other).flatten()
+}
+
+/// Fails if the directory is missing: an unmounted disk must not look like deleted files.
+fn is_there(top: &Path) -> io::Result<()> {
+    if top.is_dir() {
+        return Ok(());
+    }
+    let message = format!("{} is missing; is its disk mounted?", top.display());
+    Err(io::Error::new(io::ErrorKind::NotFound, message))
+}
+
+/// Removes a file and partial writes of it: a file is written under its name with a suffix such as `#1`, and the
+/// partial file remains if the process dies.
+fn remove(top: &Path, key: &str) -> io::Result<()> {
+    is_there(top)?;
+    let (folder, begun) = (top.join(folder(key)), format!("{key}#"));
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let mut removed = false;
+    for entry in entries {
+        let name = entry?.file_name();
+        if name == key || name.to_str().is_some_and(|name| name.starts_with(&begun)) {
+            match fs::remove_file(folder.join(&name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => removed = true,
+            }
+        }
+    }
+    if removed { File::open(&folder)?.sync_all() } else { Ok(()) }
+}

@@ -1,0 +1,379 @@
+//! Bluesky, via the AT Protocol: a post is a record that is written under a key that we choose.
+//!
+//! The key (a [`tid`]) and the time of the post are the marker. `putRecord` with `swapRecord: null` means "only if no
+//! record exists"; repeating it with the identical record changes nothing and returns the first response. A call with
+//! unknown outcome can therefore be repeated, and `getRecord` returns whether the post exists.
+//!
+//! Sources: lexicons `com.atproto.repo.putRecord`, `getRecord`, `uploadBlob`, `com.atproto.identity.resolveHandle`,
+//! `app.bsky.feed.post`, `app.bsky.embed.images`, `app.bsky.actor.getProfile`; `xrpc.rs` for sessions.
+
+mod analytics;
+mod chats;
+mod facets;
+mod inbox;
+mod tid;
+mod xrpc;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::SecondsFormat;
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{AccountKind, Descriptor, Platform};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::facets::FacetFeature;
+use self::xrpc::{Server, Session, XrpcError};
+use super::address::{self, AddressCheck};
+use super::call::{Effect, PlatformClient, connect_error};
+use super::metrics::Metrics;
+use super::{
+    AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, marker_field,
+};
+
+const COLLECTION: &str = "app.bsky.feed.post";
+
+/// The maximum number of handles looked up per post; the others stay text.
+const MAX_MENTIONS: usize = 10;
+
+pub(super) struct Bluesky {
+    trusted: PlatformClient,
+    guarded: PlatformClient,
+    addresses: Arc<dyn AddressCheck>,
+    default_service: String,
+    metrics: Metrics,
+}
+
+impl Bluesky {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        let caller =
+            |http: &crier_http::HttpClient| PlatformClient::new(Platform::Bluesky, http.clone(), clock.clone());
+        Self {
+            trusted: caller(&clients.trusted),
+            guarded: caller(&clients.guarded),
+            addresses: clients.addresses.clone(),
+            default_service: config.base_url(Platform::Bluesky, "https://bsky.social"),
+            metrics: Metrics::new(Platform::Bluesky, config, clock),
+        }
+    }
+
+    /// Returns the account's server: the operator's default with the trusted client, one typed by a user with the
+    /// guarded client.
+    fn server(&self, secrets: &Secrets) -> Server {
+        match secrets.get("service").map(|s| s.expose_secret().to_owned()).filter(|s| !s.is_empty()) {
+            Some(base) if base != self.default_service => Server { caller: self.guarded.clone(), base },
+            _ => Server { caller: self.trusted.clone(), base: self.default_service.clone() },
+        }
+    }
+
+    /// Returns the credentials with their service normalized.
+    async fn with_service(&self, credentials: &Secrets) -> Result<Secrets, ConnectError> {
+        let typed = credentials.get("service").map(|s| s.expose_secret().trim().trim_end_matches('/').to_owned());
+        let service = match typed {
+            Some(typed) if !typed.is_empty() && typed != self.default_service => {
+                address::check_typed_address(self.addresses.as_ref(), "service", &typed).await?
+            }
+            _ => String::new(),
+        };
+        Ok(credentials.with(&[("service", &service)]))
+    }
+
+    /// Builds the record of a post. The same post with the same marker makes the same record.
+    async fn record(&self, server: &Server, post: &OutgoingPost, at: &str) -> Result<Value, CallError> {
+        let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
+        let mut record = self.text_record(server, &post.text, at).await;
+        if !images.is_empty() {
+            record["embed"] = json!({ "$type": "app.bsky.embed.images", "images": images });
+        }
+        Ok(record)
+    }
+
+    /// Builds the record of a text. The same text at the same time makes the same record.
+    async fn text_record(&self, server: &Server, text: &str, at: &str) -> Value {
+        let mut record = json!({ "$type": COLLECTION, "text": text, "createdAt": at });
+        let facets = self.facets(server, text).await;
+        if !facets.is_empty() {
+            record["facets"] = Value::from(facets);
+        }
+        record
+    }
+
+    /// Writes a record under the marker's key, unless it is there.
+    async fn put(&self, account: &ConnectorAccount, marker: &Marker, record: Value) -> Result<Published, XrpcError> {
+        let server = self.server(&account.secrets);
+        let access = account.secrets.require("access_jwt")?;
+        let (rkey, at) = (marker_field(marker, "rkey")?, marker_field(marker, "created_at")?);
+        let body = json!({
+            "repo": account.external_id,
+            "collection": COLLECTION,
+            "rkey": rkey,
+            "record": record,
+            "swapRecord": null,
+        });
+        let request = server.post("com.atproto.repo.putRecord").bearer_auth(access.expose_secret()).json(&body);
+        match server.call::<Written>(Effect::Publishes, request).await {
+            Ok(written) => Ok(published(account, rkey, written.uri)),
+            // A different record exists under our key: an earlier call succeeded, and the text was edited or a handle
+            // resolved differently since. If it has our time, it is our post and must not be published twice.
+            Err(failed) if failed.name == "InvalidSwap" => match self.look_up(&server, account, rkey).await? {
+                Some(record) if record.value["createdAt"] == *at => Ok(published(account, rkey, record.uri)),
+                _ => Err(CallError::Permanent(
+                    Failure::of(Category::DuplicateContent, "Bluesky has another post under this post's key.")
+                        .from_platform("InvalidSwap"),
+                )
+                .into()),
+            },
+            Err(failed) => Err(failed),
+        }
+    }
+
+    async fn facets(&self, server: &Server, text: &str) -> Vec<Value> {
+        let mut facets = Vec::new();
+        let mut lookups = 0;
+        for found in facets::find(text) {
+            if let FacetFeature::Mention(handle) = &found.feature {
+                lookups += 1;
+                if lookups <= MAX_MENTIONS
+                    && let Some(did) = resolve(server, handle).await
+                {
+                    facets.push(found.mention(&did));
+                }
+            }
+            facets.extend(found.facet());
+        }
+        facets
+    }
+
+    /// Returns the record under `rkey`, if it exists.
+    async fn look_up(
+        &self,
+        server: &Server,
+        account: &ConnectorAccount,
+        rkey: &str,
+    ) -> Result<Option<Record>, CallError> {
+        let access = account.secrets.require("access_jwt")?;
+        let query = [("repo", account.external_id.as_str()), ("collection", COLLECTION), ("rkey", rkey)];
+        let request = server.get("com.atproto.repo.getRecord").query(&query).bearer_auth(access.expose_secret());
+        match server.call::<Record>(Effect::Repeatable, request).await {
+            Ok(record) => Ok(Some(record)),
+            // Servers from before 2024 return `InvalidRequest`, "Could not locate record".
+            Err(failed) if failed.name == "RecordNotFound" => Ok(None),
+            Err(failed) if failed.error.failure().message.contains("Could not locate record") => Ok(None),
+            Err(failed) => Err(failed.error),
+        }
+    }
+}
+
+#[async_trait]
+impl Connector for Bluesky {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Bluesky)
+    }
+
+    async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+        let refused = |error: CallError| connect_error(error, Some("service"));
+        let credentials = self.with_service(credentials).await?;
+        let identifier = credentials.require("identifier").map_err(refused)?;
+        let password = credentials.require("app_password").map_err(refused)?;
+        let server = self.server(&credentials);
+
+        let identifier = identifier.expose_secret().trim().trim_start_matches('@');
+        let session = server.create_session(identifier, &password).await.map_err(|failed| refused(failed.error))?;
+        if !session.did.starts_with("did:") {
+            return Err(ConnectError::Unavailable("Bluesky named no account.".to_owned()));
+        }
+        if session.active == Some(false) {
+            let status = session.status.as_deref().unwrap_or("not active");
+            return Err(ConnectError::Refused(format!("This Bluesky account is {status}; see to it at Bluesky.")));
+        }
+        // A server without an AppView has no profiles; the account can still publish.
+        let profile = profile(&server, &session).await.unwrap_or_default();
+        Ok(Connected {
+            name: profile.display_name.filter(|n| !n.trim().is_empty()).unwrap_or_else(|| session.handle.clone()),
+            profile_url: Some(format!("https://bsky.app/profile/{}", session.handle)),
+            avatar_url: profile.avatar,
+            kind: AccountKind::Profile,
+            token_expires_at: session.expires_at(),
+            // A publish renews it: a session lasts two hours, and few accounts publish so often.
+            renewal: None,
+            application: None,
+            secrets: with_session(&credentials, &session),
+            external_id: session.did,
+            username: Some(session.handle),
+        })
+    }
+
+    /// Uses the refresh token, or the app password if that has expired too. Only a rejected app password expires the
+    /// account.
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let server = self.server(&account.secrets);
+        let refreshed = match account.secrets.get("refresh_jwt").filter(|t| !t.expose_secret().is_empty()) {
+            Some(token) => match server.refresh_session(&token).await {
+                Ok(session) => Some(session),
+                Err(failed) if matches!(failed.error, CallError::AuthExpired(_) | CallError::Reauth(_)) => None,
+                Err(failed) => return Err(failed.error),
+            },
+            None => None,
+        };
+        let session = match refreshed {
+            Some(session) => session,
+            None => {
+                let identifier = account.secrets.require("identifier")?;
+                let password = account.secrets.require("app_password")?;
+                let identifier = identifier.expose_secret().trim().trim_start_matches('@');
+                server.create_session(identifier, &password).await?
+            }
+        };
+        // A handle can move to another account; the DID identifies the account.
+        if session.did != account.external_id {
+            let message = "The identifier belongs to another Bluesky account now; connect again.";
+            return Err(CallError::Reauth(Failure::of(Category::AuthExpired, message)));
+        }
+        Ok(Refreshed {
+            token_expires_at: session.expires_at(),
+            refresh_expires_at: None,
+            secrets: Some(with_session(&account.secrets, &session)),
+        })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        record_marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Uploaded
+    }
+
+    async fn upload(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        image: &Image,
+    ) -> Result<Value, CallError> {
+        let access = account.secrets.require("access_jwt")?;
+        let server = self.server(&account.secrets);
+        let request = server
+            .post("com.atproto.repo.uploadBlob")
+            .bearer_auth(access.expose_secret())
+            .header(http::header::CONTENT_TYPE, &image.mime_type)
+            .body(image.bytes.clone());
+        // A blob that no record references is not visible, and the server deletes it after a while.
+        Ok(server.call::<Uploaded>(Effect::Repeatable, request).await?.blob)
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        let at = marker_field(&post.marker, "created_at")?;
+        let record = self.record(&self.server(&account.secrets), post, at).await?;
+        match self.put(account, &post.marker, record).await {
+            Ok(published) => Ok(published),
+            Err(failed) if !post.images.is_empty() && failed.is_blob_gone() => {
+                let message = "Bluesky has dropped an image that was uploaded earlier; it is uploaded again.";
+                Err(CallError::UploadsMissing(Failure::of(Category::Media, message).from_platform(&failed.name)))
+            }
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        let rkey = marker_field(&post.marker, "rkey")?;
+        let found = self.look_up(&self.server(&account.secrets), account, rkey).await?;
+        Ok(found.map_or(Reconciled::Absent, |record| Reconciled::Found(published(account, rkey, record.uri))))
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
+        let Some(token) = account.secrets.get("refresh_jwt") else { return Ok(()) };
+        Ok(self.server(&account.secrets).delete_session(&token).await?)
+    }
+}
+
+/// Returns the key and the time of a record.
+fn record_marker(seed: MarkerSeed) -> Marker {
+    let mut marker = Marker::new();
+    // Targets created in the same microsecond have ids close to each other, so their lowest bits differ.
+    marker.insert("rkey".to_owned(), Value::from(tid::tid(seed.at, seed.target_id.unsigned_abs())));
+    marker.insert("created_at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)));
+    marker
+}
+
+/// Returns the DID of a handle; `None` if it cannot be resolved (the mention then stays text).
+async fn resolve(server: &Server, handle: &str) -> Option<String> {
+    let request = server.get("com.atproto.identity.resolveHandle").query(&[("handle", handle)]);
+    let resolved: Resolved = server.call(Effect::Repeatable, request).await.ok()?;
+    resolved.did.starts_with("did:").then_some(resolved.did)
+}
+
+async fn profile(server: &Server, session: &Session) -> Option<Profile> {
+    let request = server
+        .get("app.bsky.actor.getProfile")
+        .query(&[("actor", &session.did)])
+        .bearer_auth(session.access_jwt.expose_secret());
+    server.call(Effect::Repeatable, request).await.ok()
+}
+
+fn embed(image: &Image) -> Result<Value, CallError> {
+    let mut embedded = json!({ "image": image.name()?, "alt": image.alt_text.as_deref().unwrap_or_default() });
+    // The lexicon requires at least 1 by 1.
+    if image.width > 0 && image.height > 0 {
+        embedded["aspectRatio"] = json!({ "width": image.width, "height": image.height });
+    }
+    Ok(embedded)
+}
+
+/// Returns the secrets with a session's tokens. An empty token never replaces an existing one.
+fn with_session(secrets: &Secrets, session: &Session) -> Secrets {
+    let tokens =
+        [("access_jwt", session.access_jwt.expose_secret()), ("refresh_jwt", session.refresh_jwt.expose_secret())];
+    let tokens: Vec<_> = tokens.into_iter().filter(|(_, token)| !token.is_empty()).collect();
+    secrets.with(&tokens)
+}
+
+fn published(account: &ConnectorAccount, rkey: &str, uri: String) -> Published {
+    Published::new(uri, Some(format!("https://bsky.app/profile/{}/post/{rkey}", account.external_id)))
+}
+
+#[derive(Deserialize)]
+struct Uploaded {
+    blob: Value,
+}
+
+#[derive(Deserialize)]
+struct Written {
+    uri: String,
+}
+
+#[derive(Deserialize)]
+struct Record {
+    uri: String,
+    #[serde(default)]
+    value: Value,
+}
+
+#[derive(Deserialize)]
+struct Resolved {
+    did: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Profile {
+    display_name: Option<String>,
+    avatar: Option<String>,
+}

@@ -1,0 +1,357 @@
+//! The inbox of a Facebook page: comments on its posts with what is answered below them, and Messenger conversations.
+//!
+//! Both need permissions that a publish does not need. Facebook names no author of a comment whose profile is private.
+//! A comment is answered on the one that begins its thread: comments have two levels. A person can be answered within
+//! 24 hours after the last message; later ones need the tag `HUMAN_AGENT`, for which Meta reviews the application
+//! again.
+//!
+//! Neither call has a key of ours: a reply whose answer was lost is searched by its words. No fields are asked for
+//! when a comment is made: Meta makes it, then refuses the fields, and a second attempt would double it.
+//!
+//! Sources: Graph API v25.0 ("Page Feed", "Object Comments": `filter`, `order`; "Page Conversations": the newest 20
+//! messages of each, no pages by time; "Send API"), September 2026; the Messenger Platform's policy of 24 hours.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
+use crier_domain::failure::Failure;
+use crier_domain::platform::{ConnectTarget, ConversationType, Platform, TextRules, TextUnit};
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::Facebook;
+use crate::call::Effect;
+use crate::inbox::by_post::{CommentList, Walk};
+use crate::inbox::newest_first::Pass;
+use crate::inbox::refused::missing_permission;
+use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
+use crate::meta::graph::{Access, GraphFailure, List, parse_time};
+use crate::meta::inbox::{self, INTERVAL, Said, Streams, find_reply, is_object_id, list, list_below, of_reply, read};
+use crate::meta::insights::is_gone;
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
+
+const COMMENTS: &str = "comments";
+const MESSAGES: &str = "messages";
+const POSTS_PER_PAGE: &str = "25";
+const COMMENTS_PER_PAGE: &str = "50";
+const CONVERSATIONS_PER_PAGE: &str = "25";
+const COMMENT_FIELDS: &str = "id,message,created_time,from{id,name},parent{id}";
+const CONVERSATION_FIELDS: &str =
+    "id,updated_time,participants,messages.limit(20){id,message,from{id,name},created_time}";
+/// How many comments or messages are searched for a reply.
+const SEARCHED: &str = "50";
+const WINDOW: TimeDelta = TimeDelta::hours(24);
+
+const fn at_most(max: u32) -> TextRules {
+    let unit = TextUnit::Characters;
+    TextRules { max: Some(max), unit, max_bytes: None, max_with_media: None, url_weight: None }
+}
+
+const COMMENT_TEXT: TextRules = at_most(8_000);
+const MESSAGE_TEXT: TextRules = at_most(2_000);
+
+#[derive(Deserialize)]
+struct Post {
+    id: String,
+    permalink_url: Option<String>,
+    #[serde(default)]
+    created_time: String,
+    #[serde(default)]
+    comments: List<Value>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Person {
+    id: String,
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Comment {
+    id: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    created_time: String,
+    from: Option<Person>,
+    parent: Option<Object>,
+}
+
+#[derive(Deserialize)]
+struct Conversation {
+    #[serde(default)]
+    updated_time: String,
+    #[serde(default)]
+    participants: List<Value>,
+    #[serde(default)]
+    messages: List<Value>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    id: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    created_time: String,
+    from: Option<Person>,
+}
+
+#[derive(Deserialize)]
+struct Sent {
+    message_id: Option<String>,
+}
+
+fn participant(person: &Person) -> Participant {
+    Participant { external_id: person.id.clone(), name: person.name.clone(), username: None, avatar_url: None }
+}
+
+impl Comment {
+    fn message(self, page: &str, list: &CommentList) -> Option<FetchedMessage> {
+        let thread_id = self.parent.map_or_else(|| self.id.clone(), |parent| parent.id);
+        let is_own = self.from.as_ref().is_some_and(|from| from.id == page);
+        let sent_at = parse_time(&self.created_time)?;
+        (is_object_id(&thread_id) && is_object_id(&self.id)).then(|| FetchedMessage {
+            kind: ConversationType::Comment,
+            thread_id,
+            direction: if is_own { MessageDirection::Outbound } else { MessageDirection::Inbound },
+            participant: self.from.as_ref().filter(|_| !is_own).map(participant),
+            subject: Some(Subject { external_id: list.post.clone(), url: list.url.clone() }),
+            author_name: self.from.and_then(|from| from.name),
+            body: self.message,
+            sent_at,
+            reply_context: Map::new(),
+            external_id: self.id,
+        })
+    }
+}
+
+/// Returns the comments of a page as messages, the oldest first.
+fn comments(walk: &mut Walk, page: &str, found: &[Value], list: &CommentList) -> (Vec<FetchedMessage>, bool) {
+    let found: Vec<Comment> = read(found);
+    let times: Vec<_> = found.iter().filter_map(|comment| parse_time(&comment.created_time)).collect();
+    let goes_on = walk.goes_on(&times);
+    walk.saw(&times);
+    let messages = found.into_iter().rev().filter_map(|comment| comment.message(page, list));
+    (messages.filter(|message| message.sent_at >= walk.until).collect(), goes_on)
+}
+
+impl Conversation {
+    fn messages(self, page: &str, until: DateTime<Utc>) -> Vec<FetchedMessage> {
+        let people: Vec<Person> = read(&self.participants.data);
+        let Some(person) = people.iter().find(|person| person.id != page && is_object_id(&person.id)) else {
+            return Vec::new();
+        };
+        let message = |message: Message| {
+            let is_own = message.from.as_ref().is_some_and(|from| from.id == page);
+            Some(FetchedMessage {
+                kind: ConversationType::Dm,
+                thread_id: person.id.clone(),
+                direction: if is_own { MessageDirection::Outbound } else { MessageDirection::Inbound },
+                participant: Some(participant(person)),
+                subject: None,
+                author_name: message.from.and_then(|from| from.name),
+                body: message.message,
+                sent_at: parse_time(&message.created_time).filter(|at| *at >= until)?,
+                reply_context: Map::new(),
+                external_id: message.id,
+            })
+        };
+        read::<Message>(&self.messages.data).into_iter().rev().filter_map(message).collect()
+    }
+}
+
+#[async_trait]
+impl Streams for Facebook {
+    const BELOW_POSTS: &'static str = COMMENTS;
+
+    fn now(&self) -> DateTime<Utc> {
+        self.client.now()
+    }
+
+    fn access_of(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError> {
+        self.access(account)
+    }
+
+    fn missing(_account: &ConnectorAccount, stream: &str) -> Failure {
+        let (what, permissions) = match stream {
+            COMMENTS => ("comments be read", "pages_read_user_content"),
+            _ => ("messages be read", "pages_messaging"),
+        };
+        missing_permission(Platform::Facebook, ConnectTarget::Default, what, permissions)
+    }
+
+    async fn posts(access: &Access<'_>, account: &ConnectorAccount, mut walk: Walk) -> Result<InboxPage, GraphFailure> {
+        let page = account.external_id.as_str();
+        let comment_list = format!("comments.filter(stream).order(reverse_chronological).limit({COMMENTS_PER_PAGE})");
+        let fields = format!("id,permalink_url,created_time,{comment_list}{{{COMMENT_FIELDS}}}");
+        let since = walk.posts_since().timestamp().to_string();
+        let query = [("fields", fields.as_str()), ("limit", POSTS_PER_PAGE), ("since", since.as_str())];
+        let found = list(access, &format!("{page}/feed"), &query, walk.page.as_deref()).await?;
+        let posts: Vec<Post> = read(&found.data);
+        let oldest = posts.iter().filter_map(|post| parse_time(&post.created_time)).min();
+        let (mut messages, mut lists) = (Vec::new(), Vec::new());
+        for post in posts.into_iter().filter(|post| is_object_id(&post.id)) {
+            let mut list = CommentList { post: post.id, url: post.permalink_url, ..CommentList::default() };
+            let (new, goes_on) = comments(&mut walk, page, &post.comments.data, &list);
+            messages.extend(new);
+            list.page = post.comments.next().filter(|_| goes_on);
+            lists.extend(list.page.is_some().then_some(list));
+        }
+        let (cursor, has_more) = walk.after_posts(found.next(), oldest, lists);
+        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+
+    async fn below_post(
+        access: &Access<'_>,
+        account: &ConnectorAccount,
+        mut walk: Walk,
+        list: CommentList,
+    ) -> Result<InboxPage, GraphFailure> {
+        let query = [
+            ("fields", COMMENT_FIELDS),
+            ("filter", "stream"),
+            ("order", "reverse_chronological"),
+            ("limit", COMMENTS_PER_PAGE),
+        ];
+        let found = list_below(access, &format!("{}/comments", list.post), &query, list.page.as_deref()).await?;
+        let (messages, goes_on) = comments(&mut walk, &account.external_id, &found.data, &list);
+        let (cursor, has_more) = walk.after_list(found.next().filter(|_| goes_on), Vec::new());
+        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+
+    async fn newest_first(
+        access: &Access<'_>,
+        account: &ConnectorAccount,
+        pass: Pass,
+    ) -> Result<InboxPage, GraphFailure> {
+        let page = account.external_id.as_str();
+        let query = [("platform", "MESSENGER"), ("fields", CONVERSATION_FIELDS), ("limit", CONVERSATIONS_PER_PAGE)];
+        let found = list(access, &format!("{page}/conversations"), &query, pass.page.as_deref()).await?;
+        let conversations: Vec<Conversation> = read(&found.data);
+        let times: Vec<_> = conversations.iter().filter_map(|one| parse_time(&one.updated_time)).collect();
+        let messages = conversations.into_iter().flat_map(|one| one.messages(page, pass.until)).collect();
+        let (cursor, has_more) = pass.after(&times, found.next());
+        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+}
+
+impl Facebook {
+    /// Returns what the page said in a thread, the newest first.
+    async fn said(&self, account: &ConnectorAccount, thread: &ReplyThread) -> Result<Vec<Said>, GraphFailure> {
+        let (access, page) = (self.access(account)?, account.external_id.as_str());
+        let messages: Vec<Message> = match thread.kind {
+            ConversationType::Dm => {
+                let query = [
+                    ("platform", "MESSENGER"),
+                    ("user_id", thread.thread_id.as_str()),
+                    ("fields", CONVERSATION_FIELDS),
+                ];
+                let found = list(&access, &format!("{page}/conversations"), &query, None).await?;
+                let conversations: Vec<Conversation> = read(&found.data);
+                conversations.iter().flat_map(|one| read::<Message>(&one.messages.data)).collect()
+            }
+            ConversationType::Comment | ConversationType::Mention => {
+                let fields = "id,message,created_time,from{id,name}";
+                let query = [("fields", fields), ("order", "reverse_chronological"), ("limit", SEARCHED)];
+                read(&list(&access, &format!("{}/comments", thread_id(thread)?), &query, None).await?.data)
+            }
+        };
+        let own = messages.into_iter().filter(|one| one.from.as_ref().is_some_and(|from| from.id == page));
+        let said = |one: Message| Said { at: parse_time(&one.created_time), id: one.id, text: one.message, url: None };
+        Ok(own.map(said).collect())
+    }
+}
+
+/// Returns the thread's id, which becomes a part of an address.
+fn thread_id(thread: &ReplyThread) -> Result<&str, CallError> {
+    let id = thread.thread_id.as_str();
+    if is_object_id(id) { Ok(id) } else { Err(no_context()) }
+}
+
+#[async_trait]
+impl InboxConnector for Facebook {
+    fn streams(&self) -> &'static [&'static str] {
+        &[COMMENTS, MESSAGES]
+    }
+
+    fn interval(&self) -> TimeDelta {
+        INTERVAL
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        inbox::fetch(self, account, stream, cursor).await
+    }
+
+    fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {
+        let is_open = thread.last_inbound_at.is_some_and(|at| now - at < WINDOW);
+        (thread.kind == ConversationType::Dm && !is_open).then(|| {
+            "Facebook lets a page answer a person within 24 hours after the person's last message. They are over."
+                .to_owned()
+        })
+    }
+
+    fn check_text(&self, thread: &ReplyThread, text: &str) -> Result<(), String> {
+        let rules = if thread.kind == ConversationType::Dm { &MESSAGE_TEXT } else { &COMMENT_TEXT };
+        check_length(Platform::Facebook, rules, text)
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        time_marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        let (access, thread) = (self.access(account)?, thread_id(&reply.thread)?);
+        if reply.thread.kind == ConversationType::Dm {
+            let body = json!({
+                "recipient": { "id": thread },
+                "messaging_type": "RESPONSE",
+                "message": { "text": reply.text },
+            });
+            let request = access.request(Method::POST, &format!("{}/messages", account.external_id)).json(&body);
+            let sent: Result<Sent, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
+            let missing = missing_permission(
+                Platform::Facebook,
+                ConnectTarget::Default,
+                "messages be answered",
+                "pages_messaging",
+            );
+            let sent = sent.map_err(|failure| of_reply(failure, missing))?;
+            return Ok(Published::new(sent.message_id.unwrap_or_default(), None));
+        }
+        let path = format!("{thread}/comments");
+        let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
+        let made: Result<Object, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
+        let missing = missing_permission(
+            Platform::Facebook,
+            ConnectTarget::Default,
+            "comments be answered",
+            "pages_manage_engagement",
+        );
+        Ok(Published::new(made.map_err(|failure| of_reply(failure, missing))?.id, None))
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        match self.said(account, &reply.thread).await {
+            Ok(said) => find_reply(reply, said.into_iter()),
+            // What was answered is gone, with the answers to it.
+            Err(failure) if is_gone(&failure) => Ok(Reconciled::Absent),
+            Err(failure) => Err(failure.error),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Facebook pages, by the Graph API (`meta/graph.rs`). `connect.rs` has the way through the browser.
+//!
+//! Pictures are uploaded as unpublished photos, which the post then shows. After a call with unknown outcome the page's
+//! newest posts are searched for the same text since the first attempt. A page's token cannot be revoked alone: taking
+//! the person's permissions back would cut off the person's other pages. So a disconnect only deletes it here.
+//!
+//! Sources: Meta's Business SDK v25.0.2 (`page.py`: feed, photos, published_posts), "Error handling" and "Changelog" of
+//! the Graph API, as of June to September 2026.
+
+mod analytics;
+mod connect;
+mod inbox;
+
+use async_trait::async_trait;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{Descriptor, Platform};
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::analytics::AnalyticsConnector;
+use super::call::{Effect, PlatformClient, image_part};
+use super::meta::VERSION;
+use super::meta::graph::{Access, parse_time};
+use super::metrics::Metrics;
+use super::oauth::{self, OAuthConnector};
+use super::{
+    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
+    OutgoingPost, Published, Reconciled, Refreshed, marker_field,
+};
+
+/// How many of the newest posts are looked through.
+const LOOKED_THROUGH: &str = "25";
+/// By how much Facebook's clock may be behind ours.
+const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+
+pub(super) struct Facebook {
+    client: PlatformClient,
+    metrics: Metrics,
+    config: PlatformsConfig,
+    /// `https://graph.facebook.com/v25.0`
+    graph: String,
+    /// The page on which a person agrees.
+    dialog: String,
+}
+
+impl Facebook {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        let version = config.of(Platform::Facebook).api_version.clone().unwrap_or_else(|| VERSION.to_owned());
+        let graph = config.base_url(Platform::Facebook, "https://graph.facebook.com");
+        let site = config.auth_url(Platform::Facebook, "https://www.facebook.com");
+        Self {
+            client: PlatformClient::new(Platform::Facebook, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Facebook, config, clock),
+            config: config.clone(),
+            graph: format!("{graph}/{version}"),
+            dialog: format!("{site}/{version}/dialog/oauth"),
+        }
+    }
+
+    fn access(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::Facebook)?;
+        let token = account.secrets.require("access_token")?;
+        Ok(Access { client: &self.client, graph: &self.graph, token, app_secret: application.client_secret })
+    }
+}
+
+#[async_trait]
+impl Connector for Facebook {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Facebook)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    /// A page's token has no end: checks that it is still accepted.
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let access = self.access(account)?;
+        let request = access.request(Method::GET, &account.external_id).query(&[("fields", "id")]);
+        access.call::<Value>(Effect::Repeatable, request).await?;
+        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        let at = seed.at.to_rfc3339_opts(SecondsFormat::Millis, true);
+        Marker::from_iter([("at".to_owned(), Value::from(at))])
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Uploaded
+    }
+
+    async fn upload(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        image: &Image,
+    ) -> Result<Value, CallError> {
+        let file = image_part(image)?;
+        let mut form = reqwest::multipart::Form::new().text("published", "false").part("source", file);
+        if let Some(alt) = &image.alt_text {
+            form = form.text("alt_text_custom", alt.clone());
+        }
+        let access = self.access(account)?;
+        let request = access.request(Method::POST, &format!("{}/photos", account.external_id)).multipart(form);
+        let photo: Created = access.call(Effect::Repeatable, request).await?;
+        Ok(Value::from(photo.id))
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        let mut body = json!({ "message": post.text, "published": true });
+        let photos = post.images.iter().map(|image| Ok(json!({ "media_fbid": image.name()? })));
+        let photos = photos.collect::<Result<Vec<_>, CallError>>()?;
+        if !photos.is_empty() {
+            body["attached_media"] = Value::from(photos);
+        } else if let Some(link) = post.options.get("link") {
+            body["link"] = link.clone();
+        }
+        let access = self.access(account)?;
+        let request = access.request(Method::POST, &format!("{}/feed", account.external_id)).json(&body);
+        let created: Created = access.call(Effect::Publishes, request).await?;
+        Ok(published(created.id, None))
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        let began: DateTime<Utc> = marker_field(&post.marker, "at")?
+            .parse()
+            .map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time.")))?;
+        let access = self.access(account)?;
+        let request = access
+            .request(Method::GET, &format!("{}/published_posts", account.external_id))
+            .query(&[("fields", "id,message,created_time,permalink_url"), ("limit", LOOKED_THROUGH)]);
+        let newest: Newest = access.call(Effect::Repeatable, request).await?;
+        let is_ours = |found: &Post| {
+            let is_recent = parse_time(&found.created_time).is_some_and(|at| at >= began - CLOCK_SKEW);
+            is_recent && found.message.as_deref().unwrap_or_default().trim() == post.text.trim()
+        };
+        let found = newest.data.into_iter().find(is_ours);
+        Ok(found.map_or(Reconciled::Absent, |post| Reconciled::Found(published(post.id, post.permalink_url))))
+    }
+}
+
+fn published(id: String, url: Option<String>) -> Published {
+    let url = url.unwrap_or_else(|| format!("https://www.facebook.com/{id}"));
+    Published::new(id, Some(url))
+}
+
+#[derive(Deserialize)]
+struct Created {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Newest {
+    #[serde(default)]
+    data: Vec<Post>,
+}
+
+#[derive(Deserialize)]
+struct Post {
+    id: String,
+    message: Option<String>,
+    #[serde(default)]
+    created_time: String,
+    permalink_url: Option<String>,
+}

@@ -1,0 +1,230 @@
+//! Google Business Profile: a local post on a location. `connect.rs` has the way through the browser.
+//!
+//! Google fetches the picture itself. A new post is often `PROCESSING`: it is asked for until Google shows or rejects it.
+//! After a call with unknown outcome the location's newest posts are searched for the same text since the first attempt.
+//!
+//! A disconnect does not take the permission back at Google: that would cut off the person's other locations.
+//!
+//! Sources: developers.google.com/my-business, "My Business API v4" (`accounts.locations.localPosts`), "Usage limits",
+//! July 2026; google.rpc.Status.
+
+mod connect;
+mod inbox;
+mod rest;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{Descriptor, Platform};
+use http::Method;
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::call::{Effect, PlatformClient};
+use super::oauth::{self, OAuthConnector};
+use super::options::GOOGLE_BUSINESS_ACTIONS;
+use super::{
+    CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
+    Published, Reconciled, Refreshed, marker_time, options, time_marker,
+};
+
+/// How many of the newest posts are searched.
+const SEARCHED: &str = "50";
+/// By how much Google's clock may be behind ours.
+const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+const LANGUAGE: &str = "en";
+/// How long to wait before a post that Google works on is asked for.
+const PAUSE: TimeDelta = TimeDelta::minutes(1);
+/// The marker's field for the name of such a post.
+const NAME: &str = "name";
+
+/// Each API has a host of its own; a configured base URL replaces all of them.
+struct Hosts {
+    accounts: String,
+    information: String,
+    posts: String,
+    tokens: String,
+    /// The page on which a person agrees.
+    site: String,
+}
+
+pub(super) struct GoogleBusiness {
+    client: PlatformClient,
+    config: PlatformsConfig,
+    hosts: Hosts,
+}
+
+impl GoogleBusiness {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        let platform = Platform::GoogleBusiness;
+        let host = |default| config.base_url(platform, default);
+        Self {
+            client: PlatformClient::new(platform, clients.trusted.clone(), clock.clone()),
+            config: config.clone(),
+            hosts: Hosts {
+                accounts: host("https://mybusinessaccountmanagement.googleapis.com"),
+                information: host("https://mybusinessbusinessinformation.googleapis.com"),
+                posts: host("https://mybusiness.googleapis.com"),
+                tokens: host("https://oauth2.googleapis.com"),
+                site: config.auth_url(platform, "https://accounts.google.com"),
+            },
+        }
+    }
+
+    /// Returns the path of a location's posts.
+    fn posts_path(account: &ConnectorAccount) -> Result<String, CallError> {
+        Ok(format!("/v4/{}/localPosts", account.secrets.require("location")?.expose_secret()))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LocalPost {
+    name: String,
+    #[serde(default)]
+    state: String,
+    #[serde(default)]
+    summary: String,
+    search_url: Option<String>,
+    create_time: Option<DateTime<Utc>>,
+}
+
+impl LocalPost {
+    fn is_of(&self, post: &OutgoingPost, began: DateTime<Utc>) -> bool {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let is_recent = self.create_time.is_some_and(|at| at >= began - CLOCK_SKEW);
+        is_recent && words(&self.summary) == words(&post.text)
+    }
+
+    /// Returns what became of the post.
+    fn outcome(self) -> Reconciled {
+        match self.state.as_str() {
+            "PROCESSING" => Reconciled::Pending(PAUSE),
+            "REJECTED" => Reconciled::Refused(rejected()),
+            _ => Reconciled::Found(Published::new(self.name, self.search_url)),
+        }
+    }
+}
+
+fn rejected() -> CallError {
+    let message = "Google has rejected this post: its text or picture breaks the rules for posts.";
+    CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("REJECTED"))
+}
+
+fn invalid(message: impl Into<String>) -> CallError {
+    CallError::Permanent(Failure::of(Category::InvalidContent, message))
+}
+
+/// Returns the button of a post: the options `action` and `link`.
+fn call_to_action(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
+    let (link, action) = (options::text(post, "link")?, options::text(post, "action")?);
+    if let Some(unknown) = action.filter(|action| !GOOGLE_BUSINESS_ACTIONS.contains(action)) {
+        return Err(invalid(format!(
+            "The option action must be one of {}, not {unknown}.",
+            GOOGLE_BUSINESS_ACTIONS.join(", ")
+        )));
+    }
+    match (action, link) {
+        (None, None) => Ok(None),
+        // It calls the location's own number.
+        (Some("CALL"), _) => Ok(Some(json!({ "actionType": "CALL" }))),
+        (action, Some(link)) => {
+            Ok(Some(json!({ "actionType": action.unwrap_or(GOOGLE_BUSINESS_ACTIONS[0]), "url": link })))
+        }
+        (Some(action), None) => Err(invalid(format!("The action {action} needs the option link."))),
+    }
+}
+
+/// Returns the body of a local post.
+fn local_post(post: &OutgoingPost) -> Result<Value, CallError> {
+    let language = options::text(post, "language")?.unwrap_or(LANGUAGE);
+    if language.len() > 35 || !language.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Err(invalid("The option language must be a language code, such as de or pt-BR."));
+    }
+    let mut body = json!({ "languageCode": language, "topicType": "STANDARD" });
+    if !post.text.is_empty() {
+        body["summary"] = Value::from(post.text.as_str());
+    }
+    if let Some(action) = call_to_action(post)? {
+        body["callToAction"] = action;
+    }
+    if let Some(image) = post.images.first() {
+        body["media"] = json!([{ "mediaFormat": "PHOTO", "sourceUrl": image.url }]);
+    }
+    Ok(body)
+}
+
+#[async_trait]
+impl Connector for GoogleBusiness {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::GoogleBusiness)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::GoogleBusiness)?;
+        Ok(oauth::renew(&self.client, &self.auth_server(), account, &application).await?)
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        time_marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Fetched
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        let token = account.secrets.require("access_token")?;
+        let path = Self::posts_path(account)?;
+        let request = self.request(Method::POST, &self.hosts.posts, &path, token.expose_secret());
+        let made: LocalPost = self.call(Effect::Publishes, request.json(&local_post(post)?)).await?;
+        let name = made.name.clone();
+        match made.outcome() {
+            Reconciled::Found(published) => Ok(published),
+            Reconciled::Refused(error) => Err(error),
+            _ => {
+                let mut marker = post.marker.clone();
+                marker.insert(NAME.to_owned(), Value::from(name));
+                Err(self.client.accepted(marker, PAUSE))
+            }
+        }
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Newest {
+            #[serde(default)]
+            local_posts: Vec<LocalPost>,
+        }
+        let token = account.secrets.require("access_token")?;
+        let path = Self::posts_path(account)?;
+        let get = |path: &str| self.request(Method::GET, &self.hosts.posts, path, token.expose_secret());
+        if let Some(name) = post.marker.get(NAME).and_then(Value::as_str) {
+            let id = name.rsplit('/').next().unwrap_or_default();
+            let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
+            let known: LocalPost = self.call(Effect::Repeatable, get(&format!("{path}/{id}"))).await?;
+            return Ok(known.outcome());
+        }
+        let began = marker_time(&post.marker)?;
+        let newest: Newest = self.call(Effect::Repeatable, get(&path).query(&[("pageSize", SEARCHED)])).await?;
+        let found = newest.local_posts.into_iter().find(|one| one.is_of(post, began));
+        Ok(found.map_or(Reconciled::Absent, LocalPost::outcome))
+    }
+}

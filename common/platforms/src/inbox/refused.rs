@@ -1,0 +1,61 @@
+//! A stream that the platform does not let an account read: a permission is missing, which only a person can give.
+//!
+//! It is asked for again after an hour, and at once when the account was connected again, which gives it another
+//! token. Until then the cursor says so, and no call is made in vain.
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use crier_base::hexadecimal;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{ConnectTarget, Platform};
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::InboxPage;
+use crate::ConnectorAccount;
+
+const PAUSE: TimeDelta = TimeDelta::hours(1);
+
+/// Names the account's token without showing it.
+fn token_name(account: &ConnectorAccount) -> String {
+    let token = account.secrets.get("access_token").unwrap_or_default();
+    let digest = Sha256::digest(token.expose_secret().as_bytes());
+    hexadecimal::encode(&digest[..8])
+}
+
+/// Returns the page of a stream that was refused to this token less than an hour ago.
+pub fn refused_before(
+    account: &ConnectorAccount,
+    cursor: Option<&Value>,
+    now: DateTime<Utc>,
+    failure: &Failure,
+) -> Option<InboxPage> {
+    let cursor = cursor?;
+    let until: DateTime<Utc> = cursor["refused"]["until"].as_str()?.parse().ok()?;
+    let counts = now < until && cursor["refused"]["token"] == token_name(account).as_str();
+    counts.then(|| InboxPage { cursor: cursor.clone(), unavailable: Some(failure.clone()), ..InboxPage::default() })
+}
+
+/// Returns the page of a stream that is refused now. `again`: the cursor to begin with when it is allowed.
+pub fn refused(account: &ConnectorAccount, mut again: Value, now: DateTime<Utc>, failure: Failure) -> InboxPage {
+    let until = (now + PAUSE).to_rfc3339_opts(SecondsFormat::Secs, true);
+    again["refused"] = json!({ "until": until, "token": token_name(account) });
+    InboxPage { cursor: again, unavailable: Some(failure), ..InboxPage::default() }
+}
+
+/// Returns the failure of a stream, or of a reply, for which permissions are missing. `target`: how the account was
+/// connected, which decides the variable that names permissions; `what` completes "does not let this account's …".
+pub fn missing_permission(platform: Platform, target: ConnectTarget, what: &str, permissions: &str) -> Failure {
+    let name = catalogue::descriptor(platform).name;
+    let variable = platform.as_str().to_uppercase();
+    let page = match platform.application_target(target) {
+        ConnectTarget::Default => "",
+        ConnectTarget::Page => "PAGE_",
+    };
+    let message = format!(
+        "{name} does not let this account's {what}. Missing: {permissions}. Set it in CRIER_{variable}_{page}SCOPES \
+         and connect the account again."
+    );
+    Failure::with_code(Category::Account, "missing_permission", message)
+}

@@ -1,0 +1,42 @@
+//! Figures of Instagram: a post's insights, one call for each post, and fields of the account. Insights need the
+//! permission `instagram_business_manage_insights`, behind a page `instagram_manage_insights`, and are up to 48 hours late.
+//!
+//! Sources: "Insights" of the Instagram platform, June 2026.
+
+use async_trait::async_trait;
+use crier_domain::analytics::{AccountFigures, Figures};
+use http::Method;
+use serde_json::Value;
+
+use super::Instagram;
+use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::call::Effect;
+use crate::{CallError, ConnectorAccount};
+
+#[async_trait]
+impl AnalyticsConnector for Instagram {
+    fn posts_per_call(&self) -> usize {
+        1
+    }
+
+    async fn post_figures(
+        &self,
+        account: &ConnectorAccount,
+        posts: &[PublishedPost],
+        aside: &mut SetAside,
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        self.access(account)?.post_figures(posts, &self.metrics, aside).await
+    }
+
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        _aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
+        let access = self.access(account)?;
+        let fields = [("fields", "id,followers_count,follows_count,media_count")];
+        let request = access.request(Method::GET, &account.external_id).query(&fields);
+        let own: Value = access.call(Effect::Repeatable, request).await?;
+        Ok(self.metrics.account(|name| count(&own, name)))
+    }
+}

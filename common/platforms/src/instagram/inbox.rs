@@ -1,0 +1,360 @@
+//! The inbox of Instagram: comments on the account's posts with the answers below them, and direct messages.
+//!
+//! Both need permissions that a publish does not need, which have other names for each of the two logins. A comment is
+//! answered on the one that begins its thread. Direct messages are only read.
+//!
+//! Instagram gives no order for the answers to a comment: those that are not with it are read to their end, once an
+//! hour. Answers to a comment that has 25 newer ones on its post are not seen after a day. An answer has no key of
+//! ours: one whose call broke is searched by its words among the answers to the comment.
+//!
+//! Sources: Instagram platform ("Comment moderation", "IG Media: comments", "IG Comment: replies", "Conversations
+//! API": the newest 20 messages of each), as of September 2026.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::catalogue;
+use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
+use crier_domain::failure::Failure;
+use crier_domain::platform::{ConnectTarget, ConversationType, Platform};
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Instagram, is_by_facebook};
+use crate::call::Effect;
+use crate::inbox::by_post::{CommentList, Walk};
+use crate::inbox::newest_first::Pass;
+use crate::inbox::refused::missing_permission;
+use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
+use crate::meta::containers::is_id;
+use crate::meta::graph::{Access, GraphFailure, List, parse_time};
+use crate::meta::inbox::{self, INTERVAL, Said, Streams, find_reply, list, list_below, of_reply, read};
+use crate::meta::insights::is_gone;
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
+
+const COMMENTS: &str = "comments";
+const MESSAGES: &str = "messages";
+const PER_PAGE: &str = "25";
+const ANSWER_FIELDS: &str = "id,text,timestamp,username,from{id,username}";
+/// How many answers come with a comment.
+const ANSWERS_WITH_COMMENT: &str = "10";
+const CONVERSATION_FIELDS: &str =
+    "id,updated_time,participants,messages.limit(20){id,message,from{id,username},created_time}";
+/// How many answers to a comment are searched for a reply, a page; a longer list says nothing.
+const SEARCHED: &str = "50";
+const MAX_SEARCHED_PAGES: usize = 4;
+
+#[derive(Deserialize)]
+struct Media {
+    id: String,
+    permalink: Option<String>,
+    #[serde(default)]
+    timestamp: String,
+    #[serde(default)]
+    comments: List<Value>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+struct Person {
+    id: Option<String>,
+    username: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Comment {
+    id: String,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    timestamp: String,
+    username: Option<String>,
+    #[serde(default)]
+    from: Person,
+    #[serde(default)]
+    replies: List<Value>,
+}
+
+#[derive(Deserialize)]
+struct Conversation {
+    #[serde(default)]
+    updated_time: String,
+    #[serde(default)]
+    participants: List<Value>,
+    #[serde(default)]
+    messages: List<Value>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    id: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    created_time: String,
+    #[serde(default)]
+    from: Person,
+}
+
+#[derive(Deserialize)]
+struct Created {
+    id: String,
+}
+
+impl Person {
+    /// The account has another id in messages: its name counts as well.
+    fn is(&self, account: &ConnectorAccount) -> bool {
+        let is_named = |own: &String| self.username.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(own));
+        self.id.as_ref() == Some(&account.external_id) || account.username.as_ref().is_some_and(is_named)
+    }
+
+    fn participant(&self) -> Option<Participant> {
+        let name = self.username.clone();
+        // A comment may name its author and no id.
+        let external_id = self.id.clone().or_else(|| name.as_ref().map(|name| format!("name:{name}")))?;
+        Some(Participant { external_id, name: name.clone(), username: name, avatar_url: None })
+    }
+}
+
+impl Comment {
+    fn author(&self) -> Person {
+        let username = self.from.username.clone().or_else(|| self.username.clone());
+        Person { username, id: self.from.id.clone() }
+    }
+
+    fn message(&self, account: &ConnectorAccount, list: &CommentList, thread: &str) -> Option<FetchedMessage> {
+        let (author, sent_at) = (self.author(), parse_time(&self.timestamp)?);
+        let is_own = author.is(account);
+        (is_id(&self.id) && is_id(thread)).then(|| FetchedMessage {
+            external_id: self.id.clone(),
+            kind: ConversationType::Comment,
+            thread_id: thread.to_owned(),
+            direction: if is_own { MessageDirection::Outbound } else { MessageDirection::Inbound },
+            participant: if is_own { None } else { author.participant() },
+            subject: Some(Subject { external_id: list.post.clone(), url: list.url.clone() }),
+            author_name: author.username,
+            body: self.text.clone(),
+            sent_at,
+            reply_context: Map::new(),
+        })
+    }
+}
+
+/// What is read of a page of comments.
+struct Comments {
+    messages: Vec<FetchedMessage>,
+    goes_on: bool,
+    /// Answers that did not come with their comments.
+    answers: Vec<CommentList>,
+}
+
+/// Returns the comments of a page with the answers below them, the oldest first.
+fn comments(account: &ConnectorAccount, walk: &mut Walk, found: &[Value], list: &CommentList) -> Comments {
+    let found: Vec<Comment> = read(found);
+    let times: Vec<_> = found.iter().filter_map(|comment| parse_time(&comment.timestamp)).collect();
+    let goes_on = walk.goes_on(&times);
+    walk.saw(&times);
+    let (mut messages, mut answers) = (Vec::new(), Vec::new());
+    for comment in found.iter().rev() {
+        let below: Vec<Comment> = read(&comment.replies.data);
+        let times: Vec<_> = below.iter().filter_map(|answer| parse_time(&answer.timestamp)).collect();
+        walk.saw(&times);
+        let thread = list.thread.as_deref().unwrap_or(&comment.id);
+        messages.extend(comment.message(account, list, thread));
+        messages.extend(below.iter().filter_map(|answer| answer.message(account, list, thread)));
+        let page = comment.replies.next().filter(|_| walk.is_long && is_id(&comment.id));
+        let thread = Some(comment.id.clone());
+        answers.extend(page.map(|page| CommentList { thread, page: Some(page), ..list.clone() }));
+    }
+    messages.retain(|message| message.sent_at >= walk.until);
+    Comments { messages, goes_on, answers }
+}
+
+fn comment_fields() -> String {
+    format!("{ANSWER_FIELDS},replies.limit({ANSWERS_WITH_COMMENT}){{{ANSWER_FIELDS}}}")
+}
+
+impl Conversation {
+    fn messages(self, account: &ConnectorAccount, until: DateTime<Utc>) -> Vec<FetchedMessage> {
+        let people: Vec<Person> = read(&self.participants.data);
+        let person = people.iter().find(|person| !person.is(account)).and_then(Person::participant);
+        let Some(person) = person else { return Vec::new() };
+        let message = |message: Message| {
+            let is_own = message.from.is(account);
+            Some(FetchedMessage {
+                external_id: message.id,
+                kind: ConversationType::Dm,
+                thread_id: person.external_id.clone(),
+                direction: if is_own { MessageDirection::Outbound } else { MessageDirection::Inbound },
+                participant: Some(person.clone()),
+                subject: None,
+                author_name: message.from.username,
+                body: message.message,
+                sent_at: parse_time(&message.created_time).filter(|at| *at >= until)?,
+                reply_context: Map::new(),
+            })
+        };
+        read::<Message>(&self.messages.data).into_iter().rev().filter_map(message).collect()
+    }
+}
+
+impl Instagram {
+    fn missing_to(account: &ConnectorAccount, what: &str, stream: &str) -> Failure {
+        let target = if is_by_facebook(account) { ConnectTarget::Page } else { ConnectTarget::Default };
+        let permission = match (stream, target) {
+            (COMMENTS, ConnectTarget::Default) => "instagram_business_manage_comments",
+            (COMMENTS, ConnectTarget::Page) => "instagram_manage_comments",
+            (_, ConnectTarget::Default) => "instagram_business_manage_messages",
+            (_, ConnectTarget::Page) => "instagram_manage_messages",
+        };
+        missing_permission(Platform::Instagram, target, &format!("{stream} be {what}"), permission)
+    }
+}
+
+#[async_trait]
+impl Streams for Instagram {
+    const BELOW_POSTS: &'static str = COMMENTS;
+
+    fn now(&self) -> DateTime<Utc> {
+        self.client.now()
+    }
+
+    fn access_of(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError> {
+        self.access(account)
+    }
+
+    fn missing(account: &ConnectorAccount, stream: &str) -> Failure {
+        Self::missing_to(account, "read", stream)
+    }
+
+    async fn posts(access: &Access<'_>, account: &ConnectorAccount, mut walk: Walk) -> Result<InboxPage, GraphFailure> {
+        let fields = format!("id,timestamp,permalink,comments.limit({PER_PAGE}){{{}}}", comment_fields());
+        let query = [("fields", fields.as_str()), ("limit", PER_PAGE)];
+        let found = list(access, &format!("{}/media", account.external_id), &query, walk.page.as_deref()).await?;
+        let posts: Vec<Media> = read(&found.data);
+        let oldest = posts.iter().filter_map(|post| parse_time(&post.timestamp)).min();
+        let (mut messages, mut lists, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        for post in posts.into_iter().filter(|post| is_id(&post.id)) {
+            let mut list = CommentList { post: post.id, url: post.permalink, ..CommentList::default() };
+            let new = comments(account, &mut walk, &post.comments.data, &list);
+            messages.extend(new.messages);
+            answers.extend(new.answers);
+            list.page = post.comments.next().filter(|_| new.goes_on);
+            lists.extend(list.page.is_some().then_some(list));
+        }
+        // Comments first, in case there are more lists than wait at once.
+        lists.extend(answers);
+        let (cursor, has_more) = walk.after_posts(found.next(), oldest, lists);
+        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+
+    /// The comments of a post, or the answers to a comment.
+    async fn below_post(
+        access: &Access<'_>,
+        account: &ConnectorAccount,
+        mut walk: Walk,
+        list: CommentList,
+    ) -> Result<InboxPage, GraphFailure> {
+        let (path, fields) = match &list.thread {
+            Some(comment) => (format!("{comment}/replies"), ANSWER_FIELDS.to_owned()),
+            None => (format!("{}/comments", list.post), comment_fields()),
+        };
+        let query = [("fields", fields.as_str()), ("limit", PER_PAGE)];
+        let found = list_below(access, &path, &query, list.page.as_deref()).await?;
+        let new = comments(account, &mut walk, &found.data, &list);
+        let next = found.next().filter(|_| new.goes_on || list.thread.is_some());
+        let (cursor, has_more) = walk.after_list(next, new.answers);
+        Ok(InboxPage { messages: new.messages, cursor, has_more, unavailable: None })
+    }
+
+    async fn newest_first(
+        access: &Access<'_>,
+        account: &ConnectorAccount,
+        pass: Pass,
+    ) -> Result<InboxPage, GraphFailure> {
+        let query = [("platform", "instagram"), ("fields", CONVERSATION_FIELDS), ("limit", PER_PAGE)];
+        // Of the page, with its token.
+        let found = list(access, "me/conversations", &query, pass.page.as_deref()).await?;
+        let conversations: Vec<Conversation> = read(&found.data);
+        let times: Vec<_> = conversations.iter().filter_map(|one| parse_time(&one.updated_time)).collect();
+        let messages = conversations.into_iter().flat_map(|one| one.messages(account, pass.until)).collect();
+        let (cursor, has_more) = pass.after(&times, found.next());
+        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+}
+
+/// Returns the comment that begins the thread; its id becomes a part of an address.
+fn comment_id(thread: &ReplyThread) -> Result<&str, CallError> {
+    let id = thread.thread_id.as_str();
+    if is_id(id) && thread.kind == ConversationType::Comment { Ok(id) } else { Err(no_context()) }
+}
+
+#[async_trait]
+impl InboxConnector for Instagram {
+    fn streams(&self) -> &'static [&'static str] {
+        &[COMMENTS, MESSAGES]
+    }
+
+    fn interval(&self) -> TimeDelta {
+        INTERVAL
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        inbox::fetch(self, account, stream, cursor).await
+    }
+
+    fn refusal(&self, thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+        (thread.kind == ConversationType::Dm)
+            .then(|| "Direct messages of Instagram are only read here; answer this one in Instagram.".to_owned())
+    }
+
+    /// A comment has the length of a caption.
+    fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
+        check_length(Platform::Instagram, &catalogue::descriptor(Platform::Instagram).capabilities.text, text)
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        time_marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        let path = format!("{}/replies", comment_id(&reply.thread)?);
+        let access = self.access(account)?;
+        let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
+        let made: Result<Created, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
+        let missing = Self::missing_to(account, "answered", COMMENTS);
+        Ok(Published::new(made.map_err(|failure| of_reply(failure, missing))?.id, None))
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        let path = format!("{}/replies", comment_id(&reply.thread)?);
+        let access = self.access(account)?;
+        let (mut after, mut said) = (None::<String>, Vec::new());
+        // They may begin with the oldest.
+        for _ in 0..MAX_SEARCHED_PAGES {
+            let query = [("fields", ANSWER_FIELDS), ("limit", SEARCHED)];
+            let found = match list(&access, &path, &query, after.as_deref()).await {
+                Err(failure) if is_gone(&failure) => return Ok(Reconciled::Absent),
+                found => found.map_err(|failure| failure.error)?,
+            };
+            let own = read::<Comment>(&found.data).into_iter().filter(|one| one.author().is(account));
+            said.extend(own.map(|one| Said { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: None }));
+            after = found.next();
+            if after.is_none() {
+                return find_reply(reply, said.into_iter());
+            }
+        }
+        match find_reply(reply, said.into_iter())? {
+            Reconciled::Absent => Ok(Reconciled::Unsupported),
+            found => Ok(found),
+        }
+    }
+}

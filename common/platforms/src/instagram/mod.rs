@@ -1,0 +1,186 @@
+//! Instagram, professional accounts. Two logins lead to the same API: Instagram's own (`graph.instagram.com`), and
+//! Facebook's, for an account behind a page (`graph.facebook.com`, with the page's token). `connect.rs` has both.
+//!
+//! A post is made in containers (`meta/containers.rs`), for which Instagram downloads the pictures.
+//!
+//! Sources: Meta's Business SDK v25.0.2 (`iguser.py`: media, media_publish, content_publishing_limit), "Content
+//! publishing" and "Error codes" of the Instagram platform, as of December 2025 to September 2026.
+
+mod analytics;
+mod connect;
+mod inbox;
+
+use async_trait::async_trait;
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::platform::{Descriptor, Platform};
+use http::Method;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use super::analytics::AnalyticsConnector;
+use super::call::{Effect, PlatformClient};
+use super::meta::VERSION;
+use super::meta::containers::{self, ContainerRequest, Containers};
+use super::meta::graph::Access;
+use super::metrics::Metrics;
+use super::oauth::{self, OAuthConnector};
+use super::{
+    CallError, Clients, Connector, ConnectorAccount, Image, InboxConnector, Marker, MarkerSeed, OutgoingPost,
+    Published, Reconciled, Refreshed, Staged,
+};
+
+/// The field of an account's secrets that names the login; absent: Instagram's own.
+const LOGIN: &str = "login";
+const BY_FACEBOOK: &str = "facebook";
+
+pub(super) struct Instagram {
+    client: PlatformClient,
+    metrics: Metrics,
+    config: PlatformsConfig,
+    /// `https://graph.instagram.com`
+    host: String,
+    /// `https://graph.instagram.com/v25.0`
+    graph: String,
+    /// `https://graph.facebook.com/v25.0`
+    facebook_graph: String,
+    /// The host that gives the first token.
+    tokens: String,
+    /// The pages on which a person agrees.
+    dialog: String,
+    facebook_dialog: String,
+}
+
+impl Instagram {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        let version = |platform| config.of(platform).api_version.clone().unwrap_or_else(|| VERSION.to_owned());
+        let host = config.base_url(Platform::Instagram, "https://graph.instagram.com");
+        let facebook = config.base_url(Platform::Facebook, "https://graph.facebook.com");
+        let facebook_site = config.auth_url(Platform::Facebook, "https://www.facebook.com");
+        let site = config.auth_url(Platform::Instagram, "https://www.instagram.com");
+        Self {
+            client: PlatformClient::new(Platform::Instagram, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Instagram, config, clock),
+            config: config.clone(),
+            graph: format!("{host}/{}", version(Platform::Instagram)),
+            host,
+            facebook_graph: format!("{facebook}/{}", version(Platform::Facebook)),
+            tokens: config.base_url(Platform::Instagram, "https://api.instagram.com"),
+            dialog: format!("{site}/oauth/authorize"),
+            facebook_dialog: format!("{facebook_site}/{}/dialog/oauth", version(Platform::Facebook)),
+        }
+    }
+
+    /// Returns the access to an account, by the login that it was connected with.
+    fn access(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError> {
+        let token = account.secrets.require("access_token")?;
+        if !is_by_facebook(account) {
+            return Ok(self.own_access(token));
+        }
+        let application = oauth::application_of(account, &self.config, Platform::Instagram)?;
+        let (graph, app_secret) = (self.facebook_graph.as_str(), application.client_secret);
+        Ok(Access { client: &self.client, graph, token, app_secret })
+    }
+
+    /// Returns the access with a token of Instagram's own login.
+    fn own_access(&self, token: SecretString) -> Access<'_> {
+        Access { client: &self.client, graph: &self.graph, token, app_secret: SecretString::default() }
+    }
+
+    fn containers<'a>(&'a self, account: &'a ConnectorAccount) -> Result<Containers<'a>, CallError> {
+        Ok(Containers {
+            access: self.access(account)?,
+            account: &account.external_id,
+            create: "media",
+            publish: "media_publish",
+            list: "media",
+            quota: "content_publishing_limit",
+            status: ("status_code", "status"),
+            text: "caption",
+        })
+    }
+}
+
+fn is_by_facebook(account: &ConnectorAccount) -> bool {
+    account.secrets.get(LOGIN).is_some_and(|login| login.expose_secret() == BY_FACEBOOK)
+}
+
+/// Returns the request for one picture.
+fn picture(image: &Image) -> ContainerRequest {
+    let mut request = ContainerRequest::from_iter([("image_url".to_owned(), Value::from(image.url.as_str()))]);
+    if let Some(alt) = &image.alt_text {
+        request.insert("alt_text".to_owned(), Value::from(alt.as_str()));
+    }
+    request
+}
+
+#[async_trait]
+impl Connector for Instagram {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Instagram)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    /// A token of Instagram's own login lives 60 days, and is renewed with itself. That of a page has no end.
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        if is_by_facebook(account) {
+            let access = self.access(account)?;
+            let request = access.request(Method::GET, &account.external_id).query(&[("fields", "id")]);
+            access.call::<Value>(Effect::Repeatable, request).await?;
+            return Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None });
+        }
+        self.long_lived().refresh(account).await
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        containers::marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn has_stages(&self) -> bool {
+        true
+    }
+
+    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
+        let item = |index: usize| {
+            let mut request = picture(&post.images[index]);
+            request.insert("is_carousel_item".to_owned(), Value::from(true));
+            request
+        };
+        let whole = |children: &[&str]| {
+            let mut request = match post.images.as_slice() {
+                [only] => picture(only),
+                _ => ContainerRequest::from_iter([
+                    ("media_type".to_owned(), json!("CAROUSEL")),
+                    ("children".to_owned(), Value::from(children.join(","))),
+                ]),
+            };
+            request.insert("caption".to_owned(), Value::from(post.text.as_str()));
+            Ok(request)
+        };
+        self.containers(account)?.stage(post, item, whole).await
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        self.containers(account)?.publish(post).await
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        self.containers(account)?.reconcile(post).await
+    }
+}

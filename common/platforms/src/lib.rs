@@ -1,0 +1,490 @@
+//! Connectors: the code that calls the platforms' APIs.
+//!
+//! A connector is stateless: it receives the account's secrets and the outgoing post, makes its calls and returns the
+//! outcome ([`CallError`] on failure). The worker decides how to react; connectors do not sleep, retry or write to the
+//! post's record (only the sandbox, itself a platform, sleeps for `[slow]`).
+//!
+//! **To add a platform:** add its variant to `domain::platform::Platform`, its descriptor to `catalogue.rs` and, if it
+//! can publish, a [`Connector`] in `platforms/<name>.rs`, one line in `registry.rs`, and tests in
+//! `tests/platforms/<name>.rs` against a server that responds as the platform's documentation specifies. All calls go
+//! through [`call::PlatformClient`], which classifies their errors; [`text`] counts the length of texts. A platform whose
+//! accounts are connected in a browser implements [`oauth::OAuthConnector`] too.
+//! [`Connector::image_transfer`] defines how the platform receives pictures; the descriptor contains the limits on them.
+
+pub mod address;
+pub mod analytics;
+mod bluesky;
+pub mod call;
+mod facebook;
+mod google_business;
+pub mod inbox;
+mod instagram;
+mod linkedin;
+mod mastodon;
+mod meta;
+pub mod metrics;
+pub mod notes;
+pub mod oauth;
+pub mod options;
+pub mod pictures;
+mod pinterest;
+mod reddit;
+mod registry;
+pub mod sandbox;
+mod sanitized;
+mod shopify;
+mod telegram;
+pub mod text;
+mod threads;
+mod tiktok;
+mod tumblr;
+mod twitter;
+mod woocommerce;
+mod wordpress;
+mod wp;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use crier_domain::account::{Renewal, SocialAccount, TokenTimes};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{AccountKind, Descriptor};
+use crier_store::{StoreError, Tx};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use analytics::AnalyticsConnector;
+pub use inbox::InboxConnector;
+pub use oauth::OAuthConnector;
+pub use registry::{Clients, ConnectorRegistry};
+
+/// The secrets of an account: credentials entered by the user, or tokens issued by the platform. A JSON object of
+/// strings, encrypted at rest; `Debug` prints `[REDACTED]`.
+#[derive(Clone)]
+pub struct Secrets(SecretString);
+
+impl PartialEq for Secrets {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+}
+
+impl Eq for Secrets {}
+
+impl Secrets {
+    pub fn new(fields: &Map<String, Value>) -> Self {
+        Self(SecretString::from(Value::Object(fields.clone()).to_string()))
+    }
+
+    /// Parses the output of [`Secrets::expose_json`]; `None` if it is not a JSON object.
+    pub fn from_json(json: String) -> Option<Self> {
+        serde_json::from_str::<Map<String, Value>>(&json).ok().map(|_| Self(SecretString::from(json)))
+    }
+
+    /// Wraps secrets read from the store.
+    pub fn from_stored(secrets: &SecretString) -> Result<Self, StoreError> {
+        Self::from_json(secrets.expose_secret().to_owned())
+            .ok_or_else(|| StoreError::Decode("an account's secrets are no JSON object".into()))
+    }
+
+    /// Returns the whole object as JSON text, for encryption.
+    pub fn expose_json(&self) -> &str {
+        self.0.expose_secret()
+    }
+
+    /// Returns one field; `None` if it is absent or not a string.
+    pub fn get(&self, name: &str) -> Option<SecretString> {
+        let fields: Map<String, Value> = serde_json::from_str(self.0.expose_secret()).ok()?;
+        fields.get(name)?.as_str().map(SecretString::from)
+    }
+
+    /// Returns a required field. If it is absent or empty, the account must be connected again.
+    pub fn require(&self, name: &str) -> Result<SecretString, CallError> {
+        self.get(name).filter(|value| !value.expose_secret().is_empty()).ok_or_else(|| {
+            let message = "The stored credentials are incomplete; connect the account again.";
+            CallError::Reauth(Failure::of(Category::AuthExpired, message))
+        })
+    }
+
+    /// Returns a copy with some fields replaced.
+    pub fn with(&self, changes: &[(&str, &str)]) -> Self {
+        let mut fields: Map<String, Value> = serde_json::from_str(self.0.expose_secret()).unwrap_or_default();
+        for (name, value) in changes {
+            fields.insert((*name).to_owned(), Value::from(*value));
+        }
+        Self::new(&fields)
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets([REDACTED])")
+    }
+}
+
+/// The account data that a connector needs.
+#[derive(Clone, Debug)]
+pub struct ConnectorAccount {
+    pub id: i64,
+    pub workspace_id: i64,
+    pub external_id: String,
+    pub username: Option<String>,
+    pub secrets: Secrets,
+}
+
+impl ConnectorAccount {
+    /// Builds an account from a stored row and its secrets.
+    pub fn stored(account: &SocialAccount, secrets: &SecretString) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: account.id,
+            workspace_id: account.workspace_id,
+            external_id: account.external_id.clone(),
+            username: account.username.clone(),
+            secrets: Secrets::from_stored(secrets)?,
+        })
+    }
+}
+
+/// The result of a successful connect.
+#[derive(Clone, Debug)]
+pub struct Connected {
+    pub external_id: String,
+    pub name: String,
+    pub username: Option<String>,
+    pub profile_url: Option<String>,
+    pub avatar_url: Option<String>,
+    pub kind: AccountKind,
+    pub token_expires_at: Option<DateTime<Utc>>,
+    /// How the tokens are renewed, if a job is to do that before they end.
+    pub renewal: Option<Renewal>,
+    /// The client id of the application that the tokens belong to.
+    pub application: Option<String>,
+    /// Stored, and passed to each later call.
+    pub secrets: Secrets,
+}
+
+/// New tokens from a refresh. `secrets` is `None` if the credentials do not expire and were found valid.
+#[derive(Clone, Debug)]
+pub struct Refreshed {
+    pub secrets: Option<Secrets>,
+    pub token_expires_at: Option<DateTime<Utc>>,
+    /// The end of the refresh token; `None`: as before, or unknown.
+    pub refresh_expires_at: Option<DateTime<Utc>>,
+}
+
+impl Refreshed {
+    pub fn times(&self) -> TokenTimes {
+        TokenTimes { token_expires_at: self.token_expires_at, refresh_expires_at: self.refresh_expires_at }
+    }
+}
+
+/// How a platform receives the pictures of a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageTransfer {
+    /// Each picture has its own upload ([`Connector::upload`]); the post references the results ([`Image::uploaded`]).
+    Uploaded,
+    /// The picture bytes are part of the publishing request.
+    Inline,
+    /// The platform downloads them from our URL ([`Image::url`]).
+    Fetched,
+}
+
+/// A picture of an outgoing post.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// The asset's id.
+    pub id: i64,
+    /// The bytes as the platform accepts them, converted and shrunk where necessary. Empty except for the call that
+    /// sends them: `upload`, or `publish` with [`ImageTransfer::Inline`].
+    pub bytes: Bytes,
+    /// The type of `bytes`, or of the asset if `bytes` is empty.
+    pub mime_type: String,
+    pub filename: String,
+    pub alt_text: Option<String>,
+    /// The asset's size, not the size of shrunk bytes, so that every attempt reports the same values.
+    pub width: u32,
+    pub height: u32,
+    /// The URL for platforms that download pictures.
+    pub url: String,
+    pub uploaded: Option<UploadedImage>,
+}
+
+/// The platform's reference to an uploaded picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UploadedImage {
+    /// The value returned by [`Connector::upload`].
+    pub name: Value,
+    /// Uploaded in this run. An upload of an earlier run may have been deleted: platforms drop uploads that no post
+    /// references, and users delete them.
+    pub uploaded_in_this_run: bool,
+}
+
+impl Image {
+    /// Returns the platform's reference; the worker uploads every picture before it publishes.
+    fn name(&self) -> Result<&Value, CallError> {
+        self.uploaded.as_ref().map(|uploaded| &uploaded.name).ok_or_else(|| {
+            CallError::Transient(Failure::of(Category::Internal, "A picture was not uploaded before its post."))
+        })
+    }
+}
+
+/// A post to be published on one account.
+#[derive(Clone, Debug)]
+pub struct OutgoingPost {
+    pub target_id: i64,
+    pub text: String,
+    pub images: Vec<Image>,
+    /// Platform-specific options, by the names in the platform's descriptor.
+    pub options: Map<String, Value>,
+    /// The value returned by [`Connector::marker`], stored before the first call.
+    pub marker: Marker,
+    /// The attempt number, from 1 (the sandbox's `[flaky]` depends on it).
+    pub attempt: u32,
+    /// An earlier attempt used this marker, so its post or uploads may exist on the platform.
+    pub has_earlier_attempt: bool,
+}
+
+/// Data to find a post again after a call with unknown outcome: a record key, slug, SKU or creation time. Created once
+/// per target and stored before the first call; empty if the platform offers nothing to search by.
+pub type Marker = Map<String, Value>;
+
+/// A published post.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    pub external_id: String,
+    pub url: Option<String>,
+    /// New account secrets, if the call returned any (Telegram moved the chat to another id); they replace the stored
+    /// ones. Never shown or stored with the post.
+    #[serde(skip)]
+    pub secrets: Option<Secrets>,
+}
+
+impl Published {
+    pub fn new(external_id: impl Into<String>, url: Option<String>) -> Self {
+        Self { external_id: external_id.into(), url, secrets: None }
+    }
+}
+
+/// The result of a step that a platform needs before a publish ([`Connector::stage`]).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Staged {
+    /// The post can be published with its marker.
+    Ready,
+    /// Something was made: the marker with its name is to be stored before the next step.
+    Made(Marker),
+    /// The platform is working on it: the next step is after a pause.
+    Pending(TimeDelta),
+    /// An earlier call published the post.
+    Published(Published),
+}
+
+/// The result of looking up an earlier call whose outcome is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reconciled {
+    /// The post was published.
+    Found(Published),
+    /// The post does not exist. Final only after the earlier call's timeout has passed.
+    Absent,
+    /// The platform has accepted the post and is working on it: to be looked up again after a pause.
+    Pending(TimeDelta),
+    /// The platform had accepted the post and did not publish it after all, nor will it.
+    Refused(CallError),
+    /// The platform offers no way to find out.
+    Unsupported,
+}
+
+/// How a call to a platform can end without a result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The platform asked for a pause. `until` is `None` if it named no time.
+    #[error("rate limited until {until:?}")]
+    RateLimited { until: Option<DateTime<Utc>>, failure: Failure },
+    /// The access token has expired: refresh once, then retry.
+    #[error("the access token has expired")]
+    AuthExpired(Failure),
+    /// The platform rejects the credentials themselves: the account becomes `expired`.
+    #[error("the platform refuses the credentials: {}", .0.message)]
+    Reauth(Failure),
+    /// A permanent failure.
+    #[error("{}", .0.message)]
+    Permanent(Failure),
+    /// A temporary failure: nothing was accepted (no connection was made, or the platform reported it).
+    #[error("{}", .0.message)]
+    Transient(Failure),
+    /// Nothing was published because earlier uploads no longer exist: upload the pictures again.
+    #[error("{}", .0.message)]
+    UploadsMissing(Failure),
+    /// The request was sent and no usable response arrived: it may have been accepted.
+    #[error("{}", .0.message)]
+    Unknown(Failure),
+    /// The platform accepted the post and publishes it later.
+    #[error("{}", .failure.message)]
+    Accepted { post: Box<AcceptedPost>, failure: Failure },
+}
+
+/// A post that a platform accepted and publishes later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedPost {
+    /// To be stored: it finds the post again.
+    pub marker: Marker,
+    /// The platform is asked after this pause.
+    pub pause: TimeDelta,
+}
+
+impl CallError {
+    /// Returns the failure as shown to API clients.
+    pub fn failure(&self) -> &Failure {
+        match self {
+            Self::RateLimited { failure, .. } | Self::Accepted { failure, .. } => failure,
+            Self::AuthExpired(f) | Self::Reauth(f) | Self::Permanent(f) | Self::Transient(f) => f,
+            Self::UploadsMissing(f) | Self::Unknown(f) => f,
+        }
+    }
+
+    /// Returns a transient network failure.
+    pub fn network(message: impl Into<String>) -> Self {
+        Self::Transient(Failure::of(Category::Network, message))
+    }
+}
+
+/// Why connecting an account failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The field itself is invalid (`credentials.<field>`): missing, not an address, a private address, too long.
+    #[error("{field}: {message}")]
+    Field { field: &'static str, message: String },
+    /// The platform refused; the sentence contains the reason and what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// The platform returned no usable response.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// One platform's API. Each call has the deadline of the connector's HTTP client. `checked.rs` wraps every connector
+/// and makes its results storable: a method that is added here must be added there too.
+#[async_trait]
+pub trait Connector: Send + Sync {
+    /// Returns the platform's descriptor, as shown to API clients.
+    fn descriptor(&self) -> &'static Descriptor;
+
+    /// Checks credentials against the platform before they are saved. The caller has checked that the required fields
+    /// are present and are strings. Writes nothing, because the connect may still be refused afterwards. Platforms that
+    /// are connected in a browser have no credentials.
+    async fn connect(&self, _workspace_id: i64, _credentials: &Secrets) -> Result<Connected, ConnectError> {
+        Err(ConnectError::Refused("This platform is connected in a browser.".to_owned()))
+    }
+
+    /// Writes the platform's own data about an account to our database, in the transaction that saves the account.
+    async fn reserve(
+        &self,
+        _tx: &mut Tx,
+        _workspace_id: i64,
+        _connected: &Connected,
+    ) -> Result<Result<(), ConnectError>, StoreError> {
+        Ok(Ok(()))
+    }
+
+    /// Returns how its accounts are connected in a browser; `None`: they are connected by credentials.
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        None
+    }
+
+    /// Returns how its messages are read and answered; `None`: its accounts have no inbox, and are not looked at.
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        None
+    }
+
+    /// Gets new tokens, or checks credentials that do not expire.
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError>;
+
+    /// Creates the marker that [`Connector::reconcile`] looks for; called once per target, and stored before its first
+    /// call.
+    fn marker(&self, _seed: MarkerSeed) -> Marker {
+        Marker::new()
+    }
+
+    /// Returns whether [`Connector::reconcile`] can find posts. If it cannot, a call with unknown outcome is final.
+    fn can_reconcile(&self) -> bool;
+
+    /// Returns how the platform receives pictures.
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Fetched
+    }
+
+    /// Uploads one picture of a post ([`ImageTransfer::Uploaded`]) and returns the platform's reference to it, which is
+    /// stored before the next upload. Readers of the platform do not see the upload.
+    async fn upload(
+        &self,
+        _account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        _image: &Image,
+    ) -> Result<Value, CallError> {
+        Err(CallError::Transient(Failure::of(Category::Internal, "This platform takes no uploads.")))
+    }
+
+    /// Returns whether publishing waits for another host or a timer instead of working in this process; if so, another
+    /// job may use its slot meanwhile.
+    fn waits_externally(&self, _post: &OutgoingPost) -> bool {
+        true
+    }
+
+    /// Returns whether [`Connector::stage`] comes before a publish.
+    fn has_stages(&self) -> bool {
+        false
+    }
+
+    /// Makes the next thing that the platform needs before a publish and that readers do not see (a container of
+    /// pictures), or asks whether what was made is ready. Called until it is [`Staged::Ready`]; the result of each step
+    /// is stored before the next.
+    async fn stage(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Staged, CallError> {
+        Ok(Staged::Ready)
+    }
+
+    /// Publishes the post. The marker is already stored, the pictures are ready as [`Connector::image_transfer`]
+    /// requires, and so is what [`Connector::stage`] makes.
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError>;
+
+    /// Looks up the post of an earlier call whose outcome is unknown.
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError>;
+
+    /// Returns how its figures are read; `None`: it gives none.
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        None
+    }
+
+    /// Revokes what the platform granted, when the last brand disconnects the account. Best effort.
+    async fn revoke(&self, _account: &ConnectorAccount) -> Result<(), CallError> {
+        Ok(())
+    }
+}
+
+/// The input for a marker.
+#[derive(Clone, Copy, Debug)]
+pub struct MarkerSeed {
+    pub target_id: i64,
+    /// The time of the first attempt. Bluesky shows it as the time of the post.
+    pub at: DateTime<Utc>,
+    pub random: u64,
+}
+
+/// Returns a string field of the marker. It was stored before the first call; without it nothing may be sent, because
+/// the post could not be found again.
+fn marker_field<'a>(marker: &'a Marker, name: &str) -> Result<&'a str, CallError> {
+    marker.get(name).and_then(Value::as_str).ok_or_else(|| {
+        CallError::Transient(Failure::of(Category::Internal, "The post has no marker to find it again by."))
+    })
+}
+
+/// Returns a marker with the time of the first attempt, for platforms where a post is searched among the newest.
+fn time_marker(seed: MarkerSeed) -> Marker {
+    let at = seed.at.to_rfc3339_opts(SecondsFormat::Millis, true);
+    Marker::from_iter([("at".to_owned(), Value::from(at))])
+}
+
+/// Returns the time of the first attempt.
+fn marker_time(marker: &Marker) -> Result<DateTime<Utc>, CallError> {
+    let no_time = |_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time."));
+    marker_field(marker, "at")?.parse().map_err(no_time)
+}

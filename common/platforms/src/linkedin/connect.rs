@@ -1,0 +1,149 @@
+//! Connecting a person's LinkedIn account, or the page of an organisation (`target` `page`). The page needs an
+//! application of its own: the Community Management API must be the only product of an application.
+
+use async_trait::async_trait;
+use crier_domain::platform::{AccountKind, ConnectTarget};
+use http::Method;
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::super::call::{Effect, connect_error};
+use super::super::oauth::{
+    Attempt, AuthServer, Choice, Choices, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, protocol,
+    renewal,
+};
+use super::super::{ConnectError, Connected};
+use super::Linkedin;
+
+const SCOPES: [&str; 3] = ["openid", "profile", "w_member_social"];
+
+const PAGE_SCOPES: [&str; 3] = ["w_organization_social", "r_organization_social", "rw_organization_admin"];
+
+const PAGE_PERMISSIONS: [Permission; 3] = [
+    Permission { scopes: &["rw_organization_admin"], purpose: "see which pages you manage" },
+    Permission { scopes: &["w_organization_social"], purpose: "publish posts and pictures in the page's name" },
+    Permission { scopes: &["r_organization_social"], purpose: "read the page's posts" },
+];
+
+const PERMISSIONS: [Permission; 2] = [
+    Permission { scopes: &["openid", "profile"], purpose: "see your name and picture" },
+    Permission { scopes: &["w_member_social"], purpose: "publish posts and pictures in your name" },
+];
+
+#[derive(Deserialize)]
+struct UserInfo {
+    sub: String,
+    #[serde(default)]
+    name: String,
+    picture: Option<String>,
+}
+
+impl Linkedin {
+    pub(super) fn auth_server(&self, target: ConnectTarget) -> AuthServer {
+        let scopes = match target {
+            ConnectTarget::Default => &SCOPES,
+            ConnectTarget::Page => &PAGE_SCOPES,
+        };
+        let authorize = format!("{}/oauth/v2/authorization", self.site);
+        let mut server = AuthServer::new(authorize, format!("{}/oauth/v2/accessToken", self.tokens), scopes);
+        server.client_auth = ClientAuth::Form;
+        // LinkedIn documents PKCE for native applications alone, with another address.
+        server.pkce = false;
+        server
+    }
+
+    /// Returns the account of a page.
+    fn page(grant: &Grant, choice: &Choice) -> Connected {
+        Connected {
+            external_id: choice.id.clone(),
+            name: choice.name.clone(),
+            username: choice.detail.clone(),
+            profile_url: choice.detail.as_ref().map(|name| format!("https://www.linkedin.com/company/{name}")),
+            avatar_url: None,
+            kind: AccountKind::Page,
+            token_expires_at: grant.token_expires_at,
+            renewal: Some(renewal(grant, false)),
+            application: Some(grant.client_id.clone()),
+            secrets: grant.secrets(),
+        }
+    }
+}
+
+#[async_trait]
+impl OAuthConnector for Linkedin {
+    fn targets(&self) -> &'static [ConnectTarget] {
+        &[ConnectTarget::Default, ConnectTarget::Page]
+    }
+
+    fn permissions(&self, target: ConnectTarget) -> &'static [Permission] {
+        match target {
+            ConnectTarget::Default => &PERMISSIONS,
+            ConnectTarget::Page => &PAGE_PERMISSIONS,
+        }
+    }
+
+    fn gate(&self, target: ConnectTarget) -> Option<&'static str> {
+        Some(match target {
+            ConnectTarget::Default => {
+                "LinkedIn gives access for 60 days. You will be asked by mail to connect again before they end."
+            }
+            ConnectTarget::Page => {
+                "LinkedIn lets only applications publish on pages that it has reviewed for its Community Management \
+                 API. It gives access for 60 days; you will be asked by mail to connect again before they end."
+            }
+        })
+    }
+
+    fn choice_noun(&self) -> &'static str {
+        "page"
+    }
+
+    async fn server(&self, request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {
+        Ok(self.auth_server(request.target))
+    }
+
+    async fn choices(&self, grant: &Grant) -> Result<Choices, ConnectError> {
+        match grant.target {
+            ConnectTarget::Default => Ok(Choices::NotNeeded),
+            ConnectTarget::Page => {
+                let pages = self.pages(&SecretString::from(grant.access_token())).await;
+                pages.map(Choices::Of).map_err(|error| connect_error(error, None))
+            }
+        }
+    }
+
+    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+        let tokens = protocol::exchange(&self.client, attempt, code).await?;
+        Ok(Grant::new(attempt, &tokens, self.client.now()))
+    }
+
+    async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
+        if grant.target == ConnectTarget::Page {
+            let gone = || ConnectError::Refused("No page was chosen.".to_owned());
+            return choice.map(|choice| Self::page(grant, choice)).ok_or_else(gone);
+        }
+        let token = SecretString::from(grant.access_token());
+        let request = self.request(Method::GET, "/v2/userinfo", &token);
+        let answer =
+            self.send(Effect::Repeatable, request).await.map_err(|refusal| connect_error(refusal.error, None))?;
+        let info: UserInfo =
+            self.client.read(Effect::Repeatable, &answer).map_err(|error| connect_error(error, None))?;
+        // The id becomes a part of a URN.
+        let is_id = |id: &str| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        if !is_id(&info.sub) {
+            return Err(ConnectError::Unavailable("LinkedIn named no person.".to_owned()));
+        }
+        Ok(Connected {
+            external_id: info.sub,
+            name: info.name,
+            username: None,
+            profile_url: None,
+            avatar_url: info.picture,
+            kind: AccountKind::Profile,
+            token_expires_at: grant.token_expires_at,
+            renewal: Some(renewal(grant, false)),
+            application: Some(grant.client_id.clone()),
+            secrets: grant.secrets(),
+        })
+    }
+}

@@ -1,0 +1,435 @@
+//! The inbox of an organisation's page: the comments on its posts, with what is answered below them. LinkedIn lets no
+//! application read what is written to a person.
+//!
+//! The documents name no order of comments. So all pages of a post's comments are read each time, those below a comment
+//! too, and what was neither written nor changed since the last look is left out. They show the author as a URN, and a
+//! person's name needs permissions that a page has not: a participant has an id, and no name.
+//!
+//! LinkedIn counts calls by day, for the application and for the person who connected the page, without saying how many
+//! there may be, so a page is looked at every half an hour.
+//!
+//! A comment has no key of ours: one whose answer was lost is searched by its words among the comments of its thread.
+//!
+//! Sources: learn.microsoft.com/linkedin ("Comments API": `socialActions/{urn}/comments`, `commentUrn`,
+//! `parentComment`, 201 with `x-restli-id`; "Posts API", "Find posts by authors": `sortBy`, `count`; "Pagination":
+//! `start`, `count`, `paging.links`; "Error handling"), January to August 2026. Not tried on a real page: whether each
+//! comment has `commentsSummary` (without it, what is below it is read too), the direction of `sortBy=CREATED` (the
+//! walk over all posts does not depend on it), and whether `serviceErrorCode` 100 is only a missing permission.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{ConnectTarget, ConversationType, Platform, TextRules, TextUnit};
+use http::{Method, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::pages::URN;
+use super::{Linkedin, Refusal};
+use crate::call::Effect;
+use crate::inbox::by_post::{CommentList, Walk};
+use crate::inbox::refused::{missing_permission, refused, refused_before};
+use crate::inbox::said::{Said, find_reply};
+use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
+
+const COMMENTS: &str = "comments";
+const INTERVAL: TimeDelta = TimeDelta::minutes(30);
+const POSTS_PER_PAGE: usize = 10;
+/// As many lists may wait for what is below them.
+const COMMENTS_PER_PAGE: usize = 20;
+/// How many posts, or comments of one post, are read at most.
+const MAX_ENTRIES: usize = 2_000;
+/// How many calls a look makes at most.
+const CALLS_AT_ONCE: u64 = 100;
+/// How many comments of a thread are searched for a reply, by this many calls.
+const SEARCHED_PER_PAGE: usize = 100;
+const MAX_SEARCHED_PAGES: usize = 3;
+/// The code of a call for which the application has no permission. Another 403 is about the post alone.
+const NO_PERMISSION: &str = "100";
+const COMMENT_URN: &str = "urn:li:comment:(";
+const TEXT: TextRules =
+    TextRules { max: Some(1_250), unit: TextUnit::Characters, max_bytes: None, max_with_media: None, url_weight: None };
+
+/// A page of a list.
+#[derive(Default, Deserialize)]
+struct Page {
+    #[serde(default)]
+    elements: Vec<Value>,
+    #[serde(default)]
+    paging: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Post {
+    id: String,
+    /// Milliseconds.
+    created_at: Option<i64>,
+    published_at: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Comment {
+    /// The number of the comment.
+    id: Option<String>,
+    comment_urn: Option<String>,
+    /// The post's activity.
+    object: Option<String>,
+    parent_comment: Option<String>,
+    /// Missing where the application may not see it.
+    actor: Option<String>,
+    message: Option<Text>,
+    created: Option<Change>,
+    last_modified: Option<Change>,
+    comments_summary: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    #[serde(default)]
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Change {
+    /// Milliseconds.
+    time: i64,
+}
+
+impl Page {
+    /// Returns where the next page begins. A page may have fewer entries than were asked for, because some are hidden.
+    fn next(&self, start: usize, asked: usize) -> Option<String> {
+        let number = |name: &str| self.paging[name].as_u64().and_then(|number| usize::try_from(number).ok());
+        let count = number("count").filter(|count| (1..=asked).contains(count)).unwrap_or(asked);
+        let next = start.checked_add(count)?;
+        let links = self.paging["links"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let has_link = links.iter().any(|link| link["rel"] == "next");
+        let goes_on = has_link || number("total").map_or(self.elements.len() >= count, |total| total > next);
+        (goes_on && next < MAX_ENTRIES).then(|| next.to_string())
+    }
+
+    /// Returns the entries that can be read: one that cannot must not hide the others.
+    fn read<T: serde::de::DeserializeOwned>(&self, asked: usize) -> Vec<T> {
+        self.elements.iter().take(asked).filter_map(|entry| T::deserialize(entry).ok()).collect()
+    }
+}
+
+/// Returns the place at which a page begins, of the name that [`Page::next`] gave it.
+fn start_of(page: Option<&str>) -> usize {
+    page.and_then(|page| page.parse().ok()).unwrap_or(0)
+}
+
+/// Returns whether a URN of a post may become a part of an address.
+fn is_post(urn: &str) -> bool {
+    let number = urn.strip_prefix("urn:li:share:").or(urn.strip_prefix("urn:li:ugcPost:"));
+    number.is_some_and(is_number)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 40 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns the two parts of `urn:li:comment:(urn:li:activity:1,2)`.
+fn comment_parts(urn: &str) -> Option<(&str, &str)> {
+    let (object, number) = urn.strip_prefix(COMMENT_URN)?.strip_suffix(')')?.split_once(',')?;
+    (is_object(object) && is_number(number)).then_some((object, number))
+}
+
+fn is_object(urn: &str) -> bool {
+    let parts = urn.strip_prefix("urn:li:").and_then(|rest| rest.split_once(':'));
+    parts.is_some_and(|(kind, number)| {
+        is_number(number) && kind.len() <= 40 && kind.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+fn comment_urn(object: &str, number: &str) -> Option<String> {
+    (is_object(object) && is_number(number)).then(|| format!("{COMMENT_URN}{object},{number})"))
+}
+
+fn encoded(urn: &str) -> String {
+    utf8_percent_encode(urn, NON_ALPHANUMERIC).to_string()
+}
+
+fn time(at: Option<i64>) -> Option<DateTime<Utc>> {
+    at.and_then(DateTime::from_timestamp_millis)
+}
+
+impl Post {
+    fn published_at(&self) -> Option<DateTime<Utc>> {
+        time(self.published_at.or(self.created_at))
+    }
+}
+
+impl Comment {
+    fn urn(&self) -> Option<String> {
+        let named = self.comment_urn.clone().filter(|urn| comment_parts(urn).is_some());
+        named.or_else(|| comment_urn(self.object.as_deref()?, self.id.as_deref()?))
+    }
+
+    fn made_at(&self) -> Option<DateTime<Utc>> {
+        time(self.created.as_ref().map(|change| change.time))
+    }
+
+    /// Returns when it was written or changed last.
+    fn changed_at(&self) -> Option<DateTime<Utc>> {
+        self.made_at().max(time(self.last_modified.as_ref().map(|change| change.time)))
+    }
+
+    /// Returns whether there may be comments below: only a number says that there are none.
+    fn has_answers(&self) -> bool {
+        let summary = self.comments_summary.as_ref();
+        let number = summary.and_then(|summary| summary["aggregatedTotalComments"].as_u64());
+        number.is_none_or(|number| number > 0)
+    }
+
+    fn text(&self) -> String {
+        self.message.as_ref().map(|message| message.text.clone()).unwrap_or_default()
+    }
+
+    /// Returns the message in its thread, which a comment on the post begins.
+    fn message(&self, page: &str, list: &CommentList) -> Option<FetchedMessage> {
+        let external_id = self.urn()?;
+        let parent = self.parent_comment.clone().filter(|urn| comment_parts(urn).is_some());
+        let is_own = self.actor.as_deref() == Some(page);
+        let person = self.actor.clone().filter(|_| !is_own);
+        let no_name = |external_id| Participant { external_id, name: None, username: None, avatar_url: None };
+        Some(FetchedMessage {
+            kind: ConversationType::Comment,
+            thread_id: list.thread.clone().or(parent).unwrap_or_else(|| external_id.clone()),
+            direction: if is_own { MessageDirection::Outbound } else { MessageDirection::Inbound },
+            participant: person.map(no_name),
+            subject: Some(Subject { external_id: list.post.clone(), url: list.url.clone() }),
+            author_name: None,
+            body: self.text(),
+            sent_at: self.made_at()?,
+            reply_context: Map::new(),
+            external_id,
+        })
+    }
+}
+
+fn missing(what: &str, permission: &str) -> Failure {
+    missing_permission(Platform::Linkedin, ConnectTarget::Page, &format!("comments be {what}"), permission)
+}
+
+impl Refusal {
+    fn is_permission(&self) -> bool {
+        let code = self.error.failure().platform_code.as_deref();
+        self.status == Some(StatusCode::FORBIDDEN) && code == Some(NO_PERMISSION)
+    }
+
+    /// Returns the error of a reply.
+    fn of_reply(self) -> CallError {
+        let code = self.error.failure().platform_code.clone().unwrap_or_default();
+        let said = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
+        match self.status {
+            Some(StatusCode::FORBIDDEN) if self.is_permission() => {
+                CallError::Permanent(missing("answered", "w_organization_social_feed").from_platform(&code))
+            }
+            Some(StatusCode::NOT_FOUND) => {
+                said(Category::PlatformRejected, "What is answered here is not there any more.")
+            }
+            _ => self.error,
+        }
+    }
+}
+
+impl Linkedin {
+    async fn list(&self, account: &ConnectorAccount, path: &str, is_finder: bool) -> Result<Page, Refusal> {
+        let token = account.secrets.require("access_token")?;
+        let mut request = self.request(Method::GET, path, &token);
+        if is_finder {
+            request = request.header("X-RestLi-Method", "FINDER");
+        }
+        let answer = self.send(Effect::Repeatable, request).await?;
+        Ok(self.client.read(Effect::Repeatable, &answer)?)
+    }
+
+    /// Asks for a page of the comments on a post, or below a comment.
+    async fn comments_of(
+        &self,
+        account: &ConnectorAccount,
+        urn: &str,
+        start: usize,
+        count: usize,
+    ) -> Result<Page, Refusal> {
+        let path = format!("/rest/socialActions/{}/comments?start={start}&count={count}", encoded(urn));
+        self.list(account, &path, false).await
+    }
+
+    /// Reads a page of posts: their comments come next.
+    async fn posts(&self, account: &ConnectorAccount, walk: Walk) -> Result<InboxPage, Refusal> {
+        let start = start_of(walk.page.as_deref());
+        let author = encoded(&account.external_id);
+        let path = format!("/rest/posts?author={author}&q=author&count={POSTS_PER_PAGE}&start={start}&sortBy=CREATED");
+        let found = self.list(account, &path, true).await?;
+        let posts: Vec<Post> = found.read(POSTS_PER_PAGE);
+        // The documents do not say that the newest come first: the walk ends at a page with old posts alone.
+        let newest = posts.iter().filter_map(Post::published_at).max();
+        let since = walk.posts_since();
+        let is_new = |post: &Post| post.published_at().is_some_and(|at| at >= since);
+        let lists = posts.into_iter().filter(|post| is_post(&post.id) && is_new(post)).map(|post| CommentList {
+            url: super::published(&post.id).url,
+            post: post.id,
+            ..CommentList::default()
+        });
+        let lists = lists.collect();
+        let (cursor, has_more) = walk.after_posts(found.next(start, POSTS_PER_PAGE), newest, lists);
+        Ok(InboxPage { cursor, has_more, ..InboxPage::default() })
+    }
+
+    /// Reads a page of the comments on a post, or below a comment.
+    async fn comments(
+        &self,
+        account: &ConnectorAccount,
+        mut walk: Walk,
+        list: CommentList,
+    ) -> Result<InboxPage, Refusal> {
+        let urn = list.thread.as_deref().unwrap_or(&list.post);
+        let start = start_of(list.page.as_deref());
+        let (found, unavailable) = match self.comments_of(account, urn, start, COMMENTS_PER_PAGE).await {
+            // Deleted meanwhile, with what stood below.
+            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => (Page::default(), None),
+            // The others can still be read.
+            Err(refusal) if refusal.status == Some(StatusCode::FORBIDDEN) && !refusal.is_permission() => {
+                (Page::default(), Some(refusal.error.failure().clone()))
+            }
+            found => (found?, None),
+        };
+        let comments: Vec<Comment> = found.read(COMMENTS_PER_PAGE);
+        walk.saw(&comments.iter().filter_map(Comment::changed_at).collect::<Vec<_>>());
+        let is_new = |comment: &&Comment| comment.changed_at().is_some_and(|at| at >= walk.until);
+        let new = comments.iter().filter(is_new);
+        let mut messages: Vec<_> = new.filter_map(|one| one.message(&account.external_id, &list)).collect();
+        messages.sort_by_key(|message| message.sent_at);
+        let may_have_below = comments.iter().filter(|one| list.thread.is_none() && one.has_answers());
+        let below = |thread| CommentList { thread: Some(thread), page: None, ..list.clone() };
+        let below = may_have_below.filter_map(Comment::urn).map(below).collect();
+        let (cursor, has_more) = walk.after_list_with_below(found.next(start, COMMENTS_PER_PAGE), below);
+        Ok(InboxPage { messages, cursor, has_more, unavailable })
+    }
+
+    /// Returns what the page said in a thread, the newest first, and whether that is all.
+    async fn said(&self, account: &ConnectorAccount, thread: &str) -> Result<(Vec<Said>, bool), Refusal> {
+        let (mut said, mut page, mut is_all) = (Vec::new(), None::<String>, false);
+        for _ in 0..MAX_SEARCHED_PAGES {
+            let start = start_of(page.as_deref());
+            let found = self.comments_of(account, thread, start, SEARCHED_PER_PAGE).await?;
+            let comments: Vec<Comment> = found.read(SEARCHED_PER_PAGE);
+            let own = comments.into_iter().filter(|one| one.actor.as_deref() == Some(&account.external_id));
+            said.extend(
+                own.filter_map(|one| Some(Said { id: one.urn()?, text: one.text(), at: one.made_at(), url: None })),
+            );
+            page = found.next(start, SEARCHED_PER_PAGE);
+            if page.is_none() {
+                is_all = true;
+                break;
+            }
+        }
+        said.sort_by_key(|one| std::cmp::Reverse(one.at));
+        Ok((said, is_all))
+    }
+}
+
+#[async_trait]
+impl InboxConnector for Linkedin {
+    fn streams(&self) -> &'static [&'static str] {
+        &[COMMENTS]
+    }
+
+    fn reads(&self, external_id: &str) -> bool {
+        external_id.starts_with(URN)
+    }
+
+    fn interval(&self) -> TimeDelta {
+        INTERVAL
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        _stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        if !self.reads(&account.external_id) {
+            return Ok(InboxPage::default());
+        }
+        let (now, missing) = (self.client.now(), missing("read", "r_organization_social_feed"));
+        if let Some(page) = refused_before(account, cursor, now, &missing) {
+            return Ok(page);
+        }
+        let mut walk = Walk::read(cursor, now);
+        walk.at_once = CALLS_AT_ONCE;
+        let (again, has_page) = (walk.again(), walk.page.is_some());
+        match walk.list().cloned() {
+            Some(list) => match self.comments(account, walk, list).await {
+                Err(refusal) if refusal.is_permission() => Ok(refused(account, again, now, missing)),
+                read => Ok(read?),
+            },
+            None => match self.posts(account, walk).await {
+                // The page is not known any more.
+                Err(Refusal { error: CallError::Permanent(_), .. }) if has_page => {
+                    Ok(InboxPage { cursor: again, ..InboxPage::default() })
+                }
+                read => Ok(read?),
+            },
+        }
+    }
+
+    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+        None
+    }
+
+    fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
+        check_length(Platform::Linkedin, &TEXT, text)
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        time_marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    /// The text is plain: the "little text format" is that of posts.
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        let thread = reply.thread.thread_id.as_str();
+        let (object, _) = comment_parts(thread).ok_or_else(no_context)?;
+        let body = json!({
+            "actor": account.external_id,
+            "object": object,
+            "message": { "text": reply.text },
+            "parentComment": thread,
+        });
+        let token = account.secrets.require("access_token")?;
+        let path = format!("/rest/socialActions/{}/comments", encoded(thread));
+        let request = self.request(Method::POST, &path, &token).json(&body);
+        let answer = self.send(Effect::Publishes, request).await.map_err(Refusal::of_reply)?;
+        let made = serde_json::from_slice::<Comment>(&answer.body).ok().and_then(|made| made.urn());
+        let number = answer.headers.get("x-restli-id").and_then(|id| id.to_str().ok());
+        let urn = made.or_else(|| comment_urn(object, number?));
+        urn.map(|urn| Published::new(urn, None)).ok_or_else(|| {
+            let message = "LinkedIn took the answer and named no id: it may have been published.";
+            CallError::Unknown(Failure::of(Category::OutcomeUnknown, message))
+        })
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        let thread = reply.thread.thread_id.as_str();
+        comment_parts(thread).ok_or_else(no_context)?;
+        let (said, is_all) = match self.said(account, thread).await {
+            // What was answered is gone, with the answers to it.
+            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => return Ok(Reconciled::Absent),
+            said => said?,
+        };
+        match find_reply(reply, said.into_iter())? {
+            Reconciled::Absent if !is_all => Ok(Reconciled::Unsupported),
+            found => Ok(found),
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! LinkedIn, as a person or as an organisation's page (`pages.rs`): Posts API and Images API, versioned by month. Each
+//! of the two wants an application of its own.
+//!
+//! A page's newest posts are searched after a call with unknown outcome. A person's posts cannot be read; if such a
+//! post is sent again by a person's decision, LinkedIn's "duplicate" names the post that is there, and that is the
+//! answer.
+//!
+//! Sources: learn.microsoft.com/linkedin ("Posts API", "Images API", "little text format", "Versioning", "Error
+//! handling"), January to August 2026.
+
+mod analytics;
+mod connect;
+mod inbox;
+mod pages;
+
+use async_trait::async_trait;
+use chrono::{Days, NaiveTime};
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{ConnectTarget, Descriptor, Platform};
+use crier_http::HttpResponse;
+use http::{Method, StatusCode};
+use reqwest::RequestBuilder;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::analytics::AnalyticsConnector;
+use super::call::{Effect, PlatformClient, sanitize_message};
+use super::metrics::Metrics;
+use super::oauth::{self, OAuthConnector};
+use super::{
+    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
+    OutgoingPost, Published, Reconciled, Refreshed, time_marker,
+};
+
+/// The version of the API; each lives about a year (looked up in November 2026).
+const VERSION: &str = "202607";
+/// Characters with a meaning in LinkedIn's "little text format"; one that is not escaped cuts the text off.
+const RESERVED: &str = "|{}@[]()<>#*_~\\";
+
+pub(super) struct Linkedin {
+    client: PlatformClient,
+    metrics: Metrics,
+    config: PlatformsConfig,
+    api: String,
+    /// The host of tokens.
+    tokens: String,
+    /// The host of the page on which a person agrees.
+    site: String,
+    version: String,
+}
+
+impl Linkedin {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        let version = config.of(Platform::Linkedin).api_version.clone();
+        Self {
+            client: PlatformClient::new(Platform::Linkedin, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Linkedin, config, clock),
+            config: config.clone(),
+            api: config.base_url(Platform::Linkedin, "https://api.linkedin.com"),
+            tokens: config.base_url(Platform::Linkedin, "https://www.linkedin.com"),
+            site: config.auth_url(Platform::Linkedin, "https://www.linkedin.com"),
+            version: version.unwrap_or_else(|| VERSION.to_owned()),
+        }
+    }
+
+    fn request(&self, method: Method, path: &str, token: &SecretString) -> RequestBuilder {
+        self.client
+            .request(method, &format!("{}{path}", self.api))
+            .bearer_auth(token.expose_secret())
+            .header("LinkedIn-Version", &self.version)
+            .header("X-Restli-Protocol-Version", "2.0.0")
+    }
+
+    async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, Refusal> {
+        let answer = self.client.send(effect, request).await?;
+        if answer.status.is_success() { Ok(answer) } else { Err(self.refusal(effect, &answer)) }
+    }
+
+    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> Refusal {
+        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let detail = sanitize_message(&body.message, &[]);
+        let sentence = |what: &str| match &detail {
+            Some(detail) => format!("LinkedIn {what}: {detail}"),
+            None => format!("LinkedIn {what}."),
+        };
+        let code = body.service_error_code.map_or_else(|| answer.status.as_str().to_owned(), |code| code.to_string());
+        let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
+        let is_duplicate = body.is_duplicate();
+        let error = match answer.status {
+            StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST if is_duplicate => {
+                CallError::Permanent(failure(Category::DuplicateContent, "has this post already"))
+            }
+            StatusCode::UNAUTHORIZED => {
+                CallError::AuthExpired(failure(Category::AuthExpired, "refuses the token; connect the account again"))
+            }
+            StatusCode::FORBIDDEN => CallError::Permanent(failure(
+                Category::Account,
+                "does not allow this; the application may lack a product, or the person a role in the organisation",
+            )),
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
+                CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
+            }
+            // A version that has ended: the operator's matter, and no post's.
+            StatusCode::UPGRADE_REQUIRED => {
+                let version = &self.version;
+                let message = format!(
+                    "LinkedIn has ended version {version}; the operator has to set CRIER_LINKEDIN_API_VERSION."
+                );
+                self.client.misconfigured(&message, &code)
+            }
+            // A day's calls are counted until midnight, UTC.
+            StatusCode::TOO_MANY_REQUESTS => {
+                let midnight = self.client.now().checked_add_days(Days::new(1));
+                let midnight = midnight.and_then(|day| day.with_time(NaiveTime::MIN).single());
+                self.client.rate_limited(midnight, Some(&code))
+            }
+            _ => self.client.classify_status(effect, answer, Some(&code), detail),
+        };
+        let duplicate_of = is_duplicate.then(|| body.duplicate_of()).flatten();
+        Refusal { error, duplicate_of, status: Some(answer.status) }
+    }
+}
+
+/// A refused call.
+struct Refusal {
+    error: CallError,
+    /// The post that is there already.
+    duplicate_of: Option<String>,
+    /// `None`: there was no answer that could be read.
+    status: Option<StatusCode>,
+}
+
+impl From<CallError> for Refusal {
+    fn from(error: CallError) -> Self {
+        Self { error, duplicate_of: None, status: None }
+    }
+}
+
+impl From<Refusal> for CallError {
+    fn from(refusal: Refusal) -> Self {
+        refusal.error
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct ErrorBody {
+    #[serde(default)]
+    message: String,
+    service_error_code: Option<i64>,
+    #[serde(default)]
+    error_details: ErrorDetails,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct ErrorDetails {
+    #[serde(default)]
+    input_errors: Vec<InputError>,
+}
+
+#[derive(Deserialize)]
+struct InputError {
+    #[serde(default)]
+    code: String,
+}
+
+impl ErrorBody {
+    fn is_duplicate(&self) -> bool {
+        let named = self.error_details.input_errors.iter().any(|error| error.code == "DUPLICATE_POST");
+        named || self.message.contains("is a duplicate of")
+    }
+
+    /// "Content is a duplicate of urn:li:share:…"
+    fn duplicate_of(&self) -> Option<String> {
+        let (_, rest) = self.message.split_once("urn:li:")?;
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != ':').unwrap_or(rest.len());
+        Some(format!("urn:li:{}", &rest[..end]))
+    }
+}
+
+#[async_trait]
+impl Connector for Linkedin {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Linkedin)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    /// Of pages alone.
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    /// Only approved partners get refresh tokens; for others, a person connects the account again.
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        if account.secrets.get("refresh_token").is_none() {
+            let message = "LinkedIn no longer accepts the token; connect the account again.";
+            return Err(CallError::Reauth(Failure::of(Category::AuthExpired, message)));
+        }
+        let application = oauth::application_of(account, &self.config, Platform::Linkedin)?;
+        let target = if Self::is_page(account) { ConnectTarget::Page } else { ConnectTarget::Default };
+        Ok(oauth::renew(&self.client, &self.auth_server(target), account, &application).await?)
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        time_marker(seed)
+    }
+
+    /// Pages; for a person, `reconcile` says that it is not possible.
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Uploaded
+    }
+
+    async fn upload(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        image: &Image,
+    ) -> Result<Value, CallError> {
+        #[derive(Deserialize)]
+        struct Initialized {
+            value: Upload,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Upload {
+            upload_url: String,
+            image: String,
+        }
+        let token = account.secrets.require("access_token")?;
+        let body = json!({ "initializeUploadRequest": { "owner": author(account) } });
+        let request = self.request(Method::POST, "/rest/images?action=initializeUpload", &token).json(&body);
+        let answer = self.send(Effect::Repeatable, request).await?;
+        let Upload { upload_url, image: urn } = self.client.read::<Initialized>(Effect::Repeatable, &answer)?.value;
+        if !self.is_linkedin(&upload_url) {
+            let message = "LinkedIn named an address for the picture that is not its own.";
+            return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
+        }
+        let request = self
+            .client
+            .request(Method::PUT, &upload_url)
+            .bearer_auth(token.expose_secret())
+            .header(http::header::CONTENT_TYPE, &image.mime_type)
+            .body(image.bytes.clone());
+        self.send(Effect::Repeatable, request).await?;
+        Ok(Value::from(urn))
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        let mut body = json!({
+            "author": author(account),
+            "commentary": escape(&post.text),
+            "visibility": "PUBLIC",
+            "distribution": {
+                "feedDistribution": "MAIN_FEED",
+                "targetEntities": [],
+                "thirdPartyDistributionChannels": [],
+            },
+            "lifecycleState": "PUBLISHED",
+            "isReshareDisabledByAuthor": false,
+        });
+        if let Some(content) = content(post)? {
+            body["content"] = content;
+        }
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::POST, "/rest/posts", &token).json(&body);
+        match self.send(Effect::Publishes, request).await {
+            Ok(answer) => match answer.headers.get("x-restli-id").and_then(|id| id.to_str().ok()) {
+                Some(urn) => Ok(published(urn)),
+                None => Err(CallError::Unknown(Failure::of(
+                    Category::OutcomeUnknown,
+                    "LinkedIn took the post and named no id: it may have been published.",
+                ))),
+            },
+            // An earlier call of this post made it.
+            Err(Refusal { duplicate_of: Some(urn), .. }) if post.has_earlier_attempt => Ok(published(&urn)),
+            Err(refusal) => Err(refusal.error),
+        }
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        if Self::is_page(account) { self.find(account, post).await } else { Ok(Reconciled::Unsupported) }
+    }
+
+    async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::Linkedin)?;
+        let token = account.secrets.require("access_token")?;
+        let form = [
+            ("client_id", application.client_id.as_str()),
+            ("client_secret", application.client_secret.expose_secret()),
+            ("token", token.expose_secret()),
+        ];
+        let request = self.client.request(Method::POST, &format!("{}/oauth/v2/revoke", self.tokens)).form(&form);
+        self.send(Effect::Repeatable, request).await?;
+        Ok(())
+    }
+}
+
+impl Linkedin {
+    /// Returns whether an address from an answer is LinkedIn's: pictures and the token are sent there.
+    fn is_linkedin(&self, address: &str) -> bool {
+        let Ok(url) = Url::parse(address) else { return false };
+        let host = url.host_str().unwrap_or_default();
+        let is_own = url.scheme() == "https" && (host == "linkedin.com" || host.ends_with(".linkedin.com"));
+        let is_configured = Url::parse(&self.api).is_ok_and(|api| api.origin() == url.origin());
+        is_own || is_configured
+    }
+}
+
+fn author(account: &ConnectorAccount) -> String {
+    match Linkedin::is_page(account) {
+        true => account.external_id.clone(),
+        false => format!("urn:li:person:{}", account.external_id),
+    }
+}
+
+fn published(urn: &str) -> Published {
+    Published::new(urn, Some(format!("https://www.linkedin.com/feed/update/{urn}")))
+}
+
+fn content(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
+    let picture = |image: &Image| -> Result<Value, CallError> {
+        Ok(json!({ "id": image.name()?, "altText": image.alt_text.as_deref().unwrap_or_default() }))
+    };
+    Ok(match post.images.as_slice() {
+        [] => match (post.options.get("link").and_then(Value::as_str), post.options.get("title")) {
+            (Some(link), title) => Some(json!({
+                "article": { "source": link, "title": title.and_then(Value::as_str).unwrap_or(link) },
+            })),
+            (None, _) => None,
+        },
+        [only] => Some(json!({ "media": picture(only)? })),
+        images => {
+            let images = images.iter().map(picture).collect::<Result<Vec<_>, _>>()?;
+            Some(json!({ "multiImage": { "images": images } }))
+        }
+    })
+}
+
+/// Escapes the text; hashtags keep their meaning.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    let mut before = ' ';
+    while let Some(c) = characters.next() {
+        let begins_hashtag =
+            c == '#' && !before.is_alphanumeric() && characters.peek().is_some_and(|next| next.is_alphanumeric());
+        if begins_hashtag {
+            let mut word = String::new();
+            while let Some(next) = characters.next_if(|next| next.is_alphanumeric()) {
+                word.push(next);
+            }
+            out.push_str("{hashtag|\\#|");
+            out.push_str(&word);
+            out.push('}');
+            before = 'x';
+            continue;
+        }
+        if RESERVED.contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
+        before = c;
+    }
+    out
+}

@@ -1,0 +1,189 @@
+//! Connecting a Mastodon account: the server is one that a person names, so its address is checked and called through
+//! the guard. Crier registers an application there once and keeps it; servers delete unused applications, so
+//! it is checked before each use.
+//!
+//! Sources: docs.joinmastodon.org, "apps", "oauth", "OAuth scopes" (`profile` since 4.3); RFC 8414.
+
+use async_trait::async_trait;
+use crier_domain::account::Renewal;
+use crier_domain::application::Application;
+use crier_domain::platform::{AccountKind, ConnectTarget};
+use http::{Method, StatusCode};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde_json::json;
+use url::Url;
+
+use super::super::address::check_typed_address;
+use super::super::call::{Effect, connect_error};
+use super::super::oauth::{
+    Attempt, AuthServer, Choice, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, protocol,
+};
+use super::super::{ConnectError, Connected};
+use super::Mastodon;
+use super::rest::Instance;
+
+/// What Crier needs besides the account's name.
+const SCOPES: [&str; 4] = ["read:statuses", "read:notifications", "write:statuses", "write:media"];
+/// The scope to read the account's name: the narrow one since 4.3, the older one before.
+const PROFILE: &str = "profile";
+const OLDER_PROFILE: &str = "read:accounts";
+
+const PERMISSIONS: [Permission; 3] = [
+    Permission { scopes: &[PROFILE, OLDER_PROFILE], purpose: "see the account's name and picture" },
+    Permission { scopes: &["write:statuses", "write:media"], purpose: "publish posts and pictures" },
+    Permission {
+        scopes: &["read:statuses", "read:notifications"],
+        purpose: "read the account's posts and what people answer to them",
+    },
+];
+
+/// The server's description of itself (RFC 8414).
+#[derive(Deserialize)]
+struct Metadata {
+    issuer: String,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
+    #[serde(default)]
+    code_challenge_methods_supported: Vec<String>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+}
+
+#[derive(Deserialize)]
+struct Registered {
+    client_id: String,
+    client_secret: String,
+}
+
+impl Mastodon {
+    fn anonymous(&self, base: &str) -> Instance<'_> {
+        Instance { client: &self.client, base: base.to_owned(), token: None }
+    }
+
+    /// Returns the server's description; `None` for one before 4.3.
+    async fn metadata(&self, base: &str) -> Result<Option<Metadata>, ConnectError> {
+        let request = self.anonymous(base).request(Method::GET, "/.well-known/oauth-authorization-server");
+        let refused = |error| connect_error(error, Some("instance"));
+        let answer = self.client.send(Effect::Repeatable, request).await.map_err(refused)?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => self.client.read(Effect::Repeatable, &answer).map(Some).map_err(refused),
+            _ => Err(refused(self.client.classify_status(Effect::Repeatable, &answer, None, None))),
+        }
+    }
+
+    /// Returns whether the server still knows an application.
+    async fn knows(&self, server: &AuthServer, application: &Application) -> Result<bool, ConnectError> {
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("client_id", &application.client_id),
+            ("client_secret", application.client_secret.expose_secret()),
+            ("scope", "read:statuses"),
+        ];
+        let request = self.client.request(Method::POST, &server.token_url).form(&form);
+        let answer = self.client.send(Effect::Repeatable, request).await;
+        let answer = answer.map_err(|error| connect_error(error, Some("instance")))?;
+        match answer.status {
+            StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(false),
+            status if status.is_success() => Ok(true),
+            _ => {
+                let error = self.client.classify_status(Effect::Repeatable, &answer, None, None);
+                Err(connect_error(error, Some("instance")))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl OAuthConnector for Mastodon {
+    fn permissions(&self, _target: ConnectTarget) -> &'static [Permission] {
+        &PERMISSIONS
+    }
+
+    async fn check_instance(&self, typed: &str) -> Result<String, ConnectError> {
+        let typed = typed.trim();
+        let whole = if typed.contains("://") { typed.to_owned() } else { format!("https://{typed}") };
+        let checked = check_typed_address(self.addresses.as_ref(), "instance", &whole).await?;
+        let wrong = || ConnectError::Field {
+            field: "instance",
+            message: "The address must be that of the server alone, such as https://mastodon.social.".to_owned(),
+        };
+        let url = Url::parse(&checked).map_err(|_| wrong())?;
+        if url.path() != "/" {
+            return Err(wrong());
+        }
+        Ok(checked)
+    }
+
+    async fn server(&self, request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {
+        let base = request.instance;
+        let metadata = self.metadata(base).await?;
+        let has_profile = metadata.as_ref().is_some_and(|m| m.scopes_supported.iter().any(|scope| scope == PROFILE));
+        let mut scopes = vec![if has_profile { PROFILE } else { OLDER_PROFILE }];
+        scopes.extend(SCOPES);
+        // The paths are the same on every server; a server that named others could lead people elsewhere.
+        let mut server = AuthServer::new(format!("{base}/oauth/authorize"), format!("{base}/oauth/token"), &scopes);
+        server.client_auth = ClientAuth::Form;
+        server.pkce =
+            metadata.as_ref().is_some_and(|m| m.code_challenge_methods_supported.iter().any(|method| method == "S256"));
+        if let Some(metadata) = metadata {
+            if metadata.issuer.trim_end_matches('/') != base {
+                let message = "This server calls itself by another address; use the one at which people open it.";
+                return Err(ConnectError::Field { field: "instance", message: message.to_owned() });
+            }
+            server.sends_issuer = metadata.authorization_response_iss_parameter_supported;
+            server.issuer = Some(metadata.issuer);
+        }
+        Ok(server)
+    }
+
+    async fn application(
+        &self,
+        request: ConnectRequest<'_>,
+        server: &AuthServer,
+        redirect_uri: &str,
+        stored: Option<Application>,
+    ) -> Result<Option<Application>, ConnectError> {
+        if let Some(stored) = stored
+            && self.knows(server, &stored).await?
+        {
+            return Ok(Some(stored));
+        }
+        let body = json!({
+            "client_name": "Crier",
+            "redirect_uris": redirect_uri,
+            "scopes": server.scopes.join(" "),
+        });
+        let instance = self.anonymous(request.instance);
+        let request = instance.request(Method::POST, "/api/v1/apps").json(&body);
+        let made: Registered =
+            instance.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, Some("instance")))?;
+        Ok(Some(Application::new(made.client_id, made.client_secret)))
+    }
+
+    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+        let tokens = protocol::exchange(&self.client, attempt, code).await?;
+        Ok(Grant::new(attempt, &tokens, self.client.now()))
+    }
+
+    async fn finish(&self, grant: &Grant, _choice: Option<&Choice>) -> Result<Connected, ConnectError> {
+        let token = Some(SecretString::from(grant.access_token()));
+        let instance = Instance { client: &self.client, base: grant.instance.clone(), token };
+        let own = instance.own_account().await.map_err(|error| connect_error(error, None))?;
+        let host = Url::parse(&grant.instance).ok().and_then(|url| url.host_str().map(str::to_owned));
+        let handle = format!("{}@{}", own.username, host.unwrap_or_default());
+        Ok(Connected {
+            external_id: handle.clone(),
+            name: if own.display_name.trim().is_empty() { own.username } else { own.display_name },
+            username: Some(handle),
+            profile_url: own.url,
+            avatar_url: own.avatar,
+            kind: AccountKind::Profile,
+            token_expires_at: grant.token_expires_at,
+            renewal: grant.token_expires_at.map(|_| Renewal::default()),
+            application: Some(grant.client_id.clone()),
+            secrets: grant.secrets().with(&[("account_id", &own.id)]),
+        })
+    }
+}

@@ -1,0 +1,407 @@
+//! The inbox of Mastodon: the notifications about mentions, and what the account answered elsewhere.
+//!
+//! A status that only those mentioned see (`direct`) is a direct message; all of one person are one conversation. An
+//! answer under one of the account's posts begins a thread, with what is answered below it; under anybody else's post
+//! it is a mention. A status names only what it answers, so those above are looked up, one by one: the call for a whole
+//! thread (`context`) may answer thousands.
+//!
+//! Lists are read forwards by id (`min_id`). Each look begins some minutes before the newest known entry, because an
+//! entry may become visible after a later one. The first look of all takes the newest page.
+//!
+//! Sources: docs.joinmastodon.org, `GET /api/v1/notifications`, `GET /api/v1/accounts/:id/statuses`,
+//! `GET /api/v1/statuses/:id`, `POST /api/v1/statuses`; entities Notification, Status; "Posting to your profile" for
+//! the length of mentions.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::catalogue;
+use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{ConversationType, Platform};
+use crier_html::plain_text;
+use http::{Method, StatusCode};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::rest::{Instance, segment};
+use super::{CLOCK_SKEW, LOOKED_THROUGH, Mastodon, Status, key_marker};
+use crate::call::Effect;
+use crate::inbox::parents::{MAX_LEVELS, Parents};
+use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
+use crate::{
+    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_field, marker_time,
+};
+
+const MENTIONS: &str = "mentions";
+const OWN_REPLIES: &str = "own_replies";
+/// Few, because the statuses above each may have to be looked up, and a server allows 300 calls in 5 minutes.
+const PAGE: usize = 15;
+const OVERLAP: TimeDelta = TimeDelta::minutes(2);
+/// How many pages are read without a pause, however many a server gives.
+const PAGES_AT_ONCE: u64 = 20;
+const DIRECT: &str = "direct";
+
+#[derive(Clone, Debug, Deserialize)]
+struct Account {
+    id: String,
+    acct: String,
+    #[serde(default)]
+    display_name: String,
+    avatar: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Mention {
+    id: String,
+    acct: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Post {
+    id: String,
+    url: Option<String>,
+    #[serde(default)]
+    content: String,
+    #[serde(default)]
+    visibility: String,
+    account: Account,
+    in_reply_to_id: Option<String>,
+    in_reply_to_account_id: Option<String>,
+    created_at: DateTime<Utc>,
+    #[serde(default)]
+    mentions: Vec<Mention>,
+}
+
+#[derive(Deserialize)]
+struct Notification {
+    id: String,
+    #[serde(rename = "type")]
+    kind: String,
+    created_at: DateTime<Utc>,
+    status: Option<Post>,
+}
+
+/// How far a list was read.
+struct Position {
+    /// What is newer is read in the next look.
+    from: Option<String>,
+    /// Where the next page begins.
+    page: Option<String>,
+    pages: u64,
+}
+
+impl Position {
+    fn read(cursor: Option<&Value>) -> Self {
+        let text = |name: &str| cursor.and_then(|c| c[name].as_str()).map(str::to_owned);
+        let pages = cursor.and_then(|c| c["pages"].as_u64()).unwrap_or(0);
+        Self { from: text("from"), page: text("page"), pages }
+    }
+
+    fn min_id(&self) -> Option<&str> {
+        self.page.as_deref().or(self.from.as_deref())
+    }
+
+    /// Returns the cursor after a page, its entries' ids and times from the newest on, and whether another follows now.
+    fn after(self, entries: &[(String, DateTime<Utc>)], now: DateTime<Utc>) -> (Value, bool) {
+        let settled = entries.iter().find(|(_, at)| *at <= now - OVERLAP).map(|(id, _)| id.clone());
+        let oldest = || entries.last().map_or("0".to_owned(), |(id, _)| id.clone());
+        let newest = entries.first().map(|(id, _)| id.clone());
+        let goes_on = self.min_id().is_some() && entries.len() >= PAGE && newest.as_deref() != self.min_id();
+        let from = settled.or(self.from).unwrap_or_else(oldest);
+        match newest.filter(|_| goes_on) {
+            Some(page) => {
+                let pages = self.pages + 1;
+                (json!({ "from": from, "page": page, "pages": pages }), !pages.is_multiple_of(PAGES_AT_ONCE))
+            }
+            None => (json!({ "from": from }), false),
+        }
+    }
+}
+
+/// The statuses above those of a page: what each answers, whose it is, and its address.
+#[derive(Default)]
+struct Above {
+    parents: Parents,
+    known: HashMap<String, (String, Option<String>)>,
+}
+
+impl Above {
+    fn insert(&mut self, post: &Post) {
+        self.parents.insert(&post.id, post.in_reply_to_id.as_deref());
+        self.known.insert(post.id.clone(), (post.account.id.clone(), post.url.clone()));
+    }
+}
+
+impl Post {
+    fn is_direct(&self) -> bool {
+        self.visibility == DIRECT
+    }
+
+    /// Returns the message in its thread; `None` if no other person is in it.
+    fn message(self, own: &str, above: &Above) -> Option<FetchedMessage> {
+        let is_own = self.account.id == own;
+        let mentioned = self.mentions.iter().find(|mention| mention.id != own);
+        let (other, acct) = match (is_own, mentioned) {
+            (false, _) => (self.account.id.clone(), self.account.acct.clone()),
+            (true, Some(mention)) => (mention.id.clone(), mention.acct.clone()),
+            (true, None) => return None,
+        };
+        let root = above.parents.top(&self.id);
+        let (author, url) = above.known.get(root).cloned().unwrap_or_default();
+        let (kind, thread_id) = match (self.is_direct(), author == own) {
+            (true, _) => (ConversationType::Dm, other.as_str()),
+            (false, true) => (ConversationType::Comment, above.parents.below_top(&self.id)),
+            (false, false) => (ConversationType::Mention, root),
+        };
+        // A word of the account in somebody else's thread opens no conversation.
+        if is_own && kind == ConversationType::Mention {
+            return None;
+        }
+        let subject = (!self.is_direct()).then(|| Subject { external_id: root.to_owned(), url });
+        let context = [("id", self.id.clone()), ("acct", acct), ("visibility", self.visibility.clone())];
+        let name = Some(self.account.display_name.clone()).filter(|name| !name.trim().is_empty());
+        let name = name.unwrap_or_else(|| self.account.acct.clone());
+        let participant = Participant {
+            external_id: self.account.id.clone(),
+            name: Some(name.clone()),
+            username: Some(self.account.acct.clone()),
+            avatar_url: self.account.avatar.clone(),
+        };
+        Some(FetchedMessage {
+            kind,
+            thread_id: thread_id.to_owned(),
+            direction: if is_own { MessageDirection::Outbound } else { MessageDirection::Inbound },
+            participant: (!is_own).then_some(participant),
+            subject,
+            author_name: Some(name),
+            body: plain_text(&self.content),
+            sent_at: self.created_at,
+            reply_context: context.into_iter().map(|(name, text)| (name.to_owned(), Value::from(text))).collect(),
+            external_id: self.id,
+        })
+    }
+}
+
+/// Returns the entries of a list that can be read: one that cannot must not hide the others.
+fn readable<T: DeserializeOwned>(list: Vec<Value>) -> Vec<T> {
+    list.into_iter().take(PAGE).filter_map(|entry| serde_json::from_value(entry).ok()).collect()
+}
+
+/// Returns the text with the person it is for, if it does not name that person itself.
+fn addressed(text: &str, acct: &str) -> String {
+    let mention = format!("@{acct}");
+    if text.split_whitespace().any(|word| word == mention) { text.to_owned() } else { format!("{mention} {text}") }
+}
+
+/// Returns a text without the mentions at its start.
+fn without_mentions(mut text: &str) -> &str {
+    while let Some((_, rest)) = text.split_once(' ').filter(|(word, _)| word.starts_with('@')) {
+        text = rest;
+    }
+    text
+}
+
+impl Mastodon {
+    async fn page<T: DeserializeOwned>(
+        &self,
+        instance: &Instance<'_>,
+        path: &str,
+        filter: &[(&str, &str)],
+        min_id: Option<&str>,
+    ) -> Result<Vec<T>, CallError> {
+        let limit = PAGE.to_string();
+        let mut query = vec![("limit", limit.as_str())];
+        query.extend(filter);
+        query.extend(min_id.map(|id| ("min_id", id)));
+        Ok(readable(instance.call(Effect::Repeatable, instance.request(Method::GET, path).query(&query)).await?))
+    }
+
+    async fn mentions(&self, instance: &Instance<'_>, own: &str, position: Position) -> Result<InboxPage, CallError> {
+        let path = "/api/v1/notifications";
+        let found: Vec<Notification> = self.page(instance, path, &[("types[]", "mention")], position.min_id()).await?;
+        let entries: Vec<_> = found.iter().map(|entry| (entry.id.clone(), entry.created_at)).collect();
+        let posts = found.into_iter().filter(|entry| entry.kind == "mention").filter_map(|entry| entry.status);
+        let messages = self.placed(instance, own, posts.collect()).await?;
+        let (cursor, has_more) = position.after(&entries, self.client.now());
+        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+
+    async fn own_replies(
+        &self,
+        instance: &Instance<'_>,
+        own: &str,
+        position: Position,
+    ) -> Result<InboxPage, CallError> {
+        let path = format!("/api/v1/accounts/{}/statuses", segment(own));
+        let found: Vec<Post> = self.page(instance, &path, &[("exclude_reblogs", "true")], position.min_id()).await?;
+        let entries: Vec<_> = found.iter().map(|post| (post.id.clone(), post.created_at)).collect();
+        let is_answer = |post: &Post| post.in_reply_to_account_id.as_deref().is_some_and(|id| id != own);
+        let posts = found.into_iter().filter(|post| post.account.id == own && (is_answer(post) || post.is_direct()));
+        let messages = self.placed(instance, own, posts.collect()).await?;
+        let (cursor, has_more) = position.after(&entries, self.client.now());
+        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+
+    /// Returns the statuses as messages in their threads.
+    async fn placed(
+        &self,
+        instance: &Instance<'_>,
+        own: &str,
+        posts: Vec<Post>,
+    ) -> Result<Vec<FetchedMessage>, CallError> {
+        let mut above = Above::default();
+        posts.iter().for_each(|post| above.insert(post));
+        for _ in 0..MAX_LEVELS {
+            let ids = posts.iter().filter(|post| !post.is_direct()).map(|post| post.id.as_str());
+            let missing = above.parents.missing(ids);
+            if missing.is_empty() {
+                break;
+            }
+            for id in missing {
+                // What was deleted, or is hidden from the account, begins the thread.
+                above.parents.insert(&id, None);
+                let request = instance.request(Method::GET, &format!("/api/v1/statuses/{}", segment(&id)));
+                let answer = self.client.send(Effect::Repeatable, request).await?;
+                match answer.status {
+                    StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE => {}
+                    status if status.is_success() => {
+                        let post: Post = self.client.read(Effect::Repeatable, &answer)?;
+                        if post.id == id {
+                            above.insert(&post);
+                        }
+                    }
+                    _ => return Err(self.client.classify_status(Effect::Repeatable, &answer, None, None)),
+                }
+            }
+        }
+        // The oldest first, as they are stored where two have the same time.
+        Ok(posts.into_iter().rev().filter_map(|post| post.message(own, &above)).collect())
+    }
+}
+
+#[async_trait]
+impl InboxConnector for Mastodon {
+    fn streams(&self) -> &'static [&'static str] {
+        &[MENTIONS, OWN_REPLIES]
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        let (instance, own) = (self.instance(account)?, account.secrets.require("account_id")?);
+        let (own, position) = (own.expose_secret(), Position::read(cursor));
+        let read = match stream {
+            OWN_REPLIES => self.own_replies(&instance, own, position).await,
+            _ => self.mentions(&instance, own, position).await,
+        };
+        match read {
+            Err(CallError::Permanent(failure)) if failure.message.contains("scope") => {
+                let message =
+                    "This account was connected without the right to read what people write to it. Connect it again.";
+                let failure = Failure::with_code(Category::Account, "missing_permission", message);
+                let cursor = cursor.cloned().unwrap_or_default();
+                Ok(InboxPage { cursor, unavailable: Some(failure), ..InboxPage::default() })
+            }
+            read => read,
+        }
+    }
+
+    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+        None
+    }
+
+    /// Of a mention, only the name counts, not the server.
+    fn check_text(&self, thread: &ReplyThread, text: &str) -> Result<(), String> {
+        let acct = thread.context.get("acct").and_then(Value::as_str).unwrap_or_default();
+        let whole = addressed(text, acct);
+        let counted = match acct.split_once('@') {
+            Some((name, _)) => whole.replace(&format!("@{acct}"), &format!("@{name}")),
+            None => whole,
+        };
+        check_length(Platform::Mastodon, &catalogue::descriptor(Platform::Mastodon).capabilities.text, &counted)
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        key_marker("crier-reply", seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        let instance = self.instance(account)?;
+        let context = |name| context_text(&reply.thread, name);
+        let body = json!({
+            "status": addressed(&reply.text, context("acct")?),
+            "in_reply_to_id": context("id")?,
+            "visibility": context("visibility")?,
+        });
+        let request = instance
+            .request(Method::POST, "/api/v1/statuses")
+            .header("Idempotency-Key", marker_field(&reply.marker, "key")?)
+            .json(&body);
+        Ok(instance.call::<Status>(Effect::Publishes, request).await?.published())
+    }
+
+    /// The thread may have gone on since, so the person that the reply is for is not compared.
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        let (instance, own) = (self.instance(account)?, account.secrets.require("account_id")?);
+        let began = marker_time(&reply.marker)?;
+        let path = format!("/api/v1/accounts/{}/statuses", segment(own.expose_secret()));
+        let query = [("limit", LOOKED_THROUGH.to_string()), ("exclude_reblogs", "true".to_owned())];
+        let request = instance.request(Method::GET, &path).query(&query);
+        let newest: Vec<Post> = instance.call(Effect::Repeatable, request).await?;
+        for post in newest.into_iter().take(LOOKED_THROUGH).filter(|post| post.created_at >= began - CLOCK_SKEW) {
+            if post.in_reply_to_id.is_none() || reply.sent.contains(&post.id) {
+                continue;
+            }
+            let source = instance.source(&post.id).await?;
+            if source.is_some_and(|text| without_mentions(&text) == without_mentions(&reply.text)) {
+                return Ok(Reconciled::Found(Published::new(post.id, post.url)));
+            }
+        }
+        Ok(Reconciled::Absent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(ids: std::ops::Range<i64>, now: DateTime<Utc>) -> Vec<(String, DateTime<Utc>)> {
+        ids.rev().map(|id| (id.to_string(), now - TimeDelta::seconds(100 - id))).collect()
+    }
+
+    #[test]
+    fn a_list_is_read_forwards_and_the_newest_again() {
+        let now = DateTime::UNIX_EPOCH + TimeDelta::days(1);
+        let (first, more) = Position::read(None).after(&entries(1..16, now), now);
+        assert_eq!((first, more), (json!({ "from": "1" }), false), "all are new");
+        assert_eq!(Position::read(None).after(&[], now).0, json!({ "from": "0" }));
+        let at = |from: &str| Position { from: Some(from.to_owned()), page: None, pages: 0 };
+        let later = now + TimeDelta::minutes(2);
+        let (next, more) = at("1").after(&entries(2..17, now), later);
+        assert_eq!((next, more), (json!({ "from": "16", "page": "16", "pages": 1 }), true));
+        let short = &entries(2..5, now);
+        assert_eq!(at("1").after(short, now).0, json!({ "from": "1" }), "they are read again");
+        assert_eq!(at("1").after(short, later).0, json!({ "from": "4" }));
+        let (same, more) = at("16").after(&entries(2..17, now), now);
+        assert_eq!((same, more), (json!({ "from": "16" }), false), "a page that leads nowhere ends");
+    }
+
+    #[test]
+    fn mentions_are_added_and_left_out() {
+        assert_eq!(addressed("Hi", "vera@b.example"), "@vera@b.example Hi");
+        assert_eq!(addressed("Hi @vera", "vera"), "Hi @vera");
+        assert_eq!(without_mentions("@vera@b.example @bob Hi @ann"), "Hi @ann");
+        assert_eq!(without_mentions("@vera"), "@vera");
+    }
+}

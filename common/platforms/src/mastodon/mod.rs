@@ -1,0 +1,234 @@
+//! Mastodon: many servers, which people name themselves. `connect.rs` has the way through the browser.
+//!
+//! The same `Idempotency-Key` within an hour returns the first status, so a call with unknown outcome can be repeated.
+//! Later, and to say what happened, the account's newest statuses are read with their sources: the source is the text
+//! as it was sent, while a status itself is rendered.
+//!
+//! Sources: docs.joinmastodon.org, "media" (v2 upload, 206 while it is processed), "statuses" (post, source),
+//! "accounts" (verify_credentials, statuses), "Rate limits"; for 4.6 of July 2026.
+
+mod analytics;
+mod connect;
+mod inbox;
+mod rest;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{Descriptor, Platform};
+use http::{Method, StatusCode};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::rest::Instance;
+use super::address::AddressCheck;
+use super::call::{Effect, PlatformClient, image_part};
+use super::metrics::Metrics;
+use super::oauth::OAuthConnector;
+use super::{
+    AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker,
+    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, marker_field, marker_time, time_marker,
+};
+
+/// How many of the newest statuses are looked through.
+const LOOKED_THROUGH: usize = 20;
+/// By how much a server's clock may be behind ours.
+const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+const VISIBILITIES: [&str; 3] = ["public", "unlisted", "private"];
+
+pub(super) struct Mastodon {
+    client: PlatformClient,
+    addresses: std::sync::Arc<dyn AddressCheck>,
+    metrics: Metrics,
+}
+
+impl Mastodon {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        let client = PlatformClient::new(Platform::Mastodon, clients.guarded.clone(), clock.clone());
+        let metrics = Metrics::new(Platform::Mastodon, config, clock);
+        Self { client, addresses: clients.addresses.clone(), metrics }
+    }
+
+    fn instance(&self, account: &ConnectorAccount) -> Result<Instance<'_>, CallError> {
+        let base = account.secrets.require("instance")?.expose_secret().to_owned();
+        Ok(Instance { client: &self.client, base, token: Some(account.secrets.require("access_token")?) })
+    }
+
+    /// Says what is wrong with the pictures of a refused post.
+    async fn explain_refusal(&self, instance: &Instance<'_>, post: &OutgoingPost, error: CallError) -> CallError {
+        for image in &post.images {
+            let Some(id) = image.uploaded.as_ref().and_then(|uploaded| uploaded.name.as_str()) else { continue };
+            match instance.media_status(id).await {
+                Ok(StatusCode::OK) => {}
+                Ok(StatusCode::PARTIAL_CONTENT) => {
+                    let message = "Mastodon is still processing a picture of this post.";
+                    return CallError::Transient(Failure::of(Category::Media, message));
+                }
+                Ok(StatusCode::NOT_FOUND) => {
+                    let message = "Mastodon has dropped a picture that was uploaded earlier; it is uploaded again.";
+                    return CallError::UploadsMissing(Failure::of(Category::Media, message));
+                }
+                // The refusal says more than a failed look.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        error
+    }
+}
+
+#[async_trait]
+impl Connector for Mastodon {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Mastodon)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    /// Tokens do not expire: checks that the server still accepts this one.
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        self.instance(account)?.own_account().await?;
+        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        key_marker("crier", seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Uploaded
+    }
+
+    async fn upload(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        image: &Image,
+    ) -> Result<Value, CallError> {
+        let file = image_part(image)?;
+        let mut form = reqwest::multipart::Form::new().part("file", file);
+        if let Some(alt) = &image.alt_text {
+            form = form.text("description", alt.clone());
+        }
+        let instance = self.instance(account)?;
+        let request = instance.request(Method::POST, "/api/v2/media").multipart(form);
+        // 202: accepted and not processed yet; the post asks again if that takes longer.
+        let uploaded: Media = instance.call(Effect::Repeatable, request).await?;
+        Ok(Value::from(uploaded.id))
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        let instance = self.instance(account)?;
+        let mut body = json!({ "status": post.text, "media_ids": media_ids(post)? });
+        add_options(&mut body, post)?;
+        let request = instance
+            .request(Method::POST, "/api/v1/statuses")
+            .header("Idempotency-Key", marker_field(&post.marker, "key")?)
+            .json(&body);
+        match instance.call::<Status>(Effect::Publishes, request).await {
+            Ok(status) => Ok(status.published()),
+            Err(error @ CallError::Permanent(_)) => Err(self.explain_refusal(&instance, post, error).await),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        let instance = self.instance(account)?;
+        let id = account.secrets.require("account_id")?;
+        let began = marker_time(&post.marker)?;
+        let path = format!("/api/v1/accounts/{}/statuses", id.expose_secret());
+        let request = instance
+            .request(Method::GET, &path)
+            .query(&[("limit", LOOKED_THROUGH.to_string().as_str()), ("exclude_reblogs", "true")]);
+        let newest: Vec<Status> = instance.call(Effect::Repeatable, request).await?;
+        let recent = newest.into_iter().take(LOOKED_THROUGH).filter(|status| status.created_at >= began - CLOCK_SKEW);
+        for status in recent.filter(|status| status.media_attachments.len() == post.images.len()) {
+            let source = instance.source(&status.id).await?;
+            if source.is_some_and(|text| text == post.text) {
+                return Ok(Reconciled::Found(status.published()));
+            }
+        }
+        Ok(Reconciled::Absent)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
+        let secret = |name: &str| account.secrets.require(name);
+        let (id, key, token) = (secret("client_id")?, secret("client_secret")?, secret("access_token")?);
+        let form = [
+            ("client_id", id.expose_secret()),
+            ("client_secret", key.expose_secret()),
+            ("token", token.expose_secret()),
+        ];
+        let instance = self.instance(account)?;
+        let request = instance.request(Method::POST, "/oauth/revoke").form(&form);
+        instance.call::<Value>(Effect::Repeatable, request).await.map(drop)
+    }
+}
+
+/// Returns an idempotency key, and the time of the first attempt.
+fn key_marker(prefix: &str, seed: MarkerSeed) -> Marker {
+    let mut marker = time_marker(seed);
+    marker.insert("key".to_owned(), Value::from(format!("{prefix}-{}-{:016x}", seed.target_id, seed.random)));
+    marker
+}
+
+fn media_ids(post: &OutgoingPost) -> Result<Vec<&Value>, CallError> {
+    post.images.iter().map(Image::name).collect()
+}
+
+/// Adds the options of the post: `visibility`, `spoiler_text`, `sensitive`, `language`.
+fn add_options(body: &mut Value, post: &OutgoingPost) -> Result<(), CallError> {
+    let wrong = |message: &str| CallError::Permanent(Failure::of(Category::InvalidContent, message));
+    if let Some(visibility) = post.options.get("visibility") {
+        if !visibility.as_str().is_some_and(|word| VISIBILITIES.contains(&word)) {
+            return Err(wrong("The option visibility must be public, unlisted or private."));
+        }
+        body["visibility"] = visibility.clone();
+    }
+    for name in ["spoiler_text", "language"] {
+        if let Some(text) = post.options.get(name) {
+            body[name] = Value::from(text.as_str().ok_or_else(|| wrong("The options are texts."))?);
+        }
+    }
+    if let Some(sensitive) = post.options.get("sensitive") {
+        body["sensitive"] = Value::from(sensitive.as_bool().ok_or_else(|| wrong("sensitive is true or false."))?);
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Media {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    id: String,
+    url: Option<String>,
+    created_at: DateTime<Utc>,
+    #[serde(default)]
+    media_attachments: Vec<Value>,
+}
+
+impl Status {
+    fn published(self) -> Published {
+        Published::new(self.id, self.url)
+    }
+}

@@ -1,0 +1,112 @@
+//! Calls to one Mastodon server, and its errors: `{"error": "…"}`, sometimes with `error_description`.
+
+use crier_domain::failure::{Category, Failure};
+use http::{Method, StatusCode};
+use reqwest::RequestBuilder;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::super::CallError;
+use super::super::call::{Effect, PlatformClient, sanitize_message};
+
+/// A server, and the token to call it with.
+pub(super) struct Instance<'a> {
+    pub(super) client: &'a PlatformClient,
+    pub(super) base: String,
+    pub(super) token: Option<SecretString>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OwnAccount {
+    pub(super) id: String,
+    pub(super) username: String,
+    #[serde(default)]
+    pub(super) display_name: String,
+    pub(super) url: Option<String>,
+    pub(super) avatar: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct ErrorBody {
+    #[serde(default)]
+    error: String,
+    error_description: Option<String>,
+}
+
+impl Instance<'_> {
+    /// Starts a request to a path of the server.
+    pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, &format!("{}{path}", self.base));
+        match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        }
+    }
+
+    /// Sends a request and reads its answer.
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        request: RequestBuilder,
+    ) -> Result<T, CallError> {
+        let answer = self.client.send(effect, request).await?;
+        if answer.status.is_success() {
+            return self.client.read(effect, &answer);
+        }
+        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let token = self.token.as_ref().map(|token| token.expose_secret()).unwrap_or_default();
+        let text = body.error_description.as_deref().unwrap_or(&body.error);
+        let detail = sanitize_message(text, &[token]);
+        let name = self.client.name();
+        let sentence = |what: &str| match &detail {
+            Some(detail) => format!("{name} {what}: {detail}"),
+            None => format!("{name} {what}."),
+        };
+        let code = answer.status.as_str().to_owned();
+        let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
+        Err(match answer.status {
+            StatusCode::UNPROCESSABLE_ENTITY => {
+                CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
+            }
+            // The account is suspended or limited, or the token lacks a scope: only its owner can do something.
+            StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::Account, "does not allow this")),
+            StatusCode::NOT_FOUND if effect == Effect::Publishes => {
+                CallError::Permanent(failure(Category::PlatformRejected, "does not know this"))
+            }
+            _ => self.client.classify_status(effect, &answer, None, detail),
+        })
+    }
+
+    /// Returns the account that the token belongs to.
+    pub(super) async fn own_account(&self) -> Result<OwnAccount, CallError> {
+        let request = self.request(Method::GET, "/api/v1/accounts/verify_credentials");
+        self.call(Effect::Repeatable, request).await
+    }
+
+    /// Returns a status as it was written; `None` if it was deleted meanwhile.
+    pub(super) async fn source(&self, status_id: &str) -> Result<Option<String>, CallError> {
+        #[derive(Deserialize)]
+        struct Source {
+            text: String,
+        }
+        let request = self.request(Method::GET, &format!("/api/v1/statuses/{}/source", segment(status_id)));
+        let answer = self.client.send(Effect::Repeatable, request).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => Ok(Some(self.client.read::<Source>(Effect::Repeatable, &answer)?.text)),
+            _ => Err(self.client.classify_status(Effect::Repeatable, &answer, None, None)),
+        }
+    }
+
+    /// Returns how the server answers for an uploaded picture: 200, 206 while it is processed, 404 if it is gone.
+    pub(super) async fn media_status(&self, id: &str) -> Result<StatusCode, CallError> {
+        let request = self.request(Method::GET, &format!("/api/v1/media/{}", segment(id)));
+        Ok(self.client.send(Effect::Repeatable, request).await?.status)
+    }
+}
+
+/// Encodes an id as one segment of a path.
+pub(super) fn segment(id: &str) -> String {
+    percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,65 @@
+//! Many calls in one request. Each has an answer of its own, with its own status, and counts as a call for Meta's
+//! limits.
+//!
+//! Sources: "Batch Requests" of the Graph API (at most 50; an answer is null where the time ran out, and is to be asked
+//! for again), 2026.
+
+use bytes::Bytes;
+use crier_http::HttpResponse;
+use http::{HeaderMap, Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::graph::Access;
+use crate::CallError;
+use crate::call::Effect;
+
+/// How many calls fit into one request.
+pub(crate) const MAX_CALLS: usize = 50;
+/// How often those are made for which the time ran out.
+const ROUNDS: usize = 3;
+
+#[derive(Deserialize)]
+struct Part {
+    code: u16,
+    #[serde(default)]
+    body: String,
+}
+
+impl Part {
+    /// Returns it as the answer to a call of its own. Meta says how long to wait in the headers of the whole.
+    fn answer(self, headers: &HeaderMap) -> Option<HttpResponse> {
+        let status = StatusCode::from_u16(self.code).ok()?;
+        Some(HttpResponse { status, headers: headers.clone(), body: Bytes::from(self.body), truncated: false })
+    }
+}
+
+impl Access<'_> {
+    /// Reads paths below the version (`42_1?fields=id`); returns the answers in their order.
+    pub(crate) async fn batch(&self, paths: &[String]) -> Result<Vec<HttpResponse>, CallError> {
+        let mut answers: Vec<Option<HttpResponse>> = paths.iter().map(|_| None).collect();
+        for _ in 0..ROUNDS {
+            let open: Vec<usize> = (0..paths.len()).filter(|index| answers[*index].is_none()).collect();
+            for some in open.chunks(MAX_CALLS) {
+                let asked: Vec<&String> = some.iter().map(|index| &paths[*index]).collect();
+                for (index, answer) in some.iter().zip(self.batch_once(&asked).await?) {
+                    answers[*index] = answer;
+                }
+            }
+            if answers.iter().all(Option::is_some) {
+                break;
+            }
+        }
+        let late = || self.client.classify_unknown_effect(Effect::Repeatable, "did not answer all calls in time", None);
+        answers.into_iter().collect::<Option<Vec<_>>>().ok_or_else(late)
+    }
+
+    async fn batch_once(&self, paths: &[&String]) -> Result<Vec<Option<HttpResponse>>, CallError> {
+        let calls: Vec<Value> = paths.iter().map(|path| json!({ "method": "GET", "relative_url": path })).collect();
+        let request = self.request(Method::POST, "").json(&json!({ "batch": calls, "include_headers": false }));
+        let answer = self.client.send(Effect::Repeatable, request).await?;
+        let parts: Vec<Value> = self.read_answer(Effect::Repeatable, &answer).map_err(|failure| failure.error)?;
+        let parts = parts.into_iter().take(paths.len());
+        Ok(parts.map(|part| Part::deserialize(part).ok()?.answer(&answer.headers)).collect())
+    }
+}

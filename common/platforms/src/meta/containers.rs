@@ -1,0 +1,300 @@
+//! Containers: Instagram and Threads make a post in steps. Each picture of a carousel gets a container, the post gets one
+//! that names them, and a last call publishes it. Readers see nothing before that call, and a container is published at
+//! most once: so its status shows what became of a call whose answer was lost.
+//!
+//! The ids are in the post's marker, which is stored after each step. A container that failed or expired (after 24 hours)
+//! is made anew, a few times.
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use crier_domain::failure::{Category, Failure};
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::graph::{Access, GraphFailure, parse_time};
+use crate::call::Effect;
+use crate::{CallError, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Staged, marker_field};
+
+/// How often the container of a post is made at most.
+const MAX_CONTAINERS: u64 = 3;
+/// How long a platform may work on a container of pictures.
+const MAX_WORK: TimeDelta = TimeDelta::minutes(10);
+/// The pause before a container is asked for again: as long as it has been waited for, within these.
+const MIN_PAUSE: TimeDelta = TimeDelta::seconds(2);
+const MAX_PAUSE: TimeDelta = TimeDelta::minutes(1);
+/// By how much Meta's clock may be behind ours.
+const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+/// How many of the newest posts are looked through.
+const LOOKED_THROUGH: &str = "25";
+/// When a container whose account has used up its quota is tried again: the platform names no time.
+const QUOTA_PAUSE: TimeDelta = TimeDelta::hours(1);
+
+/// The names in which the two platforms differ.
+pub(crate) struct Containers<'a> {
+    pub(crate) access: Access<'a>,
+    /// The account's id.
+    pub(crate) account: &'a str,
+    /// Below the account: where containers are made, published, and what was published is listed.
+    pub(crate) create: &'static str,
+    pub(crate) publish: &'static str,
+    pub(crate) list: &'static str,
+    /// Below the account: how much was published, and may be.
+    pub(crate) quota: &'static str,
+    /// The fields of a container that say its status and what went wrong.
+    pub(crate) status: (&'static str, &'static str),
+    /// The field of a post's text.
+    pub(crate) text: &'static str,
+}
+
+/// What is sent to make a container.
+pub(crate) type ContainerRequest = Map<String, Value>;
+
+#[derive(Deserialize)]
+struct Created {
+    id: String,
+}
+
+enum Status {
+    InProgress,
+    Finished,
+    Published,
+    /// It failed, expired, or is not known; with what the platform says.
+    Gone(String),
+}
+
+/// Creates the marker: the time since which the post may be there.
+pub(crate) fn marker(seed: MarkerSeed) -> Marker {
+    Marker::from_iter([("at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)))])
+}
+
+/// Returns whether an id may become a part of an address.
+pub(crate) fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+impl Containers<'_> {
+    /// The next step. `item` returns the request for one picture of a carousel, `whole` that for the post.
+    pub(crate) async fn stage(
+        &self,
+        post: &OutgoingPost,
+        item: impl Fn(usize) -> ContainerRequest,
+        whole: impl Fn(&[&str]) -> Result<ContainerRequest, CallError>,
+    ) -> Result<Staged, CallError> {
+        if let Some(container) = post.marker.get("container").and_then(Value::as_str) {
+            return self.look(post, container).await;
+        }
+        let items = children(&post.marker);
+        if items.is_empty() {
+            self.check_quota().await?;
+        }
+        let mut marker = post.marker.clone();
+        let is_item = post.images.len() > 1 && items.len() < post.images.len();
+        let request = if is_item { item(items.len()) } else { whole(&items)? };
+        let created = match self.create(&request).await {
+            // A picture of the carousel is not downloaded yet.
+            Err(GraphFailure { subcode: Some(2_207_027), .. }) => return Ok(Staged::Pending(MIN_PAUSE)),
+            created => created.map_err(|failure| failure.error)?,
+        };
+        if is_item {
+            let mut items: Vec<Value> = items.into_iter().map(Value::from).collect();
+            items.push(Value::from(created));
+            marker.insert("children".to_owned(), Value::from(items));
+        } else {
+            let now = self.access.client.now().to_rfc3339_opts(SecondsFormat::Millis, true);
+            marker.insert("container".to_owned(), Value::from(created));
+            marker.insert("container_at".to_owned(), Value::from(now));
+            marker.insert("containers".to_owned(), Value::from(made(&marker) + 1));
+        }
+        Ok(Staged::Made(marker))
+    }
+
+    /// Publishes the container.
+    pub(crate) async fn publish(&self, post: &OutgoingPost) -> Result<Published, CallError> {
+        let container = marker_field(&post.marker, "container")?;
+        let path = format!("{}/{}", self.account, self.publish);
+        let request = self.access.request(Method::POST, &path).form(&[("creation_id", container)]);
+        let created: Created = self.access.call(Effect::Publishes, request).await?;
+        // The post is out: without its address it is as well.
+        let url = if is_id(&created.id) { self.permalink(&created.id).await.ok().flatten() } else { None };
+        Ok(Published::new(created.id, url))
+    }
+
+    /// Makes a container and publishes it in one go. Its id is not stored: what became of a lost answer must be found out
+    /// in another way.
+    pub(crate) async fn publish_unstored(&self, request: &ContainerRequest) -> Result<Published, GraphFailure> {
+        let container = self.create(request).await?;
+        let path = format!("{}/{}", self.account, self.publish);
+        let request = self.access.request(Method::POST, &path).form(&[("creation_id", container)]);
+        let created: Created = self.access.call_with_codes(Effect::Publishes, request).await?;
+        Ok(Published::new(created.id, None))
+    }
+
+    /// Finds out by the container what became of a call.
+    pub(crate) async fn reconcile(&self, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        // It is stored before the call.
+        let Some(container) = post.marker.get("container").and_then(Value::as_str) else {
+            return Ok(Reconciled::Absent);
+        };
+        Ok(match self.status(container).await? {
+            Status::Published => Reconciled::Found(self.find(post).await?.unwrap_or_else(unnamed)),
+            Status::InProgress => Reconciled::Pending(MIN_PAUSE),
+            Status::Finished => Reconciled::Absent,
+            // A container that was published is not kept for ever.
+            Status::Gone(_) => self.find(post).await?.map_or(Reconciled::Absent, Reconciled::Found),
+        })
+    }
+
+    async fn look(&self, post: &OutgoingPost, container: &str) -> Result<Staged, CallError> {
+        let name = self.access.client.name();
+        Ok(match self.status(container).await? {
+            Status::Finished => Staged::Ready,
+            Status::Published => Staged::Published(self.find(post).await?.unwrap_or_else(unnamed)),
+            Status::InProgress => {
+                let waited = self.access.client.now() - time(&post.marker, "container_at")?;
+                if waited > MAX_WORK {
+                    let message = format!("{name} has been working on this post's pictures for too long.");
+                    return Err(CallError::Transient(Failure::of(Category::Media, message)));
+                }
+                Staged::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
+            }
+            Status::Gone(why) if made(&post.marker) >= MAX_CONTAINERS => {
+                let message = format!("{name} cannot work on this post: {why}");
+                return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
+            }
+            Status::Gone(_) => {
+                let mut marker = post.marker.clone();
+                marker.remove("container");
+                marker.remove("children");
+                Staged::Made(marker)
+            }
+        })
+    }
+
+    async fn create(&self, request: &ContainerRequest) -> Result<String, GraphFailure> {
+        let path = format!("{}/{}", self.account, self.create);
+        let request = self.access.request(Method::POST, &path).json(request);
+        let created: Created = self.access.call_with_codes(Effect::Repeatable, request).await?;
+        if is_id(&created.id) {
+            return Ok(created.id);
+        }
+        let message = format!("{} named no container.", self.access.client.name());
+        Err(CallError::Transient(Failure::of(Category::PlatformError, message)).into())
+    }
+
+    async fn status(&self, container: &str) -> Result<Status, CallError> {
+        let (status, reason) = self.status;
+        let fields = format!("{status},{reason}");
+        let request = self.access.request(Method::GET, container).query(&[("fields", fields.as_str())]);
+        let answer: Map<String, Value> = match self.access.call_with_codes(Effect::Repeatable, request).await {
+            Ok(answer) => answer,
+            Err(GraphFailure { code: 100, subcode: Some(33), .. }) => {
+                return Ok(Status::Gone("it is gone.".to_owned()));
+            }
+            Err(GraphFailure { subcode: Some(2_207_006 | 2_207_008), .. }) => {
+                return Ok(Status::Gone("it is gone.".to_owned()));
+            }
+            Err(failure) => return Err(failure.error),
+        };
+        let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
+        Ok(match text(status) {
+            "FINISHED" => Status::Finished,
+            "PUBLISHED" => Status::Published,
+            "ERROR" | "EXPIRED" => Status::Gone(match text(reason) {
+                "" => "it gave no reason.".to_owned(),
+                reason => reason.to_owned(),
+            }),
+            _ => Status::InProgress,
+        })
+    }
+
+    /// Fails if the account has published as much as it may within 24 hours. If the platform does not say, it goes on: the
+    /// publish is refused then.
+    async fn check_quota(&self) -> Result<(), CallError> {
+        #[derive(Deserialize)]
+        struct Quotas {
+            #[serde(default)]
+            data: Vec<Quota>,
+        }
+        #[derive(Deserialize)]
+        struct Quota {
+            quota_usage: Option<u64>,
+            config: Option<Config>,
+        }
+        #[derive(Deserialize)]
+        struct Config {
+            quota_total: Option<u64>,
+        }
+        let path = format!("{}/{}", self.account, self.quota);
+        let request = self.access.request(Method::GET, &path).query(&[("fields", "quota_usage,config")]);
+        let quotas: Quotas = match self.access.call(Effect::Repeatable, request).await {
+            Ok(quotas) => quotas,
+            Err(error @ (CallError::Reauth(_) | CallError::AuthExpired(_) | CallError::RateLimited { .. })) => {
+                return Err(error);
+            }
+            Err(_) => return Ok(()),
+        };
+        let full = |quota: Quota| {
+            let total = quota.config?.quota_total.filter(|total| *total > 0)?;
+            Some(quota.quota_usage? >= total)
+        };
+        match quotas.data.into_iter().next().and_then(full) {
+            Some(true) => {
+                let client = self.access.client;
+                Err(client.rate_limited(Some(client.now() + QUOTA_PAUSE), Some("quota")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn permalink(&self, id: &str) -> Result<Option<String>, CallError> {
+        #[derive(Deserialize)]
+        struct Shown {
+            permalink: Option<String>,
+        }
+        let request = self.access.request(Method::GET, id).query(&[("fields", "permalink")]);
+        let shown: Shown = self.access.call(Effect::Repeatable, request).await?;
+        Ok(shown.permalink)
+    }
+
+    /// Finds the post among the account's newest, by its text and time.
+    async fn find(&self, post: &OutgoingPost) -> Result<Option<Published>, CallError> {
+        #[derive(Deserialize)]
+        struct Newest {
+            #[serde(default)]
+            data: Vec<Map<String, Value>>,
+        }
+        let began = time(&post.marker, "at")? - CLOCK_SKEW;
+        let fields = format!("id,timestamp,permalink,{}", self.text);
+        let path = format!("{}/{}", self.account, self.list);
+        let query = [("fields", fields.as_str()), ("limit", LOOKED_THROUGH)];
+        let newest: Newest =
+            self.access.call(Effect::Repeatable, self.access.request(Method::GET, &path).query(&query)).await?;
+        let found = newest.data.into_iter().find_map(|found| {
+            let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
+            let is_ours = parse_time(text("timestamp"))? >= began && text(self.text).trim() == post.text.trim();
+            is_ours
+                .then(|| Published::new(text("id"), Some(text("permalink").to_owned()).filter(|url| !url.is_empty())))
+        });
+        Ok(found)
+    }
+}
+
+/// A post that is out, but not found among the newest.
+fn unnamed() -> Published {
+    Published::new("", None)
+}
+
+fn children(marker: &Marker) -> Vec<&str> {
+    let ids = marker.get("children").and_then(Value::as_array);
+    ids.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn made(marker: &Marker) -> u64 {
+    marker.get("containers").and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn time(marker: &Marker, name: &str) -> Result<DateTime<Utc>, CallError> {
+    marker_field(marker, name)?
+        .parse()
+        .map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time.")))
+}

@@ -1,0 +1,232 @@
+//! Calls to the Graph API and its errors: `{error: {message, code, error_subcode, is_transient, error_user_msg}}`. The
+//! subcode says more than the code.
+
+use chrono::{DateTime, Utc};
+use crier_base::hexadecimal;
+use crier_domain::failure::{Category, Failure};
+use crier_http::HttpResponse;
+use hmac::{Hmac, KeyInit, Mac};
+use http::Method;
+use reqwest::RequestBuilder;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use sha2::Sha256;
+
+use crate::CallError;
+use crate::call::{Effect, PlatformClient, retry_at, sanitize_message};
+
+/// A token, and the proof that the application sends it.
+pub(crate) struct Access<'a> {
+    pub(crate) client: &'a PlatformClient,
+    pub(crate) graph: &'a str,
+    pub(crate) token: SecretString,
+    pub(crate) app_secret: SecretString,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: GraphError,
+}
+
+#[derive(Deserialize)]
+struct GraphError {
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    code: i64,
+    error_subcode: Option<i64>,
+    #[serde(default)]
+    is_transient: bool,
+    error_user_msg: Option<String>,
+}
+
+/// A list, with its place among the pages.
+#[derive(Deserialize)]
+pub(crate) struct List<T> {
+    #[serde(default = "Vec::new")]
+    pub(crate) data: Vec<T>,
+    paging: Option<Paging>,
+}
+
+#[derive(Deserialize)]
+struct Paging {
+    cursors: Option<Cursors>,
+    /// Only whether there is one is of interest: its address holds a token.
+    next: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Cursors {
+    after: Option<String>,
+}
+
+impl<T> List<T> {
+    /// Returns the name of the next page (`after`), if there is one.
+    pub(crate) fn next(&self) -> Option<String> {
+        self.paging.as_ref().filter(|paging| paging.next.is_some())?.cursors.as_ref()?.after.clone()
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self { data: Vec::new(), paging: None }
+    }
+}
+
+/// Parses a time of the API (`2026-03-01T12:00:05+0000`).
+pub(crate) fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%z").ok().map(|at| at.to_utc())
+}
+
+impl Access<'_> {
+    /// Starts a request to a path below the version. The token is in a header: addresses are logged by others.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, &format!("{}/{path}", self.graph));
+        let request = request.bearer_auth(self.token.expose_secret());
+        match self.app_secret.expose_secret() {
+            "" => request,
+            secret => request.query(&[("appsecret_proof", proof(self.token.expose_secret(), secret))]),
+        }
+    }
+
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        request: RequestBuilder,
+    ) -> Result<T, CallError> {
+        self.call_with_codes(effect, request).await.map_err(|failure| failure.error)
+    }
+
+    /// The same, with Meta's codes in the error.
+    pub(crate) async fn call_with_codes<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        request: RequestBuilder,
+    ) -> Result<T, GraphFailure> {
+        let answer = self.client.send(effect, request).await?;
+        self.read_answer(effect, &answer)
+    }
+
+    /// Reads an answer, or Meta's error.
+    pub(crate) fn read_answer<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        answer: &HttpResponse,
+    ) -> Result<T, GraphFailure> {
+        if answer.status.is_success() {
+            return Ok(self.client.read(effect, answer)?);
+        }
+        match serde_json::from_slice(&answer.body) {
+            Ok(ErrorBody { error }) => {
+                let (code, subcode) = (error.code, error.error_subcode);
+                Err(GraphFailure { code, subcode, error: self.classify(effect, answer, &error) })
+            }
+            Err(_) => Err(self.client.classify_status(effect, answer, None, None).into()),
+        }
+    }
+
+    fn classify(&self, effect: Effect, answer: &HttpResponse, error: &GraphError) -> CallError {
+        let text = error.error_user_msg.as_deref().unwrap_or(&error.message);
+        let detail = sanitize_message(text, &[self.token.expose_secret()]);
+        let (kind, category, what) = class(error);
+        let code = match error.error_subcode {
+            Some(subcode) => format!("{}/{subcode}", error.code),
+            None => error.code.to_string(),
+        };
+        let name = self.client.name();
+        let message = match &detail {
+            Some(detail) => format!("{name} {what}: {detail}"),
+            None => format!("{name} {what}."),
+        };
+        let failure = Failure::of(category, message).from_platform(&code);
+        match kind {
+            Kind::Reauth => CallError::Reauth(failure),
+            Kind::Permanent => CallError::Permanent(failure),
+            Kind::Internal => self.client.classify_unknown_effect(effect, "had an internal error", Some(&code)),
+            Kind::UploadsMissing => CallError::UploadsMissing(failure),
+            Kind::Rate => self.client.rate_limited(retry_at(&answer.headers, self.client.now()), Some(&code)),
+            Kind::Transient => CallError::Transient(failure),
+            Kind::ByStatus => self.client.classify_status(effect, answer, Some(&code), detail),
+        }
+    }
+}
+
+/// A failed call with Meta's codes; both are 0 or absent if the answer has none.
+pub(crate) struct GraphFailure {
+    pub(crate) code: i64,
+    pub(crate) subcode: Option<i64>,
+    pub(crate) error: CallError,
+}
+
+impl From<CallError> for GraphFailure {
+    fn from(error: CallError) -> Self {
+        Self { code: 0, subcode: None, error }
+    }
+}
+
+enum Kind {
+    Reauth,
+    Permanent,
+    /// Whether something was made is not known.
+    Internal,
+    UploadsMissing,
+    /// Nothing was published, and another attempt may succeed.
+    Transient,
+    Rate,
+    ByStatus,
+}
+
+/// Returns the class of an error, its category and what Facebook does, for people.
+fn class(error: &GraphError) -> (Kind, Category, &'static str) {
+    use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, Transient, UploadsMissing};
+    match (error.code, error.error_subcode) {
+        (_, Some(1_366_046)) => (Permanent, Category::Media, "does not accept a picture of this post"),
+        (_, Some(1_366_051)) => (UploadsMissing, Category::Media, "has posted a picture already"),
+        (_, Some(1_609_005 | 1_609_008 | 2_061_006)) => {
+            (Permanent, Category::InvalidContent, "does not accept the link of this post")
+        }
+        (_, Some(1_346_003 | 1_404_102)) => (Permanent, Category::PlatformRejected, "takes this post for abuse"),
+        (_, Some(1_390_008)) => (Rate, Category::RateLimited, "asks to wait"),
+        (_, Some(1_404_006 | 1_404_078 | 1_404_112 | 4_854_002)) => {
+            (Permanent, Category::Account, "wants something to be done with this account first")
+        }
+        // The container of Instagram and Threads.
+        (_, Some(2_207_003 | 2_207_052)) => (Transient, Category::Media, "could not download a picture"),
+        (_, Some(2_207_020 | 2_207_006 | 2_207_008 | 2_207_027 | 2_207_032 | 2_207_053)) => {
+            (Transient, Category::Media, "does not have the pictures ready")
+        }
+        (_, Some(2_207_004 | 2_207_005 | 2_207_009 | 2_207_010 | 2_207_028)) => {
+            (Permanent, Category::InvalidContent, "does not accept this post")
+        }
+        (_, Some(2_207_042)) => (Rate, Category::RateLimited, "asks to wait"),
+        (_, Some(2_207_050)) => (Permanent, Category::Account, "has restricted this account"),
+        // "Action blocked": the post may be out all the same.
+        (_, Some(2_207_001 | 2_207_051)) => (Internal, Category::PlatformError, "failed"),
+        (24, _) => (Transient, Category::Media, "does not have the pictures ready"),
+        (_, Some(1_363_047 | 1_609_010)) => (Internal, Category::PlatformError, "failed for the moment"),
+        // The page is not there any more for this token.
+        (190 | 102, _) | (100, Some(33)) => {
+            (Reauth, Category::AuthExpired, "refuses the access; connect the account again")
+        }
+        (3 | 10 | 200..=299, _) => (Permanent, Category::Account, "does not allow this"),
+        (4 | 17 | 32 | 341 | 613 | 80_001 | 80_002, _) => (Rate, Category::RateLimited, "asks to wait"),
+        (368, _) => (Permanent, Category::PlatformRejected, "has blocked this"),
+        (506, _) => (Permanent, Category::DuplicateContent, "has this post already"),
+        (1 | 2, _) => (Internal, Category::PlatformError, "failed"),
+        _ if error.is_transient => (Internal, Category::PlatformError, "failed for the moment"),
+        (100, _) => (Permanent, Category::InvalidContent, "does not accept this post"),
+        _ => (ByStatus, Category::PlatformRejected, "refused this"),
+    }
+}
+
+/// `appsecret_proof`: without the application's secret, a stolen token is of no use.
+fn proof(token: &str, app_secret: &str) -> String {
+    match Hmac::<Sha256>::new_from_slice(app_secret.as_bytes()) {
+        Ok(mut mac) => {
+            mac.update(token.as_bytes());
+            hexadecimal::encode(mac.finalize().into_bytes())
+        }
+        Err(_) => String::new(),
+    }
+}

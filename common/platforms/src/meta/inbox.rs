@@ -1,0 +1,149 @@
+//! What the inboxes of Meta's platforms share: their two streams, permissions that are missing, and replies whose answer
+//! was lost. One more platform of Meta implements [`Streams`], and its `fetch` calls [`fetch`].
+//!
+//! Meta answers "does not exist" (100/33) for what an account may not see and for what was deleted. Neither says that
+//! the account's access has ended: that shows when it publishes.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::failure::{Category, Failure};
+use http::Method;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::graph::{Access, GraphFailure, List};
+use super::insights::is_gone;
+use crate::call::Effect;
+use crate::inbox::InboxPage;
+use crate::inbox::by_post::{CommentList, Walk};
+use crate::inbox::newest_first::Pass;
+use crate::inbox::refused::{refused, refused_before};
+pub(crate) use crate::inbox::said::{Said, find_reply};
+use crate::{CallError, ConnectorAccount};
+
+/// How often an account is looked at. A page or a profile that few people see has some 5,000 calls a day.
+pub(crate) const INTERVAL: TimeDelta = TimeDelta::minutes(5);
+
+/// A server that sends more than it was asked for is not read further.
+const MAX_ENTRIES: usize = 100;
+/// A message to a person whose last one is older than 24 hours.
+const WINDOW_CLOSED: [i64; 2] = [2_018_065, 2_018_278];
+
+/// Returns whether an id may become a part of an address: digits, in one or two parts.
+pub(crate) fn is_object_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= 100 && id.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
+}
+
+/// Returns the entries of a list that can be read: one that cannot must not hide the others.
+pub(crate) fn read<T: DeserializeOwned>(entries: &[Value]) -> Vec<T> {
+    entries.iter().take(MAX_ENTRIES).filter_map(|entry| T::deserialize(entry).ok()).collect()
+}
+
+fn is_permission(failure: &GraphFailure) -> bool {
+    matches!(failure.code, 3 | 10 | 200..=299)
+}
+
+/// Asks for a page of a list, from `after` on.
+pub(crate) async fn list(
+    access: &Access<'_>,
+    path: &str,
+    query: &[(&str, &str)],
+    after: Option<&str>,
+) -> Result<List<Value>, GraphFailure> {
+    let request = access.request(Method::GET, path).query(query).query(&after.map(|after| [("after", after)]));
+    access.call_with_codes(Effect::Repeatable, request).await
+}
+
+/// The same for what stands below a post or a comment, which may have been deleted meanwhile: it has no entries then.
+pub(crate) async fn list_below(
+    access: &Access<'_>,
+    path: &str,
+    query: &[(&str, &str)],
+    after: Option<&str>,
+) -> Result<List<Value>, GraphFailure> {
+    match list(access, path, query, after).await {
+        Err(failure) if is_gone(&failure) => Ok(List::default()),
+        found => found,
+    }
+}
+
+/// The two streams of an inbox: what people write below the account's posts, and one list, the newest first.
+#[async_trait]
+pub(crate) trait Streams {
+    /// The stream of what stands below posts. The other one is a list.
+    const BELOW_POSTS: &'static str;
+
+    fn now(&self) -> DateTime<Utc>;
+
+    fn access_of(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError>;
+
+    /// Returns the failure of a stream whose permission is missing.
+    fn missing(account: &ConnectorAccount, stream: &str) -> Failure;
+
+    /// Reads a page of posts with what comes with them, and notes which have more below.
+    async fn posts(access: &Access<'_>, account: &ConnectorAccount, walk: Walk) -> Result<InboxPage, GraphFailure>;
+
+    /// Reads a further page of what stands below a post.
+    async fn below_post(
+        access: &Access<'_>,
+        account: &ConnectorAccount,
+        walk: Walk,
+        list: CommentList,
+    ) -> Result<InboxPage, GraphFailure>;
+
+    /// Reads a page of the other stream.
+    async fn newest_first(
+        access: &Access<'_>,
+        account: &ConnectorAccount,
+        pass: Pass,
+    ) -> Result<InboxPage, GraphFailure>;
+}
+
+/// Reads a page of a stream.
+pub(crate) async fn fetch<S: Streams>(
+    platform: &S,
+    account: &ConnectorAccount,
+    stream: &str,
+    cursor: Option<&Value>,
+) -> Result<InboxPage, CallError> {
+    let (now, missing) = (platform.now(), S::missing(account, stream));
+    if let Some(page) = refused_before(account, cursor, now, &missing) {
+        return Ok(page);
+    }
+    let access = platform.access_of(account)?;
+    let (again, has_page, read) = if stream == S::BELOW_POSTS {
+        let walk = Walk::read(cursor, now);
+        let (again, has_page) = (walk.again(), walk.page.is_some() || walk.list().is_some());
+        let read = match walk.list().cloned() {
+            Some(list) => S::below_post(&access, account, walk, list).await,
+            None => S::posts(&access, account, walk).await,
+        };
+        (again, has_page, read)
+    } else {
+        let pass = Pass::read(cursor, now);
+        (pass.again(), pass.page.is_some(), S::newest_first(&access, account, pass).await)
+    };
+    match read {
+        Ok(page) => Ok(page),
+        Err(failure) if is_permission(&failure) || is_gone(&failure) => Ok(refused(account, again, now, missing)),
+        // The page is not known any more.
+        Err(GraphFailure { error: CallError::Permanent(_), .. }) if has_page => {
+            Ok(InboxPage { cursor: again, ..InboxPage::default() })
+        }
+        Err(failure) => Err(failure.error),
+    }
+}
+
+/// Returns the error of a reply.
+pub(crate) fn of_reply(failure: GraphFailure, missing: Failure) -> CallError {
+    let code = failure.error.failure().platform_code.clone().unwrap_or_default();
+    let said = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
+    match &failure {
+        GraphFailure { subcode: Some(subcode), .. } if WINDOW_CLOSED.contains(subcode) => {
+            said(Category::PlatformRejected, "The 24 hours in which this person can be answered are over.")
+        }
+        failure if is_permission(failure) => CallError::Permanent(missing.from_platform(&code)),
+        failure if is_gone(failure) => said(Category::PlatformRejected, "What is answered here is not there any more."),
+        _ => failure.error,
+    }
+}

@@ -1,0 +1,137 @@
+//! Insights: the values of metrics that are asked for by name. One name that Meta does not know, or does not allow, fails
+//! the whole call. Then each is asked for alone, and those that fail are set aside for the account.
+//!
+//! Sources: "Insights" of the Graph API, the Instagram platform and Threads, January to June 2026. An empty answer means
+//! that there is no figure yet, not 0.
+
+use std::collections::BTreeMap;
+
+use crier_domain::analytics::Figures;
+use crier_http::HttpResponse;
+use http::Method;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::graph::{Access, GraphFailure};
+use crate::CallError;
+use crate::analytics::{PublishedPost, SetAside};
+use crate::call::Effect;
+use crate::metrics::Metrics;
+
+/// The values of metrics by their names.
+pub(crate) type Values = BTreeMap<String, i64>;
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    data: Vec<Insight>,
+}
+
+#[derive(Deserialize)]
+struct Insight {
+    name: String,
+    #[serde(default)]
+    values: Vec<InsightValue>,
+    total_value: Option<InsightValue>,
+}
+
+#[derive(Deserialize)]
+struct InsightValue {
+    value: Option<Value>,
+}
+
+impl Insight {
+    /// Returns the newest value. One that is split up (by the kind of reaction) is added up.
+    fn value(&self) -> Option<i64> {
+        let newest = self.total_value.as_ref().or_else(|| self.values.last())?;
+        match newest.value.as_ref()? {
+            Value::Object(parts) => parts.values().filter_map(Value::as_i64).reduce(i64::saturating_add),
+            value => value.as_i64(),
+        }
+    }
+}
+
+/// What the object that is asked about answers.
+pub(crate) enum Insights {
+    Known(Values),
+    /// It is not there any more.
+    Gone,
+}
+
+impl Access<'_> {
+    /// Asks for metrics of an object: a post or an account.
+    pub(crate) async fn insights(
+        &self,
+        path: &str,
+        names: &[&str],
+        aside: &mut SetAside,
+    ) -> Result<Insights, CallError> {
+        let names: Vec<&str> = names.iter().copied().filter(|name| !aside.contains(name)).collect();
+        if names.is_empty() {
+            return Ok(Insights::Known(Values::new()));
+        }
+        match self.ask(path, &names).await {
+            Ok(values) => return Ok(Insights::Known(values)),
+            Err(failure) if is_gone(&failure) => return Ok(Insights::Gone),
+            Err(failure) if !is_of_a_name(&failure) => return Err(failure.error),
+            Err(_) => {}
+        }
+        let mut all = Values::new();
+        for name in names {
+            match self.ask(path, &[name]).await {
+                Ok(values) => all.extend(values),
+                Err(failure) if is_of_a_name(&failure) => self.set_aside(name, aside),
+                // It was deleted since the first call.
+                Err(failure) if is_gone(&failure) => return Ok(Insights::Gone),
+                Err(failure) => return Err(failure.error),
+            }
+        }
+        Ok(Insights::Known(all))
+    }
+
+    /// Returns the figures of posts whose metrics are all insights, one call for each.
+    pub(crate) async fn post_figures(
+        &self,
+        posts: &[PublishedPost],
+        metrics: &Metrics,
+        aside: &mut SetAside,
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        let mut figures = Vec::with_capacity(posts.len());
+        for post in posts {
+            let path = format!("{}/insights", post.external_id);
+            figures.push(match self.insights(&path, &metrics.of_posts(), aside).await? {
+                Insights::Known(values) => Some(metrics.post(|name| values.get(name).copied())),
+                Insights::Gone => None,
+            });
+        }
+        Ok(figures)
+    }
+
+    async fn ask(&self, path: &str, names: &[&str]) -> Result<Values, GraphFailure> {
+        let request = self.request(Method::GET, path).query(&[("metric", names.join(","))]);
+        let answer = self.client.send(Effect::Repeatable, request).await?;
+        self.read_values(&answer)
+    }
+
+    /// Reads an answer to a question for insights.
+    pub(crate) fn read_values(&self, answer: &HttpResponse) -> Result<Values, GraphFailure> {
+        let answer: Answer = self.read_answer(Effect::Repeatable, answer)?;
+        Ok(answer.data.into_iter().filter_map(|one| Some((one.name.clone(), one.value()?))).collect())
+    }
+
+    /// Sets a metric aside that Meta refuses.
+    pub(crate) fn set_aside(&self, name: &str, aside: &mut SetAside) {
+        tracing::warn!(platform = self.client.name(), metric = name, "the platform refuses a metric");
+        aside.add(name);
+    }
+}
+
+/// The object does not exist, or not for this account.
+pub(crate) fn is_gone(failure: &GraphFailure) -> bool {
+    (failure.code, failure.subcode) == (100, Some(33))
+}
+
+/// A name is not known, or the permission for it is missing.
+pub(crate) fn is_of_a_name(failure: &GraphFailure) -> bool {
+    matches!(failure.code, 3 | 10 | 100 | 200..=299) && !is_gone(failure)
+}

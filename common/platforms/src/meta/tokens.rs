@@ -1,0 +1,86 @@
+//! The tokens of Instagram's own login and of Threads: one that lives an hour is exchanged for one that lives 60 days,
+//! which is renewed with itself. Both calls name the token in their address, as Meta's documents say; it is not logged.
+
+use http::Method;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use super::graph::Access;
+use crate::call::{Effect, PlatformClient, connect_error};
+use crate::oauth::protocol::Tokens;
+use crate::oauth::{Attempt, Grant};
+use crate::{CallError, ConnectError, ConnectorAccount, Refreshed};
+
+/// Such a platform's token endpoints.
+pub(crate) struct LongLivedTokens<'a> {
+    pub(crate) client: &'a PlatformClient,
+    /// `https://graph.instagram.com`
+    pub(crate) host: &'a str,
+    /// What its grant types begin with: `ig`, `th`.
+    pub(crate) prefix: &'static str,
+}
+
+impl LongLivedTokens<'_> {
+    /// Turns the code into a token that lives 60 days.
+    pub(crate) async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+        let application = attempt.application();
+        let secret = application.client_secret.expose_secret();
+        // A form in parts, as documented; the platforms' own code has `#_` at its end.
+        let form = reqwest::multipart::Form::new()
+            .text("client_id", application.client_id.clone())
+            .text("client_secret", secret.to_owned())
+            .text("grant_type", "authorization_code")
+            .text("redirect_uri", attempt.redirect_uri.clone())
+            .text("code", code.trim_end_matches("#_").to_owned());
+        let request = self.client.request(Method::POST, &attempt.server.token_url).multipart(form);
+        let answer: Value = self.call("", request).await.map_err(|error| connect_error(error, None))?;
+        let short: Tokens = serde_json::from_value(unwrapped(answer))
+            .map_err(|_| ConnectError::Unavailable(format!("{} gave no token.", self.client.name())))?;
+        let grant = Grant::new(attempt, &short, self.client.now());
+        let grant_type = format!("{}_exchange_token", self.prefix);
+        let query =
+            [("grant_type", grant_type.as_str()), ("client_secret", secret), ("access_token", short.access_token())];
+        let request = self.client.request(Method::GET, &format!("{}/access_token", self.host)).query(&query);
+        let long: Tokens =
+            self.call(short.access_token(), request).await.map_err(|error| connect_error(error, None))?;
+        Ok(grant.with_access_token(long.access_token(), long.expires_at(self.client.now())))
+    }
+
+    /// Renews an account's token with itself.
+    pub(crate) async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let token = account.secrets.require("access_token")?;
+        let grant_type = format!("{}_refresh_token", self.prefix);
+        let query = [("grant_type", grant_type.as_str()), ("access_token", token.expose_secret())];
+        let request = self.client.request(Method::GET, &format!("{}/refresh_access_token", self.host)).query(&query);
+        let tokens: Tokens = self.call(token.expose_secret(), request).await?;
+        Ok(Refreshed {
+            secrets: Some(account.secrets.with(&[("access_token", tokens.access_token())])),
+            token_expires_at: tokens.expires_at(self.client.now()),
+            refresh_expires_at: None,
+        })
+    }
+
+    /// Sends a request; an error's message is not quoted if it holds the token.
+    async fn call<T: serde::de::DeserializeOwned>(
+        &self,
+        token: &str,
+        request: reqwest::RequestBuilder,
+    ) -> Result<T, CallError> {
+        let (token, app_secret) = (SecretString::from(token), SecretString::default());
+        let access = Access { client: self.client, graph: self.host, token, app_secret };
+        access.call(Effect::Repeatable, request).await
+    }
+}
+
+/// Instagram answers with the token, or with a list that holds it.
+fn unwrapped(answer: Value) -> Value {
+    let mut tokens = match answer.pointer("/data/0") {
+        Some(first) => first.clone(),
+        None => answer,
+    };
+    // The scopes have another name, too.
+    if let Some(scope) = tokens.get("permissions").cloned() {
+        tokens["scope"] = scope;
+    }
+    tokens
+}

@@ -1,0 +1,356 @@
+//! Connecting in a browser: what the pages under `/connect` need to know of a platform.
+//!
+//! A connect takes these steps, each of which may run in another process; what one leaves to the next is in an
+//! [`Attempt`], a [`Grant`] and a list of [`Choice`]s, which the database keeps encrypted:
+//!
+//! 1. [`OAuthConnector::server`] says where the person is sent, and what is asked for;
+//! 2. [`OAuthConnector::application`] says in whose name, where Crier registers itself (Mastodon);
+//! 3. the person agrees at [`protocol::authorize_url`] and is sent back with a code;
+//! 4. [`OAuthConnector::exchange`] turns the code into tokens;
+//! 5. [`OAuthConnector::choices`] lists what the person may choose, if there is a choice;
+//! 6. [`OAuthConnector::finish`] returns the account to be stored.
+//!
+//! **To add a platform:** implement [`OAuthConnector`] beside its `Connector` and return it from `Connector::oauth`.
+//! Most need `server`, `permissions`, `exchange` and `finish` only: the rest is the protocol ([`protocol`]).
+
+pub mod protocol;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use crier_config::PlatformsConfig;
+use crier_domain::account::Renewal;
+use crier_domain::application::Application;
+use crier_domain::platform::{ConnectTarget, Platform};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::call::PlatformClient;
+
+use super::{CallError, ConnectError, Connected, ConnectorAccount, Refreshed, Secrets};
+
+/// The maximum number of things to choose from.
+pub const MAX_CHOICES: usize = 1_000;
+
+/// What is to be connected.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectRequest<'a> {
+    pub target: ConnectTarget,
+    /// The address of the server that a person named; empty where the platform is one.
+    pub instance: &'a str,
+}
+
+/// Where a platform asks people for access, and what Crier asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthServer {
+    pub authorize_url: String,
+    pub token_url: String,
+    pub scopes: Vec<String>,
+    /// Asked for as well; the account is connected without them, too.
+    #[serde(default)]
+    pub further_scopes: Vec<String>,
+    /// What stands between two scopes: a space by the standard, a comma at some platforms.
+    pub separator: char,
+    pub client_auth: ClientAuth,
+    pub pkce: bool,
+    /// The value of `iss` in the answer (RFC 9207), if known.
+    pub issuer: Option<String>,
+    /// The platform always sends `iss`.
+    pub sends_issuer: bool,
+    /// Further parameters of the authorization page.
+    pub extra: Vec<(String, String)>,
+    /// The page takes the application's id as `client_key`.
+    #[serde(default)]
+    pub sends_client_key: bool,
+    /// Further parameters of the request that turns the code into tokens.
+    #[serde(default)]
+    pub token_extra: Vec<(String, String)>,
+}
+
+impl AuthServer {
+    /// Returns a server that does what the standard says: scopes separated by spaces, the secret by Basic, PKCE.
+    pub fn new(authorize_url: impl Into<String>, token_url: impl Into<String>, scopes: &[&str]) -> Self {
+        Self {
+            authorize_url: authorize_url.into(),
+            token_url: token_url.into(),
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            further_scopes: Vec::new(),
+            separator: ' ',
+            client_auth: ClientAuth::Basic,
+            pkce: true,
+            issuer: None,
+            sends_issuer: false,
+            extra: Vec::new(),
+            sends_client_key: false,
+            token_extra: Vec::new(),
+        }
+    }
+}
+
+/// How the application proves who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClientAuth {
+    Basic,
+    /// `client_id` and `client_secret` in the form.
+    Form,
+}
+
+/// What Crier will be allowed to do, for the person to read before the platform is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// The scopes that it may take.
+    pub scopes: &'static [&'static str],
+    /// Completes "Crier will be allowed to …".
+    pub purpose: &'static str,
+}
+
+/// One way of a person to the platform and back. `Debug` prints no secret.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Attempt {
+    pub target: ConnectTarget,
+    pub instance: String,
+    pub server: AuthServer,
+    pub redirect_uri: String,
+    pub client_id: String,
+    client_secret: String,
+    /// The PKCE verifier.
+    pub(super) verifier: String,
+}
+
+impl std::fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attempt")
+            .field("server", &self.server)
+            .field("instance", &self.instance)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Attempt {
+    /// Creates an attempt; `verifier` is a random text of 43 to 128 characters.
+    pub fn new(
+        request: ConnectRequest<'_>,
+        server: AuthServer,
+        application: &Application,
+        redirect_uri: String,
+        verifier: &SecretString,
+    ) -> Self {
+        Self {
+            target: request.target,
+            instance: request.instance.to_owned(),
+            server,
+            redirect_uri,
+            client_id: application.client_id.clone(),
+            client_secret: application.client_secret.expose_secret().to_owned(),
+            verifier: verifier.expose_secret().to_owned(),
+        }
+    }
+
+    pub fn application(&self) -> Application {
+        Application::new(self.client_id.clone(), self.client_secret.clone())
+    }
+
+    /// Returns whether the platform's answer names the issuer that it should.
+    pub fn accepts_issuer(&self, named: Option<&str>) -> bool {
+        match (named, &self.server.issuer) {
+            (Some(named), Some(expected)) => named == expected,
+            (None, Some(_)) => !self.server.sends_issuer,
+            (_, None) => true,
+        }
+    }
+}
+
+/// What the platform gave for a person's consent. `Debug` prints no secret.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Grant {
+    pub target: ConnectTarget,
+    pub instance: String,
+    pub client_id: String,
+    client_secret: String,
+    access_token: String,
+    refresh_token: Option<String>,
+    pub token_expires_at: Option<DateTime<Utc>>,
+    pub refresh_expires_at: Option<DateTime<Utc>>,
+    /// The scopes as granted; `None`: the platform named none, so those that were asked for.
+    pub scopes: Option<Vec<String>>,
+}
+
+impl std::fmt::Debug for Grant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grant").field("instance", &self.instance).field("scopes", &self.scopes).finish_non_exhaustive()
+    }
+}
+
+impl Grant {
+    /// Creates a grant from the tokens that an attempt brought.
+    pub fn new(attempt: &Attempt, tokens: &protocol::Tokens, now: DateTime<Utc>) -> Self {
+        Self {
+            target: attempt.target,
+            instance: attempt.instance.clone(),
+            client_id: attempt.client_id.clone(),
+            client_secret: attempt.client_secret.clone(),
+            access_token: tokens.access_token().to_owned(),
+            refresh_token: tokens.refresh_token().map(str::to_owned),
+            token_expires_at: tokens.expires_at(now),
+            refresh_expires_at: tokens.refresh_expires_at(now),
+            scopes: tokens.scopes(),
+        }
+    }
+
+    pub fn access_token(&self) -> &str {
+        &self.access_token
+    }
+
+    pub fn application(&self) -> Application {
+        Application::new(self.client_id.clone(), self.client_secret.clone())
+    }
+
+    pub fn has_refresh_token(&self) -> bool {
+        self.refresh_token.is_some()
+    }
+
+    /// Returns a copy with another access token, as platforms give one for a shorter-lived one, or for a page.
+    pub fn with_access_token(self, access_token: &str, token_expires_at: Option<DateTime<Utc>>) -> Self {
+        Self { access_token: access_token.to_owned(), token_expires_at, ..self }
+    }
+
+    /// Returns the scopes that were asked for and not granted.
+    pub fn missing(&self, server: &AuthServer) -> Vec<String> {
+        let Some(granted) = &self.scopes else { return Vec::new() };
+        server.scopes.iter().filter(|asked| !granted.contains(asked)).cloned().collect()
+    }
+
+    /// Returns the account's secrets: the tokens, and the application that they belong to.
+    pub fn secrets(&self) -> Secrets {
+        let mut fields = Map::new();
+        let mut put = |name: &str, value: &str| {
+            if !value.is_empty() {
+                fields.insert(name.to_owned(), Value::from(value));
+            }
+        };
+        put("access_token", &self.access_token);
+        put("refresh_token", self.refresh_token.as_deref().unwrap_or_default());
+        put("client_id", &self.client_id);
+        put("client_secret", &self.client_secret);
+        put("instance", &self.instance);
+        Secrets::new(&fields)
+    }
+}
+
+/// Something that a person may choose: a page, a blog, a board.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// As the platform names it.
+    pub id: String,
+    pub name: String,
+    pub detail: Option<String>,
+}
+
+/// What a person may choose from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choices {
+    /// There is one thing to connect.
+    NotNeeded,
+    /// Possibly nothing, which ends the connect.
+    Of(Vec<Choice>),
+}
+
+/// A platform whose accounts are connected in a browser.
+#[async_trait]
+pub trait OAuthConnector: Send + Sync {
+    /// Returns the targets that may be asked for.
+    fn targets(&self) -> &'static [ConnectTarget] {
+        &[ConnectTarget::Default]
+    }
+
+    /// Returns what Crier will be allowed to do.
+    fn permissions(&self, target: ConnectTarget) -> &'static [Permission];
+
+    /// Returns what may stand in the way at the platform (review, quota, trial), in a sentence or two.
+    fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns what is chosen, for the page of choices: "page", "blog".
+    fn choice_noun(&self) -> &'static str {
+        "account"
+    }
+
+    /// Checks the address of a server that a person typed, and returns its normal form. Platforms that are one server
+    /// take none.
+    async fn check_instance(&self, _typed: &str) -> Result<String, ConnectError> {
+        Err(ConnectError::Refused("This platform is one server: it takes no address.".to_owned()))
+    }
+
+    /// Returns where people are asked, and for what.
+    async fn server(&self, request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError>;
+
+    /// Returns the application at a server that a person named: the one that was stored, if the server still knows it,
+    /// else a new one. `None`: an operator registers the application.
+    async fn application(
+        &self,
+        _request: ConnectRequest<'_>,
+        _server: &AuthServer,
+        _redirect_uri: &str,
+        _stored: Option<Application>,
+    ) -> Result<Option<Application>, ConnectError> {
+        Ok(None)
+    }
+
+    /// Returns whether the platform itself sent the person back; `query` is the callback's, as it came. Platforms that
+    /// do not sign it are known by the `state` alone.
+    fn is_authentic(&self, _attempt: &Attempt, _query: &str) -> bool {
+        true
+    }
+
+    /// Turns the code into tokens.
+    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError>;
+
+    /// Lists what the person may choose, at most [`MAX_CHOICES`].
+    async fn choices(&self, _grant: &Grant) -> Result<Choices, ConnectError> {
+        Ok(Choices::NotNeeded)
+    }
+
+    /// Returns the account to be stored. `choice` is one of [`OAuthConnector::choices`], if there was a choice.
+    async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError>;
+}
+
+/// Returns the application that an account's tokens belong to. Where the operator's variables name the same one, their
+/// secret is used: it may be a newer one.
+pub(super) fn application_of(
+    account: &ConnectorAccount,
+    config: &PlatformsConfig,
+    platform: Platform,
+) -> Result<Application, CallError> {
+    let client_id = account.secrets.require("client_id")?.expose_secret().to_owned();
+    let current = [ConnectTarget::Default, ConnectTarget::Page].map(|target| config.of(platform).application(target));
+    let same = current.into_iter().flatten().find(|one| one.client_id == client_id && one.has_secret());
+    Ok(same.unwrap_or_else(|| Application {
+        client_id,
+        client_secret: account.secrets.get("client_secret").unwrap_or_default(),
+    }))
+}
+
+/// Gets new tokens for an account by its refresh token. One that the platform did not replace stays.
+pub(super) async fn renew(
+    client: &PlatformClient,
+    server: &AuthServer,
+    account: &ConnectorAccount,
+    application: &Application,
+) -> Result<Refreshed, protocol::TokenFailure> {
+    let refresh_token = account.secrets.require("refresh_token")?;
+    let tokens = protocol::refresh(client, server, application, &refresh_token).await?;
+    let now = client.now();
+    let mut changes = vec![("access_token", tokens.access_token())];
+    changes.extend(tokens.refresh_token().map(|token| ("refresh_token", token)));
+    Ok(Refreshed {
+        secrets: Some(account.secrets.with(&changes)),
+        token_expires_at: tokens.expires_at(now),
+        refresh_expires_at: tokens.refresh_expires_at(now),
+    })
+}
+
+/// Returns how a grant's tokens are renewed, for a platform with refresh tokens.
+pub(super) fn renewal(grant: &Grant, rotates: bool) -> Renewal {
+    Renewal { renewable: grant.has_refresh_token(), rotates, refresh_expires_at: grant.refresh_expires_at }
+}

@@ -1,0 +1,201 @@
+//! What a post may set beyond text and pictures: the `options` of an override. They are checked with the post.
+//!
+//! **To add an option:** add it to its platform in [`of`], and read it in the connector with [`text`] or [`flag`]. One
+//! that a post cannot do without is named in the descriptor's `required_options` too.
+
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::Platform;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::{CallError, OutgoingPost};
+
+/// One option of a platform's posts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostOption {
+    pub name: &'static str,
+    pub kind: OptionKind,
+}
+
+/// The values that an option takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionKind {
+    /// At most so many characters.
+    Text(usize),
+    /// An `http` or `https` address.
+    Link,
+    OneOf(&'static [&'static str]),
+    Boolean,
+}
+
+/// The longest address.
+const MAX_LINK: usize = 2_048;
+
+const fn text_of(name: &'static str, max: usize) -> PostOption {
+    PostOption { name, kind: OptionKind::Text(max) }
+}
+
+const fn one_of(name: &'static str, values: &'static [&'static str]) -> PostOption {
+    PostOption { name, kind: OptionKind::OneOf(values) }
+}
+
+const fn boolean(name: &'static str) -> PostOption {
+    PostOption { name, kind: OptionKind::Boolean }
+}
+
+const LINK: PostOption = PostOption { name: "link", kind: OptionKind::Link };
+
+/// Who may see a TikTok post, in our words.
+pub const TIKTOK_VISIBILITIES: [&str; 4] = ["public", "friends", "followers", "private"];
+/// The buttons of a Google Business post; the first is that of a link without an action.
+pub const GOOGLE_BUSINESS_ACTIONS: [&str; 6] = ["LEARN_MORE", "BOOK", "ORDER", "SHOP", "SIGN_UP", "CALL"];
+/// Who may reply to a post on Threads.
+pub const THREADS_REPLIES: [&str; 5] =
+    ["everyone", "accounts_you_follow", "mentioned_only", "parent_post_author_only", "followers_only"];
+
+/// Returns the options of a platform.
+pub const fn of(platform: Platform) -> &'static [PostOption] {
+    match platform {
+        Platform::Wordpress => &[const { text_of("title", 500) }],
+        Platform::Mastodon => {
+            const {
+                &[
+                    one_of("visibility", &["public", "unlisted", "private"]),
+                    text_of("spoiler_text", 500),
+                    text_of("language", 35),
+                    boolean("sensitive"),
+                ]
+            }
+        }
+        Platform::Facebook => &[LINK],
+        Platform::Linkedin => const { &[LINK, text_of("title", 400)] },
+        Platform::Pinterest => const { &[text_of("board", 100), text_of("title", 100), LINK] },
+        Platform::Tumblr => const { &[text_of("tags", 4_000)] },
+        Platform::Threads => const { &[LINK, one_of("reply_control", &THREADS_REPLIES), text_of("topic_tag", 50)] },
+        Platform::Tiktok => {
+            const {
+                &[
+                    one_of("visibility", &TIKTOK_VISIBILITIES),
+                    text_of("title", 90),
+                    boolean("disable_comment"),
+                    boolean("auto_add_music"),
+                    boolean("brand_content"),
+                    boolean("brand_organic"),
+                ]
+            }
+        }
+        Platform::Shopify => {
+            const { &[text_of("title", 255), text_of("author", 255), text_of("summary", 5_000), text_of("tags", 5_000)] }
+        }
+        Platform::GoogleBusiness => {
+            const { &[LINK, one_of("action", &GOOGLE_BUSINESS_ACTIONS), text_of("language", 35)] }
+        }
+        Platform::Reddit => {
+            const {
+                &[
+                    text_of("subreddit", 50),
+                    text_of("title", 300),
+                    LINK,
+                    text_of("flair_id", 100),
+                    text_of("flair_text", 64),
+                    boolean("nsfw"),
+                    boolean("spoiler"),
+                ]
+            }
+        }
+        Platform::Telegram
+        | Platform::Bluesky
+        | Platform::Woocommerce
+        | Platform::Sandbox
+        | Platform::Instagram
+        | Platform::Twitter => &[],
+    }
+}
+
+/// Returns the options with a value that the platform does not take, and what it takes. Unknown ones are left alone, as
+/// elsewhere in a request; null is absent.
+pub fn check(platform: Platform, options: &Map<String, Value>) -> Vec<(&'static str, String)> {
+    let found = of(platform).iter().filter_map(|option| {
+        let value = options.get(option.name).filter(|value| !value.is_null())?;
+        (!option.kind.takes(value)).then(|| (option.name, option.kind.describe()))
+    });
+    found.collect()
+}
+
+impl OptionKind {
+    fn takes(self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Boolean, value) => value.is_boolean(),
+            (Self::Text(max), Value::String(text)) => text.chars().count() <= max,
+            (Self::OneOf(values), Value::String(text)) => values.contains(&text.as_str()),
+            (Self::Link, Value::String(text)) => {
+                text.len() <= MAX_LINK
+                    && Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            }
+            _ => false,
+        }
+    }
+
+    /// Completes "The option … must be …".
+    fn describe(self) -> String {
+        match self {
+            Self::Text(max) => format!("a text of at most {max} characters"),
+            Self::Link => format!("an http or https address of at most {MAX_LINK} characters"),
+            Self::OneOf(values) => format!("one of {}", values.join(", ")),
+            Self::Boolean => "true or false".to_owned(),
+        }
+    }
+}
+
+/// Returns a text option without surrounding spaces; `None` if it is absent or empty. It was checked with the post; a
+/// wrong one is still an error here, because the rules may have changed since.
+pub(super) fn text<'a>(post: &'a OutgoingPost, name: &str) -> Result<Option<&'a str>, CallError> {
+    let Some(value) = post.options.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
+    let wrong = || {
+        let message = format!("The option {name} must be a text.");
+        CallError::Permanent(Failure::of(Category::InvalidContent, message))
+    };
+    let text = value.as_str().ok_or_else(wrong)?.trim();
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// Returns the value of a boolean option; false if it has none.
+pub(super) fn flag(post: &OutgoingPost, name: &str) -> bool {
+    post.options.get(name).and_then(Value::as_bool).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use crier_domain::catalogue;
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(platform: Platform, options: Value) -> Vec<&'static str> {
+        let Value::Object(options) = options else { panic!("an object") };
+        check(platform, &options).into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn every_required_option_is_described() {
+        for descriptor in catalogue::all() {
+            for name in descriptor.capabilities.required_options {
+                let known = of(descriptor.platform).iter().any(|option| option.name == *name);
+                assert!(known, "{}: {name}", descriptor.name);
+            }
+        }
+    }
+
+    #[test]
+    fn values_of_another_kind_are_refused() {
+        let right = json!({ "visibility": "unlisted", "sensitive": true, "language": null, "another": [1] });
+        assert!(refused(Platform::Mastodon, right).is_empty());
+        let wrong = json!({ "visibility": "secret", "sensitive": "yes", "spoiler_text": "x".repeat(501) });
+        assert_eq!(refused(Platform::Mastodon, wrong), ["visibility", "spoiler_text", "sensitive"]);
+        for link in ["ftp://a.example", "a.example", "https://", &format!("https://a.example/{}", "x".repeat(2_048))] {
+            assert_eq!(refused(Platform::Facebook, json!({ "link": link })), ["link"], "{link}");
+        }
+        assert!(refused(Platform::Facebook, json!({ "link": "https://a.example/é" })).is_empty());
+        assert_eq!(refused(Platform::Pinterest, json!({ "board": 12 })), ["board"]);
+    }
+}

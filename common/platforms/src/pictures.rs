@@ -1,0 +1,37 @@
+//! Checks what converting or shrinking a post's pictures cannot fix: their shape, and where they are.
+
+use crier_domain::platform::Descriptor;
+
+use super::text::TextProblem;
+
+/// Checks pictures by their width and height in pixels, in the order of the post; `None` if a size is unknown.
+pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Vec<TextProblem> {
+    let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
+    let mut problems = Vec::new();
+    for (number, &size) in (1..).zip(sizes) {
+        let Some((width, height)) = size else { continue };
+        let mut problem = |code, accepted: String| {
+            let message = format!("{name} takes {accepted}; image {number} has {width} × {height}.");
+            problems.push(TextProblem { field: "media", code, message });
+        };
+        if let Some(min) = rules.min_side.filter(|&min| width < min || height < min) {
+            problem("image_too_small", format!("images of at least {min} × {min} pixels"));
+        }
+        if let Some(ratio) = rules.ratio.filter(|ratio| !ratio.takes(width, height)) {
+            let (narrowest, widest) = (ratio.narrowest, ratio.widest);
+            problem("image_ratio", format!("images from {narrowest} to {widest} (width to height)"));
+        }
+    }
+    problems
+}
+
+/// Returns the problem of a platform that downloads pictures, if this installation has a private address.
+pub fn check_reachable(descriptor: &Descriptor, private_url: &str) -> Option<TextProblem> {
+    let message = format!(
+        "{} downloads pictures from this Crier, and cannot reach {private_url}. Set CRIER_PUBLIC_URL to the https address \
+         at which the internet reaches it.",
+        descriptor.name
+    );
+    let problem = TextProblem { field: "media", code: "pictures_unreachable", message };
+    descriptor.capabilities.media.downloaded.then_some(problem)
+}

@@ -1,0 +1,320 @@
+//! Pinterest, API v5: a pin on a board, with its pictures in the request.
+//!
+//! After a call with unknown outcome the newest pins are searched for the same board, title, description and link since
+//! the first attempt.
+//!
+//! Sources: Pinterest's OpenAPI 5.23.0 of December 2025 (`/pins`, `/user_account`, `/oauth/token`).
+
+mod analytics;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{AccountKind, ConnectTarget, Descriptor, Platform};
+use crier_http::HttpResponse;
+use http::{Method, StatusCode};
+use reqwest::RequestBuilder;
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::call::{Effect, PlatformClient, connect_error, sanitize_message};
+use super::metrics::Metrics;
+use super::oauth::{
+    self, Attempt, AuthServer, Choice, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
+};
+use super::{
+    AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ImageTransfer,
+    Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, marker_field, options,
+};
+
+const SCOPES: [&str; 5] = ["boards:read", "boards:write", "pins:read", "pins:write", "user_accounts:read"];
+
+const PERMISSIONS: [Permission; 3] = [
+    Permission { scopes: &["user_accounts:read"], purpose: "see your name and picture" },
+    Permission { scopes: &["boards:read", "pins:read"], purpose: "see your boards and pins" },
+    Permission { scopes: &["boards:write", "pins:write"], purpose: "publish pins on your boards" },
+];
+
+/// How many of the newest pins are searched.
+const SEARCHED: &str = "25";
+/// By how much Pinterest's clock may be behind ours.
+const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+
+pub(super) struct Pinterest {
+    client: PlatformClient,
+    config: PlatformsConfig,
+    api: String,
+    site: String,
+    metrics: Metrics,
+}
+
+impl Pinterest {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        Self {
+            client: PlatformClient::new(Platform::Pinterest, clients.trusted.clone(), clock.clone()),
+            config: config.clone(),
+            api: config.base_url(Platform::Pinterest, "https://api.pinterest.com"),
+            site: config.auth_url(Platform::Pinterest, "https://www.pinterest.com"),
+            metrics: Metrics::new(Platform::Pinterest, config, clock),
+        }
+    }
+
+    fn auth_server(&self) -> AuthServer {
+        let authorize = format!("{}/oauth/", self.site);
+        let mut server = AuthServer::new(authorize, format!("{}/v5/oauth/token", self.api), &SCOPES);
+        server.separator = ',';
+        // Not in its documents.
+        server.pkce = false;
+        server
+    }
+
+    fn request(&self, method: Method, path: &str, token: &str) -> RequestBuilder {
+        self.client.request(method, &format!("{}/v5{path}", self.api)).bearer_auth(token)
+    }
+
+    async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, CallError> {
+        let answer = self.client.send(effect, request).await?;
+        match answer.status.is_success() {
+            true => self.client.read(effect, &answer),
+            false => Err(self.refusal(effect, &answer)),
+        }
+    }
+
+    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
+        #[derive(Deserialize, Default)]
+        struct ErrorBody {
+            code: Option<i64>,
+            #[serde(default)]
+            message: String,
+        }
+        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let detail = sanitize_message(&body.message, &[]);
+        let code = body.code.map_or_else(|| answer.status.as_str().to_owned(), |code| code.to_string());
+        let failure = |category, what: &str| {
+            let message = match &detail {
+                Some(detail) => format!("Pinterest {what}: {detail}"),
+                None => format!("Pinterest {what}."),
+            };
+            Failure::of(category, message).from_platform(&code)
+        };
+        match answer.status {
+            StatusCode::UNAUTHORIZED => {
+                CallError::AuthExpired(failure(Category::AuthExpired, "refuses the access token"))
+            }
+            // An application on trial, a missing scope, a restricted account.
+            StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::Account, "does not allow this")),
+            StatusCode::NOT_FOUND => {
+                CallError::Permanent(failure(Category::InvalidContent, "does not know this board"))
+            }
+            StatusCode::BAD_REQUEST => {
+                CallError::Permanent(failure(Category::InvalidContent, "does not accept this pin"))
+            }
+            _ => self.client.classify_status(effect, answer, Some(&code), detail),
+        }
+    }
+}
+
+fn board(post: &OutgoingPost) -> Result<&str, CallError> {
+    options::text(post, "board")?.ok_or_else(|| {
+        CallError::Permanent(Failure::of(Category::InvalidContent, "A pin needs the option board: the board's id."))
+    })
+}
+
+/// Returns the body of a pin.
+fn pin(post: &OutgoingPost) -> Result<Value, CallError> {
+    let (title, link) = (options::text(post, "title")?, options::text(post, "link")?);
+    let encoded = |image: &super::Image| {
+        let mut item = json!({ "content_type": image.mime_type, "data": STANDARD.encode(&image.bytes) });
+        if let Some(title) = title {
+            item["title"] = Value::from(title);
+        }
+        if let Some(link) = link {
+            item["link"] = Value::from(link);
+        }
+        item
+    };
+    let media_source = match post.images.as_slice() {
+        [only] => json!({
+            "source_type": "image_base64",
+            "content_type": only.mime_type,
+            "data": STANDARD.encode(&only.bytes),
+        }),
+        several => json!({
+            "source_type": "multiple_image_base64",
+            "items": several.iter().map(encoded).collect::<Vec<_>>(),
+            "index": 0,
+        }),
+    };
+    let mut body = json!({ "board_id": board(post)?, "description": post.text, "media_source": media_source });
+    if let Some(title) = title {
+        body["title"] = Value::from(title);
+    }
+    if let Some(link) = link {
+        body["link"] = Value::from(link);
+    }
+    if let Some(alt) = post.images.first().and_then(|image| image.alt_text.as_deref()) {
+        body["alt_text"] = Value::from(alt);
+    }
+    Ok(body)
+}
+
+fn published(id: &str) -> Published {
+    Published::new(id, Some(format!("https://www.pinterest.com/pin/{id}/")))
+}
+
+#[derive(Deserialize)]
+struct Pin {
+    id: String,
+    board_id: Option<String>,
+    title: Option<String>,
+    description: Option<String>,
+    link: Option<String>,
+    created_at: Option<String>,
+}
+
+impl Pin {
+    /// Returns whether it is this post's, made since its first attempt.
+    fn is_of(&self, post: &OutgoingPost, began: DateTime<Utc>) -> Result<bool, CallError> {
+        // Without a zone, in UTC.
+        let at = self.created_at.as_deref().and_then(|text| {
+            let whole = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc());
+            whole.or_else(|_| text.parse::<NaiveDateTime>().map(|at| at.and_utc())).ok()
+        });
+        fn same(found: Option<&str>, wanted: Option<&str>) -> bool {
+            found.unwrap_or_default().trim() == wanted.unwrap_or_default().trim()
+        }
+        Ok(at.is_some_and(|at| at >= began - CLOCK_SKEW)
+            && same(self.board_id.as_deref(), Some(board(post)?))
+            && same(self.description.as_deref(), Some(&post.text))
+            && same(self.title.as_deref(), options::text(post, "title")?)
+            && same(self.link.as_deref(), options::text(post, "link")?))
+    }
+}
+
+#[async_trait]
+impl Connector for Pinterest {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Pinterest)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::Pinterest)?;
+        oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
+            // A refused refresh token is 401 with an error of Pinterest's own shape.
+            match (failure.status, failure.code.as_deref()) {
+                (Some(StatusCode::UNAUTHORIZED), None) => CallError::Reauth(Failure::of(
+                    Category::AuthExpired,
+                    "Pinterest no longer accepts this authorization; connect the account again.",
+                )),
+                _ => failure.error,
+            }
+        })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        let at = seed.at.to_rfc3339_opts(SecondsFormat::Millis, true);
+        Marker::from_iter([("at".to_owned(), Value::from(at))])
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Inline
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        #[derive(Deserialize)]
+        struct Created {
+            id: String,
+        }
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::POST, "/pins", token.expose_secret()).json(&pin(post)?);
+        let created: Created = self.call(Effect::Publishes, request).await?;
+        Ok(published(&created.id))
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        #[derive(Deserialize)]
+        struct Newest {
+            #[serde(default)]
+            items: Vec<Pin>,
+        }
+        let began: DateTime<Utc> = marker_field(&post.marker, "at")?
+            .parse()
+            .map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time.")))?;
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::GET, "/pins", token.expose_secret()).query(&[("page_size", SEARCHED)]);
+        let newest: Newest = self.call(Effect::Repeatable, request).await?;
+        for found in newest.items {
+            if found.is_of(post, began)? {
+                return Ok(Reconciled::Found(published(&found.id)));
+            }
+        }
+        Ok(Reconciled::Absent)
+    }
+}
+
+#[async_trait]
+impl OAuthConnector for Pinterest {
+    fn permissions(&self, _target: ConnectTarget) -> &'static [Permission] {
+        &PERMISSIONS
+    }
+
+    fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
+        Some(
+            "As long as the application is on trial at Pinterest, only you can see what it publishes. The operator of this \
+             Crier can apply for full access.",
+        )
+    }
+
+    async fn server(&self, _request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {
+        Ok(self.auth_server())
+    }
+
+    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+        let tokens = protocol::exchange(&self.client, attempt, code).await?;
+        Ok(Grant::new(attempt, &tokens, self.client.now()))
+    }
+
+    async fn finish(&self, grant: &Grant, _choice: Option<&Choice>) -> Result<Connected, ConnectError> {
+        #[derive(Deserialize)]
+        struct Account {
+            id: Option<String>,
+            username: String,
+            business_name: Option<String>,
+            profile_image: Option<String>,
+        }
+        let request = self.request(Method::GET, "/user_account", grant.access_token());
+        let own: Account = self.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
+        let username = percent_encoding::utf8_percent_encode(&own.username, percent_encoding::NON_ALPHANUMERIC);
+        Ok(Connected {
+            profile_url: Some(format!("https://www.pinterest.com/{username}/")),
+            external_id: own.id.unwrap_or_else(|| own.username.clone()),
+            name: own.business_name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| own.username.clone()),
+            username: Some(own.username),
+            avatar_url: own.profile_image,
+            kind: AccountKind::Profile,
+            token_expires_at: grant.token_expires_at,
+            renewal: Some(renewal(grant, true)),
+            application: Some(grant.client_id.clone()),
+            secrets: grant.secrets(),
+        })
+    }
+}

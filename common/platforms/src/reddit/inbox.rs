@@ -1,0 +1,275 @@
+//! The inbox of Reddit: answers to the account's posts and comments, comments that name it, and private messages.
+//!
+//! A message names the post that it is under and not the comments between, so a conversation is one person under one
+//! post. Reddit moves private messages to its chat, which has no API; those that still come are read and answered.
+//!
+//! An answer has no key of ours. One whose call broke is searched by its words among the account's newest comments, or
+//! the messages that it sent.
+//!
+//! Sources: www.reddit.com/dev/api (`/message/inbox` and `/message/sent`, scope `privatemessages`; `/api/comment`,
+//! scope `submit`; `/user/{name}/comments`, scope `history`; `/api/info`, scope `read`); github.com/praw-dev/praw 8.0.3
+//! (`json.data.things`). `[deleted]` and `[removed]` are not documented; github.com/Pyprohly/reddit-api-doc-notes
+//! ("Comment") describes them, and public clients compare `author` and `body` with them.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::ConversationType;
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{CLOCK_SKEW, Reddit, SEARCHED, user_name};
+use crate::call::Effect;
+use crate::inbox::newest_first::Pass;
+use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, context_text};
+use crate::{
+    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_time, time_marker,
+};
+
+const INBOX: &str = "inbox";
+const PAGE: &str = "100";
+/// How many comments are asked for at once whether they are still there.
+const CHECKED: usize = 100;
+/// What Reddit shows in place of the author, and of the words of a comment that its author has deleted, or a moderator.
+const DELETED: &str = "[deleted]";
+const REMOVED: &str = "[removed]";
+
+#[derive(Deserialize)]
+struct Listing {
+    data: Children,
+}
+
+#[derive(Deserialize)]
+struct Children {
+    #[serde(default)]
+    children: Vec<Value>,
+    after: Option<String>,
+}
+
+/// A comment or a private message.
+#[derive(Deserialize)]
+struct Message {
+    /// `t1_…` or `t4_…`.
+    name: String,
+    /// Missing where a subreddit or Reddit itself writes.
+    author: Option<String>,
+    #[serde(default)]
+    body: String,
+    /// Unix seconds.
+    created_utc: f64,
+    #[serde(rename = "type", default)]
+    kind: String,
+    /// `/r/{subreddit}/comments/{post}/{title}/{comment}/?context=3`
+    #[serde(default)]
+    context: String,
+    #[serde(default)]
+    was_comment: bool,
+}
+
+/// The answer to a comment or a message.
+#[derive(Deserialize)]
+struct Made {
+    things: Vec<Thing>,
+}
+
+#[derive(Deserialize)]
+struct Thing {
+    data: ThingData,
+}
+
+#[derive(Deserialize)]
+struct ThingData {
+    /// Missing in the answer to a private message.
+    name: Option<String>,
+    id: Option<String>,
+}
+
+impl Message {
+    fn sent_at(&self) -> Option<DateTime<Utc>> {
+        // A cast saturates, and such a time is no date.
+        DateTime::from_timestamp(self.created_utc as i64, 0)
+    }
+
+    /// Returns the subreddit and the id of the post.
+    fn post(&self) -> Option<(&str, &str)> {
+        let (subreddit, rest) = self.context.strip_prefix("/r/")?.split_once("/comments/")?;
+        let id = rest.split('/').next()?;
+        let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        is_id.then_some((subreddit, id))
+    }
+
+    /// Returns whether its author, or a moderator, has deleted it. A comment of an account that was deleted has its
+    /// words.
+    fn is_deleted(&self) -> bool {
+        let has_no_author = self.author.as_deref().is_none_or(|author| author == DELETED);
+        has_no_author && (self.body == DELETED || self.body == REMOVED)
+    }
+
+    fn message(self, own: &str) -> Option<FetchedMessage> {
+        let author = self.author.clone().filter(|author| !author.eq_ignore_ascii_case(own))?;
+        let sent_at = self.sent_at()?;
+        let person = author.to_lowercase();
+        let (kind, thread_id, subject) = match (self.was_comment, self.post()) {
+            (false, _) => (ConversationType::Dm, person.clone(), None),
+            (true, Some((subreddit, post))) => {
+                let kind = match self.kind == "username_mention" {
+                    true => ConversationType::Mention,
+                    false => ConversationType::Comment,
+                };
+                let url = Some(format!("https://www.reddit.com/r/{subreddit}/comments/{post}/"));
+                (kind, format!("{post}:{person}"), Some(Subject { external_id: format!("t3_{post}"), url }))
+            }
+            (true, None) => return None,
+        };
+        let participant = Participant {
+            external_id: person,
+            name: Some(author.clone()),
+            username: Some(author.clone()),
+            avatar_url: None,
+        };
+        Some(FetchedMessage {
+            kind,
+            thread_id,
+            direction: MessageDirection::Inbound,
+            participant: Some(participant),
+            subject,
+            author_name: Some(author),
+            body: self.body,
+            sent_at,
+            reply_context: Map::from_iter([("thing".to_owned(), Value::from(self.name.clone()))]),
+            external_id: self.name,
+        })
+    }
+}
+
+impl Reddit {
+    async fn listing(
+        &self,
+        account: &ConnectorAccount,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<(Vec<Message>, Option<String>), CallError> {
+        let session = self.session(account)?;
+        let request = session.request(Method::GET, path).query(&[("raw_json", "1")]).query(query);
+        let found: Listing = session.call(Effect::Repeatable, request).await?;
+        // One that cannot be read must not hide the others.
+        let readable =
+            found.data.children.iter().take(100).filter_map(|child| Message::deserialize(&child["data"]).ok());
+        Ok((readable.collect(), found.data.after))
+    }
+
+    async fn messages(&self, account: &ConnectorAccount, pass: Pass) -> Result<InboxPage, CallError> {
+        // Reading marks nothing as read there.
+        let mut query = vec![("limit", PAGE), ("mark", "false")];
+        query.extend(pass.page.as_deref().map(|page| ("after", page)));
+        let (found, next) = self.listing(account, "/message/inbox", &query).await?;
+        let times: Vec<_> = found.iter().filter_map(Message::sent_at).collect();
+        let own = user_name(account)?;
+        let new = found.into_iter().filter(|message| message.sent_at().is_some_and(|at| at >= pass.until));
+        // The oldest first: their times are whole seconds.
+        let messages = new.rev().filter_map(|message| message.message(own)).collect();
+        let (cursor, has_more) = pass.after(&times, next);
+        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+}
+
+fn is_forbidden(failure: &Failure) -> bool {
+    failure.platform_code.as_deref() == Some("403")
+}
+
+#[async_trait]
+impl InboxConnector for Reddit {
+    fn streams(&self) -> &'static [&'static str] {
+        &[INBOX]
+    }
+
+    /// The calls of all accounts of an application count together, 100 a minute.
+    fn interval(&self) -> TimeDelta {
+        TimeDelta::minutes(2)
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        _stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        let pass = Pass::read(cursor, self.client.now());
+        let (again, has_page) = (pass.again(), pass.page.is_some());
+        match self.messages(account, pass).await {
+            Err(CallError::Permanent(failure)) if is_forbidden(&failure) => {
+                let message = "Reddit does not let this account's messages be read. It was connected without the scope \
+                               privatemessages: connect it again.";
+                let failure = Failure::with_code(Category::Account, "missing_permission", message);
+                Ok(InboxPage { cursor: again, unavailable: Some(failure), ..InboxPage::default() })
+            }
+            // Reddit does not know the page any more.
+            Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: again, ..InboxPage::default() }),
+            read => read,
+        }
+    }
+
+    fn checked_at_once(&self) -> usize {
+        CHECKED
+    }
+
+    /// Only comments, and only with the scope `read`, which nothing else needs: the operator may ask for it.
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        let comments: Vec<&str> = ids.iter().map(String::as_str).filter(|id| id.starts_with("t1_")).collect();
+        if comments.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (found, _) = match self.listing(account, "/api/info", &[("id", comments.join(",").as_str())]).await {
+            Err(CallError::Permanent(failure)) if is_forbidden(&failure) => return Ok(Vec::new()),
+            found => found?,
+        };
+        Ok(found.into_iter().filter(Message::is_deleted).map(|message| message.name).collect())
+    }
+
+    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+        None
+    }
+
+    /// A comment and a message have at most 10,000 characters, as a reply has.
+    fn check_text(&self, _thread: &ReplyThread, _text: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        time_marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        let thing = context_text(&reply.thread, "thing")?;
+        let session = self.session(account)?;
+        let form = [("api_type", "json"), ("thing_id", thing), ("text", reply.text.as_str())];
+        let request = session.request(Method::POST, "/api/comment").form(&form);
+        let made: Made = session.submit(request).await.map_err(|refused| refused.error)?;
+        let made = made.things.into_iter().next().and_then(|thing| thing.data.name.or(thing.data.id));
+        Ok(Published::new(made.unwrap_or_default(), None))
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        let since = marker_time(&reply.marker)? - CLOCK_SKEW;
+        let path = match reply.thread.kind {
+            ConversationType::Dm => "/message/sent".to_owned(),
+            ConversationType::Comment | ConversationType::Mention => {
+                format!("/user/{}/comments", user_name(account)?)
+            }
+        };
+        let (newest, _) = self.listing(account, &path, &[("sort", "new"), ("limit", SEARCHED)]).await?;
+        let is_it = |message: &Message| {
+            message.sent_at().is_some_and(|at| at >= since)
+                && message.body.trim() == reply.text.trim()
+                && !reply.sent.contains(&message.name)
+        };
+        let found = newest.into_iter().rfind(is_it);
+        Ok(found.map_or(Reconciled::Absent, |message| Reconciled::Found(Published::new(message.name, None))))
+    }
+}

@@ -1,0 +1,370 @@
+//! Reddit: text, link and picture posts in a subreddit. `connect.rs` has the way through the browser.
+//!
+//! The answer to a post with one picture names no post: Reddit makes it when the picture is processed, so it is looked
+//! for among the person's newest posts, at once and by later runs. After a call with unknown outcome the same list is
+//! searched for the title and the subreddit since the first attempt.
+//!
+//! Sources: www.reddit.com/dev/api (`/api/submit`, `/user/{name}/submitted`, `/api/v1/revoke_token`);
+//! github.com/praw-dev/praw 8.0.3 of August 2026 for galleries, uploads and texts beside pictures.
+
+mod analytics;
+mod connect;
+mod inbox;
+mod rest;
+mod upload;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{Descriptor, Platform};
+use http::{Method, StatusCode};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::rest::{Refused, Session};
+use self::upload::Uploaded;
+use super::analytics::AnalyticsConnector;
+use super::call::{Effect, PlatformClient};
+use super::metrics::Metrics;
+use super::oauth::{self, OAuthConnector};
+use super::{
+    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
+    OutgoingPost, Published, Reconciled, Refreshed, marker_time, options, time_marker,
+};
+
+const MAX_TITLE: usize = 300;
+/// How many of the newest posts are searched.
+const SEARCHED: &str = "25";
+/// By how much Reddit's clock may be behind ours.
+const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+/// How long Reddit may process a picture before its post is there.
+const PROCESSING: TimeDelta = TimeDelta::minutes(10);
+
+pub(super) struct Reddit {
+    client: PlatformClient,
+    metrics: Metrics,
+    config: PlatformsConfig,
+    api: String,
+    /// The host of tokens.
+    tokens: String,
+    /// The host of the page on which a person agrees.
+    site: String,
+}
+
+impl Reddit {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        Self {
+            client: PlatformClient::new(Platform::Reddit, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Reddit, config, clock),
+            config: config.clone(),
+            api: config.base_url(Platform::Reddit, "https://oauth.reddit.com"),
+            tokens: config.base_url(Platform::Reddit, "https://www.reddit.com"),
+            site: config.auth_url(Platform::Reddit, "https://www.reddit.com"),
+        }
+    }
+}
+
+/// What a post says beyond its text.
+struct Wishes<'a> {
+    subreddit: &'a str,
+    title: &'a str,
+    link: Option<&'a str>,
+    flair_id: Option<&'a str>,
+    flair_text: Option<&'a str>,
+    nsfw: bool,
+    spoiler: bool,
+}
+
+fn invalid(message: impl Into<String>) -> CallError {
+    CallError::Permanent(Failure::of(Category::InvalidContent, message))
+}
+
+impl<'a> Wishes<'a> {
+    fn of(post: &'a OutgoingPost) -> Result<Self, CallError> {
+        let subreddit = options::text(post, "subreddit")?.unwrap_or_default();
+        let subreddit = subreddit.trim_start_matches('/').strip_prefix("r/").unwrap_or(subreddit);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if !(2..=30).contains(&subreddit.len()) || !subreddit.chars().all(is_name) {
+            return Err(invalid("A post on Reddit needs the option subreddit: the subreddit's name."));
+        }
+        let title = options::text(post, "title")?.unwrap_or_default();
+        if title.is_empty() || title.chars().count() > MAX_TITLE {
+            return Err(invalid(format!("A post on Reddit needs the option title: 1 to {MAX_TITLE} characters.")));
+        }
+        let link = options::text(post, "link")?;
+        if link.is_some() && !post.images.is_empty() {
+            return Err(invalid("A post on Reddit has a link or pictures, not both."));
+        }
+        Ok(Self {
+            subreddit,
+            title,
+            link,
+            flair_id: options::text(post, "flair_id")?,
+            flair_text: options::text(post, "flair_text")?,
+            nsfw: options::flag(post, "nsfw"),
+            spoiler: options::flag(post, "spoiler"),
+        })
+    }
+
+    /// Returns the fields that every kind of post has.
+    fn fields(&self) -> Vec<(&'static str, &'a str)> {
+        let word = |flag: bool| if flag { "true" } else { "false" };
+        let mut fields = vec![
+            ("api_type", "json"),
+            ("sr", self.subreddit),
+            ("title", self.title),
+            ("nsfw", word(self.nsfw)),
+            ("spoiler", word(self.spoiler)),
+            ("sendreplies", "true"),
+            // The same link may be posted in several subreddits.
+            ("resubmit", "true"),
+            ("validate_on_submit", "true"),
+        ];
+        fields.extend(self.flair_id.map(|id| ("flair_id", id)));
+        fields.extend(self.flair_text.map(|text| ("flair_text", text)));
+        fields
+    }
+
+    fn published(&self, name: &str) -> Published {
+        let id = name.strip_prefix("t3_").unwrap_or(name);
+        Published::new(format!("t3_{id}"), Some(format!("https://www.reddit.com/r/{}/comments/{id}/", self.subreddit)))
+    }
+}
+
+#[derive(Deserialize)]
+struct Made {
+    /// `t3_…`; missing where the post is made later.
+    name: Option<String>,
+    id: Option<String>,
+    /// Where a gallery is.
+    url: Option<String>,
+}
+
+impl Made {
+    /// Returns the post's name or id.
+    fn name(self) -> Option<String> {
+        let is_id = |text: &String| {
+            let id = text.strip_prefix("t3_").unwrap_or(text);
+            !id.is_empty() && id.len() <= 16 && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        // https://www.reddit.com/gallery/{id}, or …/comments/{id}/{title}/
+        let in_url = self.url.and_then(|url| {
+            let (_, rest) = url.split_once("/gallery/").or_else(|| url.split_once("/comments/"))?;
+            rest.split(['/', '?']).next().map(str::to_owned)
+        });
+        self.name.filter(is_id).or(self.id.filter(is_id)).or(in_url.filter(is_id))
+    }
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    data: Children,
+}
+
+#[derive(Deserialize)]
+struct Children {
+    #[serde(default)]
+    children: Vec<Child>,
+}
+
+#[derive(Deserialize)]
+struct Child {
+    data: Submitted,
+}
+
+#[derive(Deserialize)]
+struct Submitted {
+    name: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    subreddit: String,
+    /// Unix seconds.
+    #[serde(default)]
+    created_utc: f64,
+}
+
+impl Submitted {
+    fn is_of(&self, wishes: &Wishes<'_>, began: DateTime<Utc>) -> bool {
+        let is_recent = self.created_utc >= (began - CLOCK_SKEW).timestamp() as f64;
+        is_recent && self.title.trim() == wishes.title && self.subreddit.eq_ignore_ascii_case(wishes.subreddit)
+    }
+}
+
+impl Session<'_> {
+    /// Looks for a post among the person's newest.
+    async fn find(&self, name: &str, post: &OutgoingPost) -> Result<Option<Published>, CallError> {
+        let (wishes, began) = (Wishes::of(post)?, marker_time(&post.marker)?);
+        let request = self.request(Method::GET, &format!("/user/{name}/submitted")).query(&[
+            ("sort", "new"),
+            ("limit", SEARCHED),
+            ("raw_json", "1"),
+        ]);
+        let newest: Listing = self.call(Effect::Repeatable, request).await?;
+        let mut all = newest.data.children.into_iter().map(|child| child.data);
+        Ok(all.find(|one| one.is_of(&wishes, began)).map(|one| wishes.published(&one.name)))
+    }
+
+    async fn submit_text(&self, wishes: &Wishes<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
+        let mut fields = wishes.fields();
+        match wishes.link {
+            Some(link) => fields.extend([("kind", "link"), ("url", link)]),
+            None => fields.push(("kind", "self")),
+        }
+        fields.push(("text", &post.text));
+        self.submit(self.request(Method::POST, "/api/submit").form(&fields)).await
+    }
+
+    async fn submit_picture(&self, wishes: &Wishes<'_>, post: &OutgoingPost, image: &Image) -> Result<Made, Refused> {
+        let url = Uploaded::of(image)?.url;
+        let mut fields = wishes.fields();
+        fields.extend([("kind", "image"), ("url", url.as_str()), ("text", &post.text)]);
+        self.submit(self.request(Method::POST, "/api/submit").form(&fields)).await
+    }
+
+    async fn submit_gallery(&self, wishes: &Wishes<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
+        let item = |image: &Image| -> Result<Value, CallError> {
+            Ok(json!({ "media_id": Uploaded::of(image)?.asset_id, "caption": "", "outbound_url": "" }))
+        };
+        let items = post.images.iter().map(item).collect::<Result<Vec<_>, _>>()?;
+        let mut body = json!({
+            "api_type": "json",
+            "sr": wishes.subreddit,
+            "title": wishes.title,
+            "text": post.text,
+            "items": items,
+            "nsfw": wishes.nsfw,
+            "spoiler": wishes.spoiler,
+            "sendreplies": true,
+            "show_error_list": true,
+            "validate_on_submit": true,
+        });
+        for (name, value) in [("flair_id", wishes.flair_id), ("flair_text", wishes.flair_text)] {
+            if let Some(value) = value {
+                body[name] = Value::from(value);
+            }
+        }
+        self.submit(self.request(Method::POST, "/api/submit_gallery_post.json").json(&body)).await
+    }
+}
+
+fn user_name(account: &ConnectorAccount) -> Result<&str, CallError> {
+    account.username.as_deref().ok_or_else(|| {
+        let message = "The account has no name; connect it again.";
+        CallError::Reauth(Failure::of(Category::AuthExpired, message))
+    })
+}
+
+#[async_trait]
+impl Connector for Reddit {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Reddit)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::Reddit)?;
+        let client = self.client_of(&application.client_id, account.username.as_deref());
+        oauth::renew(&client, &self.auth_server(), account, &application).await.map_err(|failure| {
+            // A refused refresh token is 400 with `{"message": "Bad Request", "error": 400}`.
+            match (failure.status, failure.code.as_deref()) {
+                (Some(StatusCode::BAD_REQUEST), None) => CallError::Reauth(Failure::of(
+                    Category::AuthExpired,
+                    "Reddit no longer accepts this authorization; connect the account again.",
+                )),
+                _ => failure.error,
+            }
+        })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        time_marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Uploaded
+    }
+
+    async fn upload(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        image: &Image,
+    ) -> Result<Value, CallError> {
+        self.session(account)?.upload(image).await
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        let (wishes, session) = (Wishes::of(post)?, self.session(account)?);
+        let made = match post.images.as_slice() {
+            [] => session.submit_text(&wishes, post).await,
+            [only] => session.submit_picture(&wishes, post, only).await,
+            _ => session.submit_gallery(&wishes, post).await,
+        };
+        let is_old = |image: &Image| image.uploaded.as_ref().is_some_and(|uploaded| !uploaded.uploaded_in_this_run);
+        let made = made.map_err(|Refused { error, field }| match (error, field.as_deref()) {
+            // Reddit drops uploads that no post refers to.
+            (CallError::Permanent(failure), Some("url" | "items")) if post.images.iter().any(is_old) => {
+                CallError::UploadsMissing(failure)
+            }
+            (error, _) => error,
+        })?;
+        if let Some(name) = made.name() {
+            return Ok(wishes.published(&name));
+        }
+        // The post is made when its picture is processed; if that takes longer, the next run looks again.
+        match session.find(user_name(account)?, post).await {
+            Ok(Some(published)) => Ok(published),
+            Ok(None) | Err(_) => Err(CallError::Unknown(Failure::of(
+                Category::OutcomeUnknown,
+                "Reddit took the post and is still processing its picture.",
+            ))),
+        }
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        if let Some(published) = self.session(account)?.find(user_name(account)?, post).await? {
+            return Ok(Reconciled::Found(published));
+        }
+        if !post.images.is_empty() && self.client.now() < marker_time(&post.marker)? + PROCESSING {
+            let message = "Reddit may still be processing the picture of this post.";
+            return Err(CallError::Transient(Failure::of(Category::Media, message)));
+        }
+        Ok(Reconciled::Absent)
+    }
+
+    async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::Reddit)?;
+        let client = self.client_of(&application.client_id, account.username.as_deref());
+        let token = account.secrets.require("refresh_token")?;
+        let form = [("token", token.expose_secret()), ("token_type_hint", "refresh_token")];
+        let request = client
+            .request(Method::POST, &format!("{}/api/v1/revoke_token", self.tokens))
+            .basic_auth(&application.client_id, Some(application.client_secret.expose_secret()))
+            .form(&form);
+        let answer = client.send(Effect::Repeatable, request).await?;
+        match answer.status.is_success() {
+            true => Ok(()),
+            false => Err(client.classify_status(Effect::Repeatable, &answer, None, None)),
+        }
+    }
+}

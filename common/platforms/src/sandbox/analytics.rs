@@ -1,0 +1,79 @@
+//! Figures of the sandbox: made up, the same for all who ask, growing over the first week of a post.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_store::sandbox;
+use sha2::{Digest, Sha256};
+
+use super::{Sandbox, unavailable};
+use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside};
+use crate::{CallError, ConnectorAccount};
+
+/// The hours in which a post is seen.
+const WEEK: i64 = 7 * 24;
+
+/// Returns a number that depends on the text alone, below `limit`.
+fn number(text: &str, limit: u64) -> i64 {
+    let hash = Sha256::digest(text.as_bytes());
+    let first = hash.iter().take(8).fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+    i64::try_from(first % limit).unwrap_or_default()
+}
+
+fn figures(external_id: &str, published_at: DateTime<Utc>, now: DateTime<Utc>) -> Figures {
+    let hours = (now - published_at).num_hours().clamp(0, WEEK);
+    let impressions = (100 + number(external_id, 900)) * (hours + 1) / (WEEK + 1);
+    let share = |percent: i64| Some(impressions * percent / 100);
+    Figures {
+        impressions: Some(impressions),
+        reach: share(80),
+        likes: share(10),
+        comments: share(2),
+        shares: share(1),
+        clicks: share(3),
+    }
+}
+
+#[async_trait]
+impl AnalyticsConnector for Sandbox {
+    fn posts_per_call(&self) -> usize {
+        50
+    }
+
+    async fn post_figures(
+        &self,
+        _account: &ConnectorAccount,
+        posts: &[PublishedPost],
+        _aside: &mut SetAside,
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        let now = self.store.now();
+        Ok(posts.iter().map(|post| Some(figures(&post.external_id, post.published_at, now))).collect())
+    }
+
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        _aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
+        let handle = account.external_id.as_str();
+        let counted = async { sandbox::count(&mut self.store.read().await?, handle).await };
+        let posts = counted.await.map_err(|error| unavailable(&error))?;
+        let followers = 100 + number(handle, 900) + posts * 3;
+        Ok(AccountFigures { followers: Some(followers), following: Some(number(handle, 100)), posts: Some(posts) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    #[test]
+    fn figures_grow_for_a_week() {
+        let published: DateTime<Utc> = "2026-03-01T12:00:00Z".parse().unwrap();
+        let at = |hours| figures("7", published, published + TimeDelta::hours(hours)).impressions.unwrap();
+        assert!(at(1) < at(24) && at(24) < at(168) && at(168) == at(1_000), "{} {}", at(1), at(168));
+        assert!((100..1_000).contains(&at(168)));
+    }
+}

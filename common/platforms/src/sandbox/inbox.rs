@@ -1,0 +1,172 @@
+//! The comments on the sandbox's page, and the answers to them. Each comment of a visitor is a thread.
+//!
+//! A comment may become visible a moment after a later one, as transactions commit in any order. So each pass over
+//! the pages begins some time before the newest known comment; but not after the start of the pass before, whose
+//! first pages may be much older than its last one.
+
+use async_trait::async_trait;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::ConversationType;
+use crier_store::StoreError;
+use crier_store::sandbox::{self, SandboxComment};
+use serde_json::{Map, Value, json};
+
+use super::super::inbox::{InboxPage, OutgoingReply, ReplyThread};
+use super::super::{
+    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_field,
+};
+use super::{Sandbox, post_path, refused, unavailable};
+
+const COMMENTS: &str = "comments";
+/// The longest answer, in characters, as of a visitor's comment.
+const MAX_REPLY: usize = 2_000;
+const PAGE: usize = 50;
+/// Longer than any transaction that writes a comment.
+const OVERLAP: TimeDelta = TimeDelta::minutes(1);
+
+/// Where a page begins, the newest comment so far, and when the first page of this pass was read.
+#[derive(Clone, Copy)]
+struct Cursor {
+    at: DateTime<Utc>,
+    id: i64,
+    newest: DateTime<Utc>,
+    began: Option<DateTime<Utc>>,
+}
+
+impl Cursor {
+    fn read(value: Option<&Value>) -> Self {
+        let time = |name: &str| value.and_then(|v| v[name].as_str()).and_then(|text| text.parse().ok());
+        let at = time("at").unwrap_or(DateTime::UNIX_EPOCH);
+        let id = value.and_then(|v| v["id"].as_i64()).unwrap_or(0);
+        Self { at, id, newest: time("newest").unwrap_or(at), began: time("began") }
+    }
+
+    fn to_value(self) -> Value {
+        let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Micros, true);
+        json!({ "at": text(self.at), "id": self.id, "newest": text(self.newest), "began": self.began.map(text) })
+    }
+
+    /// Returns the cursor after a page, and whether another one follows now.
+    fn after(self, page: &[SandboxComment], now: DateTime<Utc>) -> (Self, bool) {
+        let began = self.began.unwrap_or(now);
+        let newest = page.iter().map(|comment| comment.created_at).fold(self.newest, DateTime::max);
+        match page.last() {
+            Some(last) if page.len() == PAGE => {
+                (Self { at: last.created_at, id: last.id, newest, began: Some(began) }, true)
+            }
+            _ => (Self { at: newest.min(began) - OVERLAP, id: 0, newest, began: None }, false),
+        }
+    }
+}
+
+impl Sandbox {
+    fn message(&self, account: &ConnectorAccount, comment: SandboxComment) -> FetchedMessage {
+        let thread = comment.parent_id.unwrap_or(comment.id);
+        let participant =
+            Participant { external_id: comment.name.clone(), name: Some(comment.name.clone()), ..Default::default() };
+        let url = format!("{}{}", self.public_url, post_path(&account.external_id, comment.post_id));
+        FetchedMessage {
+            external_id: comment.id.to_string(),
+            kind: ConversationType::Comment,
+            thread_id: thread.to_string(),
+            direction: if comment.is_own { MessageDirection::Outbound } else { MessageDirection::Inbound },
+            participant: (!comment.is_own).then_some(participant),
+            subject: Some(Subject { external_id: comment.post_id.to_string(), url: Some(url) }),
+            author_name: Some(comment.name),
+            body: comment.body,
+            sent_at: comment.created_at,
+            reply_context: Map::new(),
+        }
+    }
+
+    async fn write_answer(
+        &self,
+        account: &ConnectorAccount,
+        comment: i64,
+        key: &str,
+        body: &str,
+    ) -> Result<Option<i64>, StoreError> {
+        let mut tx = self.store.begin().await?;
+        let id = sandbox::answer(&mut tx, account.workspace_id, &account.external_id, comment, key, body).await?;
+        tx.commit().await?;
+        Ok(id)
+    }
+}
+
+fn sent(id: i64) -> Published {
+    Published::new(id.to_string(), None)
+}
+
+#[async_trait]
+impl InboxConnector for Sandbox {
+    fn streams(&self) -> &'static [&'static str] {
+        &[COMMENTS]
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        _stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        if self.is_expired(account).await.map_err(|e| unavailable(&e))? {
+            return Err(refused());
+        }
+        let (from, now) = (Cursor::read(cursor), self.store.now());
+        let found = async {
+            let mut conn = self.store.read().await?;
+            let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
+            sandbox::comments_after(&mut conn, &account.external_id, (from.at, from.id), limit).await
+        };
+        let found = found.await.map_err(|e| unavailable(&e))?;
+        let (next, has_more) = from.after(&found, now);
+        let messages = found.into_iter().map(|comment| self.message(account, comment)).collect();
+        Ok(InboxPage { messages, cursor: next.to_value(), has_more, unavailable: None })
+    }
+
+    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+        None
+    }
+
+    fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
+        match text.chars().count() {
+            count if count > MAX_REPLY => {
+                Err(format!("The sandbox takes at most {MAX_REPLY} characters in an answer; this has {count}."))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        let key = format!("reply-{}-{:016x}", seed.target_id, seed.random);
+        Marker::from_iter([("key".to_owned(), Value::from(key))])
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        let key = marker_field(&reply.marker, "key")?;
+        self.obey(account, &reply.text, reply.attempt).await?;
+        let comment = reply.thread.thread_id.parse().unwrap_or(0);
+        let written = self.write_answer(account, comment, key, &reply.text).await;
+        match written.map_err(|e| unavailable(&e))? {
+            Some(id) => Ok(sent(id)),
+            None if self.is_expired(account).await.map_err(|e| unavailable(&e))? => Err(refused()),
+            None => {
+                let message = "The comment is not on the sandbox's page any more.";
+                Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)))
+            }
+        }
+    }
+
+    async fn reconcile(&self, _account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        let key = marker_field(&reply.marker, "key")?;
+        let found = async { sandbox::find_answer(&mut self.store.read().await?, key).await };
+        let found = found.await.map_err(|e| unavailable(&e))?;
+        Ok(found.map_or(Reconciled::Absent, |id| Reconciled::Found(sent(id))))
+    }
+}

@@ -1,0 +1,301 @@
+//! The sandbox: a platform inside Crier, for testing the API end to end without an external account (contract, section
+//! 6).
+//!
+//! A post is really published, to a page of ours. Keywords in its text select the outcome, so that clients can test
+//! their own handling.
+
+mod inbox;
+
+use std::time::Duration;
+
+mod analytics;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{AccountKind, Descriptor, Platform};
+use crier_store::sandbox::{self, SandboxPicture};
+use crier_store::{Store, StoreError, Tx};
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value};
+
+use super::{
+    AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, InboxConnector, Marker,
+    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
+};
+
+const MAX_HANDLE: usize = 32;
+const SLOW: Duration = Duration::from_secs(10);
+const LIMIT: TimeDelta = TimeDelta::seconds(5);
+const FLAKY: TimeDelta = TimeDelta::seconds(1);
+const FLAKY_FAILURES: u32 = 2;
+
+/// Returns whether the text is a well-formed handle. Any other text belongs to no workspace and is not looked up.
+pub fn is_handle(text: &str) -> bool {
+    let fits = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_' || c == b'-';
+    (1..=MAX_HANDLE).contains(&text.len()) && text.bytes().all(fits)
+}
+
+/// Returns the address of a post on its handle's page, relative to the host: the page begins with this post, so the
+/// address stays valid however many are published after it.
+pub fn post_path(handle: &str, id: i64) -> String {
+    format!("/sandbox/{handle}?from={id}#post-{id}")
+}
+
+/// What a keyword in a post's text requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Directive {
+    Expire,
+    Fail,
+    Limit,
+    Flaky,
+    Slow,
+    Nothing,
+}
+
+impl Directive {
+    /// Returns the most severe keyword in the text.
+    fn of(text: &str) -> Self {
+        let words = [
+            ("[expire]", Self::Expire),
+            ("[fail]", Self::Fail),
+            ("[limit]", Self::Limit),
+            ("[flaky]", Self::Flaky),
+            ("[slow]", Self::Slow),
+        ];
+        words.iter().find(|(word, _)| text.contains(word)).map_or(Self::Nothing, |(_, directive)| *directive)
+    }
+}
+
+/// Publishes to `{public_url}/sandbox/{handle}`.
+pub struct Sandbox {
+    store: Store,
+    public_url: String,
+    slow: Duration,
+}
+
+impl Sandbox {
+    /// Creates a sandbox; `public_url` has no trailing slash.
+    pub fn new(store: Store, public_url: impl Into<String>) -> Self {
+        Self { store, public_url: public_url.into(), slow: SLOW }
+    }
+
+    /// Returns a copy with another duration of `[slow]`.
+    pub fn with_slow(self, slow: Duration) -> Self {
+        Self { slow, ..self }
+    }
+
+    fn page(&self, handle: &str) -> String {
+        format!("{}/sandbox/{handle}", self.public_url)
+    }
+
+    fn published(&self, handle: &str, id: i64) -> Published {
+        let url = format!("{}{}", self.public_url, post_path(handle, id));
+        Published { external_id: id.to_string(), url: Some(url), secrets: None }
+    }
+
+    async fn is_expired(&self, account: &ConnectorAccount) -> Result<bool, StoreError> {
+        let mut conn = self.store.read().await?;
+        let expired = sandbox::is_expired(&mut conn, account.workspace_id, &account.external_id).await?;
+        Ok(expired.unwrap_or(true))
+    }
+
+    async fn owner(&self, handle: &str) -> Result<Option<i64>, StoreError> {
+        sandbox::owner(&mut self.store.read().await?, handle).await
+    }
+
+    async fn expire(&self, handle: &str) -> Result<(), StoreError> {
+        let mut tx = self.store.begin().await?;
+        sandbox::expire(&mut tx, handle).await?;
+        tx.commit().await
+    }
+
+    /// Does what a keyword in the text asks for. The token is checked only with a keyword: what writes checks it
+    /// itself.
+    async fn obey(&self, account: &ConnectorAccount, text: &str, attempt: u32) -> Result<(), CallError> {
+        let (directive, now) = (Directive::of(text), self.store.now());
+        let is_free = matches!(directive, Directive::Nothing);
+        if !is_free && self.is_expired(account).await.map_err(|e| unavailable(&e))? {
+            return Err(refused());
+        }
+        match directive {
+            Directive::Expire => {
+                self.expire(&account.external_id).await.map_err(|e| unavailable(&e))?;
+                return Err(refused());
+            }
+            Directive::Fail => {
+                let message = "The sandbox refused the post, as [fail] in its text asks.";
+                return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
+            }
+            Directive::Limit if attempt == 1 => {
+                let failure =
+                    Failure::of(Category::RateLimited, "The sandbox asks for a pause of 5 seconds ([limit]).");
+                return Err(CallError::RateLimited { until: Some(now + LIMIT), failure });
+            }
+            Directive::Flaky if attempt <= FLAKY_FAILURES => {
+                let failure = Failure::of(Category::PlatformError, "The sandbox failed for the moment ([flaky]).");
+                return Err(CallError::RateLimited { until: Some(now + FLAKY), failure });
+            }
+            Directive::Slow => tokio::time::sleep(self.slow).await,
+            Directive::Limit | Directive::Flaky | Directive::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the pictures by their paths: the page shows no pictures of other hosts.
+    fn pictures_of(&self, post: &OutgoingPost) -> Vec<SandboxPicture> {
+        let picture = |image: &Image| SandboxPicture {
+            url: image.url.strip_prefix(&self.public_url).unwrap_or(&image.url).to_owned(),
+            alt: image.alt_text.clone().unwrap_or_default(),
+        };
+        post.images.iter().map(picture).collect()
+    }
+
+    /// Returns the id of the post; `None` if the token is refused.
+    async fn put(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, StoreError> {
+        let mut tx = self.store.begin_single_async_commit().await?;
+        let (workspace, handle, pictures) = (account.workspace_id, &account.external_id, self.pictures_of(post));
+        let id = sandbox::publish(&mut tx, workspace, handle, &key(post), &post.text, &pictures).await?;
+        tx.commit().await?;
+        Ok(id)
+    }
+}
+
+fn handle_taken(handle: &str) -> ConnectError {
+    ConnectError::Refused(format!("The handle `{handle}` is taken; choose another one."))
+}
+
+fn refused() -> CallError {
+    let message = "The sandbox refuses the token: a post asked for it with [expire]. Connect the handle again.";
+    CallError::Reauth(Failure::of(Category::AuthExpired, message))
+}
+
+fn unavailable(error: &StoreError) -> CallError {
+    tracing::warn!(%error, "cannot access the sandbox tables");
+    CallError::Transient(Failure::of(Category::PlatformError, "The sandbox is not available right now."))
+}
+
+fn key(post: &OutgoingPost) -> String {
+    post.marker.get("key").and_then(Value::as_str).map_or_else(|| format!("target-{}", post.target_id), str::to_owned)
+}
+
+#[async_trait]
+impl Connector for Sandbox {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Sandbox)
+    }
+
+    async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+        let handle = credentials.get("handle").map(|h| h.expose_secret().trim().to_owned()).unwrap_or_default();
+        if !is_handle(&handle) {
+            let message = "must be 1 to 32 of a-z, 0-9, _ and -".to_owned();
+            return Err(ConnectError::Field { field: "handle", message });
+        }
+        match self.owner(&handle).await {
+            Ok(owner) if owner.is_none_or(|owner| owner == workspace_id) => {}
+            Ok(_) => return Err(handle_taken(&handle)),
+            Err(error) => {
+                tracing::warn!(%error, "cannot access the sandbox tables");
+                return Err(ConnectError::Unavailable("The sandbox is not available right now.".into()));
+            }
+        }
+        let mut fields = Map::new();
+        fields.insert("handle".into(), Value::from(handle.as_str()));
+        Ok(Connected {
+            name: format!("Sandbox {handle}"),
+            username: Some(handle.clone()),
+            profile_url: Some(self.page(&handle)),
+            avatar_url: None,
+            kind: AccountKind::Profile,
+            token_expires_at: None,
+            renewal: None,
+            application: None,
+            secrets: Secrets::new(&fields),
+            external_id: handle,
+        })
+    }
+
+    async fn reserve(
+        &self,
+        tx: &mut Tx,
+        workspace_id: i64,
+        connected: &Connected,
+    ) -> Result<Result<(), ConnectError>, StoreError> {
+        let handle = &connected.external_id;
+        // Another workspace may have claimed the handle since `connect` checked it.
+        let claimed = sandbox::claim_handle(tx, workspace_id, handle).await?;
+        Ok(if claimed { Ok(()) } else { Err(handle_taken(handle)) })
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        match self.is_expired(account).await {
+            Ok(false) => Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None }),
+            Ok(true) => Err(refused()),
+            Err(error) => Err(unavailable(&error)),
+        }
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        let mut marker = Marker::new();
+        marker.insert("key".into(), Value::from(format!("{}-{:016x}", seed.target_id, seed.random)));
+        marker
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn waits_externally(&self, post: &OutgoingPost) -> bool {
+        matches!(Directive::of(&post.text), Directive::Slow)
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        self.obey(account, &post.text, post.attempt).await?;
+        let id = self.put(account, post).await.map_err(|e| unavailable(&e))?;
+        Ok(self.published(&account.external_id, id.ok_or_else(refused)?))
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        let found = async {
+            let mut conn = self.store.read().await?;
+            sandbox::find_by_key(&mut conn, &key(post)).await
+        };
+        match found.await {
+            Ok(Some(row)) => Ok(Reconciled::Found(self.published(&account.external_id, row.id))),
+            Ok(None) => Ok(Reconciled::Absent),
+            Err(error) => Err(unavailable(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keywords_select_the_outcome() {
+        assert_eq!(Directive::of("hello"), Directive::Nothing);
+        assert_eq!(Directive::of("a [fail] b"), Directive::Fail);
+        assert_eq!(Directive::of("[slow][flaky]"), Directive::Flaky);
+        assert_eq!(Directive::of("[FAIL]"), Directive::Nothing);
+    }
+
+    #[test]
+    fn only_valid_handles_are_accepted() {
+        for good in ["a", "a-b_9", &"z".repeat(32)] {
+            assert!(is_handle(good), "{good}");
+        }
+        for bad in ["", "Demo", "a b", "a/b", "\0", "a\0", "ä", &"z".repeat(33)] {
+            assert!(!is_handle(bad), "{bad:?}");
+        }
+    }
+}

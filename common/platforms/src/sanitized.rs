@@ -1,0 +1,482 @@
+//! Makes every connector result storable before any other code sees it. [`Registry::register`] wraps every connector in
+//! this, so no connector has to do it or can omit it.
+//!
+//! [`Registry::register`]: super::Registry::register
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Datelike, SubsecRound as _, TimeDelta, Utc};
+use crier_domain::account::Renewal;
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::application::{Application, MAX_CREDENTIAL};
+use crier_domain::conversation::{FetchedMessage, MAX_BODY, Participant, Subject};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{ConnectTarget, Descriptor};
+use crier_domain::untrusted::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
+use crier_store::{StoreError, Tx};
+use secrecy::ExposeSecret;
+use serde_json::Value;
+
+use super::analytics::{AnalyticsConnector, PublishedPost, SetAside};
+use super::inbox::{InboxConnector, InboxPage, MAX_PAGE, OutgoingReply, ReplyThread};
+use super::oauth::{
+    Attempt, AuthServer, Choice, Choices, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
+};
+use super::{
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
+    OutgoingPost, Published, Reconciled, Refreshed, Secrets, Staged,
+};
+
+/// The maximum size of stored secrets, in bytes of JSON.
+const MAX_SECRETS: usize = 64 * 1024;
+/// The maximum size of a reference to something at the platform, in bytes of JSON.
+const MAX_REFERENCE: usize = 16 * 1024;
+/// The maximum pause before a platform is asked again.
+const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);
+/// The maximum size of a stream's cursor, in bytes of JSON.
+const MAX_CURSOR: usize = 16 * 1024;
+/// The maximum size of what is kept to answer a thread, in bytes of JSON.
+const MAX_CONTEXT: usize = 4 * 1024;
+/// The last year that both databases can store and sort.
+const LAST_YEAR: i32 = 9_999;
+
+/// Wraps a connector and checks its results.
+pub(super) struct SanitizingConnector(pub(super) Arc<dyn Connector>, pub(super) SwitchedOn);
+
+/// The parts of a connector that the operator lets it use; the others are hidden.
+pub(super) struct SwitchedOn {
+    pub(super) inbox: bool,
+    pub(super) analytics: bool,
+}
+
+#[async_trait]
+impl Connector for SanitizingConnector {
+    fn descriptor(&self) -> &'static Descriptor {
+        self.0.descriptor()
+    }
+
+    async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+        match self.0.connect(workspace_id, credentials).await {
+            Ok(connected) => connected.checked(),
+            Err(error) => Err(error.checked()),
+        }
+    }
+
+    async fn reserve(
+        &self,
+        tx: &mut Tx,
+        workspace_id: i64,
+        connected: &Connected,
+    ) -> Result<Result<(), ConnectError>, StoreError> {
+        self.0.reserve(tx, workspace_id, connected).await.map(|claimed| claimed.map_err(ConnectError::checked))
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        self.0.inbox().filter(|_| self.1.inbox).map(|_| self as &dyn InboxConnector)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        self.0.oauth().map(|_| self as &dyn OAuthConnector)
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let Refreshed { secrets, token_expires_at, refresh_expires_at } =
+            self.0.refresh(account).await.map_err(CallError::checked)?;
+        if secrets.as_ref().is_some_and(|secrets| !secrets.is_storable()) {
+            let message = "The platform answered with new tokens that are too large to be stored.";
+            return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
+        }
+        Ok(Refreshed {
+            secrets,
+            token_expires_at: storable_time(token_expires_at),
+            refresh_expires_at: storable_time(refresh_expires_at),
+        })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        self.0.marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        self.0.can_reconcile()
+    }
+
+    fn waits_externally(&self, post: &OutgoingPost) -> bool {
+        self.0.waits_externally(post)
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        self.0.image_transfer()
+    }
+
+    async fn upload(&self, account: &ConnectorAccount, post: &OutgoingPost, image: &Image) -> Result<Value, CallError> {
+        let name = self.0.upload(account, post, image).await.map_err(CallError::checked)?;
+        if is_storable(&name.to_string()) { Ok(name) } else { Err(unstorable_name()) }
+    }
+
+    fn has_stages(&self) -> bool {
+        self.0.has_stages()
+    }
+
+    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
+        Ok(match self.0.stage(account, post).await.map_err(CallError::checked)? {
+            Staged::Made(marker) if !is_storable_marker(&marker) => return Err(unstorable_name()),
+            Staged::Pending(pause) => Staged::Pending(bounded(pause)),
+            Staged::Published(published) => Staged::Published(published.sanitized()),
+            staged @ (Staged::Ready | Staged::Made(_)) => staged,
+        })
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        self.0.publish(account, post).await.map(Published::sanitized).map_err(CallError::checked)
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        self.0.reconcile(account, post).await.map(Reconciled::sanitized).map_err(CallError::checked)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        self.0.analytics().filter(|_| self.1.analytics).map(|_| self as &dyn AnalyticsConnector)
+    }
+
+    async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
+        self.0.revoke(account).await.map_err(CallError::checked)
+    }
+}
+
+/// Returns the connector's own part; [`SanitizingConnector::oauth`] has checked that there is one.
+fn inner(this: &SanitizingConnector) -> Result<&dyn OAuthConnector, ConnectError> {
+    this.0.oauth().ok_or_else(|| ConnectError::Refused("This platform is not connected in a browser.".to_owned()))
+}
+
+#[async_trait]
+impl OAuthConnector for SanitizingConnector {
+    fn targets(&self) -> &'static [ConnectTarget] {
+        self.0.oauth().map_or(&[], OAuthConnector::targets)
+    }
+
+    fn permissions(&self, target: ConnectTarget) -> &'static [Permission] {
+        self.0.oauth().map_or(&[], |oauth| oauth.permissions(target))
+    }
+
+    fn gate(&self, target: ConnectTarget) -> Option<&'static str> {
+        self.0.oauth().and_then(|oauth| oauth.gate(target))
+    }
+
+    fn choice_noun(&self) -> &'static str {
+        self.0.oauth().map_or("account", OAuthConnector::choice_noun)
+    }
+
+    async fn check_instance(&self, typed: &str) -> Result<String, ConnectError> {
+        inner(self)?.check_instance(typed).await.map_err(ConnectError::checked)
+    }
+
+    async fn server(&self, request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {
+        inner(self)?.server(request).await.map_err(ConnectError::checked)
+    }
+
+    async fn application(
+        &self,
+        request: ConnectRequest<'_>,
+        server: &AuthServer,
+        redirect_uri: &str,
+        stored: Option<Application>,
+    ) -> Result<Option<Application>, ConnectError> {
+        let found = inner(self)?.application(request, server, redirect_uri, stored).await;
+        let found = found.map_err(ConnectError::checked)?;
+        let fits = |text: &str| text.len() <= MAX_CREDENTIAL && !text.contains('\0');
+        match &found {
+            Some(new) if !fits(&new.client_id) || !fits(new.client_secret.expose_secret()) => {
+                Err(ConnectError::Unavailable(
+                    "The platform answered with an application that cannot be stored.".to_owned(),
+                ))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn is_authentic(&self, attempt: &Attempt, query: &str) -> bool {
+        self.0.oauth().is_some_and(|oauth| oauth.is_authentic(attempt, query))
+    }
+
+    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+        let mut grant = inner(self)?.exchange(attempt, code).await.map_err(ConnectError::checked)?;
+        if !grant.secrets().is_storable() {
+            return Err(ConnectError::Unavailable("The platform answered with tokens that are too large.".to_owned()));
+        }
+        grant.token_expires_at = storable_time(grant.token_expires_at);
+        grant.refresh_expires_at = storable_time(grant.refresh_expires_at);
+        Ok(grant)
+    }
+
+    async fn choices(&self, grant: &Grant) -> Result<Choices, ConnectError> {
+        let choices = inner(self)?.choices(grant).await.map_err(ConnectError::checked)?;
+        let Choices::Of(choices) = choices else { return Ok(choices) };
+        // An id that cannot be stored unchanged could name something else.
+        let usable = choices.into_iter().filter(|c| !c.id.is_empty() && untrusted::line(&c.id, MAX_ID) == c.id);
+        let named = usable.map(|choice| Choice {
+            name: untrusted::some_line(&choice.name, MAX_NAME).unwrap_or_else(|| choice.id.clone()),
+            detail: choice.detail.and_then(|detail| untrusted::some_line(&detail, MAX_NAME)),
+            id: choice.id,
+        });
+        Ok(Choices::Of(named.take(MAX_CHOICES).collect()))
+    }
+
+    async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
+        match inner(self)?.finish(grant, choice).await {
+            Ok(connected) => connected.checked(),
+            Err(error) => Err(error.checked()),
+        }
+    }
+}
+
+#[async_trait]
+impl AnalyticsConnector for SanitizingConnector {
+    fn posts_per_call(&self) -> usize {
+        self.0.analytics().map_or(1, AnalyticsConnector::posts_per_call)
+    }
+
+    async fn post_figures(
+        &self,
+        account: &ConnectorAccount,
+        posts: &[PublishedPost],
+        aside: &mut SetAside,
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        let figures = figures_of(self)?.post_figures(account, posts, aside).await.map_err(CallError::checked)?;
+        if figures.len() != posts.len() {
+            let message = "The platform gave the figures of other posts than those that were asked for.";
+            return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
+        }
+        Ok(figures)
+    }
+
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
+        figures_of(self)?.account_figures(account, aside).await.map_err(CallError::checked)
+    }
+}
+
+fn figures_of(this: &SanitizingConnector) -> Result<&dyn AnalyticsConnector, CallError> {
+    let none = || CallError::Permanent(Failure::of(Category::Account, "This platform gives no figures."));
+    this.0.analytics().ok_or_else(none)
+}
+
+/// Returns the connector's own part; [`SanitizingConnector::inbox`] has checked that there is one.
+fn inner_inbox(this: &SanitizingConnector) -> Result<&dyn InboxConnector, CallError> {
+    let missing = || CallError::Permanent(Failure::of(Category::Internal, "This platform has no inbox."));
+    this.0.inbox().ok_or_else(missing)
+}
+
+#[async_trait]
+impl InboxConnector for SanitizingConnector {
+    fn streams(&self) -> &'static [&'static str] {
+        self.0.inbox().map_or(&[], InboxConnector::streams)
+    }
+
+    fn reads(&self, external_id: &str) -> bool {
+        self.0.inbox().is_some_and(|inbox| inbox.reads(external_id))
+    }
+
+    fn interval(&self) -> TimeDelta {
+        self.0.inbox().map_or(TimeDelta::hours(1), InboxConnector::interval)
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        let page = inner_inbox(self)?.fetch(account, stream, cursor).await.map_err(CallError::checked)?;
+        let cursor = page.cursor.to_string();
+        // Neither can be cut: messages would be missed.
+        if page.messages.len() > MAX_PAGE || cursor.len() > MAX_CURSOR || cursor.contains("\\u0000") {
+            let message = "The platform answered with more messages, or a longer cursor, than can be stored.";
+            return Err(CallError::Permanent(Failure::of(Category::PlatformError, message)));
+        }
+        let messages = page.messages.into_iter().filter_map(sanitized_message).collect();
+        Ok(InboxPage { messages, unavailable: page.unavailable.map(Failure::checked), ..page })
+    }
+
+    fn checked_at_once(&self) -> usize {
+        self.0.inbox().map_or(0, InboxConnector::checked_at_once).min(MAX_PAGE)
+    }
+
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        let mut deleted = inner_inbox(self)?.deleted(account, ids).await.map_err(CallError::checked)?;
+        deleted.retain(|id| ids.contains(id));
+        Ok(deleted)
+    }
+
+    fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {
+        match self.0.inbox() {
+            Some(inbox) => inbox.refusal(thread, now),
+            None => Some("This platform has no inbox.".to_owned()),
+        }
+    }
+
+    fn check_text(&self, thread: &ReplyThread, text: &str) -> Result<(), String> {
+        self.0.inbox().map_or(Ok(()), |inbox| inbox.check_text(thread, text))
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        self.0.inbox().map(|inbox| inbox.marker(seed)).unwrap_or_default()
+    }
+
+    fn can_reconcile(&self) -> bool {
+        self.0.inbox().is_some_and(InboxConnector::can_reconcile)
+    }
+
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        inner_inbox(self)?.reply(account, reply).await.map(Published::sanitized).map_err(CallError::checked)
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        inner_inbox(self)?.reconcile(account, reply).await.map(Reconciled::sanitized).map_err(CallError::checked)
+    }
+}
+
+/// An id that cannot be stored unchanged could name another message; a message without a time has no place.
+fn sanitized_message(message: FetchedMessage) -> Option<FetchedMessage> {
+    let is_id = |id: &str| !id.is_empty() && untrusted::line(id, MAX_ID) == id;
+    if !is_id(&message.external_id) || !is_id(&message.thread_id) {
+        return None;
+    }
+    let sent_at = storable_time(Some(message.sent_at))?.trunc_subsecs(6);
+    let participant = message.participant.map(|p| Participant {
+        external_id: untrusted::line(&p.external_id, MAX_ID),
+        name: p.name.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+        username: p.username.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+        avatar_url: p.avatar_url.as_deref().and_then(untrusted::http_url),
+    });
+    let subject = message.subject.filter(|subject| is_id(&subject.external_id));
+    let context = Value::Object(message.reply_context).to_string();
+    let context = Some(context).filter(|json| json.len() <= MAX_CONTEXT && !json.contains("\\u0000"));
+    Some(FetchedMessage {
+        sent_at,
+        participant,
+        subject: subject.map(|s| Subject { url: s.url.as_deref().and_then(untrusted::http_url), ..s }),
+        author_name: message.author_name.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+        body: untrusted::text(&message.body, MAX_BODY),
+        reply_context: context.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default(),
+        ..message
+    })
+}
+
+impl Secrets {
+    fn is_storable(&self) -> bool {
+        self.0.expose_secret().len() <= MAX_SECRETS
+    }
+}
+
+impl Published {
+    /// The post is already published, so this keeps whatever can be stored.
+    fn sanitized(self) -> Self {
+        Self {
+            external_id: untrusted::line(&self.external_id, MAX_ID),
+            url: self.url.as_deref().and_then(untrusted::http_url),
+            secrets: self.secrets.filter(Secrets::is_storable),
+        }
+    }
+
+    /// Returns a copy without anything that the database may reject; stored if it rejects the full result.
+    pub fn minimal(&self) -> Self {
+        let is_plain = self.external_id.len() <= MAX_ID && self.external_id.bytes().all(|byte| byte.is_ascii_graphic());
+        Self::new(if is_plain { self.external_id.as_str() } else { "" }, None)
+    }
+}
+
+impl Reconciled {
+    fn sanitized(self) -> Self {
+        match self {
+            Self::Found(published) => Self::Found(published.sanitized()),
+            Self::Pending(pause) => Self::Pending(bounded(pause)),
+            Self::Refused(error) => Self::Refused(error.checked()),
+            Self::Absent => Self::Absent,
+            Self::Unsupported => Self::Unsupported,
+        }
+    }
+}
+
+impl Connected {
+    /// The id identifies the account: one that cannot be stored unchanged could match another account's.
+    fn checked(self) -> Result<Self, ConnectError> {
+        let unusable = |what| ConnectError::Unavailable(format!("The platform answered with {what}."));
+        if self.external_id.is_empty() || untrusted::line(&self.external_id, MAX_ID) != self.external_id {
+            return Err(unusable("an id of the account that cannot be stored"));
+        }
+        if !self.secrets.is_storable() {
+            return Err(unusable("tokens that are too large to be stored"));
+        }
+        Ok(Self {
+            name: untrusted::some_line(&self.name, MAX_NAME)
+                .unwrap_or_else(|| self.external_id.chars().take(MAX_NAME).collect()),
+            username: self.username.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+            profile_url: self.profile_url.as_deref().and_then(untrusted::http_url),
+            avatar_url: self.avatar_url.as_deref().and_then(untrusted::http_url),
+            token_expires_at: storable_time(self.token_expires_at),
+            renewal: self
+                .renewal
+                .map(|renewal| Renewal { refresh_expires_at: storable_time(renewal.refresh_expires_at), ..renewal }),
+            ..self
+        })
+    }
+}
+
+impl CallError {
+    fn checked(self) -> Self {
+        match self {
+            Self::RateLimited { until, failure } => {
+                Self::RateLimited { until: storable_time(until), failure: failure.checked() }
+            }
+            Self::AuthExpired(failure) => Self::AuthExpired(failure.checked()),
+            Self::Reauth(failure) => Self::Reauth(failure.checked()),
+            Self::Permanent(failure) => Self::Permanent(failure.checked()),
+            Self::Transient(failure) => Self::Transient(failure.checked()),
+            Self::UploadsMissing(failure) => Self::UploadsMissing(failure.checked()),
+            Self::Unknown(failure) => Self::Unknown(failure.checked()),
+            Self::Accepted { mut post, failure } if is_storable_marker(&post.marker) => {
+                post.pause = bounded(post.pause);
+                Self::Accepted { post, failure: failure.checked() }
+            }
+            Self::Accepted { failure, .. } => Self::Unknown(failure.checked()),
+        }
+    }
+}
+
+impl ConnectError {
+    fn checked(self) -> Self {
+        let line = |message: String| untrusted::line(&message, MAX_MESSAGE);
+        match self {
+            Self::Field { field, message } => Self::Field { field, message: line(message) },
+            Self::Refused(message) => Self::Refused(line(message)),
+            Self::Unavailable(message) => Self::Unavailable(line(message)),
+        }
+    }
+}
+
+/// A reference is sent back to the platform unchanged, so nothing can be removed from it.
+fn is_storable(json: &str) -> bool {
+    json.len() <= MAX_REFERENCE && !json.contains("\\u0000")
+}
+
+fn is_storable_marker(marker: &Marker) -> bool {
+    serde_json::to_string(marker).is_ok_and(|json| is_storable(&json))
+}
+
+fn unstorable_name() -> CallError {
+    let message = "The platform calls a part of this post by a name that cannot be stored.";
+    CallError::Permanent(Failure::of(Category::PlatformRejected, message))
+}
+
+fn bounded(pause: TimeDelta) -> TimeDelta {
+    pause.clamp(TimeDelta::zero(), MAX_PAUSE)
+}
+
+fn storable_time(at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+    at.filter(|at| (1..=LAST_YEAR).contains(&at.year()))
+}

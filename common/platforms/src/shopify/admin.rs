@@ -1,0 +1,153 @@
+//! Calls to the Admin API. An answer is 200 also for an error: `{data, errors: [{message, extensions: {code}}]}`.
+
+use crier_domain::failure::{Category, Failure};
+use crier_http::HttpResponse;
+use http::Method;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::super::CallError;
+use super::super::call::{Effect, PlatformClient, sanitize_message};
+
+/// The pause after an answer that names none.
+const THROTTLED_PAUSE: i64 = 2;
+/// The pause after Shopify took a request for an attack.
+const SUSPICIOUS_PAUSE: i64 = 600;
+
+/// A shop, and the token for it.
+pub(super) struct Admin<'a> {
+    pub(super) client: &'a PlatformClient,
+    pub(super) base: String,
+    pub(super) version: &'a str,
+    pub(super) token: SecretString,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Option<Value>,
+    errors: Option<Vec<GraphError>>,
+    #[serde(default)]
+    extensions: Extensions,
+}
+
+#[derive(Deserialize)]
+struct GraphError {
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    extensions: ErrorExtensions,
+}
+
+#[derive(Deserialize, Default)]
+struct ErrorExtensions {
+    code: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Extensions {
+    cost: Option<Cost>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Cost {
+    requested_query_cost: f64,
+    throttle_status: ThrottleStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ThrottleStatus {
+    currently_available: f64,
+    restore_rate: f64,
+}
+
+impl Cost {
+    /// Returns after how many seconds there is room for the call.
+    fn pause(&self) -> Option<i64> {
+        let missing = self.requested_query_cost - self.throttle_status.currently_available;
+        let seconds = (missing / self.throttle_status.restore_rate).ceil();
+        // A cast saturates, and the client bounds the pause.
+        (seconds.is_finite() && seconds > 0.0).then_some(seconds as i64)
+    }
+}
+
+impl Admin<'_> {
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        query: &str,
+        variables: Value,
+    ) -> Result<T, CallError> {
+        let url = format!("{}/admin/api/{}/graphql.json", self.base, self.version);
+        let request = self
+            .client
+            .request(Method::POST, &url)
+            .header("X-Shopify-Access-Token", self.token.expose_secret())
+            .json(&json!({ "query": query, "variables": variables }));
+        let answer = self.client.send(effect, request).await?;
+        if !answer.status.is_success() {
+            return Err(self.refusal(effect, &answer));
+        }
+        let Answer { data, errors, extensions } = self.client.read(effect, &answer)?;
+        let data = data.unwrap_or_default();
+        // An error beside an article: a field of the answer could not be read, and the article is there.
+        let is_made = data.pointer("/articleCreate/article/id").is_some_and(Value::is_string);
+        if let Some(error) = errors.unwrap_or_default().first().filter(|_| !is_made) {
+            return Err(self.classify(effect, error, &extensions));
+        }
+        let unreadable = |_| self.client.classify_unknown_effect(effect, "sent an answer that could not be read", None);
+        serde_json::from_value(data).map_err(unreadable)
+    }
+
+    fn detail(&self, message: &str) -> Option<String> {
+        sanitize_message(message, &[self.token.expose_secret()])
+    }
+
+    fn classify(&self, effect: Effect, error: &GraphError, extensions: &Extensions) -> CallError {
+        let code = error.extensions.code.as_deref().unwrap_or("graphql");
+        let failure = |category, what: &str| {
+            let message = match self.detail(&error.message) {
+                Some(detail) => format!("Shopify {what}: {detail}"),
+                None => format!("Shopify {what}."),
+            };
+            Failure::of(category, message).from_platform(code)
+        };
+        match code {
+            "THROTTLED" => {
+                let pause = extensions.cost.as_ref().and_then(Cost::pause).unwrap_or(THROTTLED_PAUSE);
+                self.client.rate_limited_for(pause)
+            }
+            "ACCESS_DENIED" => CallError::Permanent(failure(Category::Account, "does not allow this")),
+            "SHOP_INACTIVE" => CallError::Permanent(failure(Category::Account, "says that the shop is not active")),
+            "INTERNAL_SERVER_ERROR" | "TIMEOUT" => {
+                self.client.classify_unknown_effect(effect, "had an internal error", Some(code))
+            }
+            // The call itself is wrong for this version of the API; nothing was done.
+            _ => {
+                let text = self.detail(&error.message).unwrap_or_default();
+                let (version, see) = (self.version, "see CRIER_SHOPIFY_API_VERSION");
+                let message =
+                    format!("Shopify does not understand a call in version {version} of its API; {see}: {text}");
+                self.client.misconfigured(&message, code)
+            }
+        }
+    }
+
+    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
+        let code = answer.status.as_str().to_owned();
+        let failure = |category, text: &str| Failure::of(category, text).from_platform(&code);
+        let account = |text| CallError::Permanent(failure(Category::Account, text));
+        match answer.status.as_u16() {
+            401 => CallError::AuthExpired(failure(Category::AuthExpired, "Shopify refuses the access token.")),
+            402 => account("Shopify has frozen this shop until its bill is paid."),
+            403 => account("Shopify does not allow this; the application may lack a permission."),
+            404 => account("Shopify does not know this shop any more, or not this version of its API."),
+            423 => account("Shopify has locked this shop."),
+            430 => self.client.rate_limited_for(SUSPICIOUS_PAUSE),
+            _ => self.client.classify_status(effect, answer, None, None),
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Telegram, via its Bot API: a bot writes to the channel or group that it was added to.
+//!
+//! The bot's token is part of every URL, so no URL may ever be shown: `call.rs` creates the errors and never quotes
+//! one. A bot cannot list what it wrote, so a call with unknown outcome stays unknown ([`Connector::can_reconcile`] is
+//! false).
+//!
+//! Source: "Telegram Bot API" (core.telegram.org/bots/api), "Making requests", `getMe`, `getChat`, `getChatMember`,
+//! `sendMessage`, `sendPhoto`, `sendMediaGroup`, `ResponseParameters`.
+
+mod inbox;
+
+use async_trait::async_trait;
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::analytics::AccountFigures;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{AccountKind, Descriptor, Platform};
+use http::Method;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::multipart::Form;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::analytics::SetAside;
+use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message};
+use super::metrics::Metrics;
+use super::{
+    AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
+    InboxConnector, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
+};
+
+/// What is percent-encoded in a token, so that a typed one cannot change the path on the operator's host.
+const TOKEN_ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b':').remove(b'-').remove(b'_');
+
+pub(super) struct Telegram {
+    caller: PlatformClient,
+    base: String,
+    metrics: Metrics,
+}
+
+impl Telegram {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        Self {
+            caller: PlatformClient::new(Platform::Telegram, clients.trusted.clone(), clock.clone()),
+            base: config.base_url(Platform::Telegram, "https://api.telegram.org"),
+            metrics: Metrics::new(Platform::Telegram, config, clock),
+        }
+    }
+
+    /// Calls a Bot API method with `body`.
+    async fn call<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        token: &SecretString,
+        method: &str,
+        body: TelegramBody,
+    ) -> Result<T, MethodError> {
+        let token = token.expose_secret();
+        let url = format!("{}/bot{}/{method}", self.base, utf8_percent_encode(token, TOKEN_ENCODED));
+        let request = self.caller.request(Method::POST, &url);
+        let request = match body {
+            TelegramBody::Json(value) => request.json(&value),
+            TelegramBody::Form(form) => request.multipart(form),
+        };
+        let answer = self.caller.send(effect, request).await?;
+        if answer.status.is_success() {
+            let reply: Reply<T> = self.caller.read(effect, &answer)?;
+            return Ok(reply.result);
+        }
+        let error =
+            if answer.truncated { None } else { serde_json::from_slice::<TelegramErrorBody>(&answer.body).ok() };
+        let Some(error) = error else { return Err(self.caller.classify_status(effect, &answer, None, None).into()) };
+        if let Some(chat) = error.parameters.migrate_to_chat_id {
+            return Err(MethodError::Migrated(chat));
+        }
+        let quoted = sanitize_message(strip_prefix(&error.description), &[token]);
+        Err(match (answer.status.as_u16(), error.parameters.retry_after) {
+            (429, Some(seconds)) => self.caller.rate_limited_for(seconds),
+            (status @ (400 | 401 | 403 | 404), _) => refusal(status, &error.description, quoted),
+            _ => self.caller.classify_status(effect, &answer, None, quoted),
+        }
+        .into())
+    }
+
+    /// Sends the post to `chat` by the method for its number of pictures.
+    async fn send(&self, token: &SecretString, chat: &str, post: &OutgoingPost) -> Result<Published, MethodError> {
+        let effect = Effect::Publishes;
+        let messages: Vec<Sent> = match post.images.as_slice() {
+            [] => {
+                let body = TelegramBody::Json(json!({ "chat_id": chat, "text": post.text }));
+                vec![self.call(effect, token, "sendMessage", body).await?]
+            }
+            [image] => {
+                let form = Form::new().text("chat_id", chat.to_owned()).text("caption", post.text.clone());
+                let form = form.part("photo", file(image, 0)?);
+                vec![self.call(effect, token, "sendPhoto", TelegramBody::Form(form)).await?]
+            }
+            images => {
+                // Telegram shows the caption of the first picture as the album's.
+                let media: Vec<Value> = (0..images.len())
+                    .map(|i| {
+                        let caption = if i == 0 { post.text.as_str() } else { "" };
+                        json!({ "type": "photo", "media": format!("attach://file{i}"), "caption": caption })
+                    })
+                    .collect();
+                let form = Form::new().text("chat_id", chat.to_owned()).text("media", Value::from(media).to_string());
+                let form = images.iter().enumerate().try_fold(form, |form, (i, image)| {
+                    Ok::<_, CallError>(form.part(format!("file{i}"), file(image, i)?))
+                })?;
+                self.call(effect, token, "sendMediaGroup", TelegramBody::Form(form)).await?
+            }
+        };
+        // Every message's id is stored: an album has one message per picture.
+        let ids: Vec<String> = messages.iter().map(|m| m.message_id.to_string()).collect();
+        let url = messages.first().and_then(Sent::url);
+        Ok(Published::new(ids.join(","), url))
+    }
+
+    /// Checks that the bot may write to the chat; the error is worded for the user who connects it.
+    async fn may_write(&self, token: &SecretString, chat: &Chat, bot: i64) -> Result<(), ConnectError> {
+        let title = chat.name();
+        let body = TelegramBody::Json(json!({ "chat_id": chat.id, "user_id": bot }));
+        let member: Result<Member, _> = self.call(Effect::Repeatable, token, "getChatMember", body).await;
+        let member = member.map_err(|refusal| match refusal.into_error() {
+            CallError::Permanent(_) => {
+                ConnectError::Refused(format!("The bot is not a member of {title}; add it there first."))
+            }
+            other => connect_error(other, None),
+        })?;
+        let channel = chat.kind == "channel";
+        let (allowed, remedy) = match member.status.as_str() {
+            "creator" => (true, ""),
+            "administrator" => (!channel || member.can_post_messages, "give it the right to post messages"),
+            "member" => (!channel, "make it an administrator with the right to post messages"),
+            "restricted" => (member.can_send_messages, "let it send messages"),
+            _ => (false, "add it there first"),
+        };
+        if allowed { Ok(()) } else { Err(ConnectError::Refused(format!("The bot may not post to {title}: {remedy}."))) }
+    }
+}
+
+#[async_trait]
+impl Connector for Telegram {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Telegram)
+    }
+
+    async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+        let refused = |refusal: MethodError| connect_error(refusal.into_error(), None);
+        let token = credentials.require("bot_token").map_err(|e| connect_error(e, None))?;
+        let chat_id = credentials.require("chat_id").map_err(|e| connect_error(e, None))?;
+        let bot: User =
+            self.call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({}))).await.map_err(refused)?;
+
+        let typed = chat_id.expose_secret().trim();
+        let query = |id: &str| TelegramBody::Json(json!({ "chat_id": id }));
+        let chat: Chat = match self.call(Effect::Repeatable, &token, "getChat", query(typed)).await {
+            // A group that became a supergroup returns its new id.
+            Err(MethodError::Migrated(id)) => {
+                self.call(Effect::Repeatable, &token, "getChat", query(&id.to_string())).await
+            }
+            answer => answer,
+        }
+        .map_err(refused)?;
+        // A private chat has no members to query; if the bot can see it, the user wrote to the bot.
+        if chat.kind != "private" {
+            self.may_write(&token, &chat, bot.id).await?;
+        }
+        let id = chat.id.to_string();
+        Ok(Connected {
+            name: chat.name(),
+            profile_url: chat.username.as_ref().map(|name| format!("https://t.me/{name}")),
+            username: chat.username,
+            // A picture's URL contains the bot's token.
+            avatar_url: None,
+            kind: AccountKind::Channel,
+            token_expires_at: None,
+            renewal: None,
+            application: None,
+            // The numeric id stays the same when the @name changes.
+            secrets: credentials.with(&[("chat_id", &id)]),
+            external_id: id,
+        })
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let token = account.secrets.require("bot_token")?;
+        let checked: Result<User, _> =
+            self.call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({}))).await;
+        checked.map_err(MethodError::into_error)?;
+        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
+    }
+
+    fn can_reconcile(&self) -> bool {
+        false
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Inline
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        let token = account.secrets.require("bot_token")?;
+        let chat = account.secrets.require("chat_id")?;
+        match self.send(&token, chat.expose_secret(), post).await {
+            // Nothing was posted: the chat has another id now. The new id is stored with the result.
+            Err(MethodError::Migrated(id)) => {
+                let id = id.to_string();
+                let published = self.send(&token, &id, post).await.map_err(MethodError::into_error)?;
+                Ok(Published { secrets: Some(account.secrets.with(&[("chat_id", &id)])), ..published })
+            }
+            result => result.map_err(MethodError::into_error),
+        }
+    }
+
+    async fn reconcile(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        Ok(Reconciled::Unsupported)
+    }
+}
+
+enum TelegramBody {
+    Json(Value),
+    Form(Form),
+}
+
+/// Telegram counts the people in a chat, and nothing of its posts.
+#[async_trait]
+impl AnalyticsConnector for Telegram {
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        _aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
+        let (token, chat) = (account.secrets.require("bot_token")?, account.secrets.require("chat_id")?);
+        let body = TelegramBody::Json(json!({ "chat_id": chat.expose_secret() }));
+        let members: Result<i64, _> = self.call(Effect::Repeatable, &token, "getChatMemberCount", body).await;
+        match members {
+            Ok(members) => Ok(self.metrics.account(|name| (name == "getChatMemberCount").then_some(members))),
+            Err(MethodError::Migrated(_)) => Ok(AccountFigures::default()),
+            Err(MethodError::Call(error)) => Err(error),
+        }
+    }
+}
+
+/// Why a method failed.
+enum MethodError {
+    /// The chat has moved to this id.
+    Migrated(i64),
+    Call(CallError),
+}
+
+impl From<CallError> for MethodError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl MethodError {
+    fn into_error(self) -> CallError {
+        match self {
+            Self::Call(error) => error,
+            Self::Migrated(_) => CallError::Permanent(
+                Failure::of(Category::Account, "The chat was moved on Telegram; connect the account again.")
+                    .from_platform("migrate_to_chat_id"),
+            ),
+        }
+    }
+}
+
+/// Classifies a refusal by its description: the Bot API has no codes beyond the status.
+fn refusal(status: u16, description: &str, quoted: Option<String>) -> CallError {
+    let has = |words: &[&str]| {
+        let description = description.to_lowercase();
+        words.iter().any(|word| description.contains(word))
+    };
+    let quoted = quoted.map_or_else(|| ".".to_owned(), |detail| format!(": {detail}"));
+    let failure = |category, text: &str| Failure::of(category, format!("{text}{quoted}")).from_platform(status);
+    match status {
+        // All our methods exist, so a 404 means a malformed token.
+        401 | 404 => CallError::Reauth(failure(
+            Category::AuthExpired,
+            "Telegram does not know this bot token; get one from @BotFather and connect again",
+        )),
+        403 => CallError::Permanent(failure(Category::Account, "The bot may not write to this chat")),
+        _ if has(&["chat not found", "peer_id_invalid", "user not found", "chat_id is empty"]) => {
+            CallError::Permanent(failure(Category::Account, "Telegram does not find this chat"))
+        }
+        _ if has(&["rights", "chat_write_forbidden", "topic_closed", "chat_admin_required", "chat_send_"]) => {
+            CallError::Permanent(failure(Category::Account, "The bot may not write to this chat"))
+        }
+        _ if has(&["too long", "is empty", "photo", "image", "file", "too big", "too large"]) => {
+            CallError::Permanent(failure(Category::InvalidContent, "Telegram does not take this post"))
+        }
+        _ => CallError::Permanent(failure(Category::PlatformRejected, "Telegram refused this")),
+    }
+}
+
+/// Returns the description without its class (`Bad Request: chat not found`).
+fn strip_prefix(description: &str) -> &str {
+    ["Bad Request: ", "Forbidden: ", "Unauthorized: "]
+        .iter()
+        .find_map(|prefix| description.strip_prefix(prefix))
+        .unwrap_or(description)
+}
+
+fn file(image: &Image, index: usize) -> Result<reqwest::multipart::Part, CallError> {
+    part(&image.bytes, &image.filename, &image.mime_type).ok_or_else(|| {
+        let message = format!("Image {} has no type that can be sent.", index + 1);
+        CallError::Permanent(Failure::of(Category::InvalidContent, message))
+    })
+}
+
+#[derive(Deserialize)]
+struct Reply<T> {
+    result: T,
+}
+
+#[derive(Deserialize)]
+struct TelegramErrorBody {
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+#[derive(Deserialize, Default)]
+struct Parameters {
+    retry_after: Option<i64>,
+    migrate_to_chat_id: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct User {
+    id: i64,
+}
+
+#[derive(Deserialize)]
+struct Chat {
+    id: i64,
+    #[serde(rename = "type", default)]
+    kind: String,
+    title: Option<String>,
+    username: Option<String>,
+    first_name: Option<String>,
+    last_name: Option<String>,
+}
+
+impl Chat {
+    fn name(&self) -> String {
+        let person = || {
+            let parts: Vec<&str> =
+                [&self.first_name, &self.last_name].into_iter().flatten().map(String::as_str).collect();
+            (!parts.is_empty()).then(|| parts.join(" "))
+        };
+        self.title.clone().or_else(person).or_else(|| self.username.clone()).unwrap_or_else(|| self.id.to_string())
+    }
+}
+
+#[derive(Deserialize)]
+struct Member {
+    status: String,
+    #[serde(default)]
+    can_post_messages: bool,
+    #[serde(default)]
+    can_send_messages: bool,
+}
+
+#[derive(Deserialize)]
+struct Sent {
+    message_id: i64,
+    chat: Option<Chat>,
+}
+
+impl Sent {
+    /// Returns `t.me/<name>/<id>` for a public chat, else the link that its members can open (the id of a channel or
+    /// supergroup without the Bot API's prefix `-100`).
+    fn url(&self) -> Option<String> {
+        let chat = self.chat.as_ref()?;
+        if let Some(name) = &chat.username {
+            return (chat.kind != "private").then(|| format!("https://t.me/{name}/{}", self.message_id));
+        }
+        let id = chat.id.to_string();
+        id.strip_prefix("-100").map(|inner| format!("https://t.me/c/{inner}/{}", self.message_id))
+    }
+}

@@ -1,0 +1,265 @@
+//! Counts a text as a platform counts it, and reports what the platform would reject in a post.
+//!
+//! The limits are data (`catalogue.rs`); this module implements how each [`TextUnit`] counts. `weighted` means that
+//! characters have different weights by the platform's own rule; the three rules are implemented here by name.
+//!
+//! **To add a rule:** add a variant to [`CountingRule`], its arms in [`rule`], [`count`] and [`count_ascii`], and a line in the
+//! tests.
+
+pub mod links;
+
+use crier_domain::platform::{Descriptor, Platform, TextRules, TextUnit};
+use serde::Serialize;
+use unicode_normalization::UnicodeNormalization;
+use unicode_properties::emoji::{
+    EmojiStatus, UnicodeEmoji, is_emoji_presentation_selector, is_regional_indicator, is_zwj,
+};
+use unicode_segmentation::UnicodeSegmentation;
+
+/// One thing that a platform would reject.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TextProblem {
+    /// `content` or `media`.
+    pub field: &'static str,
+    /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`, `image_too_small`,
+    /// `too_many_hashtags`, `too_many_mentions`, `empty`.
+    pub code: &'static str,
+    /// One sentence with the platform, what the post has and what is allowed.
+    pub message: String,
+}
+
+/// The result of checking a text against a platform's limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TextCheck {
+    /// In the platform's unit.
+    pub length: u32,
+    /// `None` if the platform sets no limit.
+    pub limit: Option<u32>,
+    pub problems: Vec<TextProblem>,
+}
+
+/// The measurements of a text that the rules need. Computing them scans the whole text; they are valid for every
+/// account of the platform.
+#[derive(Clone, Copy, Debug)]
+pub struct TextMeasurements {
+    /// In the platform's unit.
+    length: u32,
+    bytes: usize,
+    is_empty: bool,
+    hashtags: usize,
+    mentions: usize,
+}
+
+/// Measures a text for a platform.
+pub fn measure(descriptor: &Descriptor, text: &str) -> TextMeasurements {
+    // Other platforms do not limit hashtags and mentions.
+    let marked = |sign| if descriptor.platform == Platform::Instagram { marked_words(text, sign) } else { 0 };
+    TextMeasurements {
+        length: length(descriptor.platform, &descriptor.capabilities.text, text),
+        bytes: text.len(),
+        is_empty: text.trim().is_empty(),
+        hashtags: marked('#'),
+        mentions: marked('@'),
+    }
+}
+
+/// Checks a post with `images` pictures against a platform's rules.
+pub fn check(descriptor: &Descriptor, text: &str, images: usize) -> TextCheck {
+    check_measured(descriptor, &measure(descriptor, text), images)
+}
+
+/// Checks a text that was already measured for this platform.
+pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: usize) -> TextCheck {
+    let (name, rules) = (descriptor.name, &descriptor.capabilities.text);
+    let length = text.length;
+    let limit = if images > 0 { rules.max_with_media.or(rules.max) } else { rules.max };
+    let mut problems = Vec::new();
+    let mut content = |code, message| problems.push(TextProblem { field: "content", code, message });
+
+    if text.is_empty && images == 0 && !descriptor.capabilities.media.required {
+        content("empty", format!("{name} needs a text or an image."));
+    }
+    if let Some(limit) = limit.filter(|&limit| length > limit) {
+        let with = if images > 0 && rules.max_with_media.is_some() { " with media" } else { "" };
+        let unit = if rules.unit == TextUnit::Utf8Bytes { "bytes" } else { "characters" };
+        let message = format!("{name} takes at most {limit} {unit}{with}; this text counts {length}.");
+        content("text_too_long", message);
+    } else if let Some(limit) = rules.max_bytes.filter(|&limit| text.bytes > limit as usize) {
+        content("text_too_long", format!("{name} takes at most {limit} bytes; this text has {}.", text.bytes));
+    }
+    // Instagram's content publishing guide: at most 30 hashtags and 20 mentions in a caption.
+    if descriptor.platform == Platform::Instagram {
+        for (count, max, code, what) in
+            [(text.hashtags, 30, "too_many_hashtags", "hashtags"), (text.mentions, 20, "too_many_mentions", "mentions")]
+        {
+            if count > max {
+                content(code, format!("{name} takes at most {max} {what}; this text has {count}."));
+            }
+        }
+    }
+    problems.extend(check_images(descriptor, images));
+    TextCheck { length, limit, problems }
+}
+
+fn check_images(descriptor: &Descriptor, images: usize) -> Option<TextProblem> {
+    let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
+    let max = rules.max_images;
+    let (code, message) = if images > max as usize {
+        let noun = if max == 1 { "image" } else { "images" };
+        let allowed = if max == 0 { "no images".to_owned() } else { format!("at most {max} {noun}") };
+        ("too_many_images", format!("{name} takes {allowed}; this post has {images}."))
+    } else if rules.required && images == 0 {
+        ("image_required", format!("{name} needs at least 1 image; this post has 0."))
+    } else {
+        return None;
+    };
+    Some(TextProblem { field: "media", code, message })
+}
+
+/// Returns the required options that are missing in `options` (absent, null, or an empty text).
+pub fn missing_options(
+    descriptor: &Descriptor,
+    options: &serde_json::Map<String, serde_json::Value>,
+) -> Vec<&'static str> {
+    let is_set = |name: &str| match options.get(name) {
+        None | Some(serde_json::Value::Null) => false,
+        Some(value) => value.as_str().is_none_or(|text| !text.trim().is_empty()),
+    };
+    descriptor.capabilities.required_options.iter().copied().filter(|name| !is_set(name)).collect()
+}
+
+/// Returns the length of a text as the platform counts it.
+pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
+    let rule = rule(platform, rules.unit);
+    let composed;
+    let text = if rule == CountingRule::X {
+        composed = text.nfc().collect::<String>();
+        &composed
+    } else {
+        text
+    };
+    let total = match rules.url_weight {
+        None => count(rule, text),
+        Some(weight) => {
+            let mut total = 0;
+            let mut from = 0;
+            for link in links::find(text, rule == CountingRule::X) {
+                total += count(rule, &text[from..link.range.start]) + weight as usize;
+                from = link.range.end;
+            }
+            total + count(rule, &text[from..])
+        }
+    };
+    u32::try_from(total).unwrap_or(u32::MAX)
+}
+
+/// The characters that must be escaped on LinkedIn.
+const LINKEDIN_ESCAPED: &str = "\\<>#~_|[]*(){}@";
+
+/// How characters are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CountingRule {
+    Characters,
+    Graphemes,
+    Utf16,
+    Utf8,
+    /// X, "Counting characters": most Latin, Greek, Cyrillic… characters count 1, all others 2, an emoji sequence 2.
+    X,
+    /// Threads, "Posts": 500 characters; an emoji counts as its number of UTF-8 bytes.
+    Threads,
+    /// LinkedIn, "Little text format": an escaped character counts together with its backslash.
+    Linkedin,
+}
+
+fn rule(platform: Platform, unit: TextUnit) -> CountingRule {
+    match unit {
+        TextUnit::Characters => CountingRule::Characters,
+        TextUnit::Graphemes => CountingRule::Graphemes,
+        TextUnit::Utf16 => CountingRule::Utf16,
+        TextUnit::Utf8Bytes => CountingRule::Utf8,
+        TextUnit::Weighted => match platform {
+            Platform::Threads => CountingRule::Threads,
+            Platform::Linkedin => CountingRule::Linkedin,
+            _ => CountingRule::X,
+        },
+    }
+}
+
+fn count(rule: CountingRule, text: &str) -> usize {
+    if text.is_ascii() {
+        return count_ascii(rule, text);
+    }
+    match rule {
+        CountingRule::Characters => text.chars().count(),
+        CountingRule::Graphemes => text.graphemes(true).count(),
+        CountingRule::Utf16 => text.encode_utf16().count(),
+        CountingRule::Utf8 => text.len(),
+        CountingRule::X => {
+            text.graphemes(true).map(|g| if is_emoji(g) { 2 } else { g.chars().map(x_weight).sum::<usize>() }).sum()
+        }
+        CountingRule::Threads => {
+            text.graphemes(true).map(|g| if is_emoji(g) { g.len() } else { g.chars().count() }).sum()
+        }
+        CountingRule::Linkedin => text.chars().map(|c| 1 + usize::from(LINKEDIN_ESCAPED.contains(c))).sum(),
+    }
+}
+
+/// Counts ASCII without segmentation: only CRLF is a grapheme of two characters.
+fn count_ascii(rule: CountingRule, text: &str) -> usize {
+    match rule {
+        CountingRule::Graphemes => text.len() - text.matches("\r\n").count(),
+        CountingRule::Linkedin => text.len() + text.bytes().filter(|b| LINKEDIN_ESCAPED.contains(*b as char)).count(),
+        CountingRule::Characters
+        | CountingRule::Utf16
+        | CountingRule::Utf8
+        | CountingRule::X
+        | CountingRule::Threads => text.len(),
+    }
+}
+
+fn x_weight(c: char) -> usize {
+    match c {
+        '\0'..='\u{10FF}' | '\u{2000}'..='\u{200D}' | '\u{2010}'..='\u{201F}' | '\u{2032}'..='\u{2037}' => 1,
+        _ => 2,
+    }
+}
+
+/// Returns whether a grapheme is displayed as an emoji: by default, or because of a selector, a modifier or a joiner.
+pub fn is_emoji(grapheme: &str) -> bool {
+    let mut chars = grapheme.chars();
+    let Some(first) = chars.next() else { return false };
+    let is_emoji_by_default = matches!(
+        first.emoji_status(),
+        EmojiStatus::EmojiPresentation
+            | EmojiStatus::EmojiPresentationAndModifierBase
+            | EmojiStatus::EmojiPresentationAndEmojiComponent
+            | EmojiStatus::EmojiPresentationAndModifierAndEmojiComponent
+    ) && !is_regional_indicator(first);
+    let makes_emoji = |c: char| {
+        is_emoji_presentation_selector(c)
+            || is_zwj(c)
+            || is_regional_indicator(c)
+            || matches!(c, '\u{20E3}' | '\u{1F3FB}'..='\u{1F3FF}')
+    };
+    is_emoji_by_default || (first.is_emoji_char() && chars.any(makes_emoji))
+}
+
+/// Counts the hashtags of a text.
+pub(super) fn count_hashtags(text: &str) -> usize {
+    marked_words(text, '#')
+}
+
+/// Counts the words that begin with `sign` followed by a letter, a digit or `_`.
+fn marked_words(text: &str, sign: char) -> usize {
+    let mut previous = ' ';
+    let mut chars = text.chars().peekable();
+    let mut count = 0;
+    while let Some(c) = chars.next() {
+        let continues = chars.peek().is_some_and(|n| n.is_alphanumeric() || *n == '_');
+        if c == sign && continues && !previous.is_alphanumeric() {
+            count += 1;
+        }
+        previous = c;
+    }
+    count
+}

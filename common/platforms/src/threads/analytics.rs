@@ -1,0 +1,42 @@
+//! Figures of Threads: insights of a post, one call for each, and of the account. They need the permission
+//! `threads_manage_insights`.
+//!
+//! Sources: "Insights" of the Threads API, January 2026.
+
+use async_trait::async_trait;
+use crier_domain::analytics::{AccountFigures, Figures};
+
+use super::Threads;
+use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside};
+use crate::meta::insights::{Insights, Values};
+use crate::{CallError, ConnectorAccount};
+
+#[async_trait]
+impl AnalyticsConnector for Threads {
+    fn posts_per_call(&self) -> usize {
+        1
+    }
+
+    async fn post_figures(
+        &self,
+        account: &ConnectorAccount,
+        posts: &[PublishedPost],
+        aside: &mut SetAside,
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        self.access(account.secrets.require("access_token")?).post_figures(posts, &self.metrics, aside).await
+    }
+
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
+        let access = self.access(account.secrets.require("access_token")?);
+        let path = format!("{}/threads_insights", account.external_id);
+        let values = match access.insights(&path, &self.metrics.of_accounts(), aside).await? {
+            Insights::Known(values) => values,
+            Insights::Gone => Values::new(),
+        };
+        Ok(self.metrics.account(|name| values.get(name).copied()))
+    }
+}

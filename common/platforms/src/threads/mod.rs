@@ -1,0 +1,164 @@
+//! Threads. A post is made in containers (`meta/containers.rs`), for which Threads downloads the pictures. `connect.rs`
+//! has the way through the browser.
+//!
+//! `auto_publish_text` would spare two calls, and with them the container that shows what became of a lost answer.
+//!
+//! Sources: Meta's sample `threads_api` and the pages "Posts", "Publishing limits" and "Get access tokens" of the Threads
+//! API, as of January to September 2026.
+
+mod analytics;
+mod connect;
+mod inbox;
+
+use async_trait::async_trait;
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::platform::{Descriptor, Platform};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use super::analytics::AnalyticsConnector;
+use super::call::PlatformClient;
+use super::meta::containers::{self, ContainerRequest, Containers};
+use super::meta::graph::Access;
+use super::metrics::Metrics;
+use super::oauth::OAuthConnector;
+use super::{
+    CallError, Clients, Connector, ConnectorAccount, Image, InboxConnector, Marker, MarkerSeed, OutgoingPost,
+    Published, Reconciled, Refreshed, Staged, options,
+};
+
+/// The version of the API.
+const VERSION: &str = "v1.0";
+
+pub(super) struct Threads {
+    client: PlatformClient,
+    metrics: Metrics,
+    /// `https://graph.threads.net`
+    host: String,
+    /// `https://graph.threads.net/v1.0`
+    graph: String,
+    /// The page on which a person agrees.
+    dialog: String,
+}
+
+impl Threads {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        let version = config.of(Platform::Threads).api_version.clone().unwrap_or_else(|| VERSION.to_owned());
+        let host = config.base_url(Platform::Threads, "https://graph.threads.net");
+        let site = config.auth_url(Platform::Threads, "https://threads.net");
+        Self {
+            client: PlatformClient::new(Platform::Threads, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Threads, config, clock),
+            graph: format!("{host}/{version}"),
+            host,
+            dialog: format!("{site}/oauth/authorize"),
+        }
+    }
+
+    fn access(&self, token: SecretString) -> Access<'_> {
+        Access { client: &self.client, graph: &self.graph, token, app_secret: SecretString::default() }
+    }
+
+    fn containers<'a>(&'a self, account: &'a ConnectorAccount) -> Result<Containers<'a>, CallError> {
+        Ok(Containers {
+            access: self.access(account.secrets.require("access_token")?),
+            account: &account.external_id,
+            create: "threads",
+            publish: "threads_publish",
+            list: "threads",
+            quota: "threads_publishing_limit",
+            status: ("status", "error_message"),
+            text: "text",
+        })
+    }
+}
+
+/// Returns the request for one picture.
+fn picture(image: &Image) -> ContainerRequest {
+    let mut request = ContainerRequest::new();
+    request.insert("media_type".to_owned(), json!("IMAGE"));
+    request.insert("image_url".to_owned(), Value::from(image.url.as_str()));
+    if let Some(alt) = &image.alt_text {
+        request.insert("alt_text".to_owned(), Value::from(alt.as_str()));
+    }
+    request
+}
+
+/// Returns the request for the post.
+fn whole(post: &OutgoingPost, children: &[&str]) -> Result<ContainerRequest, CallError> {
+    let mut request = match post.images.as_slice() {
+        [] => ContainerRequest::from_iter([("media_type".to_owned(), json!("TEXT"))]),
+        [only] => picture(only),
+        _ => ContainerRequest::from_iter([
+            ("media_type".to_owned(), json!("CAROUSEL")),
+            ("children".to_owned(), Value::from(children.join(","))),
+        ]),
+    };
+    request.insert("text".to_owned(), Value::from(post.text.as_str()));
+    // A link is shown as a card, which only a post without pictures has.
+    let link = options::text(post, "link")?.filter(|_| post.images.is_empty());
+    for (name, value) in [
+        ("link_attachment", link),
+        ("reply_control", options::text(post, "reply_control")?),
+        ("topic_tag", options::text(post, "topic_tag")?),
+    ] {
+        if let Some(value) = value {
+            request.insert(name.to_owned(), Value::from(value));
+        }
+    }
+    Ok(request)
+}
+
+#[async_trait]
+impl Connector for Threads {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Threads)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        self.long_lived().refresh(account).await
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        containers::marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn has_stages(&self) -> bool {
+        true
+    }
+
+    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
+        let item = |index: usize| {
+            let mut request = picture(&post.images[index]);
+            request.insert("is_carousel_item".to_owned(), Value::from(true));
+            request
+        };
+        self.containers(account)?.stage(post, item, |children| whole(post, children)).await
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        self.containers(account)?.publish(post).await
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        self.containers(account)?.reconcile(post).await
+    }
+}

@@ -1,0 +1,147 @@
+//! Figures of TikTok: up to 20 posts with one call, for which the account needs the scope `video.list`, and the
+//! account's own, with the scope `user.info.stats`. Neither is asked for unless the operator wants that.
+//!
+//! A post that TikTok leaves out of its answer has no figures: the documents name videos only, so that this is no proof
+//! that it was deleted. Nor has a private post, whose id TikTok does not tell.
+//!
+//! Sources: TikTok's documents "Query Videos", "Get User Info" with its scopes, "Error Handling" (2024 to 2026).
+
+use async_trait::async_trait;
+use crier_domain::analytics::{AccountFigures, Figures};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Tiktok;
+use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::call::Effect;
+use crate::{CallError, ConnectorAccount};
+
+const PER_CALL: usize = 20;
+
+#[derive(Deserialize)]
+struct Videos {
+    #[serde(default)]
+    videos: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct UserInfo {
+    #[serde(default)]
+    user: Value,
+}
+
+/// Why TikTok refused a call.
+enum Refusal {
+    /// The account was connected without a scope.
+    Scope,
+    /// One of the names, or something else that was sent.
+    Parameters,
+}
+
+fn refusal(error: &CallError) -> Option<Refusal> {
+    let CallError::Permanent(failure) = error else { return None };
+    match failure.platform_code.as_deref()? {
+        "scope_not_authorized" | "scope_permission_missed" => Some(Refusal::Scope),
+        "invalid_params" | "invalid_param" => Some(Refusal::Parameters),
+        _ => None,
+    }
+}
+
+fn set_aside(names: &[&str], aside: &mut SetAside) {
+    tracing::warn!(platform = "tiktok", metrics = ?names, "the platform refuses metrics");
+    for name in names {
+        aside.add(name);
+    }
+}
+
+impl Tiktok {
+    /// Asks for metrics; one that TikTok does not know fails the call. Then each is asked for alone, and those that
+    /// fail are set aside. Returns an answer for each call that did not.
+    async fn ask<T, F: Future<Output = Result<T, CallError>>>(
+        &self,
+        names: &[&str],
+        aside: &mut SetAside,
+        call: impl Fn(String) -> F,
+    ) -> Result<Vec<T>, CallError> {
+        let names: Vec<&str> = names.iter().copied().filter(|name| !aside.contains(name)).collect();
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let error = match call(names.join(",")).await {
+            Ok(answer) => return Ok(vec![answer]),
+            Err(error) => error,
+        };
+        match refusal(&error) {
+            Some(Refusal::Scope) => {
+                set_aside(&names, aside);
+                return Ok(Vec::new());
+            }
+            Some(Refusal::Parameters) => {}
+            None => return Err(error),
+        }
+        let mut answers = Vec::new();
+        for name in names {
+            match call(name.to_owned()).await {
+                Ok(answer) => answers.push(answer),
+                Err(error) if refusal(&error).is_some() => set_aside(&[name], aside),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn videos(&self, account: &ConnectorAccount, ids: &[&str], names: String) -> Result<Videos, CallError> {
+        let token = account.secrets.require("access_token")?;
+        let path = format!("/v2/video/query/?fields=id,{names}");
+        self.post(Effect::Repeatable, &path, &token, &json!({ "filters": { "video_ids": ids } })).await
+    }
+
+    async fn user_info(&self, account: &ConnectorAccount, names: String) -> Result<UserInfo, CallError> {
+        let token = account.secrets.require("access_token")?;
+        self.get("/v2/user/info/", token.expose_secret(), &[("fields", &names)]).await
+    }
+}
+
+/// Returns the count that one of the answers has.
+fn value<'a>(mut answers: impl Iterator<Item = &'a Value>, name: &str) -> Option<i64> {
+    answers.find_map(|answer| count(answer, &format!("/{name}")))
+}
+
+#[async_trait]
+impl AnalyticsConnector for Tiktok {
+    fn posts_per_call(&self) -> usize {
+        PER_CALL
+    }
+
+    async fn post_figures(
+        &self,
+        account: &ConnectorAccount,
+        posts: &[PublishedPost],
+        aside: &mut SetAside,
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        // An id that is none would fail the call for all.
+        let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+        let ids: Vec<&str> = posts.iter().map(|post| post.external_id.as_str()).filter(is_id).collect();
+        if ids.is_empty() {
+            return Ok(vec![Some(Figures::default()); posts.len()]);
+        }
+        let names = self.metrics.of_posts();
+        let answers = self.ask(&names, aside, |names| self.videos(account, &ids, names)).await?;
+        let of = |post: &PublishedPost| {
+            let found = || answers.iter().flat_map(|answer| &answer.videos).filter(|one| one["id"] == post.external_id);
+            Some(self.metrics.post(|name| value(found(), name)))
+        };
+        Ok(posts.iter().map(of).collect())
+    }
+
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
+        let names = self.metrics.of_accounts();
+        let answers = self.ask(&names, aside, |names| self.user_info(account, names)).await?;
+        Ok(self.metrics.account(|name| value(answers.iter().map(|answer| &answer.user), name)))
+    }
+}

@@ -1,0 +1,171 @@
+//! Calls to TikTok and their errors: `{data, error: {code, message, log_id}}`, with the code `ok` where all went well, and
+//! sometimes with status 200 where it did not. The token endpoint has the errors of the OAuth standard.
+
+use chrono::TimeDelta;
+use crier_domain::application::Application;
+use crier_domain::failure::{Category, Failure};
+use crier_http::HttpResponse;
+use http::Method;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Tiktok;
+use crate::CallError;
+use crate::call::{Effect, sanitize_message};
+use crate::oauth::protocol::Tokens;
+
+/// When a post over one of TikTok's daily caps is tried again: TikTok names no time.
+const CAP_PAUSE: TimeDelta = TimeDelta::hours(6);
+/// The same for its caps per minute.
+const MINUTE: TimeDelta = TimeDelta::minutes(1);
+
+#[derive(Deserialize)]
+struct Envelope<T> {
+    data: T,
+}
+
+#[derive(Deserialize)]
+struct ErrorEnvelope {
+    error: ApiError,
+}
+
+#[derive(Deserialize, Default)]
+struct ApiError {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl Tiktok {
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        path: &str,
+        token: &SecretString,
+        body: &Value,
+    ) -> Result<T, CallError> {
+        let request = self.client.request(Method::POST, &format!("{}{path}", self.api));
+        let answer = self.client.send(effect, request.bearer_auth(token.expose_secret()).json(body)).await?;
+        self.read(effect, &answer)
+    }
+
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        token: &str,
+        query: &[(&str, &str)],
+    ) -> Result<T, CallError> {
+        let request = self.client.request(Method::GET, &format!("{}{path}", self.api)).query(query);
+        let answer = self.client.send(Effect::Repeatable, request.bearer_auth(token)).await?;
+        self.read(Effect::Repeatable, &answer)
+    }
+
+    fn read<T: DeserializeOwned>(&self, effect: Effect, answer: &HttpResponse) -> Result<T, CallError> {
+        let error = serde_json::from_slice::<ErrorEnvelope>(&answer.body).map(|body| body.error).unwrap_or_default();
+        if answer.status.is_success() && matches!(error.code.as_str(), "" | "ok") {
+            return Ok(self.client.read::<Envelope<T>>(effect, answer)?.data);
+        }
+        let detail = sanitize_message(&error.message, &[]);
+        Err(match error.code.as_str() {
+            "" | "ok" => self.client.classify_status(effect, answer, None, detail),
+            code @ ("internal_error" | "internal") => {
+                self.client.classify_unknown_effect(effect, "had an internal error", Some(code))
+            }
+            code => self.refused(code, detail),
+        })
+    }
+
+    /// Returns the error of a post that TikTok accepted and did not publish.
+    pub(super) fn failed(&self, reason: &str) -> CallError {
+        self.refused(sanitize_message(reason, &[]).as_deref().unwrap_or("failed"), None)
+    }
+
+    /// Classifies an error by its code. With each of these nothing was published.
+    fn refused(&self, code: &str, detail: Option<String>) -> CallError {
+        let with = |category, what: &str| {
+            let message = match &detail {
+                Some(detail) => format!("TikTok {what}: {detail}"),
+                None => format!("TikTok {what}."),
+            };
+            Failure::of(category, message).from_platform(code)
+        };
+        let limited = |pause| self.client.rate_limited(Some(self.client.now() + pause), Some(code));
+        match code {
+            "access_token_invalid" | "access_token_expired" => {
+                CallError::AuthExpired(with(Category::AuthExpired, "refuses the access token"))
+            }
+            "auth_removed" => CallError::Reauth(with(
+                Category::AuthExpired,
+                "says that the person took the access back; connect the account again",
+            )),
+            "scope_not_authorized" | "scope_permission_missed" => {
+                CallError::Permanent(with(Category::Account, "misses a permission; connect the account again"))
+            }
+            "unaudited_client_can_only_post_to_private_accounts" => CallError::Permanent(with(
+                Category::Account,
+                "has not audited this application yet: until then it publishes on private accounts only, with the \
+                 visibility private",
+            )),
+            "url_ownership_unverified" => CallError::Permanent(with(
+                Category::Account,
+                "does not know that the domain of CRIER_PUBLIC_URL is the operator's, who has to verify it in TikTok's \
+                 developer portal",
+            )),
+            "privacy_level_option_mismatch" => {
+                CallError::Permanent(with(Category::InvalidContent, "does not allow this visibility for this account"))
+            }
+            "rate_limit_exceeded" => limited(MINUTE),
+            "spam_risk_too_many_posts" | "spam_risk_too_many_pending_share" | "reached_active_user_cap" => {
+                limited(CAP_PAUSE)
+            }
+            "spam_risk_user_banned_from_posting" => {
+                CallError::Permanent(with(Category::Account, "does not let this account post"))
+            }
+            "spam_risk_text" | "spam_risk" => {
+                CallError::Permanent(with(Category::PlatformRejected, "takes this post for spam"))
+            }
+            "photo_pull_failed" => CallError::Transient(with(Category::Media, "could not download a picture")),
+            "picture_size_check_failed" | "file_format_check_failed" | "invalid_params" | "invalid_param" => {
+                CallError::Permanent(with(Category::InvalidContent, "does not accept this post"))
+            }
+            "internal" | "internal_error" => CallError::Transient(with(Category::PlatformError, "failed")),
+            _ => CallError::Permanent(with(Category::PlatformRejected, "refused this post")),
+        }
+    }
+
+    /// Asks the token endpoint, which names the application's id `client_key`.
+    pub(super) async fn tokens(&self, application: &Application, form: &[(&str, &str)]) -> Result<Tokens, CallError> {
+        #[derive(Deserialize, Default)]
+        struct Refusal {
+            #[serde(default)]
+            error: String,
+        }
+        let mut fields = vec![
+            ("client_key", application.client_id.as_str()),
+            ("client_secret", application.client_secret.expose_secret()),
+        ];
+        fields.extend_from_slice(form);
+        let request = self.client.request(Method::POST, &format!("{}/v2/oauth/token/", self.api)).form(&fields);
+        let answer = self.client.send(Effect::Repeatable, request).await?;
+        if answer.status.as_u16() == 429 || answer.status.is_server_error() {
+            return Err(self.client.classify_status(Effect::Repeatable, &answer, None, None));
+        }
+        // A refusal has the status 200.
+        let refusal: Refusal = serde_json::from_slice(&answer.body).unwrap_or_default();
+        match refusal.error.as_str() {
+            "" if answer.status.is_success() => self.client.read(Effect::Repeatable, &answer),
+            "invalid_grant" => Err(CallError::Reauth(Failure::of(
+                Category::AuthExpired,
+                "TikTok no longer accepts this authorization; connect the account again.",
+            ))),
+            "invalid_client" => Err(CallError::Transient(Failure::of(
+                Category::Account,
+                "TikTok does not accept Crier's application; its operator has to check the client key and secret.",
+            ))),
+            _ => Err(CallError::Transient(Failure::of(Category::PlatformError, "TikTok gave no tokens."))),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Connecting a TikTok account.
+
+use async_trait::async_trait;
+use crier_domain::platform::{AccountKind, ConnectTarget};
+use serde::Deserialize;
+
+use super::super::call::connect_error;
+use super::super::oauth::{
+    Attempt, AuthServer, Choice, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, renewal,
+};
+use super::super::{ConnectError, Connected};
+use super::Tiktok;
+
+const SCOPES: [&str; 3] = ["user.info.basic", "user.info.profile", "video.publish"];
+
+const PERMISSIONS: [Permission; 2] = [
+    Permission { scopes: &["user.info.basic", "user.info.profile"], purpose: "see your name and picture" },
+    Permission { scopes: &["video.publish"], purpose: "publish photo posts" },
+];
+
+#[derive(Deserialize)]
+struct UserInfo {
+    user: User,
+}
+
+#[derive(Deserialize)]
+struct User {
+    open_id: String,
+    #[serde(default)]
+    display_name: String,
+    username: Option<String>,
+    avatar_url: Option<String>,
+}
+
+#[async_trait]
+impl OAuthConnector for Tiktok {
+    fn permissions(&self, _target: ConnectTarget) -> &'static [Permission] {
+        &PERMISSIONS
+    }
+
+    fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
+        Some(
+            "Until TikTok has audited the application, five people a day can publish with it, on accounts that are private \
+             at that time, with posts that only they can see.",
+        )
+    }
+
+    async fn server(&self, _request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {
+        let mut server = AuthServer::new(self.dialog.clone(), format!("{}/v2/oauth/token/", self.api), &SCOPES);
+        server.separator = ',';
+        server.client_auth = ClientAuth::Form;
+        // Required for applications on devices alone, and with another challenge than the standard's.
+        server.pkce = false;
+        server.sends_client_key = true;
+        Ok(server)
+    }
+
+    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+        let form =
+            [("grant_type", "authorization_code"), ("code", code), ("redirect_uri", attempt.redirect_uri.as_str())];
+        let tokens = self.tokens(&attempt.application(), &form).await.map_err(|error| connect_error(error, None))?;
+        Ok(Grant::new(attempt, &tokens, self.client.now()))
+    }
+
+    async fn finish(&self, grant: &Grant, _choice: Option<&Choice>) -> Result<Connected, ConnectError> {
+        let query = [("fields", "open_id,display_name,username,avatar_url")];
+        let info: UserInfo = self
+            .get("/v2/user/info/", grant.access_token(), &query)
+            .await
+            .map_err(|error| connect_error(error, None))?;
+        let user = info.user;
+        Ok(Connected {
+            external_id: user.open_id,
+            name: user.display_name,
+            profile_url: user.username.as_deref().map(|name| format!("https://www.tiktok.com/@{name}")),
+            username: user.username,
+            avatar_url: user.avatar_url,
+            kind: AccountKind::Profile,
+            token_expires_at: grant.token_expires_at,
+            renewal: Some(renewal(grant, true)),
+            application: Some(grant.client_id.clone()),
+            secrets: grant.secrets(),
+        })
+    }
+}

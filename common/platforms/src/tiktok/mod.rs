@@ -1,0 +1,225 @@
+//! TikTok photo posts, Content Posting API. `connect.rs` has the way through the browser, `api.rs` the calls and their
+//! errors, `analytics.rs` the figures.
+//!
+//! TikTok accepts a post, downloads its pictures and publishes it later: the answer to a publish is a `publish_id`, whose
+//! status is asked for until it is final. If that answer is lost, nothing leads to the post: a person decides.
+//!
+//! The visibility has no default here, as TikTok's guidelines for other people's applications demand.
+//!
+//! Sources: TikTok's documents "Photo post", "Query creator info" and "Get post status" (2025), "OAuth token management"
+//! (November 2026); the codes of errors from Postiz' connector of August 2026.
+
+mod analytics;
+mod api;
+mod connect;
+
+use async_trait::async_trait;
+use chrono::{DateTime, SecondsFormat, TimeDelta};
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{Descriptor, Platform};
+use http::Method;
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::call::{Effect, PlatformClient};
+use super::metrics::Metrics;
+use super::oauth::{self, OAuthConnector};
+use super::{
+    AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled,
+    Refreshed, marker_field, options,
+};
+
+/// The pause before the status is asked for again: as long as it has been waited for, within these.
+const MIN_PAUSE: TimeDelta = TimeDelta::seconds(3);
+const MAX_PAUSE: TimeDelta = TimeDelta::minutes(5);
+
+pub(super) struct Tiktok {
+    client: PlatformClient,
+    config: PlatformsConfig,
+    /// `https://open.tiktokapis.com`
+    api: String,
+    /// The page on which a person agrees.
+    dialog: String,
+    metrics: Metrics,
+}
+
+impl Tiktok {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        let site = config.auth_url(Platform::Tiktok, "https://www.tiktok.com");
+        Self {
+            client: PlatformClient::new(Platform::Tiktok, clients.trusted.clone(), clock.clone()),
+            config: config.clone(),
+            api: config.base_url(Platform::Tiktok, "https://open.tiktokapis.com"),
+            dialog: format!("{site}/v2/auth/authorize/"),
+            metrics: Metrics::new(Platform::Tiktok, config, clock),
+        }
+    }
+}
+
+/// TikTok's word for a visibility.
+fn privacy_level(post: &OutgoingPost) -> Result<&'static str, CallError> {
+    let level = match options::text(post, "visibility")? {
+        Some("public") => "PUBLIC_TO_EVERYONE",
+        Some("friends") => "MUTUAL_FOLLOW_FRIENDS",
+        Some("followers") => "FOLLOWER_OF_CREATOR",
+        Some("private") => "SELF_ONLY",
+        _ => {
+            let accepted = options::TIKTOK_VISIBILITIES.join(", ");
+            return Err(refused(format!("A TikTok post needs the option visibility: one of {accepted}.")));
+        }
+    };
+    Ok(level)
+}
+
+fn refused(message: String) -> CallError {
+    CallError::Permanent(Failure::of(Category::InvalidContent, message))
+}
+
+/// What the account lets an application do, at the moment.
+#[derive(Deserialize)]
+struct CreatorInfo {
+    #[serde(default)]
+    privacy_level_options: Vec<String>,
+    #[serde(default)]
+    comment_disabled: bool,
+}
+
+/// Returns the body of a publish.
+fn init_body(post: &OutgoingPost, privacy_level: &str, creator: &CreatorInfo) -> Result<Value, CallError> {
+    let flag = |name| options::flag(post, name);
+    let mut info = json!({
+        "description": post.text,
+        "privacy_level": privacy_level,
+        "disable_comment": creator.comment_disabled || flag("disable_comment"),
+        "auto_add_music": flag("auto_add_music"),
+        "brand_content_toggle": flag("brand_content"),
+        "brand_organic_toggle": flag("brand_organic"),
+    });
+    if let Some(title) = options::text(post, "title")? {
+        info["title"] = Value::from(title);
+    }
+    let urls: Vec<&str> = post.images.iter().map(|image| image.url.as_str()).collect();
+    Ok(json!({
+        "media_type": "PHOTO",
+        "post_mode": "DIRECT_POST",
+        "post_info": info,
+        "source_info": { "source": "PULL_FROM_URL", "photo_images": urls, "photo_cover_index": 0 },
+    }))
+}
+
+#[derive(Deserialize)]
+struct PublishStatus {
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    fail_reason: String,
+    /// The ids of public posts, once they are moderated. The spelling is TikTok's.
+    #[serde(default, rename = "publicaly_available_post_id")]
+    public_ids: Vec<Value>,
+}
+
+#[async_trait]
+impl Connector for Tiktok {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Tiktok)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::Tiktok)?;
+        let refresh_token = account.secrets.require("refresh_token")?;
+        let form = [("grant_type", "refresh_token"), ("refresh_token", refresh_token.expose_secret())];
+        let tokens = self.tokens(&application, &form).await?;
+        let now = self.client.now();
+        let mut changes = vec![("access_token", tokens.access_token())];
+        changes.extend(tokens.refresh_token().map(|token| ("refresh_token", token)));
+        Ok(Refreshed {
+            secrets: Some(account.secrets.with(&changes)),
+            token_expires_at: tokens.expires_at(now),
+            refresh_expires_at: tokens.refresh_expires_at(now),
+        })
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        #[derive(Deserialize)]
+        struct Accepted {
+            publish_id: String,
+        }
+        let level = privacy_level(post)?;
+        let token = account.secrets.require("access_token")?;
+        let creator: CreatorInfo =
+            self.post(Effect::Repeatable, "/v2/post/publish/creator_info/query/", &token, &json!({})).await?;
+        if !creator.privacy_level_options.is_empty() && !creator.privacy_level_options.iter().any(|one| one == level) {
+            let message = "TikTok does not allow this visibility for this account at the moment; choose another one.";
+            return Err(refused(message.to_owned()));
+        }
+        let body = init_body(post, level, &creator)?;
+        let accepted: Accepted = self.post(Effect::Publishes, "/v2/post/publish/content/init/", &token, &body).await?;
+        let mut marker = post.marker.clone();
+        let now = self.client.now().to_rfc3339_opts(SecondsFormat::Millis, true);
+        marker.insert("publish_id".to_owned(), Value::from(accepted.publish_id));
+        marker.insert("accepted_at".to_owned(), Value::from(now));
+        Err(self.client.accepted(marker, MIN_PAUSE))
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        let Some(publish_id) = post.marker.get("publish_id").and_then(Value::as_str) else {
+            return Ok(Reconciled::Unsupported);
+        };
+        let token = account.secrets.require("access_token")?;
+        let body = json!({ "publish_id": publish_id });
+        let found: PublishStatus =
+            self.post(Effect::Repeatable, "/v2/post/publish/status/fetch/", &token, &body).await?;
+        Ok(match found.status.as_str() {
+            "PUBLISH_COMPLETE" => Reconciled::Found(published(account, &found.public_ids)),
+            "FAILED" => Reconciled::Refused(self.failed(&found.fail_reason)),
+            _ => {
+                let accepted_at = marker_field(&post.marker, "accepted_at")?.parse::<DateTime<_>>();
+                let waited = accepted_at.map_or(MAX_PAUSE, |at| self.client.now() - at);
+                Reconciled::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
+            }
+        })
+    }
+
+    async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::Tiktok)?;
+        let token = account.secrets.require("access_token")?;
+        let form = [
+            ("client_key", application.client_id.as_str()),
+            ("client_secret", application.client_secret.expose_secret()),
+            ("token", token.expose_secret()),
+        ];
+        let request = self.client.request(Method::POST, &format!("{}/v2/oauth/revoke/", self.api)).form(&form);
+        let answer = self.client.send(Effect::Repeatable, request).await?;
+        match answer.status.is_success() {
+            true => Ok(()),
+            false => Err(self.client.classify_status(Effect::Repeatable, &answer, None, None)),
+        }
+    }
+}
+
+/// TikTok names no id of a private post.
+fn published(account: &ConnectorAccount, public_ids: &[Value]) -> Published {
+    let id = match public_ids.first() {
+        Some(Value::String(id)) => id.clone(),
+        Some(Value::Number(id)) => id.to_string(),
+        _ => return Published::new("", None),
+    };
+    let url = account.username.as_deref().map(|name| format!("https://www.tiktok.com/@{name}/photo/{id}"));
+    Published::new(id, url)
+}

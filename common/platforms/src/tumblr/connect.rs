@@ -1,0 +1,116 @@
+//! Connecting a Tumblr blog: one person may have many, so one is chosen.
+
+use async_trait::async_trait;
+use crier_domain::platform::{AccountKind, ConnectTarget};
+use http::Method;
+use serde::Deserialize;
+
+use super::super::call::{Effect, connect_error};
+use super::super::oauth::{
+    Attempt, AuthServer, Choice, Choices, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, protocol,
+    renewal,
+};
+use super::super::{ConnectError, Connected};
+use super::Tumblr;
+
+/// `offline_access` gives the refresh token.
+const SCOPES: [&str; 3] = ["basic", "write", "offline_access"];
+
+const PERMISSIONS: [Permission; 3] = [
+    Permission { scopes: &["basic"], purpose: "see your blogs and read their posts" },
+    Permission { scopes: &["write"], purpose: "publish posts and pictures" },
+    Permission { scopes: &["offline_access"], purpose: "do so while you are away" },
+];
+
+#[derive(Deserialize)]
+struct UserInfo {
+    user: User,
+}
+
+#[derive(Deserialize)]
+struct User {
+    #[serde(default)]
+    blogs: Vec<Blog>,
+}
+
+#[derive(Deserialize)]
+struct Blog {
+    name: String,
+    #[serde(default)]
+    title: String,
+    url: Option<String>,
+    /// Stays when the blog is renamed.
+    uuid: String,
+    /// May this person publish on it?
+    #[serde(default = "yes")]
+    admin: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Tumblr {
+    pub(super) fn auth_server(&self) -> AuthServer {
+        let authorize = format!("{}/oauth2/authorize", self.site);
+        let mut server = AuthServer::new(authorize, format!("{}/v2/oauth2/token", self.api), &SCOPES);
+        server.client_auth = ClientAuth::Form;
+        // The documents name no PKCE; a parameter that is not known is ignored by the standard, so it is not relied on.
+        server.pkce = false;
+        server
+    }
+
+    async fn blogs(&self, grant: &Grant) -> Result<Vec<Blog>, ConnectError> {
+        let request = self.request(Method::GET, "/v2/user/info", grant.access_token());
+        let info: UserInfo =
+            self.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
+        Ok(info.user.blogs.into_iter().filter(|blog| blog.admin).collect())
+    }
+}
+
+#[async_trait]
+impl OAuthConnector for Tumblr {
+    fn permissions(&self, _target: ConnectTarget) -> &'static [Permission] {
+        &PERMISSIONS
+    }
+
+    fn choice_noun(&self) -> &'static str {
+        "blog"
+    }
+
+    async fn server(&self, _request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {
+        Ok(self.auth_server())
+    }
+
+    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+        let tokens = protocol::exchange(&self.client, attempt, code).await?;
+        Ok(Grant::new(attempt, &tokens, self.client.now()))
+    }
+
+    async fn choices(&self, grant: &Grant) -> Result<Choices, ConnectError> {
+        let blogs = self.blogs(grant).await?.into_iter().map(|blog| Choice {
+            id: blog.uuid,
+            detail: Some(blog.title).filter(|title| !title.trim().is_empty()),
+            name: blog.name,
+        });
+        Ok(Choices::Of(blogs.collect()))
+    }
+
+    async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
+        let chosen = choice.map(|choice| choice.id.as_str()).unwrap_or_default();
+        let blog = self.blogs(grant).await?.into_iter().find(|blog| blog.uuid == chosen);
+        let blog = blog.ok_or_else(|| ConnectError::Refused("This blog is not among yours any more.".to_owned()))?;
+        Ok(Connected {
+            external_id: blog.uuid,
+            name: if blog.title.trim().is_empty() { blog.name.clone() } else { blog.title },
+            username: Some(blog.name),
+            profile_url: blog.url,
+            avatar_url: None,
+            kind: AccountKind::Profile,
+            token_expires_at: grant.token_expires_at,
+            renewal: Some(renewal(grant, true)),
+            application: Some(grant.client_id.clone()),
+            secrets: grant.secrets(),
+        })
+    }
+}

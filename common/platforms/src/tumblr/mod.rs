@@ -1,0 +1,250 @@
+//! Tumblr, API v2 with the Neue Post Format (NPF).
+//!
+//! A post gets a slug of its own before it is sent: the newest posts of the blog are searched for it after a call with
+//! unknown outcome, which is exact. Pictures are parts of the publishing request. An access token lives 42 minutes, and
+//! a refresh token is replaced at each use.
+//!
+//! Sources: github.com/tumblr/docs (`api.md`: OAuth2, `/user/info`, `/blog/{b}/posts`, errors and limits;
+//! `npf-spec.md`), as of October 2024.
+
+mod analytics;
+mod connect;
+mod inbox;
+mod rest;
+
+use async_trait::async_trait;
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{Descriptor, Platform};
+use http::{Method, StatusCode};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::rest::Failed;
+use super::analytics::AnalyticsConnector;
+use super::call::{Effect, PlatformClient, image_part};
+use super::metrics::Metrics;
+use super::oauth::{self, OAuthConnector};
+use super::{
+    CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
+    Published, Reconciled, Refreshed, marker_field,
+};
+
+/// The longest text of one block.
+const MAX_BLOCK: usize = 4_096;
+/// How many of the newest posts are searched.
+const SEARCHED: &str = "20";
+
+pub(super) struct Tumblr {
+    client: PlatformClient,
+    metrics: Metrics,
+    config: PlatformsConfig,
+    /// The host of the API and of tokens.
+    api: String,
+    /// The host of the page on which a person agrees.
+    site: String,
+}
+
+impl Tumblr {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        Self {
+            client: PlatformClient::new(Platform::Tumblr, clients.trusted.clone(), clock.clone()),
+            metrics: Metrics::new(Platform::Tumblr, config, clock),
+            config: config.clone(),
+            api: config.base_url(Platform::Tumblr, "https://api.tumblr.com"),
+            site: config.auth_url(Platform::Tumblr, "https://www.tumblr.com"),
+        }
+    }
+
+    fn blog_path(account: &ConnectorAccount, part: &str) -> String {
+        let blog = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
+        format!("/v2/blog/{blog}/{part}")
+    }
+
+    /// Returns the form of a post: its JSON, and one part for each picture.
+    fn form(post: &OutgoingPost) -> Result<reqwest::multipart::Form, CallError> {
+        let mut form = reqwest::multipart::Form::new().part("json", json_part(&body(post)?)?);
+        for (index, image) in post.images.iter().enumerate() {
+            let file = image_part(image)?;
+            form = form.part(identifier(index), file);
+        }
+        Ok(form)
+    }
+
+    fn published(account: &ConnectorAccount, id: &str) -> Published {
+        let name = account.username.as_deref().unwrap_or(&account.external_id);
+        Published::new(id, Some(format!("https://www.tumblr.com/{name}/{id}")))
+    }
+}
+
+#[async_trait]
+impl Connector for Tumblr {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Tumblr)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::Tumblr)?;
+        oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
+            // Tumblr answers 401 for a refresh token that has expired or was used.
+            match (failure.status, failure.code.as_deref()) {
+                (Some(StatusCode::UNAUTHORIZED), None) => CallError::Reauth(Failure::of(
+                    Category::AuthExpired,
+                    "Tumblr no longer accepts this authorization; connect the account again.",
+                )),
+                _ => failure.error,
+            }
+        })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        let slug = format!("c{}-{:016x}", seed.target_id, seed.random);
+        Marker::from_iter([("slug".to_owned(), Value::from(slug))])
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Inline
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        #[derive(Deserialize)]
+        struct Created {
+            #[serde(default)]
+            id: Option<Value>,
+            #[serde(default)]
+            id_string: Option<String>,
+        }
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::POST, &Self::blog_path(account, "posts"), token.expose_secret());
+        let request = match post.images.is_empty() {
+            true => request.json(&body(post)?),
+            false => request.multipart(Self::form(post)?),
+        };
+        let created: Created = self.call(Effect::Publishes, request).await?;
+        let id = created.id_string.or_else(|| match created.id {
+            Some(Value::String(id)) => Some(id),
+            Some(Value::Number(id)) => Some(id.to_string()),
+            _ => None,
+        });
+        match id {
+            Some(id) => Ok(Self::published(account, &id)),
+            None => Err(CallError::Unknown(Failure::of(
+                Category::OutcomeUnknown,
+                "Tumblr took the post and named no id: it may have been published.",
+            ))),
+        }
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        #[derive(Deserialize)]
+        struct Newest {
+            #[serde(default)]
+            posts: Vec<Post>,
+        }
+        #[derive(Deserialize)]
+        struct Post {
+            id_string: String,
+            #[serde(default)]
+            slug: String,
+        }
+        let slug = marker_field(&post.marker, "slug")?;
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::GET, &Self::blog_path(account, "posts"), token.expose_secret());
+        let request = request.query(&[("npf", "true"), ("limit", SEARCHED)]);
+        let newest: Newest = self.call(Effect::Repeatable, request).await?;
+        let found = newest.posts.into_iter().find(|found| found.slug == slug);
+        Ok(found.map_or(Reconciled::Absent, |found| Reconciled::Found(Self::published(account, &found.id_string))))
+    }
+}
+
+fn identifier(index: usize) -> String {
+    format!("picture-{index}")
+}
+
+fn json_part(body: &Value) -> Result<reqwest::multipart::Part, CallError> {
+    let part = reqwest::multipart::Part::text(body.to_string()).mime_str("application/json");
+    part.map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post could not be sent.")))
+}
+
+/// Returns a post in the Neue Post Format: its pictures, then its text in blocks.
+fn body(post: &OutgoingPost) -> Result<Value, CallError> {
+    let mut content: Vec<Value> = Vec::new();
+    for (index, image) in post.images.iter().enumerate() {
+        let mut block = json!({
+            "type": "image",
+            "media": [{
+                "type": image.mime_type,
+                "identifier": identifier(index),
+                "width": image.width,
+                "height": image.height,
+            }],
+        });
+        if let Some(alt) = &image.alt_text {
+            block["alt_text"] = Value::from(alt.as_str());
+        }
+        content.push(block);
+    }
+    content.extend(blocks(&post.text).into_iter().map(|text| json!({ "type": "text", "text": text })));
+    let mut body = json!({ "content": content, "state": "published", "slug": marker_field(&post.marker, "slug")? });
+    if let Some(tags) = post.options.get("tags") {
+        let wrong = || CallError::Permanent(Failure::of(Category::InvalidContent, "The option tags is a text: a,b."));
+        body["tags"] = Value::from(tags.as_str().ok_or_else(wrong)?);
+    }
+    Ok(body)
+}
+
+/// Splits a text into blocks: its paragraphs, the longest of them further.
+fn blocks(text: &str) -> Vec<String> {
+    let paragraphs = text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
+    let mut found = Vec::new();
+    for paragraph in paragraphs {
+        let characters: Vec<char> = paragraph.chars().collect();
+        found.extend(characters.chunks(MAX_BLOCK).map(|chunk| chunk.iter().collect::<String>()));
+    }
+    found
+}
+
+/// Returns the error for a refused call: by Tumblr's own code, else by the status.
+fn classify(client: &PlatformClient, effect: Effect, failed: &Failed) -> CallError {
+    let detail = failed.detail.clone();
+    let sentence = |what: &str| match &detail {
+        Some(detail) => format!("Tumblr {what}: {detail}"),
+        None => format!("Tumblr {what}."),
+    };
+    let code = failed.code.map_or_else(|| failed.answer.status.as_str().to_owned(), |code| code.to_string());
+    let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
+    match (failed.answer.status.as_u16(), failed.code) {
+        // An access token lives 42 minutes.
+        (401, _) => CallError::AuthExpired(failure(Category::AuthExpired, "refuses the access token")),
+        (_, Some(8001)) => CallError::Permanent(failure(Category::InvalidContent, "does not accept this post")),
+        (_, Some(8005)) => CallError::Permanent(failure(Category::Media, "does not accept a picture of this post")),
+        // The day's posts or pictures are used up; a day is the server's, so the next hour may be early enough.
+        (_, Some(8004 | 8022 | 8023)) => client.rate_limited_for(3_600),
+        // The pictures did not arrive whole; nothing was published.
+        (_, Some(8006)) => CallError::Transient(failure(Category::Media, "could not store a picture")),
+        (403, _) => CallError::Permanent(failure(Category::Account, "does not allow this")),
+        (404, _) => CallError::Permanent(failure(Category::Account, "does not know this blog any more")),
+        // Posting is disabled for the moment: nothing was published.
+        (503, _) => CallError::Transient(failure(Category::PlatformError, "takes no posts right now")),
+        _ => client.classify_status(effect, &failed.answer, Some(&code), detail),
+    }
+}

@@ -1,0 +1,59 @@
+//! Calls to the API: `{meta: {status, msg}, response, errors: [{title, code, detail}]}`.
+
+use crier_http::HttpResponse;
+use http::Method;
+use reqwest::RequestBuilder;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::super::CallError;
+use super::super::call::{Effect, sanitize_message};
+use super::{Tumblr, classify};
+
+/// A refused call.
+pub(super) struct Failed {
+    pub(super) answer: HttpResponse,
+    pub(super) code: Option<i64>,
+    pub(super) detail: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Envelope<T> {
+    response: T,
+}
+
+#[derive(Deserialize, Default)]
+struct ErrorBody {
+    #[serde(default)]
+    errors: Vec<ErrorItem>,
+}
+
+#[derive(Deserialize)]
+struct ErrorItem {
+    code: Option<i64>,
+    detail: Option<String>,
+    title: Option<String>,
+}
+
+impl Tumblr {
+    pub(super) fn request(&self, method: Method, path: &str, token: &str) -> RequestBuilder {
+        self.client.request(method, &format!("{}{path}", self.api)).bearer_auth(token)
+    }
+
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        request: RequestBuilder,
+    ) -> Result<T, CallError> {
+        let answer = self.client.send(effect, request).await?;
+        if answer.status.is_success() {
+            return Ok(self.client.read::<Envelope<T>>(effect, &answer)?.response);
+        }
+        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let first = body.errors.into_iter().next();
+        let code = first.as_ref().and_then(|error| error.code);
+        let text = first.and_then(|error| error.detail.or(error.title));
+        let detail = text.and_then(|text| sanitize_message(&text, &[]));
+        Err(classify(&self.client, effect, &Failed { answer, code, detail }))
+    }
+}

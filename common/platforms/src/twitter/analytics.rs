@@ -1,0 +1,214 @@
+//! Figures of X: up to 100 posts with one call, and the account's own. X charges for each post and account that it
+//! shows, once a day (UTC) each, so that the operator has to switch them on (`CRIER_TWITTER_ANALYTICS`).
+//!
+//! Clicks are not public: X tells them to the author, of posts of the last 30 days. An application that may not read
+//! them reads the other figures without them.
+//!
+//! Sources: docs.x.com of August 2026 ("Metrics", "Response codes and errors", "Pricing") and `openapi.json` 2.167
+//! (`/2/tweets`, `/2/users/me`). They name two counts differently: `retweet_count` and `tweet_count` in the documents,
+//! `repost_count` and `post_count` in the specification.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use crier_domain::analytics::{AccountFigures, Figures};
+use http::{Method, StatusCode};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Twitter;
+use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::call::Effect;
+use crate::{CallError, ConnectorAccount};
+
+const PER_CALL: usize = 100;
+/// The object whose counts everyone may read, of a post of any age.
+const PUBLIC: &str = "public_metrics";
+/// How long X tells the others; a day less than its 30, for the time of the call and X's clock.
+const PRIVATE_FOR: TimeDelta = TimeDelta::days(29);
+/// The names of the specification for those of the documents.
+const OTHER_NAMES: [(&str, &str); 2] = [
+    ("/public_metrics/retweet_count", "/public_metrics/repost_count"),
+    ("/public_metrics/tweet_count", "/public_metrics/post_count"),
+];
+
+#[derive(Deserialize)]
+struct Answer {
+    /// Absent where none of the posts can be shown.
+    #[serde(default)]
+    data: Vec<Value>,
+    #[serde(default)]
+    errors: Vec<Value>,
+}
+
+impl Answer {
+    /// Returns a post. X shows the newest edit of it, which has an id of its own.
+    fn post(&self, id: &str) -> Option<&Value> {
+        let is_edit =
+            |post: &Value| post["edit_history_tweet_ids"].as_array().is_some_and(|ids| ids.iter().any(|i| i == id));
+        self.data.iter().find(|post| post["id"] == id || is_edit(post))
+    }
+
+    /// Returns whether X says that it has no such post. One that it only does not show is still there.
+    fn is_gone(&self, id: &str) -> bool {
+        self.errors.iter().any(|error| {
+            is_of_type(error, "resource-not-found") && (error["resource_id"] == id || error["value"] == id)
+        })
+    }
+
+    /// Returns whether X refuses a field that was asked for.
+    fn refuses_a_field(&self) -> bool {
+        self.errors
+            .iter()
+            .any(|error| is_of_type(error, "not-authorized-for-field") || is_of_type(error, "field-unauthorized"))
+    }
+}
+
+fn is_of_type(error: &Value, name: &str) -> bool {
+    error["type"].as_str().and_then(|kind| kind.rsplit('/').next()) == Some(name)
+}
+
+/// Returns a count of a post or an account, by either of its names.
+fn value(of: &Value, name: &str) -> Option<i64> {
+    let other = OTHER_NAMES.iter().find(|(one, _)| *one == name).map(|(_, other)| *other);
+    count(of, name).or_else(|| count(of, other?))
+}
+
+/// Returns the object that a metric is in: `public_metrics` of `/public_metrics/like_count`.
+fn object(name: &str) -> &str {
+    name.trim_start_matches('/').split('/').next().unwrap_or_default()
+}
+
+/// Returns whether the error is X's refusal of what was asked for, not of the account.
+fn is_refused(error: &CallError, statuses: &[StatusCode]) -> bool {
+    let CallError::Permanent(failure) = error else { return false };
+    statuses.iter().any(|status| failure.platform_code.as_deref() == Some(status.as_str()))
+}
+
+fn set_aside<'a>(names: impl IntoIterator<Item = &'a str>, aside: &mut SetAside) {
+    for name in names {
+        tracing::warn!(platform = "twitter", metric = name, "the platform refuses a metric");
+        aside.add(name);
+    }
+}
+
+impl Twitter {
+    async fn ask(
+        &self,
+        account: &ConnectorAccount,
+        posts: &[&PublishedPost],
+        objects: &BTreeSet<&str>,
+    ) -> Result<Answer, CallError> {
+        let ids: Vec<&str> = posts.iter().map(|post| post.external_id.as_str()).collect();
+        let fields: Vec<&str> = objects.iter().copied().collect();
+        let token = account.secrets.require("access_token")?;
+        let request = self
+            .request(Method::GET, "/tweets", token.expose_secret())
+            .query(&[("ids", ids.join(",")), ("tweet.fields", fields.join(","))]);
+        let answer = self.client.send(Effect::Repeatable, request).await?;
+        match answer.status.is_success() {
+            true => self.client.read(Effect::Repeatable, &answer),
+            false => Err(self.refusal(Effect::Repeatable, &answer)),
+        }
+    }
+
+    /// Asks for posts of which X tells all metrics. Those that it refuses are set aside, and the others asked for.
+    async fn ask_for_all(
+        &self,
+        account: &ConnectorAccount,
+        posts: &[&PublishedPost],
+        names: &[&str],
+        aside: &mut SetAside,
+    ) -> Result<Answer, CallError> {
+        let objects: BTreeSet<&str> = names.iter().map(|name| object(name)).collect();
+        let is_all_public = objects.iter().all(|object| *object == PUBLIC);
+        match self.ask(account, posts, &objects).await {
+            Ok(answer) if is_all_public || !answer.refuses_a_field() => return Ok(answer),
+            Ok(_) => {}
+            Err(error) if !is_all_public && is_refused(&error, &[StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST]) => {}
+            Err(error) => return Err(error),
+        }
+        set_aside(names.iter().copied().filter(|name| object(name) != PUBLIC), aside);
+        self.ask(account, posts, &BTreeSet::from([PUBLIC])).await
+    }
+
+    /// Returns the answer to posts of one age.
+    async fn answer(
+        &self,
+        account: &ConnectorAccount,
+        posts: &[&PublishedPost],
+        is_young: bool,
+        aside: &mut SetAside,
+    ) -> Result<Answer, CallError> {
+        let nothing = Answer { data: Vec::new(), errors: Vec::new() };
+        let is_told = |name: &&str| (is_young || object(name) == PUBLIC) && !aside.contains(name);
+        let names: Vec<&str> = self.metrics.fields_of_posts().into_iter().filter(is_told).collect();
+        if posts.is_empty() || names.is_empty() {
+            return Ok(nothing);
+        }
+        match self.ask_for_all(account, posts, &names, aside).await {
+            Err(error) if is_refused(&error, &[StatusCode::FORBIDDEN]) => {
+                set_aside(names, aside);
+                Ok(nothing)
+            }
+            answer => answer,
+        }
+    }
+}
+
+#[async_trait]
+impl AnalyticsConnector for Twitter {
+    fn posts_per_call(&self) -> usize {
+        PER_CALL
+    }
+
+    async fn post_figures(
+        &self,
+        account: &ConnectorAccount,
+        posts: &[PublishedPost],
+        aside: &mut SetAside,
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        let since = self.client.now() - PRIVATE_FOR;
+        // An id that is none would fail the call for all.
+        let is_id = |post: &&PublishedPost| {
+            (1..=19).contains(&post.external_id.len()) && post.external_id.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let (young, old): (Vec<&PublishedPost>, Vec<&PublishedPost>) =
+            posts.iter().filter(is_id).partition(|post| post.published_at > since);
+        let answers =
+            [self.answer(account, &young, true, aside).await?, self.answer(account, &old, false, aside).await?];
+        let of = |post: &PublishedPost| {
+            let id = post.external_id.as_str();
+            match answers.iter().find_map(|answer| answer.post(id)) {
+                Some(found) => Some(self.metrics.post(|name| value(found, name))),
+                None if answers.iter().any(|answer| answer.is_gone(id)) => None,
+                None => Some(Figures::default()),
+            }
+        };
+        Ok(posts.iter().map(of).collect())
+    }
+
+    async fn account_figures(
+        &self,
+        account: &ConnectorAccount,
+        aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
+        let names: Vec<&str> =
+            self.metrics.fields_of_accounts().into_iter().filter(|name| !aside.contains(name)).collect();
+        if names.is_empty() {
+            return Ok(AccountFigures::default());
+        }
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::GET, "/users/me", token.expose_secret()).query(&[("user.fields", PUBLIC)]);
+        match self.call::<Value>(Effect::Repeatable, request).await {
+            Ok(own) => Ok(self.metrics.account(|name| value(&own, name))),
+            Err(error) if is_refused(&error, &[StatusCode::FORBIDDEN]) => {
+                set_aside(names, aside);
+                Ok(AccountFigures::default())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

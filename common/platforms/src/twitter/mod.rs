@@ -1,0 +1,373 @@
+//! X (Twitter), API v2. Each post and each read costs the application's owner money, so nothing is read but mentions
+//! (`inbox.rs`), figures where the operator wants them (`analytics.rs`), and what was published after a call with
+//! unknown outcome.
+//!
+//! X has no idempotency key: the account's newest posts since the first attempt are compared by text. X rewrites every
+//! link, so links are left out of the comparison.
+//!
+//! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/oauth2/token`, `/2/media/upload`,
+//! `/2/media/metadata`, `/2/tweets`, `/2/users/{id}/tweets`, "Response codes and errors").
+
+mod analytics;
+mod inbox;
+
+use async_trait::async_trait;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
+use crier_domain::catalogue;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{AccountKind, ConnectTarget, Descriptor, Platform};
+use crier_http::HttpResponse;
+use http::{Method, StatusCode};
+use reqwest::RequestBuilder;
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::call::{Effect, PlatformClient, connect_error, image_part, sanitize_message};
+use super::metrics::Metrics;
+use super::oauth::{
+    self, Attempt, AuthServer, Choice, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
+};
+use super::text::links::find as find_links;
+use super::{
+    AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, marker_time, time_marker,
+};
+
+const SCOPES: [&str; 5] = ["tweet.read", "tweet.write", "users.read", "media.write", "offline.access"];
+
+const PERMISSIONS: [Permission; 3] = [
+    Permission { scopes: &["users.read", "tweet.read"], purpose: "see your name and your posts" },
+    Permission { scopes: &["tweet.write", "media.write"], purpose: "publish posts and pictures" },
+    Permission { scopes: &["offline.access"], purpose: "do so while you are away" },
+];
+
+/// How many of the newest posts are compared.
+const COMPARED: &str = "10";
+/// By how much X's clock may be behind ours.
+const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+/// The longest alt text.
+const MAX_ALT: usize = 1_000;
+
+pub(super) struct Twitter {
+    client: PlatformClient,
+    config: PlatformsConfig,
+    api: String,
+    site: String,
+    metrics: Metrics,
+}
+
+impl Twitter {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        Self {
+            client: PlatformClient::new(Platform::Twitter, clients.trusted.clone(), clock.clone()),
+            config: config.clone(),
+            api: config.base_url(Platform::Twitter, "https://api.x.com"),
+            site: config.auth_url(Platform::Twitter, "https://x.com"),
+            metrics: Metrics::new(Platform::Twitter, config, clock),
+        }
+    }
+
+    fn auth_server(&self) -> AuthServer {
+        let (authorize, token) = (format!("{}/i/oauth2/authorize", self.site), format!("{}/2/oauth2/token", self.api));
+        AuthServer::new(authorize, token, &SCOPES)
+    }
+
+    fn request(&self, method: Method, path: &str, token: &str) -> RequestBuilder {
+        self.client.request(method, &format!("{}/2{path}", self.api)).bearer_auth(token)
+    }
+
+    /// Sends a request and reads `data` of its answer.
+    async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, CallError> {
+        #[derive(Deserialize)]
+        struct Envelope<T> {
+            data: T,
+        }
+        let answer = self.client.send(effect, request).await?;
+        if answer.status.is_success() {
+            return Ok(self.client.read::<Envelope<T>>(effect, &answer)?.data);
+        }
+        Err(self.refusal(effect, &answer))
+    }
+
+    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
+        let body: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let detail = sanitize_message(body.text(), &[]);
+        let code = answer.status.as_str().to_owned();
+        let failure = |category, what: &str| {
+            let message = match &detail {
+                Some(detail) => format!("X {what}: {detail}"),
+                None => format!("X {what}."),
+            };
+            Failure::of(category, message).from_platform(&code)
+        };
+        let text = body.text().to_lowercase();
+        let is_out_of_credits = body.kind.contains("usage-capped") || answer.status == StatusCode::PAYMENT_REQUIRED;
+        match answer.status {
+            _ if is_out_of_credits => self.client.misconfigured(
+                "X takes no more: the credits of the X application are used up. Buy more in X's developer console.",
+                &code,
+            ),
+            _ if text.contains("suspended") && answer.status == StatusCode::FORBIDDEN => {
+                CallError::Reauth(failure(Category::AuthExpired, "has suspended this account"))
+            }
+            StatusCode::UNAUTHORIZED => {
+                CallError::AuthExpired(failure(Category::AuthExpired, "refuses the access token"))
+            }
+            StatusCode::FORBIDDEN if text.contains("duplicate content") => {
+                CallError::Permanent(failure(Category::DuplicateContent, "has this post already"))
+            }
+            StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::PlatformRejected, "does not allow this")),
+            StatusCode::BAD_REQUEST => {
+                CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
+            }
+            _ => self.client.classify_status(effect, answer, None, detail),
+        }
+    }
+
+    fn user_path(account: &ConnectorAccount) -> String {
+        let id = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
+        format!("/users/{id}")
+    }
+
+    /// Returns the account's newest posts since a time, the newest first.
+    async fn newest(&self, account: &ConnectorAccount, since: DateTime<Utc>) -> Result<Vec<Tweet>, CallError> {
+        #[derive(Deserialize)]
+        struct Newest {
+            // Without any post, the answer has none.
+            #[serde(default)]
+            data: Vec<Tweet>,
+        }
+        let since = since.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let token = account.secrets.require("access_token")?;
+        let path = format!("{}/tweets", Self::user_path(account));
+        let request = self.request(Method::GET, &path, token.expose_secret()).query(&[
+            ("max_results", COMPARED),
+            ("start_time", &since),
+            ("exclude", "retweets"),
+            ("tweet.fields", "conversation_id"),
+        ]);
+        let answer = self.client.send(Effect::Repeatable, request).await?;
+        if !answer.status.is_success() {
+            return Err(self.refusal(Effect::Repeatable, &answer));
+        }
+        Ok(self.client.read::<Newest>(Effect::Repeatable, &answer)?.data)
+    }
+
+    async fn describe(&self, token: &str, id: &str, alt: &str) -> Result<(), CallError> {
+        let alt: String = alt.chars().take(MAX_ALT).collect();
+        let body = json!({ "id": id, "metadata": { "alt_text": { "text": alt } } });
+        let request = self.request(Method::POST, "/media/metadata", token).json(&body);
+        self.call::<Value>(Effect::Repeatable, request).await.map(drop)
+    }
+}
+
+/// `application/problem+json`, or a list of errors.
+#[derive(Deserialize, Default)]
+struct Problem {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(default)]
+    detail: String,
+    #[serde(default)]
+    errors: Vec<ProblemItem>,
+}
+
+#[derive(Deserialize)]
+struct ProblemItem {
+    #[serde(default)]
+    message: String,
+}
+
+impl Problem {
+    fn text(&self) -> &str {
+        match self.errors.first() {
+            Some(first) if !first.message.is_empty() => &first.message,
+            _ => &self.detail,
+        }
+    }
+}
+
+/// Returns a text as it was written: X answers with `&`, `<` and `>` escaped.
+fn plain(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
+/// Returns a text without its links and with single spaces, for comparison.
+fn comparable(text: &str) -> String {
+    let plain = plain(text);
+    let (mut without, mut from) = (String::new(), 0);
+    for link in find_links(&plain, true) {
+        without.push_str(&plain[from..link.range.start]);
+        from = link.range.end;
+    }
+    without.push_str(&plain[from..]);
+    without.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn published(account: &ConnectorAccount, id: &str) -> Published {
+    let name = account.username.as_deref().unwrap_or("i");
+    Published::new(id, Some(format!("https://x.com/{name}/status/{id}")))
+}
+
+#[derive(Deserialize)]
+struct Created {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Tweet {
+    id: String,
+    text: String,
+    conversation_id: Option<String>,
+}
+
+#[async_trait]
+impl Connector for Twitter {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Twitter)
+    }
+
+    fn oauth(&self) -> Option<&dyn OAuthConnector> {
+        Some(self)
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::Twitter)?;
+        oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
+            // A refresh token that was used before is "invalid_request: Value passed for the token was invalid."
+            let names_token = failure.description.as_deref().is_some_and(|text| text.contains("token was invalid"));
+            match failure.code.as_deref() {
+                Some("invalid_request") if names_token => CallError::Reauth(Failure::of(
+                    Category::AuthExpired,
+                    "X no longer accepts this authorization; connect the account again.",
+                )),
+                _ => failure.error,
+            }
+        })
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(self)
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        Some(self)
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        time_marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Uploaded
+    }
+
+    async fn upload(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        image: &Image,
+    ) -> Result<Value, CallError> {
+        let file = image_part(image)?;
+        let category = if image.mime_type == "image/gif" { "tweet_gif" } else { "tweet_image" };
+        let form = reqwest::multipart::Form::new().text("media_category", category).part("media", file);
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::POST, "/media/upload", token.expose_secret()).multipart(form);
+        let media: Created = self.call(Effect::Repeatable, request).await?;
+        if let Some(alt) = image.alt_text.as_deref().filter(|alt| !alt.trim().is_empty()) {
+            self.describe(token.expose_secret(), &media.id, alt).await?;
+        }
+        Ok(Value::from(media.id))
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        let mut body = json!({ "text": post.text });
+        let media = post.images.iter().map(Image::name).collect::<Result<Vec<_>, _>>()?;
+        if !media.is_empty() {
+            body["media"] = json!({ "media_ids": media });
+        }
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::POST, "/tweets", token.expose_secret()).json(&body);
+        let created: Created = self.call(Effect::Publishes, request).await?;
+        Ok(published(account, &created.id))
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        let newest = self.newest(account, marker_time(&post.marker)? - CLOCK_SKEW).await?;
+        let wanted = comparable(&post.text);
+        let found = newest.into_iter().find(|tweet| comparable(&tweet.text) == wanted);
+        Ok(found.map_or(Reconciled::Absent, |tweet| Reconciled::Found(published(account, &tweet.id))))
+    }
+
+    async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {
+        let application = oauth::application_of(account, &self.config, Platform::Twitter)?;
+        let token = account.secrets.require("access_token")?;
+        let form = [("token", token.expose_secret()), ("client_id", application.client_id.as_str())];
+        let request = self.client.request(Method::POST, &format!("{}/2/oauth2/revoke", self.api)).form(&form);
+        let request = match application.has_secret() {
+            true => request.basic_auth(&application.client_id, Some(application.client_secret.expose_secret())),
+            false => request,
+        };
+        let answer = self.client.send(Effect::Repeatable, request).await?;
+        match answer.status.is_success() {
+            true => Ok(()),
+            false => Err(self.refusal(Effect::Repeatable, &answer)),
+        }
+    }
+}
+
+#[async_trait]
+impl OAuthConnector for Twitter {
+    fn permissions(&self, _target: ConnectTarget) -> &'static [Permission] {
+        &PERMISSIONS
+    }
+
+    fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
+        Some("X charges the operator of this Crier for each post, more for one with a link.")
+    }
+
+    async fn server(&self, _request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {
+        Ok(self.auth_server())
+    }
+
+    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+        let tokens = protocol::exchange(&self.client, attempt, code).await?;
+        Ok(Grant::new(attempt, &tokens, self.client.now()))
+    }
+
+    async fn finish(&self, grant: &Grant, _choice: Option<&Choice>) -> Result<Connected, ConnectError> {
+        #[derive(Deserialize)]
+        struct User {
+            id: String,
+            username: String,
+            #[serde(default)]
+            name: String,
+            profile_image_url: Option<String>,
+        }
+        let request = self
+            .request(Method::GET, "/users/me", grant.access_token())
+            .query(&[("user.fields", "username,name,profile_image_url")]);
+        let own: User = self.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
+        let name = percent_encoding::utf8_percent_encode(&own.username, percent_encoding::NON_ALPHANUMERIC);
+        Ok(Connected {
+            profile_url: Some(format!("https://x.com/{}", name.to_string().replace("%5F", "_"))),
+            external_id: own.id,
+            name: if own.name.trim().is_empty() { own.username.clone() } else { own.name },
+            username: Some(own.username),
+            avatar_url: own.profile_image_url,
+            kind: AccountKind::Profile,
+            token_expires_at: grant.token_expires_at,
+            renewal: Some(renewal(grant, true)),
+            application: Some(grant.client_id.clone()),
+            secrets: grant.secrets(),
+        })
+    }
+}

@@ -1,0 +1,274 @@
+//! The comments of a WordPress site. A comment without a parent begins a thread, with what is answered below it.
+//!
+//! A public list answers 200 whatever the credentials are, so `/users/me` is asked once an hour: it shows whether they
+//! are still valid, and whose comments are the account's own.
+//!
+//! A comment has no key of ours. One whose call broke is searched among the comments of its post, by its author, time
+//! and words: WordPress changes quotation marks and smilies when it shows a text, so only letters and digits count.
+//!
+//! Sources: REST API handbook, "Comments"; `WP_REST_Comments_Controller`, `wp_allow_comment` (`comment_duplicate`,
+//! `comment_flood`).
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::ConversationType;
+use crier_html::plain_text;
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::Wordpress;
+use crate::call::Effect;
+use crate::inbox::parents::{MAX_LEVELS, Parents};
+use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, no_context};
+use crate::wp::deletions::{self, Comments};
+use crate::wp::oldest_first::{PAGE, Pass, parse_gmt};
+use crate::wp::{Rest, RestError, WpBody, html};
+use crate::{
+    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_time, time_marker,
+};
+
+const COMMENTS: &str = "comments";
+const FIELDS: &str = "id,post,parent,author,author_name,author_avatar_urls,date_gmt,content,link";
+/// By how much a site's clock may be behind ours.
+const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+
+#[derive(Deserialize)]
+struct Comment {
+    id: i64,
+    post: i64,
+    #[serde(default)]
+    parent: i64,
+    /// The user; 0 for a visitor.
+    #[serde(default)]
+    author: i64,
+    #[serde(default)]
+    author_name: String,
+    #[serde(default)]
+    author_avatar_urls: Value,
+    date_gmt: String,
+    #[serde(default)]
+    content: Rendered,
+    link: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Rendered {
+    #[serde(default)]
+    rendered: String,
+}
+
+#[derive(Deserialize)]
+struct UserId {
+    id: i64,
+}
+
+/// What a comment answers.
+#[derive(Deserialize)]
+struct Link {
+    id: i64,
+    #[serde(default)]
+    parent: i64,
+}
+
+impl Link {
+    fn add_to(&self, parents: &mut Parents) {
+        let parent = Some(self.parent).filter(|parent| *parent != 0).map(|parent| parent.to_string());
+        parents.insert(&self.id.to_string(), parent.as_deref());
+    }
+}
+
+impl Comment {
+    fn message(self, own: i64, parents: &Parents) -> Option<FetchedMessage> {
+        let id = self.id.to_string();
+        let is_own = self.author == own;
+        // What the account writes of its own accord answers no one.
+        if is_own && self.parent == 0 {
+            return None;
+        }
+        // Visitors have no id; a name is not the same person everywhere, and is no secret.
+        let person =
+            if self.author > 0 { format!("user:{}", self.author) } else { format!("name:{}", self.author_name) };
+        let name = Some(plain_text(&self.author_name)).filter(|name| !name.trim().is_empty());
+        let participant = Participant {
+            external_id: person,
+            name: name.clone(),
+            username: None,
+            avatar_url: self.author_avatar_urls["96"].as_str().map(str::to_owned),
+        };
+        let url = self.link.as_deref().map(|link| link.split('#').next().unwrap_or(link).to_owned());
+        Some(FetchedMessage {
+            kind: ConversationType::Comment,
+            thread_id: parents.top(&id).to_owned(),
+            direction: if is_own { MessageDirection::Outbound } else { MessageDirection::Inbound },
+            participant: (!is_own).then_some(participant),
+            subject: Some(Subject { external_id: self.post.to_string(), url }),
+            author_name: name,
+            body: plain_text(&self.content.rendered),
+            sent_at: parse_gmt(&self.date_gmt)?,
+            reply_context: Map::from_iter([
+                ("comment".to_owned(), Value::from(self.id)),
+                ("post".to_owned(), Value::from(self.post)),
+            ]),
+            external_id: id,
+        })
+    }
+
+    fn published(self) -> Published {
+        Published::new(self.id.to_string(), self.link)
+    }
+}
+
+/// Returns what two texts are compared by: their letters and digits, if there are any.
+fn letters(text: &str) -> String {
+    let letters: String = text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    if letters.is_empty() { text.trim().to_owned() } else { letters }
+}
+
+async fn own_id(rest: &Rest<'_>) -> Result<i64, CallError> {
+    let query = [("_fields", "id")];
+    let me: UserId = rest.call(Effect::Repeatable, Method::GET, "wp/v2/users/me", &query, WpBody::None).await?;
+    Ok(me.id)
+}
+
+/// Returns entries of a list that can be read: one that cannot must not hide the others.
+async fn comments(rest: &Rest<'_>, query: &[(&str, &str)]) -> Result<Vec<Comment>, CallError> {
+    let path = "wp/v2/comments";
+    let found: Vec<Value> = rest.call(Effect::Repeatable, Method::GET, path, query, WpBody::None).await?;
+    Ok(found.into_iter().take(100).filter_map(|comment| serde_json::from_value(comment).ok()).collect())
+}
+
+/// Looks up what is above the comments of a page.
+async fn parents_of(rest: &Rest<'_>, found: &[Comment]) -> Result<Parents, CallError> {
+    let mut parents = Parents::default();
+    for comment in found {
+        Link { id: comment.id, parent: comment.parent }.add_to(&mut parents);
+    }
+    let ids: Vec<String> = found.iter().map(|comment| comment.id.to_string()).collect();
+    for _ in 0..MAX_LEVELS {
+        let missing = parents.missing(ids.iter().map(String::as_str));
+        if missing.is_empty() {
+            break;
+        }
+        // What was deleted, or is not approved any more, begins the thread.
+        missing.iter().for_each(|id| parents.insert(id, None));
+        let include = missing.join(",");
+        let query = [("include", include.as_str()), ("per_page", "100"), ("_fields", "id,parent")];
+        let path = "wp/v2/comments";
+        let above: Vec<Link> = rest.call(Effect::Repeatable, Method::GET, path, &query, WpBody::None).await?;
+        let asked_for = above.iter().filter(|link| missing.contains(&link.id.to_string()));
+        asked_for.for_each(|link| link.add_to(&mut parents));
+    }
+    Ok(parents)
+}
+
+#[async_trait]
+impl InboxConnector for Wordpress {
+    fn streams(&self) -> &'static [&'static str] {
+        &[COMMENTS]
+    }
+
+    async fn fetch(
+        &self,
+        account: &ConnectorAccount,
+        _stream: &str,
+        cursor: Option<&Value>,
+    ) -> Result<InboxPage, CallError> {
+        let rest = self.rest(&account.secrets)?;
+        let pass = Pass::read(cursor, self.caller.now());
+        let own = match cursor.and_then(|cursor| cursor["own"].as_i64()) {
+            Some(own) if !pass.is_long_start => own,
+            _ => own_id(&rest).await?,
+        };
+        let filter = pass.query();
+        let mut query: Vec<(&str, &str)> = filter.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        query.push(("_fields", FIELDS));
+        let found = comments(&rest, &query).await?;
+        let times: Vec<_> = found.iter().filter_map(|comment| parse_gmt(&comment.date_gmt)).collect();
+        let parents = parents_of(&rest, &found).await?;
+        let messages = found.into_iter().filter_map(|comment| comment.message(own, &parents)).collect();
+        let (mut cursor, has_more) = pass.next(&times);
+        cursor["own"] = Value::from(own);
+        Ok(InboxPage { messages, cursor, has_more, unavailable: None })
+    }
+
+    fn checked_at_once(&self) -> usize {
+        deletions::AT_ONCE
+    }
+
+    async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
+        let comments = Comments { path: "wp/v2/comments", shown: "approve", no_such_id: "rest_comment_invalid_id" };
+        comments.deleted(&self.rest(&account.secrets)?, ids).await
+    }
+
+    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+        None
+    }
+
+    /// `comment_content` is a text of 65,525 characters, more than a reply may have.
+    fn check_text(&self, _thread: &ReplyThread, _text: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        time_marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
+        let rest = self.rest(&account.secrets)?;
+        let number = |name: &str| reply.thread.context.get(name).and_then(Value::as_i64).ok_or_else(no_context);
+        let body = json!({
+            "post": number("post")?,
+            "parent": number("comment")?,
+            "content": html::escape(&reply.text),
+        });
+        let path = "wp/v2/comments";
+        let sent: Result<Comment, RestError> =
+            rest.call(Effect::Publishes, Method::POST, path, &[], WpBody::Json(&body)).await;
+        let failure = |category, text: &str, code: &str| Failure::of(category, text).from_platform(code);
+        sent.map(Comment::published).map_err(|failed| match failed.code.as_str() {
+            "comment_flood" => CallError::Transient(failure(
+                Category::PlatformError,
+                "WordPress takes no comments so soon after each other.",
+                &failed.code,
+            )),
+            "comment_duplicate" => CallError::Permanent(failure(
+                Category::DuplicateContent,
+                "WordPress has an answer with these words already, or holds it for moderation.",
+                &failed.code,
+            )),
+            _ => failed.error,
+        })
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+        let rest = self.rest(&account.secrets)?;
+        let own = own_id(&rest).await?;
+        let post = reply.thread.subject_external_id.as_deref().ok_or_else(no_context)?;
+        let since = marker_time(&reply.marker)? - CLOCK_SKEW;
+        let after = since.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+        let limit = (2 * PAGE).to_string();
+        let query = [
+            ("post", post),
+            ("after", after.as_str()),
+            ("order", "asc"),
+            ("per_page", limit.as_str()),
+            ("_fields", FIELDS),
+        ];
+        let wanted = letters(&reply.text);
+        let is_it = |comment: &Comment| {
+            comment.author == own
+                && !reply.sent.contains(&comment.id.to_string())
+                && parse_gmt(&comment.date_gmt).is_some_and(|at| at >= since)
+                && letters(&plain_text(&comment.content.rendered)) == wanted
+        };
+        let found = comments(&rest, &query).await?.into_iter().find(is_it);
+        Ok(found.map_or(Reconciled::Absent, |comment| Reconciled::Found(comment.published())))
+    }
+}

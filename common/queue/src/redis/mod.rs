@@ -1,0 +1,168 @@
+//! The notifier over Redis: one apalis-redis storage per kind.
+//!
+//! Notifying never waits: ids go to the [`pusher`], which stores them and wakes the workers, and are dropped while Redis
+//! is unreachable. A [`listener`] runs an apalis worker, which fetches an id when it is woken and has a free place.
+//! A connection that breaks or hangs is re-established, with a backoff that grows to two seconds.
+//!
+//! apalis-redis is used for what the notifier needs: it stores the ids, hands each to one worker and returns those of a
+//! dead worker to the others. Its locks, events, results, schedules and retries are switched off or never used, because
+//! the row in the database does their work.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use apalis_redis::Config;
+use async_trait::async_trait;
+use crier_base::backoff::{Pauses, exponential};
+use crier_domain::job::{JobKind, JobNotification, JobNotifier};
+use futures::future::BoxFuture;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisError};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use self::listener::Listener;
+use self::pusher::{Pusher, Unpushed};
+use self::wakeups::Wakeups;
+use super::{Handler, Transport};
+
+mod listener;
+mod pusher;
+mod storage;
+mod wakeups;
+
+pub use storage::unregister;
+
+/// How many ids of a kind may be in Redis; further jobs wait in the database. Several processes may exceed it by what
+/// they push at once. apalis-redis passes all ids that are due to one Lua call, which fails with about 8,000.
+pub const CAPACITY: usize = 2_000;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Ids that wait for the pusher; further ids are left to the dispatcher.
+const BUFFER: usize = 20_000;
+
+/// The notifier over Redis. Its tasks end when `stop` is cancelled.
+pub struct RedisNotifier {
+    queues: Queues,
+    sender: mpsc::Sender<JobNotification>,
+    unpushed: Arc<Unpushed>,
+    up: Arc<AtomicBool>,
+    wakeups: Arc<Wakeups>,
+    capacity_connection: Mutex<Option<MultiplexedConnection>>,
+    stop: CancellationToken,
+}
+
+/// Where the ids are: a server, and the prefix of all keys and channels.
+#[derive(Clone)]
+struct Queues {
+    client: Client,
+    prefix: String,
+}
+
+impl Queues {
+    /// Returns the configuration of a kind's storage; `batch_size` ids are fetched at once.
+    fn config(&self, kind: JobKind, batch_size: usize) -> Config {
+        Config::default()
+            .queue(format!("{}:queue:{kind}", self.prefix))
+            .batch_size(batch_size)
+            .lock_tasks(false)
+            .emit_events(false)
+            .persist_results(false)
+            // The ids of a worker that is dead for 30 s go to the others. The dispatcher notifies earlier.
+            .heartbeat_interval(Duration::from_secs(10))
+            .missed_heartbeats(3)
+    }
+
+    /// Returns the channel whose messages wake the workers of a kind.
+    fn channel(&self, kind: JobKind) -> String {
+        format!("{}:wake:{kind}", self.prefix)
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(RESPONSE_TIMEOUT));
+        self.client.get_multiplexed_async_connection_with_config(&config).await
+    }
+}
+
+/// Returns the pauses between attempts to reach Redis.
+fn reconnect_pauses() -> Pauses {
+    Pauses::new(exponential(Duration::from_millis(50), Duration::from_secs(2)))
+}
+
+impl RedisNotifier {
+    /// Starts the pusher. Redis need not be reachable yet. `prefix` is `crier`, except in tests that share a server.
+    pub fn start(url: &SecretString, prefix: &str, stop: CancellationToken) -> Result<Self, RedisError> {
+        let queues = Queues { client: Client::open(url.expose_secret())?, prefix: prefix.to_owned() };
+        let (sender, receiver) = mpsc::channel(BUFFER);
+        let up = Arc::new(AtomicBool::new(false));
+        let unpushed = Arc::<Unpushed>::default();
+        let pusher = Pusher::new(queues.clone(), receiver, up.clone(), unpushed.clone());
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! { () = pusher.run() => {}, () = stopped.cancelled() => {} }
+        });
+        let wakeups = Arc::new(Wakeups::new(queues.clone(), stop.clone()));
+        Ok(Self { queues, sender, unpushed, up, wakeups, capacity_connection: Mutex::default(), stop })
+    }
+}
+
+impl JobNotifier for RedisNotifier {
+    fn notify(&self, notifications: &[JobNotification]) {
+        for notification in notifications {
+            self.unpushed.add(notification.kind);
+            if self.sender.try_send(*notification).is_err() {
+                self.unpushed.subtract(notification.kind, 1);
+                break;
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Transport for RedisNotifier {
+    fn listen(
+        &self,
+        kind: JobKind,
+        concurrency: usize,
+        handler: Handler,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        let wakeups = Wakeups::subscribe(&self.wakeups, kind);
+        let (queues, places) = (self.queues.clone(), Arc::new(Semaphore::new(concurrency)));
+        let listener = Listener { queues, kind, concurrency, handler, places, wakeups };
+        let either = self.stop.child_token();
+        let stopped = either.clone();
+        Box::pin(async move {
+            tokio::join!(listener.run(either), async move {
+                let ended = stopped.clone().cancelled_owned();
+                tokio::select! { () = stop.cancelled_owned() => stopped.cancel(), () = ended => {} }
+            });
+        })
+    }
+
+    fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
+        // Called several times a second, so the connection is reused as long as it works.
+        let mut cached = self.capacity_connection.lock().await;
+        let mut connection = match cached.take() {
+            Some(connection) => connection,
+            None => self.queues.connect().await.ok()?,
+        };
+        // Before Redis is asked: an id that is pushed meanwhile is counted twice, not missed.
+        let unpushed: Vec<usize> = JobKind::ALL.iter().map(|kind| self.unpushed.of(*kind)).collect();
+        let configs: Vec<Config> = JobKind::ALL.iter().map(|kind| self.queues.config(*kind, 1)).collect();
+        let counts = storage::count(&mut connection, &configs).await.ok()?;
+        *cached = Some(connection);
+        let free =
+            counts.into_iter().zip(unpushed).map(|(waiting, unpushed)| CAPACITY.saturating_sub(waiting + unpushed));
+        Some(JobKind::ALL.iter().copied().zip(free).collect())
+    }
+}

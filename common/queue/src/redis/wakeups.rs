@@ -1,0 +1,114 @@
+//! Wakes the workers of this process when ids are pushed: one subscription for all kinds, which renews itself.
+//!
+//! A wake-up that is lost costs little: a worker also looks for ids every second.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crier_base::backoff::Pauses;
+use crier_domain::job::JobKind;
+use futures::{Stream, StreamExt, stream};
+use redis::RedisError;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{CONNECT_TIMEOUT, Queues, RESPONSE_TIMEOUT, reconnect_pauses};
+
+/// How often a worker looks for ids without being woken.
+const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
+/// A worker that is woken while it fetches may miss what was pushed meanwhile, so it looks again after this time.
+const SECOND_LOOK: Duration = Duration::from_millis(10);
+/// After this silence the subscription is checked.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A stream whose items wake a worker.
+pub type WakeupStream = Pin<Box<dyn Stream<Item = ()> + Send + Sync>>;
+
+/// The subscription. It starts with the first listener.
+pub struct Wakeups {
+    queues: Queues,
+    kinds: Mutex<HashMap<JobKind, watch::Sender<()>>>,
+    started: AtomicBool,
+    stop: CancellationToken,
+}
+
+impl Wakeups {
+    pub fn new(queues: Queues, stop: CancellationToken) -> Self {
+        Self { queues, kinds: Mutex::default(), started: AtomicBool::new(false), stop }
+    }
+
+    /// Returns the wake-ups of a kind.
+    pub fn subscribe(this: &Arc<Self>, kind: JobKind) -> watch::Receiver<()> {
+        let receiver = {
+            let mut kinds = this.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+            kinds.entry(kind).or_insert_with(|| watch::channel(()).0).subscribe()
+        };
+        if !this.started.swap(true, Ordering::SeqCst) {
+            let wakeups = this.clone();
+            tokio::spawn(async move {
+                tokio::select! { () = wakeups.run() => {}, () = wakeups.stop.cancelled() => {} }
+            });
+        }
+        receiver
+    }
+
+    async fn run(&self) {
+        let mut pauses = reconnect_pauses();
+        loop {
+            match self.receive(&mut pauses).await {
+                Ok(()) => {}
+                Err(error) => tracing::debug!(%error, "the subscription to the queue (Redis) ended; renewing it"),
+            }
+            sleep(pauses.next_pause()).await;
+        }
+    }
+
+    /// Receives until the connection fails.
+    async fn receive(&self, pauses: &mut Pauses) -> Result<(), RedisError> {
+        let silent = |_| RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        let pubsub = timeout(CONNECT_TIMEOUT, self.queues.client.get_async_pubsub()).await.map_err(silent)??;
+        let (mut sink, mut messages) = pubsub.split();
+        let channels: Vec<(JobKind, String)> =
+            JobKind::ALL.iter().map(|kind| (*kind, self.queues.channel(*kind))).collect();
+        for (_, channel) in &channels {
+            timeout(RESPONSE_TIMEOUT, sink.subscribe(channel)).await.map_err(silent)??;
+        }
+        pauses.reset();
+        // Ids may have been pushed before the subscription.
+        JobKind::ALL.iter().for_each(|kind| self.wake(*kind));
+        loop {
+            match timeout(PING_INTERVAL, messages.next()).await {
+                Ok(Some(message)) => {
+                    if let Some((kind, _)) = channels.iter().find(|(_, name)| name == message.get_channel_name()) {
+                        self.wake(*kind);
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(_) => timeout(RESPONSE_TIMEOUT, sink.ping::<redis::Value>()).await.map_err(silent)?.map(drop)?,
+            }
+        }
+    }
+
+    fn wake(&self, kind: JobKind) {
+        let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = kinds.get(&kind) {
+            sender.send_replace(());
+        }
+    }
+}
+
+/// Returns the stream that wakes one worker.
+pub fn stream(wakeups: watch::Receiver<()>) -> WakeupStream {
+    Box::pin(stream::unfold((wakeups, FALLBACK_INTERVAL), |(mut wakeups, wait)| async move {
+        let woken = tokio::select! {
+            changed = wakeups.changed() => changed.is_ok(),
+            () = sleep(wait) => false,
+        };
+        let next_wait = if woken { SECOND_LOOK } else { FALLBACK_INTERVAL };
+        Some(((), (wakeups, next_wait)))
+    }))
+}

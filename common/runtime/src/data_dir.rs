@@ -1,0 +1,171 @@
+//! The data directory of `crier`: the database, the secret key and the files, accessible only to their owner.
+//!
+//! Each step can be repeated after any failure: existing parts are used, missing ones are created, and partial ones do
+//! no harm.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crier_base::permissions;
+use crier_base::secrets::SecretKey;
+use crier_config::{Config, Database, SecretKeys, Storage, key_file};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::StartError;
+
+fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
+    let what = what.into();
+    move |error| StartError::Io { what, error }
+}
+
+fn make(dir: &Path) -> Result<(), StartError> {
+    let what = format!("the directory {} cannot be made; choose another with CRIER_DATA_DIR", dir.display());
+    permissions::make_dir(dir).map_err(io(what))?;
+    permissions::warn_if_open(dir, "the directory");
+    Ok(())
+}
+
+/// The lock of a data directory. The operating system releases it when the process ends, however it ends.
+#[derive(Debug)]
+pub struct DataDirLock(File);
+
+impl DataDirLock {
+    /// Creates the directory if it is missing, and takes its lock.
+    pub fn take(dir: &Path) -> Result<Self, StartError> {
+        make(dir)?;
+        let path = dir.join("crier.lock");
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = open.map_err(io(format!("the lock {}", path.display())))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(TryLockError::WouldBlock) => Err(StartError::Refused(format!(
+                "the data directory {} is in use by {}; stop it, or choose another directory with CRIER_DATA_DIR",
+                dir.display(),
+                holder(&path)
+            ))),
+            Err(TryLockError::Error(error)) => Err(io(format!("the lock {}", path.display()))(error)),
+        }
+    }
+
+    /// Writes who holds the lock, for the error of another one. A full disk must not matter here.
+    pub(super) fn write_holder(&self, addr: SocketAddr) {
+        let mut file = &self.0;
+        let _ = file.set_len(0);
+        let _ = writeln!(file, "process {} (http://{addr})", std::process::id());
+    }
+}
+
+fn holder(lock: &Path) -> String {
+    let mut text = String::new();
+    let read = File::open(lock).and_then(|file| file.take(200).read_to_string(&mut text));
+    match text.trim() {
+        holder if read.is_ok() && !holder.is_empty() => holder.to_owned(),
+        _ => "another process".to_owned(),
+    }
+}
+
+/// Fails if `crier` was never started with this configuration. Creates nothing.
+pub fn require_installation(config: &Config) -> Result<(), StartError> {
+    let missing = match &config.database {
+        Database::Sqlite(path) if !path.exists() => path,
+        _ => return Ok(()),
+    };
+    Err(StartError::Refused(format!(
+        "there is no installation here: {} does not exist. Start `crier` once, or name its directory with --data-dir or \
+         CRIER_DATA_DIR",
+        missing.display()
+    )))
+}
+
+/// A key that is in use in this process, and not yet in its file.
+#[derive(Debug)]
+pub struct NewKey {
+    text: SecretString,
+    dir: PathBuf,
+}
+
+/// Returns the keys in the data directory; a new one if the file is missing.
+pub fn secret_keys(dir: &Path) -> Result<(Vec<SecretKey>, Option<NewKey>), StartError> {
+    make(dir)?;
+    let path = key_file(dir);
+    let what = || format!("the secret key {}", path.display());
+    remove_drafts(dir).map_err(io(what()))?;
+    if !path.exists() {
+        let (key, text) = SecretKey::generate().map_err(|error| StartError::Refused(error.to_string()))?;
+        return Ok((vec![key], Some(NewKey { text, dir: dir.to_owned() })));
+    }
+    permissions::close_or_warn(&path, "the secret key");
+    let text = fs::read_to_string(&path).map_err(io(what()))?;
+    let keys: SecretKeys = text
+        .trim()
+        .parse()
+        .map_err(|why| StartError::Refused(format!("{} {why}; restore it from a backup", what())))?;
+    Ok((keys.as_slice().to_vec(), None))
+}
+
+impl NewKey {
+    /// Writes the file, and syncs it to the disk: nothing may be sealed with a key that can be lost. The draft has a
+    /// unique name, and is deleted if it cannot become the key.
+    pub fn save(self) -> Result<(), StartError> {
+        let path = key_file(&self.dir);
+        let write = || {
+            let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.dir)?;
+            writeln!(draft, "{}", self.text.expose_secret())?;
+            draft.as_file().sync_all()?;
+            draft.persist_noclobber(&path).map_err(|failed| failed.error)?;
+            File::open(&self.dir)?.sync_all()
+        };
+        write().map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => StartError::Refused(format!(
+                "another start has made the secret key {} meanwhile; start again",
+                path.display()
+            )),
+            _ => io(format!("the secret key {}", path.display()))(error),
+        })
+    }
+}
+
+/// Prefix of the file names of key drafts.
+const DRAFT: &str = "secret.key.";
+
+/// Deletes drafts of killed starts.
+fn remove_drafts(dir: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(DRAFT)) {
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Creates the database's directory, and its file if missing: SQLite creates its log and index with the same mode.
+pub fn prepare_database_file(path: &Path) -> Result<(), StartError> {
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        make(dir)?;
+    }
+    let what = || format!("the database {}", path.display());
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(io(what()))?;
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(end);
+        permissions::close_or_warn(Path::new(&file), "the database");
+    }
+    Ok(())
+}
+
+/// Closes the directory of files to other users, if it is inside the data directory.
+pub fn restrict_files_dir(config: &Config) {
+    if let Storage::Directory(dir) = &config.storage
+        && dir.starts_with(&config.data_dir)
+        && *dir != config.data_dir
+    {
+        permissions::close_or_warn(dir, "the directory");
+    }
+}

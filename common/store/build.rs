@@ -1,0 +1,4 @@
+//! Migrations are embedded at compile time: a new file must rebuild this crate.
+fn main() {
+    println!("cargo:rerun-if-changed=../../migrations");
+}

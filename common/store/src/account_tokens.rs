@@ -1,0 +1,272 @@
+//! The tokens of accounts that somebody has to look after: when they end, when they are renewed, who is warned.
+//!
+//! The due time is in the account's row: any number of schedulers may run, and one that all of them missed is found by
+//! the next. Whether a job still has something to do is in the row too, so a job that comes late does nothing.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::account::{AccountStatus, Renewal};
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::platform::Platform;
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx, jobs};
+
+/// When an account is looked at again if the job that was enqueued for it is lost.
+const NEXT_CHECK: TimeDelta = TimeDelta::hours(1);
+
+/// What is known of an account's tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptTokens {
+    pub renewal: Renewal,
+    pub token_expires_at: Option<DateTime<Utc>>,
+    /// How many warnings before the end of the access were sent.
+    pub warnings: i32,
+    pub renew_at: Option<DateTime<Utc>>,
+    pub check_at: Option<DateTime<Utc>>,
+}
+
+/// Returns what is known of an account's tokens; `None`: nothing has to be done for them.
+pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<KeptTokens>> {
+    const SQL: &str = "
+        SELECT token_renewable, token_rotates, refresh_expires_at, token_expires_at, warnings, token_renew_at,
+            token_check_at
+        FROM social_accounts
+        WHERE id = $1 AND token_renewable IS NOT NULL";
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        token_renewable: bool,
+        token_rotates: bool,
+        refresh_expires_at: Option<DateTime<Utc>>,
+        token_expires_at: Option<DateTime<Utc>>,
+        warnings: i32,
+        token_renew_at: Option<DateTime<Utc>>,
+        token_check_at: Option<DateTime<Utc>>,
+    }
+    let row: Option<Row> = run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_optional(c))?;
+    Ok(row.map(|row| KeptTokens {
+        renewal: Renewal {
+            renewable: row.token_renewable,
+            rotates: row.token_rotates,
+            refresh_expires_at: row.refresh_expires_at,
+        },
+        token_expires_at: row.token_expires_at,
+        warnings: row.warnings,
+        renew_at: row.token_renew_at,
+        check_at: row.token_check_at,
+    }))
+}
+
+/// What people are shown of an account's access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountAccess {
+    pub account_id: i64,
+    /// `None`: nothing has to be done for its tokens.
+    pub renewal: Option<Renewal>,
+    pub token_expires_at: Option<DateTime<Utc>>,
+    /// Other brands have the account, too.
+    pub is_shared: bool,
+}
+
+impl AccountAccess {
+    /// Returns when the access ends unless a person connects the account again.
+    pub fn ends_at(&self) -> Option<DateTime<Utc>> {
+        self.renewal.and_then(|renewal| renewal.access_ends_at(self.token_expires_at))
+    }
+
+    /// Returns whether there is something to renew with, or credentials to check.
+    pub fn can_refresh(&self) -> bool {
+        self.renewal.is_none_or(|renewal| renewal.can_refresh(self.token_expires_at))
+    }
+}
+
+/// Returns the access of those of the accounts that belong to the brand.
+pub async fn access(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<AccountAccess>> {
+    let sql = conn.for_engine(
+        "
+            SELECT a.id, a.token_renewable, a.token_rotates, a.refresh_expires_at, a.token_expires_at,
+                (SELECT count(*) FROM brand_accounts o WHERE o.account_id = a.id) AS brands
+            FROM social_accounts a
+            JOIN brand_accounts b ON b.account_id = a.id
+            WHERE b.brand_id = $1 AND a.id IN (SELECT value::bigint FROM json_array_elements_text($2::json))",
+        "
+            SELECT a.id, a.token_renewable, a.token_rotates, a.refresh_expires_at, a.token_expires_at,
+                (SELECT count(*) FROM brand_accounts o WHERE o.account_id = a.id) AS brands
+            FROM social_accounts a
+            JOIN brand_accounts b ON b.account_id = a.id
+            WHERE b.brand_id = $1 AND a.id IN (SELECT value FROM json_each($2))",
+    );
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        id: i64,
+        token_renewable: Option<bool>,
+        token_rotates: bool,
+        refresh_expires_at: Option<DateTime<Utc>>,
+        token_expires_at: Option<DateTime<Utc>>,
+        brands: i64,
+    }
+    let list = jobs::id_list(account_ids);
+    let rows: Vec<Row> = run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&list).fetch_all(c))?;
+    let access = |row: Row| AccountAccess {
+        account_id: row.id,
+        renewal: row.token_renewable.map(|renewable| Renewal {
+            renewable,
+            rotates: row.token_rotates,
+            refresh_expires_at: row.refresh_expires_at,
+        }),
+        token_expires_at: row.token_expires_at,
+        is_shared: row.brands > 1,
+    };
+    Ok(rows.into_iter().map(access).collect())
+}
+
+/// Locks the account's row until the end of the transaction.
+pub async fn lock(tx: &mut Tx, account_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE social_accounts SET status = status WHERE id = $1", account_id)?;
+    Ok(())
+}
+
+/// Enqueues a job for each account whose tokens are due, the longest due first, at most `limit`; returns how many.
+pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
+    let sql = tx.for_engine(
+        "
+            WITH found AS MATERIALIZED (
+                SELECT id
+                FROM social_accounts
+                WHERE token_check_at <= $1
+                ORDER BY token_check_at
+                LIMIT (SELECT $2)
+                FOR UPDATE SKIP LOCKED
+            )
+            UPDATE social_accounts
+            SET token_check_at = $3
+            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+            RETURNING id, workspace_id",
+        "
+            UPDATE social_accounts
+            SET token_check_at = $3
+            WHERE id IN (
+                SELECT id
+                FROM social_accounts
+                WHERE token_check_at <= $1
+                ORDER BY token_check_at
+                LIMIT $2
+            )
+            RETURNING id, workspace_id",
+    );
+    let (now, next) = (tx.now, tx.now + NEXT_CHECK);
+    let due: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
+    for (id, workspace) in &due {
+        let job = NewJob::new(JobKind::RefreshToken, *id, now).lane(Lane::Refresh(*id)).workspace(*workspace);
+        jobs::enqueue(tx, &job).await?;
+    }
+    Ok(due.len())
+}
+
+/// Sets when the tokens are looked at again, unless the account has other credentials by now.
+pub async fn check_again(tx: &mut Tx, account_id: i64, version: i64, at: Option<DateTime<Utc>>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE social_accounts
+        SET token_check_at = $3
+        WHERE id = $1
+            AND credentials_version = $2
+            AND status = 'active'";
+    execute!(tx, SQL, account_id, version, at)?;
+    Ok(())
+}
+
+/// Records that warnings were sent; `false`: another process did so, or the account has other credentials by now.
+pub async fn record_warnings(
+    tx: &mut Tx,
+    account_id: i64,
+    version: i64,
+    sent_before: i32,
+    sent: i32,
+    check_at: Option<DateTime<Utc>>,
+) -> Result<bool> {
+    const SQL: &str = "
+        UPDATE social_accounts
+        SET warnings = $4, token_check_at = $5
+        WHERE id = $1
+            AND credentials_version = $2
+            AND warnings = $3
+            AND status = 'active'";
+    Ok(execute!(tx, SQL, account_id, version, sent_before, sent, check_at)? > 0)
+}
+
+/// The count of warnings of an account whose owners were notified that it expired.
+const TOLD_EXPIRED: i32 = 100;
+
+/// Records that the owners were notified that the account expired; `false`: they were, or it is active by now.
+pub async fn record_expiry_notice(tx: &mut Tx, account_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        UPDATE social_accounts
+        SET warnings = $2
+        WHERE id = $1
+            AND warnings < $2
+            AND status = 'expired'";
+    Ok(execute!(tx, SQL, account_id, TOLD_EXPIRED)? > 0)
+}
+
+/// A brand that has the account, with an owner to notify.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct BrandOwner {
+    pub brand_id: i64,
+    pub brand_name: String,
+    pub user_id: i64,
+    pub user_name: String,
+    pub email: String,
+}
+
+/// Returns the brands that have an account.
+pub async fn brands(conn: &mut Conn, account_id: i64) -> Result<Vec<i64>> {
+    const SQL: &str = "
+        SELECT brand_id
+        FROM brand_accounts
+        WHERE account_id = $1
+        ORDER BY brand_id";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_all(c))?)
+}
+
+/// Returns the owners of the brands that have an account, each owner once, with the first of the brands.
+pub async fn owners(conn: &mut Conn, account_id: i64) -> Result<Vec<BrandOwner>> {
+    const SQL: &str = "
+        SELECT b.id AS brand_id, b.name AS brand_name, u.id AS user_id, u.name AS user_name, u.email
+        FROM brand_accounts a
+        JOIN brands b ON b.id = a.brand_id
+        JOIN brand_members m ON m.brand_id = b.id
+        JOIN users u ON u.id = m.user_id
+        WHERE a.account_id = $1 AND m.role = 'owner'
+        ORDER BY u.id, b.id";
+    let mut found: Vec<BrandOwner> = run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_all(c))?;
+    found.dedup_by_key(|owner| owner.user_id);
+    Ok(found)
+}
+
+/// Returns how many accounts there are, by platform and status.
+pub async fn counts(conn: &mut Conn) -> Result<Vec<(Platform, AccountStatus, i64)>> {
+    const SQL: &str = "
+        SELECT platform, status, count(*)
+        FROM social_accounts
+        GROUP BY platform, status";
+    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
+}
+
+/// Returns the earliest end of an active account's token, by platform.
+pub async fn soonest_ends(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
+    const SQL: &str = "
+        SELECT platform, min(token_expires_at)
+        FROM social_accounts
+        WHERE status = 'active' AND token_expires_at IS NOT NULL
+        GROUP BY platform";
+    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
+}
+
+/// Returns the accounts whose tokens belong to an application.
+pub async fn of_application(conn: &mut Conn, platform: Platform, client_id: &str) -> Result<Vec<i64>> {
+    const SQL: &str = "
+        SELECT id
+        FROM social_accounts
+        WHERE platform = $1 AND application = $2
+        ORDER BY id";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(platform).bind(client_id).fetch_all(c))?)
+}

@@ -1,0 +1,458 @@
+//! The figures of posts and accounts: when they are due, what was collected, and the series that are read from them.
+//!
+//! The due time is in the account's row: any number of schedulers may run, and one that all of them missed is found by
+//! the next. A published target gets its row here from the scheduler, so that a publish costs nothing more for it.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::platform::Platform;
+use serde_json::{Value, json};
+
+use super::db::{execute, run, time_text};
+use super::jobs::{id_list, list_sql};
+use super::{Conn, Result, Tx, jobs};
+
+/// When a published target is first looked at.
+const FIRST_LOOK: TimeDelta = TimeDelta::hours(1);
+/// How late a transaction may commit that published a target.
+const COMMIT_LAG: TimeDelta = TimeDelta::minutes(10);
+/// When an account is looked at again if the job that was enqueued for it is lost.
+const NEXT_CHECK: TimeDelta = TimeDelta::hours(2);
+
+/// Makes a row for each newly published target, at most `limit`; returns how many.
+pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
+    const LOCK: &str = "UPDATE analytics_progress SET seen_until = seen_until WHERE id = 1 RETURNING seen_until";
+    // Postgres does not know how few targets are new, and would read the tables whole to join them: each new target is
+    // looked up by its key. SQLite: times are text, and whole seconds have no fraction, so that they sort.
+    let add = tx.for_engine(
+        "
+        INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at)
+        SELECT t.id, t.post_id, p.brand_id, t.account_id, t.published_at, t.published_at + make_interval(secs => $3)
+        FROM (
+            SELECT id, post_id, account_id, published_at
+            FROM post_targets
+            WHERE published_at >= $1
+                AND (SELECT a.target_id FROM target_analytics a WHERE a.target_id = post_targets.id) IS NULL
+            ORDER BY published_at
+            LIMIT $2
+        ) t
+        CROSS JOIN LATERAL (SELECT brand_id FROM posts WHERE id = t.post_id OFFSET 0) p
+        ON CONFLICT DO NOTHING
+        RETURNING account_id, published_at",
+        "
+        INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at)
+        SELECT t.id, p.id, p.brand_id, t.account_id, t.published_at,
+            replace(strftime('%Y-%m-%dT%H:%M:%f+00:00', t.published_at, '+' || $3 || ' seconds'), '.000', '')
+        FROM post_targets t
+        JOIN posts p ON p.id = t.post_id
+        WHERE t.published_at >= $1
+            AND NOT EXISTS (SELECT 1 FROM target_analytics a WHERE a.target_id = t.id)
+        ORDER BY t.published_at
+        LIMIT $2
+        ON CONFLICT DO NOTHING
+        RETURNING account_id, published_at",
+    );
+    let seen: DateTime<Utc> = run!(tx, c => sqlx::query_scalar(LOCK).fetch_one(c))?;
+    let seconds = FIRST_LOOK.num_seconds();
+    let added: Vec<(i64, DateTime<Utc>)> =
+        run!(tx, c => sqlx::query_as(add).bind(seen - COMMIT_LAG).bind(limit).bind(seconds as f64).fetch_all(c))?;
+    let is_all = (added.len() as u64) < limit.unsigned_abs();
+    let until = if is_all { Some(tx.now) } else { added.iter().map(|(_, at)| *at).max() };
+    if let Some(until) = until {
+        execute!(tx, "UPDATE analytics_progress SET seen_until = $1 WHERE id = 1", until)?;
+    }
+    // Each account is due when the first of its posts is.
+    let mut accounts: Vec<(i64, DateTime<Utc>)> = added.iter().map(|(id, at)| (*id, *at + FIRST_LOOK)).collect();
+    accounts.sort_unstable();
+    accounts.dedup_by_key(|(id, _)| *id);
+    for (account, at) in accounts {
+        const DUE: &str = "UPDATE social_accounts SET figures_at = $2 WHERE id = $1 AND figures_at > $2";
+        execute!(tx, DUE, account, at)?;
+    }
+    Ok(added.len())
+}
+
+/// Enqueues a job for each active account of these platforms that has something due, the longest due first, at most
+/// `limit`; returns how many accounts were due, of any platform.
+pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Result<usize> {
+    // With one condition for both, the index would be walked to its end. `NULLS FIRST` is its order.
+    let sql = tx.for_engine(
+        "
+        WITH never AS MATERIALIZED (
+            SELECT id
+            FROM social_accounts
+            WHERE figures_at IS NULL
+            ORDER BY figures_at NULLS FIRST
+            LIMIT (SELECT $2)
+            FOR UPDATE SKIP LOCKED
+        ),
+        due AS MATERIALIZED (
+            SELECT id
+            FROM social_accounts
+            WHERE figures_at <= $1
+            ORDER BY figures_at NULLS FIRST
+            LIMIT (SELECT $2)
+            FOR UPDATE SKIP LOCKED
+        ),
+        found AS MATERIALIZED (
+            SELECT id FROM never
+            UNION ALL
+            SELECT id FROM due
+            LIMIT (SELECT $2)
+        )
+        UPDATE social_accounts
+        SET figures_at = $3
+        WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+        RETURNING id, workspace_id, platform, status = 'active'",
+        "
+        UPDATE social_accounts
+        SET figures_at = $3
+        WHERE id IN (
+            SELECT id FROM (SELECT id FROM social_accounts WHERE figures_at IS NULL LIMIT $2)
+            UNION ALL
+            SELECT id FROM (SELECT id FROM social_accounts WHERE figures_at <= $1 ORDER BY figures_at LIMIT $2)
+            LIMIT $2
+        )
+        RETURNING id, workspace_id, platform, status = 'active'",
+    );
+    let (now, next) = (tx.now, tx.now + NEXT_CHECK);
+    let due: Vec<(i64, i64, Platform, bool)> =
+        run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
+    for (id, workspace, _, _) in due.iter().filter(|(.., platform, active)| *active && platforms.contains(platform)) {
+        let job = NewJob::new(JobKind::CollectAnalytics, *id, now).lane(Lane::Account(*id)).workspace(*workspace);
+        jobs::enqueue(tx, &job).await?;
+    }
+    Ok(due.len())
+}
+
+/// Returns the earliest time at which an active account's figures are due, by platform.
+pub async fn longest_due(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
+    const SQL: &str = "
+        SELECT platform, min(figures_at)
+        FROM social_accounts
+        WHERE status = 'active'
+            AND figures_at IS NOT NULL
+        GROUP BY platform";
+    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
+}
+
+/// A published post whose figures are due.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct DueTarget {
+    pub target_id: i64,
+    pub external_id: Option<String>,
+    pub published_at: DateTime<Utc>,
+}
+
+/// Returns an account's posts whose figures are due, the longest due first.
+pub async fn due_targets(conn: &mut Conn, account_id: i64, now: DateTime<Utc>, limit: i64) -> Result<Vec<DueTarget>> {
+    const SQL: &str = "
+        SELECT a.target_id, t.external_id, a.published_at
+        FROM target_analytics a
+        JOIN post_targets t ON t.id = a.target_id
+        WHERE a.account_id = $1
+            AND a.next_at <= $2
+        ORDER BY a.next_at
+        LIMIT $3";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(account_id).bind(now).bind(limit).fetch_all(c))?)
+}
+
+/// Returns when an account's own figures were last collected.
+pub async fn last_of_account(conn: &mut Conn, account_id: i64) -> Result<Option<DateTime<Utc>>> {
+    const SQL: &str = "SELECT max(at) FROM account_figures WHERE account_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_one(c))?)
+}
+
+/// Returns the time zone of the account's first brand.
+pub async fn zone_of_account(conn: &mut Conn, account_id: i64) -> Result<Option<String>> {
+    const SQL: &str = "
+        SELECT b.timezone
+        FROM brand_accounts m
+        JOIN brands b ON b.id = m.brand_id
+        WHERE m.account_id = $1
+        ORDER BY b.id
+        LIMIT 1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_optional(c))?)
+}
+
+/// Returns the plan of the account's workspace.
+pub async fn plan_of_account(conn: &mut Conn, account_id: i64) -> Result<Option<String>> {
+    const SQL: &str = "
+        SELECT w.plan
+        FROM social_accounts a
+        JOIN workspaces w ON w.id = a.workspace_id
+        WHERE a.id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_optional(c))?)
+}
+
+/// How long a metric that the platform refused is not asked for.
+const ASIDE: TimeDelta = TimeDelta::hours(24);
+
+/// Returns the metrics that are set aside for an account.
+pub async fn set_aside(conn: &mut Conn, account_id: i64, now: DateTime<Utc>) -> Result<BTreeSet<String>> {
+    Ok(unavailable_of(conn, &[account_id], now).await?.into_iter().map(|(_, name)| name).collect())
+}
+
+/// Returns the metrics that are set aside for accounts, with the accounts' ids.
+pub async fn unavailable_of(conn: &mut Conn, account_ids: &[i64], now: DateTime<Utc>) -> Result<Vec<(i64, String)>> {
+    let sql = list_sql!(
+        conn,
+        "SELECT account_id, name FROM metrics_set_aside WHERE until > $2 AND account_id",
+        "ORDER BY account_id, name"
+    );
+    let ids = id_list(account_ids);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).bind(now).fetch_all(c))?)
+}
+
+/// Sets metrics aside for an account, and forgets those whose time is over.
+pub async fn record_set_aside(tx: &mut Tx, account_id: i64, names: &[String]) -> Result<()> {
+    const OVER: &str = "DELETE FROM metrics_set_aside WHERE account_id = $1 AND until <= $2";
+    const SQL: &str = "
+        INSERT INTO metrics_set_aside (account_id, name, until)
+        SELECT id, $2, $3
+        FROM social_accounts
+        WHERE id = $1
+        ON CONFLICT (account_id, name) DO UPDATE SET until = excluded.until";
+    if names.is_empty() {
+        return Ok(());
+    }
+    let now = tx.now;
+    execute!(tx, OVER, account_id, now)?;
+    for name in names {
+        execute!(tx, SQL, account_id, name, now + ASIDE)?;
+    }
+    Ok(())
+}
+
+/// What was collected of a post.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collected {
+    pub target_id: i64,
+    /// `None`: the platform does not have the post any more.
+    pub figures: Option<Figures>,
+    pub next_at: Option<DateTime<Utc>>,
+}
+
+/// Stores what was collected of posts, with three statements at most. A figure that the platform gives no more (X tells
+/// clicks for a month) stays as it was last seen.
+pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
+    let now = tx.now;
+    let gone: Vec<i64> = collected.iter().filter(|one| one.figures.is_none()).map(|one| one.target_id).collect();
+    if !gone.is_empty() {
+        let sql = list_sql!(
+            tx,
+            "UPDATE target_analytics SET is_gone = TRUE, next_at = NULL, collected_at = $2 WHERE target_id",
+            ""
+        );
+        execute!(tx, sql, id_list(&gone), now)?;
+    }
+    let row = |one: &Collected| {
+        let f = one.figures?;
+        let next_at = one.next_at.map(time_text);
+        Some(json!([one.target_id, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks, next_at]))
+    };
+    let seen: Vec<Value> = collected.iter().filter_map(row).collect();
+    if seen.is_empty() {
+        return Ok(());
+    }
+    let newest = tx.for_engine(
+        "
+        UPDATE target_analytics a
+        SET impressions = coalesce((value ->> 1)::bigint, impressions), reach = coalesce((value ->> 2)::bigint, reach),
+            likes = coalesce((value ->> 3)::bigint, likes), comments = coalesce((value ->> 4)::bigint, comments),
+            shares = coalesce((value ->> 5)::bigint, shares), clicks = coalesce((value ->> 6)::bigint, clicks),
+            next_at = (value ->> 7)::timestamptz, collected_at = $2, is_gone = FALSE
+        FROM json_array_elements($1::json)
+        WHERE a.target_id = (value ->> 0)::bigint",
+        "
+        UPDATE target_analytics
+        SET impressions = coalesce(value ->> 1, impressions), reach = coalesce(value ->> 2, reach),
+            likes = coalesce(value ->> 3, likes), comments = coalesce(value ->> 4, comments),
+            shares = coalesce(value ->> 5, shares), clicks = coalesce(value ->> 6, clicks),
+            next_at = value ->> 7, collected_at = $2, is_gone = FALSE
+        FROM json_each($1)
+        WHERE target_id = value ->> 0",
+    );
+    // Only of targets that are still there.
+    let snapshot = tx.for_engine(
+        "
+        INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
+        SELECT a.target_id, $2, (value ->> 1)::bigint, (value ->> 2)::bigint, (value ->> 3)::bigint,
+            (value ->> 4)::bigint, (value ->> 5)::bigint, (value ->> 6)::bigint
+        FROM json_array_elements($1::json)
+        JOIN target_analytics a ON a.target_id = (value ->> 0)::bigint
+        ON CONFLICT DO NOTHING",
+        "
+        INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
+        SELECT a.target_id, $2, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6
+        FROM json_each($1)
+        JOIN target_analytics a ON a.target_id = value ->> 0
+        WHERE TRUE
+        ON CONFLICT DO NOTHING",
+    );
+    let seen = Value::from(seen).to_string();
+    execute!(tx, newest, &seen, now)?;
+    execute!(tx, snapshot, &seen, now)?;
+    Ok(())
+}
+
+/// Stores an account's figures.
+pub async fn record_account(tx: &mut Tx, account_id: i64, figures: &AccountFigures) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO account_figures (account_id, at, followers, following, posts)
+        SELECT id, $2, $3, $4, $5
+        FROM social_accounts
+        WHERE id = $1
+        ON CONFLICT DO NOTHING";
+    let now = tx.now;
+    execute!(tx, SQL, account_id, now, figures.followers, figures.following, figures.posts)?;
+    Ok(())
+}
+
+/// Sets when an account is looked at again: at `latest`, or when the figures of one of its posts are due before that, but
+/// not before `earliest`.
+pub async fn set_next(
+    tx: &mut Tx,
+    account_id: i64,
+    earliest: DateTime<Utc>,
+    latest: DateTime<Utc>,
+) -> Result<DateTime<Utc>> {
+    // SQLite takes the index only where the statement says that it wants none of the rows that are not in it.
+    const NEXT: &str = "SELECT min(next_at) FROM target_analytics WHERE account_id = $1 AND next_at IS NOT NULL";
+    let next: Option<DateTime<Utc>> = run!(tx, c => sqlx::query_scalar(NEXT).bind(account_id).fetch_one(c))?;
+    let next = next.map_or(latest, |next| next.min(latest)).max(earliest);
+    execute!(tx, "UPDATE social_accounts SET figures_at = $2 WHERE id = $1", account_id, next)?;
+    Ok(next)
+}
+
+/// A day's posts and their newest figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct DayOfPosts {
+    /// The place in the list of days, from 0.
+    pub day: i64,
+    pub posts: i64,
+    #[sqlx(flatten)]
+    pub figures: Figures,
+}
+
+/// Sums up the posts of a brand by the days on which they were published; days without posts are left out. A day is its
+/// start and its end.
+pub async fn days_of_posts(
+    conn: &mut Conn,
+    brand_id: i64,
+    days: &[(DateTime<Utc>, DateTime<Utc>)],
+) -> Result<Vec<DayOfPosts>> {
+    // The day comes first, so that its posts are a range of the index: LATERAL on Postgres, on SQLite CROSS JOIN, which
+    // keeps the order.
+    let sql = conn.for_engine(
+        "
+        SELECT day.n - 1 AS day, sums.*
+        FROM jsonb_array_elements($2::jsonb) WITH ORDINALITY AS day (value, n)
+        CROSS JOIN LATERAL (
+            SELECT count(DISTINCT post_id) AS posts, sum(impressions)::bigint AS impressions,
+                sum(reach)::bigint AS reach, sum(likes)::bigint AS likes, sum(comments)::bigint AS comments,
+                sum(shares)::bigint AS shares, sum(clicks)::bigint AS clicks
+            FROM target_analytics
+            WHERE brand_id = $1
+                AND published_at >= (day.value ->> 0)::timestamptz
+                AND published_at < (day.value ->> 1)::timestamptz
+        ) sums
+        WHERE sums.posts > 0",
+        "
+        SELECT day.key AS day, count(DISTINCT a.post_id) AS posts, sum(a.impressions) AS impressions,
+            sum(a.reach) AS reach, sum(a.likes) AS likes, sum(a.comments) AS comments, sum(a.shares) AS shares,
+            sum(a.clicks) AS clicks
+        FROM json_each($2) day
+        CROSS JOIN target_analytics a
+            ON a.brand_id = $1
+            AND a.published_at >= day.value ->> 0
+            AND a.published_at < day.value ->> 1
+        GROUP BY day.key",
+    );
+    let days =
+        Value::from_iter(days.iter().map(|(start, end)| json!([time_text(*start), time_text(*end)]))).to_string();
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&days).fetch_all(c))?)
+}
+
+/// An account's figures at one time.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct AccountSnapshot {
+    pub account_id: i64,
+    pub at: DateTime<Utc>,
+    #[sqlx(flatten)]
+    pub figures: AccountFigures,
+}
+
+/// Returns the figures of accounts in a time, oldest first.
+pub async fn of_accounts(
+    conn: &mut Conn,
+    account_ids: &[i64],
+    (start, end): (DateTime<Utc>, DateTime<Utc>),
+) -> Result<Vec<AccountSnapshot>> {
+    let sql = list_sql!(
+        conn,
+        "SELECT account_id, at, followers, following, posts FROM account_figures WHERE account_id",
+        "AND at >= $2 AND at < $3 ORDER BY at"
+    );
+    let ids = id_list(account_ids);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).bind(start).bind(end).fetch_all(c))?)
+}
+
+/// A target's figures at one time.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct TargetSnapshot {
+    pub target_id: i64,
+    pub at: DateTime<Utc>,
+    #[sqlx(flatten)]
+    pub figures: Figures,
+}
+
+/// Returns all figures of a post's targets since a time, oldest first.
+pub async fn of_post(conn: &mut Conn, post_id: i64, since: DateTime<Utc>) -> Result<Vec<TargetSnapshot>> {
+    // `id + 0`: Postgres then expects few targets, and looks their figures up instead of reading all.
+    const SQL: &str = "
+        SELECT f.target_id, f.at, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks
+        FROM post_targets t
+        JOIN target_figures f ON f.target_id = t.id
+        WHERE t.post_id = $1
+            AND t.id = t.id + 0
+            AND f.at >= $2
+        ORDER BY f.at";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).bind(since).fetch_all(c))?)
+}
+
+/// A published post with what people did with it; `None`: no platform gave a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct PostEngagement {
+    pub published_at: DateTime<Utc>,
+    pub engagements: Option<i64>,
+}
+
+/// Returns the brand's newest posts since a time, at most `limit`, all targets of a post together.
+pub async fn engagements(
+    conn: &mut Conn,
+    brand_id: i64,
+    since: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<PostEngagement>> {
+    // A post without any figure has none: `coalesce(…) - coalesce(…)` is null then, else 0.
+    const SQL: &str = "
+        SELECT min(published_at) AS published_at,
+            CAST(sum(
+                coalesce(likes, comments, shares, clicks) - coalesce(likes, comments, shares, clicks)
+                    + coalesce(likes, 0) + coalesce(comments, 0) + coalesce(shares, 0) + coalesce(clicks, 0)
+            ) AS bigint) AS engagements
+        FROM (
+            SELECT post_id, published_at, likes, comments, shares, clicks
+            FROM target_analytics
+            WHERE brand_id = $1
+                AND published_at >= $2
+            ORDER BY published_at DESC
+            LIMIT $3
+        ) newest
+        GROUP BY post_id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(since).bind(limit).fetch_all(c))?)
+}

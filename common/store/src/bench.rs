@@ -1,0 +1,144 @@
+//! What `crier bench` needs of a database beyond the service: its own Postgres database, rows in bulk, and the
+//! durability settings of the server. The service itself does not call it.
+
+use std::ops::Range;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use crier_domain::job::{JobKind, JobState};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+use url::Url;
+
+use super::db::{Db, execute, run};
+use super::{Conn, Result, StoreError, Tx};
+
+/// A database beside the installation's, on the same server.
+#[derive(Clone)]
+pub struct ScratchDatabase {
+    /// The installation's: only connected to for `CREATE DATABASE` and `DROP DATABASE`.
+    server: PgConnectOptions,
+    pub name: String,
+    /// Includes the password.
+    pub url: String,
+}
+
+impl ScratchDatabase {
+    /// Chooses the name; nothing is created yet. `url` is the installation's.
+    pub fn beside(url: &str) -> Result<Self> {
+        let server = PgConnectOptions::from_str(url)?.application_name("crier bench");
+        let name = format!("crier_bench_{:016x}", crier_base::random::u64());
+        let mut own = Url::parse(url).map_err(|error| StoreError::Decode(format!("the address: {error}")))?;
+        own.set_path(&name);
+        Ok(Self { server, name, url: own.into() })
+    }
+
+    pub async fn make(&self) -> Result<()> {
+        self.execute_on_server("CREATE DATABASE").await?;
+        // A `dbname` option in the URL overrides its path, and would lead to the installation's tables.
+        let mut own = PgConnection::connect(&self.url).await?;
+        let name: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&mut own).await?;
+        own.close().await?;
+        if name == self.name {
+            return Ok(());
+        }
+        Err(StoreError::Decode(format!("the address leads to the database {name}, whatever its path says")))
+    }
+
+    /// Drops the database, and closes all connections to it.
+    pub async fn remove(&self) -> Result<()> {
+        self.execute_on_server("DROP DATABASE IF EXISTS").await
+    }
+
+    async fn execute_on_server(&self, what: &str) -> Result<()> {
+        let force = if what.starts_with("DROP") { " WITH (FORCE)" } else { "" };
+        let mut server = self.server.connect().await?;
+        // The name was generated here.
+        sqlx::raw_sql(AssertSqlSafe(format!("{what} {}{force}", self.name))).execute(&mut server).await?;
+        Ok(server.close().await?)
+    }
+}
+
+/// Inserts jobs of one kind and state, one per subject, all for the same time and without a notification.
+pub async fn fill(
+    tx: &mut Tx,
+    kind: JobKind,
+    state: JobState,
+    subjects: Range<i64>,
+    run_at: DateTime<Utc>,
+) -> Result<()> {
+    const SQL: &str = "
+        WITH RECURSIVE subjects (id) AS (
+            SELECT CAST($1 AS bigint)
+            UNION ALL
+            SELECT id + 1
+            FROM subjects
+            WHERE id + 1 < $2
+        )
+        INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at)
+        SELECT $3, id, $4, $5, $6, $7, $7
+        FROM subjects
+        WHERE id < $2";
+    let now = tx.now;
+    execute!(tx, SQL, subjects.start, subjects.end, kind, state, run_at, kind.limits().max_attempts, now)?;
+    Ok(())
+}
+
+/// Does the server's own maintenance after a bulk insert, so that it does not run during a measurement.
+pub async fn tidy(db: &Db) -> Result<()> {
+    match db {
+        Db::Pg(pool) => {
+            sqlx::raw_sql("VACUUM (ANALYZE) jobs").execute(pool).await?;
+            // Works only if the user has the privilege.
+            let _ = sqlx::raw_sql("CHECKPOINT").execute(pool).await;
+        }
+        Db::Sqlite { writer, .. } => {
+            sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(writer).await.map(drop)?
+        }
+    }
+    Ok(())
+}
+
+/// Returns the number of jobs that are due and have not ended.
+pub async fn pending_jobs(db: &Db) -> Result<i64> {
+    // Not with `run!`: not counted as a cost of what is measured.
+    const SQL: &str = "SELECT count(*) FROM jobs WHERE state IN ('ready', 'running')";
+    Ok(match db {
+        Db::Pg(pool) => sqlx::query_scalar(SQL).fetch_one(pool).await?,
+        Db::Sqlite { readers, .. } => sqlx::query_scalar(SQL).fetch_one(readers).await?,
+    })
+}
+
+/// The size of a page of SQLite in its write-ahead log, and of the head of that file.
+const LOG_PAGE: u64 = 4_096 + 24;
+const LOG_HEAD: u64 = 32;
+
+/// Returns how far the write-ahead log has grown: in bytes on Postgres (of all databases of the server); on SQLite in
+/// pages since [`tidy`] emptied it.
+pub async fn log_position(db: &Db) -> Result<u64> {
+    match db {
+        Db::Pg(pool) => {
+            const SQL: &str = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint";
+            let position: i64 = sqlx::query_scalar(SQL).fetch_one(pool).await?;
+            Ok(u64::try_from(position).unwrap_or_default())
+        }
+        Db::Sqlite { path, .. } => {
+            let log = std::fs::metadata(path.with_extension("db-wal")).map_err(sqlx::Error::Io)?;
+            Ok(log.len().saturating_sub(LOG_HEAD) / LOG_PAGE)
+        }
+    }
+}
+
+/// Returns the engine with its version, and whether a commit waits for the disk.
+pub async fn engine(conn: &mut Conn) -> Result<(String, String)> {
+    let sql = conn.for_engine(
+        "
+            SELECT 'PostgreSQL ' || current_setting('server_version'),
+                'fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting(
+                    'synchronous_commit'
+                )",
+        "
+            SELECT 'SQLite ' || sqlite_version(), 'each commit synced to the disk, with those beside it'",
+    );
+    Ok(run!(conn, c => sqlx::query_as(sql).fetch_one(c))?)
+}

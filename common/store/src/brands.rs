@@ -1,0 +1,155 @@
+//! Brands and their members.
+
+use crier_domain::access::Role;
+use crier_domain::brand::Brand;
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+
+/// A brand as a client sends it.
+#[derive(Debug, Clone)]
+pub struct NewBrand<'a> {
+    pub name: &'a str,
+    pub description: Option<&'a str>,
+    pub website: Option<&'a str>,
+    pub timezone: &'a str,
+}
+
+/// Creates a brand with its owner; `None`: the workspace already has `cap` brands.
+pub async fn create(
+    tx: &mut Tx,
+    workspace_id: i64,
+    owner_id: i64,
+    cap: Option<u64>,
+    brand: NewBrand<'_>,
+) -> Result<Option<Brand>> {
+    const SQL: &str = "
+        INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $6)
+        RETURNING *";
+    // Both rows in one statement, to save a round trip.
+    const WITH_OWNER: &str = "
+        WITH brand AS (
+            INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $6)
+            RETURNING *
+        ),
+        owner AS (
+            INSERT INTO brand_members (brand_id, user_id, role, created_at)
+            SELECT id, $7, $8, $6
+            FROM brand
+        )
+        SELECT *
+        FROM brand";
+    let now = tx.now;
+    if let Some(cap) = cap {
+        // Two concurrent creates must not both find room: the lock on the workspace's row serializes them.
+        lock_workspace(tx, workspace_id).await?;
+        if count(tx, workspace_id).await? >= i64::try_from(cap).unwrap_or(i64::MAX) {
+            return Ok(None);
+        }
+    }
+    if tx.is_postgres() {
+        let created = run!(tx, c => sqlx::query_as(WITH_OWNER).bind(workspace_id).bind(brand.name)
+            .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).bind(owner_id)
+            .bind(Role::Owner).fetch_one(c))?;
+        return Ok(Some(created));
+    }
+    let created: Brand = run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(brand.name)
+        .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).fetch_one(c))?;
+    set_member(tx, created.id, owner_id, Role::Owner).await?;
+    Ok(Some(created))
+}
+
+/// Changes what people say of a brand.
+pub async fn update(tx: &mut Tx, brand_id: i64, brand: NewBrand<'_>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE brands
+        SET name = $2, description = $3, website = $4, timezone = $5, updated_at = $6
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, brand_id, brand.name, brand.description, brand.website, brand.timezone, now)?;
+    Ok(())
+}
+
+/// Locks the workspace's row until the end of the transaction, so that caps are checked one at a time.
+pub async fn lock_workspace(tx: &mut Tx, workspace_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE workspaces SET plan = plan WHERE id = $1", workspace_id)?;
+    Ok(())
+}
+
+/// Locks the brand's row until the end of the transaction, so that the caps per brand are checked one at a time.
+pub async fn lock(tx: &mut Tx, brand_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE brands SET name = name WHERE id = $1", brand_id)?;
+    Ok(())
+}
+
+/// Returns how many brands a workspace has.
+pub async fn count(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM brands WHERE workspace_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_one(c))?)
+}
+
+/// Lists the brands that the user is a member of, newest first.
+pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Brand>> {
+    const SQL: &str = "
+            SELECT b.*
+            FROM brands b
+            JOIN brand_members m ON m.brand_id = b.id
+            WHERE m.user_id = $1
+            ORDER BY b.id DESC";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
+}
+
+/// Returns the workspace of a brand, for the operator's commands.
+pub async fn workspace_of(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>> {
+    const SQL: &str = "SELECT workspace_id FROM brands WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_optional(c))?)
+}
+
+/// Returns the workspace of a brand and its plan, for work outside a request.
+pub async fn plan_of(conn: &mut Conn, brand_id: i64) -> Result<Option<(i64, String)>> {
+    const SQL: &str = "
+        SELECT w.id, w.plan
+        FROM brands b
+        JOIN workspaces w ON w.id = b.workspace_id
+        WHERE b.id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?)
+}
+
+/// Finds a brand by its id alone, for work outside a request.
+pub async fn find(conn: &mut Conn, brand_id: i64) -> Result<Option<Brand>> {
+    const SQL: &str = "SELECT * FROM brands WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?)
+}
+
+/// Returns the first owner of a brand.
+pub async fn owner(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>> {
+    const SQL: &str = "
+        SELECT user_id
+        FROM brand_members
+        WHERE brand_id = $1
+            AND role = 'owner'
+        ORDER BY user_id
+        LIMIT 1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_optional(c))?)
+}
+
+/// Adds a member or changes the role.
+pub async fn set_member(tx: &mut Tx, brand_id: i64, user_id: i64, role: Role) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO brand_members (brand_id, user_id, role, created_at)
+        VALUES ($1, $2, $3, $4)
+        ON CONFLICT (brand_id, user_id)
+        DO UPDATE SET role = excluded.role";
+    let now = tx.now;
+    execute!(tx, SQL, brand_id, user_id, role, now)?;
+    Ok(())
+}
+
+/// Removes a member; `false`: the user was not a member.
+pub async fn remove_member(tx: &mut Tx, brand_id: i64, user_id: i64) -> Result<bool> {
+    const UNASSIGN: &str = "UPDATE conversations SET assignee_id = NULL WHERE brand_id = $1 AND assignee_id = $2";
+    execute!(tx, UNASSIGN, brand_id, user_id)?;
+    Ok(execute!(tx, "DELETE FROM brand_members WHERE brand_id = $1 AND user_id = $2", brand_id, user_id)? > 0)
+}

@@ -1,0 +1,97 @@
+//! Posts for people who look at a brand's plans: by the time at which they go out or went out, and by account. Their
+//! texts are cut after 300 characters.
+
+use chrono::{DateTime, Utc};
+use crier_domain::post::{Post, PostStatus};
+
+use super::db::run;
+use super::{Conn, Page, PageRequest, Result};
+
+const COLUMNS: &str = "
+    p.id, p.brand_id, p.author_id, NULL AS author_name, p.status, substr(p.content, 1, 300) AS content, p.schedule_type,
+    p.scheduled_at, p.published_at, p.media, p.counted, p.created_at, p.updated_at";
+
+/// Returns a brand's next scheduled posts.
+pub async fn upcoming(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<Post>> {
+    let sql = format!(
+        "
+        SELECT {COLUMNS}
+        FROM posts p
+        WHERE p.brand_id = $1 AND p.status = 'scheduled' AND p.deleted_at IS NULL
+        ORDER BY p.scheduled_at, p.id
+        LIMIT $2"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(limit).fetch_all(c))?)
+}
+
+/// What [`list`] returns.
+#[derive(Debug, Clone, Copy)]
+pub struct PostFilter {
+    pub brand_id: i64,
+    pub status: Option<PostStatus>,
+    /// Only posts that go to this account.
+    pub account_id: Option<i64>,
+}
+
+/// Lists a brand's posts, newest first.
+pub async fn list(conn: &mut Conn, filter: PostFilter, page: PageRequest) -> Result<Page<Post>> {
+    // Own texts instead of `$2 = '' OR …`, so that each is served by its own index.
+    let status = if filter.status.is_some() { "p.status = $2" } else { "$2 = ''" };
+    let account = match filter.account_id {
+        Some(_) => "EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.account_id = $3)",
+        None => "$3 = 0",
+    };
+    let which = format!("FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {status} AND {account}");
+    let rows = format!("SELECT {COLUMNS} {which} ORDER BY p.id DESC LIMIT $4 OFFSET $5");
+    let total = format!("SELECT count(*) {which}");
+    let (word, account_id) = (filter.status.map_or("", PostStatus::as_str), filter.account_id.unwrap_or_default());
+    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(filter.brand_id).bind(word)
+        .bind(account_id).bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(filter.brand_id).bind(word)
+        .bind(account_id).fetch_one(c))?;
+    Ok(Page { rows, total })
+}
+
+/// What [`between`] returns.
+#[derive(Debug, Clone, Copy)]
+pub struct CalendarQuery {
+    pub brand_id: i64,
+    pub from: DateTime<Utc>,
+    /// Exclusive.
+    pub to: DateTime<Utc>,
+    pub status: Option<PostStatus>,
+    /// Only posts that go to this account.
+    pub account_id: Option<i64>,
+}
+
+/// Returns a brand's posts that are planned for a time in the range, or were published at once in it; in their order. A
+/// post that was published at once has its creation as its time.
+pub async fn between(conn: &mut Conn, query: &CalendarQuery, limit: i64) -> Result<Vec<Post>> {
+    // The two halves have an index each.
+    const FILTER: &str = "
+            AND p.deleted_at IS NULL
+            AND ($4 = '' OR p.status = $4)
+            AND (
+                $5 = 0
+                OR EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.account_id = $5)
+            )";
+    let sql = format!(
+        "
+        SELECT *
+        FROM (
+            SELECT {COLUMNS}
+            FROM posts p
+            WHERE p.brand_id = $1 AND p.scheduled_at >= $2 AND p.scheduled_at < $3 {FILTER}
+            UNION ALL
+            SELECT {COLUMNS}
+            FROM posts p
+            WHERE p.brand_id = $1 AND p.scheduled_at IS NULL AND p.status <> 'draft' AND p.created_at >= $2
+                AND p.created_at < $3 {FILTER}
+        ) AS planned
+        ORDER BY coalesce(scheduled_at, created_at), id
+        LIMIT $6"
+    );
+    let (status, account) = (query.status.map_or("", PostStatus::as_str), query.account_id.unwrap_or_default());
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(query.brand_id).bind(query.from).bind(query.to)
+        .bind(status).bind(account).bind(limit).fetch_all(c))?)
+}

@@ -1,0 +1,374 @@
+//! Lists and searches of conversations, the newest message first.
+//!
+//! One index has all columns that a filter needs, in the order of the list: a page is a walk along it from the newer or
+//! the older end, a total a walk along all entries of the brand. Words and tags are sets of conversations. A small set
+//! is read whole and its conversations are looked up. With large sets only, the walk looks each entry up in them, which
+//! soon fills a page if they are frequent; if it has not after [`MAX_WALK`] entries, the sets are read whole. So the time
+//! depends neither on how frequent a word is nor on where its conversations are in the list.
+
+use crier_domain::conversation::{Conversation, ConversationStatus};
+use crier_domain::platform::{ConversationType, Platform};
+use crier_domain::words::Wanted;
+
+use super::super::db::run;
+use super::super::jobs::{id_list, list_sql};
+use super::super::{Conn, Page, PageRequest, Result};
+use super::COLUMNS;
+
+/// A set of at most this many entries is read whole.
+const SMALL: i64 = 2_000;
+/// How many entries of the list are looked up in the sets before these are read whole.
+const MAX_WALK: i64 = 2_000;
+/// A conversation is looked up in a range of at most this many different words.
+const MAX_WORDS: i64 = 8;
+
+/// What a list shows; `None`: all.
+#[derive(Clone, Debug, Default)]
+pub struct ConversationFilter {
+    pub status: Option<ConversationStatus>,
+    pub kind: Option<ConversationType>,
+    pub platform: Option<Platform>,
+    pub account_id: Option<i64>,
+    pub assignee_id: Option<i64>,
+    pub unread: Option<bool>,
+    pub tag: Option<String>,
+    /// All of these words; empty: any.
+    pub words: Vec<Wanted>,
+}
+
+impl ConversationFilter {
+    fn has_no_column(&self) -> bool {
+        let Self { status, kind, platform, account_id, assignee_id, unread, tag: _, words: _ } = self;
+        status.is_none()
+            && kind.is_none()
+            && platform.is_none()
+            && account_id.is_none()
+            && assignee_id.is_none()
+            && unread.is_none()
+    }
+}
+
+/// A bind of a statement that is put together here.
+enum Bind<'a> {
+    Text(&'a str),
+    Number(i64),
+}
+
+/// Binds these in order. The statements are not kept prepared: Postgres would go over to a plan for any word, and
+/// whether a word is frequent decides which plan is good.
+macro_rules! bound {
+    ($query:expr, $binds:expr) => {{
+        let mut query = $query;
+        for bind in $binds {
+            query = match bind {
+                Bind::Text(text) => query.bind(*text),
+                Bind::Number(number) => query.bind(*number),
+            };
+        }
+        query
+    }};
+}
+
+/// A part of a statement under construction: its text, and the binds so far.
+struct Query<'a> {
+    is_postgres: bool,
+    binds: Vec<Bind<'a>>,
+}
+
+impl<'a> Query<'a> {
+    /// Begins a statement; `$1` is the brand.
+    fn of(brand_id: i64, is_postgres: bool) -> Self {
+        Self { is_postgres, binds: vec![Bind::Number(brand_id)] }
+    }
+
+    /// Adds a bind, and returns its place.
+    fn bind(&mut self, bind: Bind<'a>) -> String {
+        self.binds.push(bind);
+        format!("${}", self.binds.len())
+    }
+
+    /// The conditions of the filters that are set, each of which the list's index answers.
+    fn filters(&mut self, filter: &ConversationFilter) -> String {
+        let words = [
+            ("status", filter.status.map(ConversationStatus::as_str)),
+            ("type", filter.kind.map(ConversationType::as_str)),
+            ("platform", filter.platform.map(Platform::as_str)),
+        ];
+        let mut sql = "c.brand_id = $1".to_owned();
+        for (column, word) in words {
+            if let Some(word) = word {
+                sql += &format!(" AND c.{column} = {}", self.bind(Bind::Text(word)));
+            }
+        }
+        for (column, id) in [("account_id", filter.account_id), ("assignee_id", filter.assignee_id)] {
+            if let Some(id) = id {
+                sql += &format!(" AND c.{column} = {}", self.bind(Bind::Number(id)));
+            }
+        }
+        match filter.unread {
+            Some(true) => sql += " AND c.unread_count > 0",
+            Some(false) => sql += " AND c.unread_count = 0",
+            None => {}
+        }
+        sql
+    }
+
+    /// The ids of a set.
+    fn set(&mut self, set: &Set<'a>) -> String {
+        match *set {
+            Set::Tag(tag) => {
+                let tag = self.bind(Bind::Text(tag));
+                format!("SELECT conversation_id FROM conversation_tags WHERE brand_id = $1 AND tag = {tag}")
+            }
+            Set::Words { range: Wanted { from, to }, .. } => {
+                let (from, to) = (self.bind(Bind::Text(from)), self.bind(Bind::Text(to)));
+                format!(
+                    "SELECT conversation_id
+                    FROM conversation_words
+                    WHERE brand_id = $1 AND word >= {from} AND word < {to}"
+                )
+            }
+        }
+    }
+
+    /// The condition that the conversation `c` is in a set, as a look-up by the set's key; `None`: that takes too many.
+    fn is_in(&mut self, set: &'a Set<'a>) -> Option<String> {
+        match set {
+            Set::Tag(tag) => {
+                let tag = self.bind(Bind::Text(tag));
+                Some(format!(
+                    "EXISTS (
+                        SELECT 1
+                        FROM conversation_tags t
+                        WHERE t.brand_id = $1 AND t.tag = {tag} AND t.conversation_id = c.id
+                    )"
+                ))
+            }
+            Set::Words { words, .. } => {
+                let words = words.as_ref()?;
+                if words.is_empty() {
+                    return Some("1 = 0".to_owned());
+                }
+                let words: Vec<String> = words.iter().map(|word| self.bind(Bind::Text(word))).collect();
+                Some(format!(
+                    "EXISTS (
+                        SELECT 1
+                        FROM conversation_words w
+                        WHERE w.brand_id = $1 AND w.word IN ({}) AND w.conversation_id = c.id
+                    )",
+                    words.join(", ")
+                ))
+            }
+        }
+    }
+
+    /// The tables and the conditions of the conversations that fit the filters and are in all sets.
+    fn found(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>) -> String {
+        let mut from = "conversations c".to_owned();
+        let mut conditions = self.filters(filter);
+        for (index, set) in sets.all.iter().enumerate() {
+            if sets.small == Some(index) {
+                let ids = self.set(set);
+                from = format!(
+                    "(SELECT DISTINCT conversation_id AS id FROM ({ids}) AS entries) AS few CROSS JOIN conversations c"
+                );
+                conditions += " AND c.id = few.id";
+                continue;
+            }
+            let is_in = if sets.small.is_some() { self.is_in(set) } else { None };
+            // With `+`, the set does not drive the query of SQLite.
+            let id = if self.is_postgres { "c.id" } else { "+c.id" };
+            let is_in = is_in.unwrap_or_else(|| format!("{id} IN ({})", self.set(set)));
+            conditions += &format!(" AND {is_in}");
+        }
+        format!("FROM {from} WHERE {conditions}")
+    }
+
+    /// The ids of those that are found among the first entries of the list in this order; `None`: on Postgres, which may
+    /// compare each with each, a range of many words is better read whole.
+    fn found_near(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>, order: &str) -> Option<String> {
+        let conditions = self.filters(filter);
+        let is_in = sets.all.iter().map(|set| match self.is_in(set) {
+            None if self.is_postgres => None,
+            // To compare all entries of a wide range with these conversations takes less than to make a set of them.
+            None => Some(format!("c.id IN ({} AND conversation_id IN (SELECT id FROM near))", self.set(set))),
+            is_in => is_in,
+        });
+        let is_in = is_in.collect::<Option<Vec<_>>>()?.join(" AND ");
+        Some(format!(
+            "WITH near AS MATERIALIZED (
+                SELECT c.id, c.last_message_at
+                FROM conversations c
+                WHERE {conditions}
+                ORDER BY {order}
+                LIMIT {MAX_WALK}
+            )
+            SELECT c.id
+            FROM near c
+            WHERE {is_in}
+            ORDER BY {order}"
+        ))
+    }
+}
+
+/// A set of conversations.
+enum Set<'a> {
+    Tag(&'a str),
+    /// Those with a word of a range; `words`: all words of a large set, if they are at most [`MAX_WORDS`].
+    Words {
+        range: &'a Wanted,
+        words: Option<Vec<String>>,
+    },
+}
+
+/// The sets that a conversation must be in.
+struct Sets<'a> {
+    all: Vec<Set<'a>>,
+    /// The index of the first small one, which is read whole.
+    small: Option<usize>,
+}
+
+impl<'a> Sets<'a> {
+    async fn read(conn: &mut Conn, brand_id: i64, filter: &'a ConversationFilter) -> Result<Self> {
+        let mut all: Vec<Set<'_>> = filter.tag.iter().map(|tag| Set::Tag(tag)).collect();
+        all.extend(filter.words.iter().map(|range| Set::Words { range, words: None }));
+        let mut small = None;
+        for (index, set) in all.iter_mut().enumerate() {
+            if small.is_none() && is_small(conn, brand_id, set).await? {
+                small = Some(index);
+            } else if let Set::Words { range, words } = set {
+                *words = words_of(conn, brand_id, range).await?;
+            }
+        }
+        Ok(Self { all, small })
+    }
+}
+
+async fn is_small(conn: &mut Conn, brand_id: i64, set: &Set<'_>) -> Result<bool> {
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let ids = query.set(set);
+    let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM ({ids} LIMIT {}) AS entries", SMALL + 1));
+    let entries: i64 = run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_one(c))?;
+    Ok(entries <= SMALL)
+}
+
+/// Returns the different words of a range; `None`: they are more than [`MAX_WORDS`]. Each is one look-up in the key.
+async fn words_of(conn: &mut Conn, brand_id: i64, range: &Wanted) -> Result<Option<Vec<String>>> {
+    const SQL: &str = "
+        WITH RECURSIVE found (word) AS (
+            SELECT min(word)
+            FROM conversation_words
+            WHERE brand_id = $1 AND word >= $2 AND word < $3
+            UNION ALL
+            SELECT (
+                SELECT min(word)
+                FROM conversation_words
+                WHERE brand_id = $1 AND word > found.word AND word < $3
+            )
+            FROM found
+            WHERE found.word IS NOT NULL
+        )
+        SELECT word
+        FROM found
+        WHERE word IS NOT NULL
+        LIMIT $4";
+    let (from, to) = (&range.from, &range.to);
+    let words: Vec<String> = run!(conn, c => sqlx::query_scalar(SQL)
+        .bind(brand_id)
+        .bind(from)
+        .bind(to)
+        .bind(MAX_WORDS + 1)
+        .fetch_all(c))?;
+    Ok(Some(words).filter(|words| words.len() as i64 <= MAX_WORDS))
+}
+
+pub async fn list(
+    conn: &mut Conn,
+    brand_id: i64,
+    filter: &ConversationFilter,
+    page: PageRequest,
+) -> Result<Page<Conversation>> {
+    let sets = Sets::read(conn, brand_id, filter).await?;
+    let total = total(conn, brand_id, filter, &sets).await?;
+    let ids = match ids_near(conn, brand_id, filter, &sets, page, total).await? {
+        Some(near) => near,
+        None => ids(conn, brand_id, filter, &sets, page).await?,
+    };
+    let sql = list_sql!(conn, "SELECT * FROM conversations WHERE id", "AND brand_id = $2");
+    let sql = sql.replacen('*', COLUMNS, 1);
+    let list = id_list(&ids);
+    let mut rows: Vec<Conversation> =
+        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&list).bind(brand_id).fetch_all(c))?;
+    rows.sort_by_key(|row| ids.iter().position(|id| *id == row.id));
+    Ok(Page { rows, total })
+}
+
+/// Returns the ids of a page that is found in a short walk from the nearer end of the list; `None`: it is not.
+async fn ids_near(
+    conn: &mut Conn,
+    brand_id: i64,
+    filter: &ConversationFilter,
+    sets: &Sets<'_>,
+    page: PageRequest,
+    total: i64,
+) -> Result<Option<Vec<i64>>> {
+    let rows = page.per_page.min(total.saturating_sub(page.offset()));
+    if sets.all.is_empty() || sets.small.is_some() || rows <= 0 {
+        return Ok(None);
+    }
+    let behind = total - page.offset() - rows;
+    let is_older = behind < page.offset();
+    let (order, skipped) = match is_older {
+        true => ("c.last_message_at, c.id", behind),
+        false => ("c.last_message_at DESC, c.id DESC", page.offset()),
+    };
+    if skipped + rows > MAX_WALK {
+        return Ok(None);
+    }
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let Some(found) = query.found_near(filter, sets, order) else { return Ok(None) };
+    let (limit, offset) = (query.bind(Bind::Number(rows)), query.bind(Bind::Number(skipped)));
+    let sql = sqlx::AssertSqlSafe(format!("{found} LIMIT {limit} OFFSET {offset}"));
+    let mut ids: Vec<i64> =
+        run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_all(c))?;
+    if is_older {
+        ids.reverse();
+    }
+    Ok(Some(ids).filter(|ids| ids.len() as i64 == rows))
+}
+
+/// Returns the ids of a page: a walk along the index from the newest entry, or a sort of a small set.
+async fn ids(
+    conn: &mut Conn,
+    brand_id: i64,
+    filter: &ConversationFilter,
+    sets: &Sets<'_>,
+    page: PageRequest,
+) -> Result<Vec<i64>> {
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let found = query.found(filter, sets);
+    let (limit, offset) = (query.bind(Bind::Number(page.per_page)), query.bind(Bind::Number(page.offset())));
+    let sql = sqlx::AssertSqlSafe(format!(
+        "SELECT c.id {found} ORDER BY c.last_message_at DESC, c.id DESC LIMIT {limit} OFFSET {offset}"
+    ));
+    Ok(run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_all(c))?)
+}
+
+async fn total(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter, sets: &Sets<'_>) -> Result<i64> {
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let sql = match sets.all.as_slice() {
+        // Every conversation of a set exists: there is nothing to look up.
+        [set] if filter.has_no_column() => {
+            // A conversation has an entry for each different word.
+            let is_distinct = match set {
+                Set::Tag(_) => true,
+                Set::Words { words, .. } => words.as_ref().is_some_and(|words| words.len() == 1),
+            };
+            let counted = if is_distinct { "*" } else { "DISTINCT conversation_id" };
+            format!("SELECT count({counted}) FROM ({}) AS entries", query.set(set))
+        }
+        _ => format!("SELECT count(*) {}", query.found(filter, sets)),
+    };
+    let sql = sqlx::AssertSqlSafe(sql);
+    Ok(run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_one(c))?)
+}

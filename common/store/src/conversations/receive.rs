@@ -1,0 +1,319 @@
+//! Stores what was read from a platform, in each brand that has the account.
+//!
+//! A message is stored once per brand, by the platform's id; one that is there already is only changed if its text
+//! was, or if it was taken for deleted ([`deletions`](super::deletions)) and the platform shows it again. The caller has
+//! locked the account's row in `inbox_syncs`, so no other sync of the account runs, and the conversations are locked one
+//! after the other in the order of their brands and threads.
+
+use std::collections::{BTreeMap, HashMap};
+
+use chrono::{DateTime, Utc};
+use crier_domain::account::SocialAccount;
+use crier_domain::conversation::{
+    Conversation, ConversationStatus, FetchedMessage, MAX_PREVIEW, MessageDirection, MessageStatus, Participant,
+};
+use crier_domain::platform::ConversationType;
+use crier_domain::untrusted;
+use serde_json::{Map, Value};
+use sqlx::types::Json;
+
+use super::super::db::{execute, run};
+use super::super::{Conn, Result, Tx};
+use super::{lock, words};
+
+/// A message of the other side that was not known, and is not history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub brand_id: i64,
+    pub conversation_id: i64,
+    pub message_id: i64,
+    pub kind: ConversationType,
+}
+
+/// A message that a brand has.
+#[derive(sqlx::FromRow)]
+struct Known {
+    external_id: String,
+    status: MessageStatus,
+    deleted_at: Option<DateTime<Utc>>,
+    body: String,
+}
+
+/// Returns the brands that have an account, and since when.
+pub(super) async fn brands(conn: &mut Conn, account_id: i64) -> Result<Vec<(i64, DateTime<Utc>)>> {
+    const SQL: &str = "
+        SELECT brand_id, created_at
+        FROM brand_accounts
+        WHERE account_id = $1
+        ORDER BY brand_id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_all(c))?)
+}
+
+/// Stores messages of an account. Returns those that are new to a brand: written by the other side after the brand got
+/// the account. Older ones are history, which is stored as read.
+pub async fn receive(tx: &mut Tx, account: &SocialAccount, messages: &[FetchedMessage]) -> Result<Vec<Received>> {
+    let mut received = Vec::new();
+    if messages.is_empty() {
+        return Ok(received);
+    }
+    for (brand_id, since) in brands(tx, account.id).await? {
+        let known = known(tx, brand_id, account.id, messages).await?;
+        let mut threads: BTreeMap<(ConversationType, &str), Vec<&FetchedMessage>> = BTreeMap::new();
+        for message in messages {
+            // What overlaps is not written again.
+            let is_same = |known: &Known| {
+                known.status != MessageStatus::Received || (known.body == message.body && known.deleted_at.is_none())
+            };
+            if !known.get(&message.external_id).is_some_and(is_same) {
+                threads.entry((message.kind, &message.thread_id)).or_default().push(message);
+            }
+        }
+        for messages in threads.values_mut() {
+            messages.sort_by_key(|message| message.sent_at);
+            let conversation = conversation(tx, brand_id, account, messages).await?;
+            received.extend(store_thread(tx, account, conversation, messages, since).await?);
+        }
+    }
+    Ok(received)
+}
+
+/// Returns those of the messages that a brand has, by their ids.
+async fn known(
+    conn: &mut Conn,
+    brand_id: i64,
+    account_id: i64,
+    messages: &[FetchedMessage],
+) -> Result<HashMap<String, Known>> {
+    let sql = conn.for_engine(
+        "
+        SELECT m.external_id, m.status, m.deleted_at, m.body
+        FROM (
+            SELECT DISTINCT value AS id
+            FROM json_array_elements_text($3::json)
+        ) v
+        JOIN messages m ON m.brand_id = $1 AND m.account_id = $2 AND m.external_id = v.id",
+        "
+        SELECT external_id, status, deleted_at, body
+        FROM messages
+        WHERE brand_id = $1
+            AND account_id = $2
+            AND external_id IN (SELECT value FROM json_each($3))",
+    );
+    let ids: Vec<&str> = messages.iter().map(|message| message.external_id.as_str()).collect();
+    let ids = serde_json::json!(ids).to_string();
+    let rows: Vec<Known> =
+        run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(account_id).bind(&ids).fetch_all(c))?;
+    Ok(rows.into_iter().map(|known| (known.external_id.clone(), known)).collect())
+}
+
+/// Finds and locks the conversation of a thread, or makes it.
+async fn conversation(
+    tx: &mut Tx,
+    brand_id: i64,
+    account: &SocialAccount,
+    messages: &[&FetchedMessage],
+) -> Result<Conversation> {
+    const INSERT: &str = "
+        INSERT INTO conversations (
+            brand_id, account_id, platform, type, status, unread_count, last_message_at, created_at, updated_at,
+            thread_id, last_message_preview, reply_context
+        )
+        VALUES ($1, $2, $3, $4, 'open', 0, $5, $6, $6, $7, '', '{}')
+        ON CONFLICT (brand_id, account_id, type, thread_id)
+        DO UPDATE SET thread_id = excluded.thread_id
+        RETURNING id";
+    let (first, now) = (messages[0], tx.now);
+    let id: i64 = run!(tx, c => sqlx::query_scalar(INSERT).bind(brand_id).bind(account.id).bind(account.platform)
+        .bind(first.kind).bind(first.sent_at).bind(now).bind(&first.thread_id).fetch_one(c))?;
+    let found = lock(tx, brand_id, id).await?;
+    found.ok_or_else(|| super::super::StoreError::Decode("a conversation just locked is gone".into()))
+}
+
+/// Stores the messages of one thread, the oldest first, in its locked conversation.
+async fn store_thread(
+    tx: &mut Tx,
+    account: &SocialAccount,
+    mut conversation: Conversation,
+    messages: &[&FetchedMessage],
+    since: DateTime<Utc>,
+) -> Result<Vec<Received>> {
+    let (mut received, mut texts, before) = (Vec::new(), Vec::new(), conversation.clone());
+    let is_new = conversation.last_message_preview.is_empty();
+    for message in messages {
+        let is_inbound = message.direction == MessageDirection::Inbound;
+        let is_news = is_inbound && message.sent_at >= since;
+        let stored = match insert(tx, account, &conversation, message, is_news).await? {
+            Some(id) => Some(id),
+            None => match replace_body(tx, account.id, &conversation, message).await? {
+                Replaced::Nothing => continue,
+                Replaced::Text => None,
+                Replaced::Unread => {
+                    conversation.unread_count = conversation.unread_count.saturating_add(1);
+                    None
+                }
+            },
+        };
+        texts.push(message.body.as_str());
+        if let Some(message_id) = stored.filter(|_| is_news) {
+            let (status, unread_count) = (conversation.status.after_inbound(), conversation.unread_count);
+            conversation = Conversation { status, unread_count: unread_count.saturating_add(1), ..conversation };
+            let (brand_id, conversation_id, kind) = (conversation.brand_id, conversation.id, conversation.kind);
+            received.push(Received { brand_id, conversation_id, message_id, kind });
+        }
+        if is_inbound {
+            conversation.last_inbound_at = conversation.last_inbound_at.max(Some(message.sent_at));
+        }
+        if message.sent_at >= conversation.last_message_at || conversation.last_message_preview.is_empty() {
+            conversation.last_message_at = message.sent_at;
+            conversation.last_message_preview = preview(&message.body);
+            conversation.reply_context = message.reply_context.clone();
+        }
+        learn(&mut conversation, message);
+    }
+    if texts.is_empty() {
+        return Ok(received);
+    }
+    if conversation.status != ConversationStatus::Snoozed {
+        conversation.snoozed_until = None;
+    }
+    if is_new || conversation.subject_external_id != before.subject_external_id {
+        conversation.post_id = post_of(tx, &conversation).await?;
+    }
+    update(tx, &conversation).await?;
+    let people = [&conversation.participant_name, &conversation.participant_username];
+    texts.extend(people.into_iter().flatten().map(String::as_str));
+    words::add(tx, conversation.brand_id, conversation.id, &texts).await?;
+    Ok(received)
+}
+
+/// Stores what a message says about the thread.
+fn learn(conversation: &mut Conversation, message: &FetchedMessage) {
+    if let Some(Participant { external_id, name, username, avatar_url }) = &message.participant {
+        conversation.participant_external_id = Some(external_id.clone());
+        conversation.participant_name = name.clone().or(conversation.participant_name.take());
+        conversation.participant_username = username.clone().or(conversation.participant_username.take());
+        conversation.participant_avatar_url = avatar_url.clone().or(conversation.participant_avatar_url.take());
+    }
+    if let Some(subject) = &message.subject {
+        conversation.subject_external_id = Some(subject.external_id.clone());
+        conversation.subject_url = subject.url.clone().or(conversation.subject_url.take());
+    }
+}
+
+pub(super) fn preview(body: &str) -> String {
+    // Not empty, even if the message is: an empty one means that there is no message yet.
+    untrusted::some_line(body, MAX_PREVIEW).unwrap_or_else(|| "–".to_owned())
+}
+
+/// Inserts a message; `None`: it is there.
+async fn insert(
+    tx: &mut Tx,
+    account: &SocialAccount,
+    conversation: &Conversation,
+    message: &FetchedMessage,
+    is_unread: bool,
+) -> Result<Option<i64>> {
+    const SQL: &str = "
+        INSERT INTO messages (
+            conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at,
+            external_id, author_name, body, is_unread
+        )
+        VALUES ($1, $2, $3, $4, 'received', $5, 0, $6, $6, $7, $8, $9, $10)
+        ON CONFLICT DO NOTHING
+        RETURNING id";
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(conversation.id).bind(conversation.brand_id).bind(account.id)
+        .bind(message.direction).bind(message.sent_at).bind(now).bind(&message.external_id)
+        .bind(&message.author_name).bind(&message.body).bind(is_unread).fetch_optional(c))?)
+}
+
+/// What was changed in a message that is there.
+enum Replaced {
+    Nothing,
+    Text,
+    /// It had been taken for deleted, and no one has read it: it is unread again.
+    Unread,
+}
+
+/// Follows an edit, or the return of what was taken for deleted. A reply keeps the text that was sent.
+async fn replace_body(
+    tx: &mut Tx,
+    account_id: i64,
+    conversation: &Conversation,
+    message: &FetchedMessage,
+) -> Result<Replaced> {
+    const WAS_UNREAD: &str = "
+        SELECT count(*)
+        FROM messages
+        WHERE brand_id = $1
+            AND account_id = $2
+            AND external_id = $3
+            AND deleted_at IS NOT NULL
+            AND is_unread";
+    const SQL: &str = "
+        UPDATE messages
+        SET body = $4, deleted_at = NULL, updated_at = $5
+        WHERE brand_id = $1
+            AND account_id = $2
+            AND external_id = $3
+            AND status = 'received'
+            AND (body <> $4 OR deleted_at IS NOT NULL)";
+    let now = tx.now;
+    let (brand_id, id) = (conversation.brand_id, &message.external_id);
+    let returns: i64 =
+        run!(tx, c => sqlx::query_scalar(WAS_UNREAD).bind(brand_id).bind(account_id).bind(id).fetch_one(c))?;
+    Ok(match execute!(tx, SQL, brand_id, account_id, id, &message.body, now)? {
+        0 => Replaced::Nothing,
+        _ if returns > 0 => Replaced::Unread,
+        _ => Replaced::Text,
+    })
+}
+
+/// Returns the brand's own post that is commented.
+async fn post_of(tx: &mut Tx, conversation: &Conversation) -> Result<Option<i64>> {
+    const SQL: &str = "
+        SELECT t.post_id
+        FROM post_targets t
+        JOIN posts p ON p.id = t.post_id
+        WHERE t.account_id = $1
+            AND t.external_id = $2
+            AND p.brand_id = $3
+        ORDER BY t.id
+        LIMIT 1";
+    let Some(subject) = &conversation.subject_external_id else { return Ok(None) };
+    let (account, brand) = (conversation.account_id, conversation.brand_id);
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(account).bind(subject).bind(brand).fetch_optional(c))?)
+}
+
+pub(super) async fn update(tx: &mut Tx, conversation: &Conversation) -> Result<()> {
+    const SQL: &str = "
+        UPDATE conversations
+        SET status = $2, unread_count = $3, snoozed_until = $4, last_message_at = $5, last_inbound_at = $6,
+            post_id = $7, updated_at = $8, participant_external_id = $9, participant_name = $10,
+            participant_username = $11, participant_avatar_url = $12, subject_external_id = $13, subject_url = $14,
+            last_message_preview = $15, reply_context = $16
+        WHERE id = $1";
+    let (now, c) = (tx.now, conversation);
+    let context: Json<&Map<String, Value>> = Json(&c.reply_context);
+    execute!(
+        tx,
+        SQL,
+        c.id,
+        c.status,
+        c.unread_count,
+        c.snoozed_until,
+        c.last_message_at,
+        c.last_inbound_at,
+        c.post_id,
+        now,
+        &c.participant_external_id,
+        &c.participant_name,
+        &c.participant_username,
+        &c.participant_avatar_url,
+        &c.subject_external_id,
+        &c.subject_url,
+        &c.last_message_preview,
+        context,
+    )?;
+    Ok(())
+}

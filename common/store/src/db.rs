@@ -1,0 +1,362 @@
+//! Two engines, one SQL text.
+//!
+//! [`run!`] expands a query once per engine; the text, its `$1` placeholders and its binds are the same. Postgres has a
+//! pool. SQLite has one writer connection, for which writers queue, and several readers (WAL). To open a SQLite file a
+//! second time in one process, use [`Db::new_connections`], so that both writers share the semaphore.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use crier_base::backoff::{self, ExponentialBuilder, Retryable};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::checkpoints::{Checkpoints, MAX_LOG_PAGES};
+use super::cost;
+use super::error::StoreError;
+use super::wal::WalSync;
+
+/// How long to wait for a connection before the database counts as unreachable.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long SQLite waits for another process (a `crier` command) to finish its write.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pauses between attempts to open a file that another process holds.
+const OPEN_RETRIES: ExponentialBuilder =
+    backoff::exponential(Duration::from_millis(10), Duration::from_millis(100)).with_total_delay(Some(BUSY_TIMEOUT));
+const SQLITE_READERS: u32 = 4;
+/// Pool size of [`Db::new_connections`]: one connection in use, and a spare in case that one hangs.
+const EXTRA_POOL_SIZE: u32 = 2;
+/// Settings of every Postgres connection. JIT is off: all statements are short, and a wrong estimate would cost a
+/// second of compilation. Transactions wait for nothing but the database, so an idle one belongs to a suspended process
+/// or a lost machine; the timeout releases its row locks well within a lease.
+const SETTINGS: &str = "SET jit = off; SET idle_in_transaction_session_timeout = '10s'";
+
+/// The database pools.
+#[derive(Clone, Debug)]
+pub enum Db {
+    Pg(PgPool),
+    Sqlite {
+        path: PathBuf,
+        writer: SqlitePool,
+        readers: SqlitePool,
+        log: WalSync,
+        /// SQLite's lock is unfair and can starve a waiter, such as the heartbeat's connection beside a writer under
+        /// full load; this semaphore makes writers take turns.
+        write_permit: Arc<Semaphore>,
+        /// Only in the `Db` that opened the file first in this process.
+        checkpoints: Option<Checkpoints>,
+    },
+}
+
+/// A read connection or a transaction.
+#[derive(Debug)]
+pub enum Conn {
+    Pg(PoolConnection<Postgres>),
+    PgTx(Transaction<'static, Postgres>),
+    Sqlite(PoolConnection<Sqlite>),
+    SqliteTx(Transaction<'static, Sqlite>, OwnedSemaphorePermit),
+}
+
+/// What [`run!`] matches on.
+pub enum Engine<'c> {
+    Pg(&'c mut PgConnection),
+    Sqlite(&'c mut SqliteConnection),
+}
+
+/// Runs one query text on the connection's engine: `run!(conn, c => sqlx::query(SQL).bind(x).execute(c))`.
+macro_rules! run {
+    ($conn:expr, $c:ident => $query:expr) => {
+        match $crate::db::Conn::engine($conn) {
+            $crate::db::Engine::Pg($c) => $query.await,
+            $crate::db::Engine::Sqlite($c) => $query.await,
+        }
+    };
+}
+/// Runs `INSERT`, `UPDATE` or `DELETE` and returns the number of rows.
+macro_rules! execute {
+    ($conn:expr, $sql:expr $(, $bind:expr)* $(,)?) => {
+        match $crate::db::Conn::engine($conn) {
+            $crate::db::Engine::Pg(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(|r| r.rows_affected()),
+            $crate::db::Engine::Sqlite(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(|r| r.rows_affected()),
+        }
+    };
+}
+pub(crate) use {execute, run};
+
+/// Formats a time for use inside a JSON text. SQLite stores times as text, so the format is that of a bound time.
+pub(crate) fn time_text(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, false)
+}
+
+impl Conn {
+    /// Returns the connection for one statement.
+    pub fn engine(&mut self) -> Engine<'_> {
+        cost::count_statements(1);
+        match self {
+            Self::Pg(c) => Engine::Pg(c),
+            Self::PgTx(c) => Engine::Pg(c),
+            Self::Sqlite(c) => Engine::Sqlite(c),
+            Self::SqliteTx(c, _) => Engine::Sqlite(c),
+        }
+    }
+
+    /// Commits a transaction; a connection outside one has nothing to commit.
+    pub(super) async fn commit(self) -> Result<(), StoreError> {
+        match self {
+            Self::PgTx(tx) => {
+                cost::count_statements(1);
+                tx.commit().await?;
+            }
+            Self::SqliteTx(tx, _turn) => {
+                cost::count_statements(1);
+                tx.commit().await?;
+            }
+            Self::Pg(_) | Self::Sqlite(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Rolls back at once.
+    pub(super) async fn rollback(self) -> Result<(), StoreError> {
+        match self {
+            Self::PgTx(tx) => {
+                cost::count_statements(1);
+                tx.rollback().await?;
+            }
+            Self::SqliteTx(tx, _turn) => {
+                cost::count_statements(1);
+                tx.rollback().await?;
+            }
+            Self::Pg(_) | Self::Sqlite(_) => {}
+        }
+        Ok(())
+    }
+
+    pub fn is_postgres(&self) -> bool {
+        matches!(self, Self::Pg(_) | Self::PgTx(_))
+    }
+
+    /// Returns the SQL for this connection's engine. `pg` and `sqlite` take the same binds.
+    pub fn for_engine(&self, pg: &'static str, sqlite: &'static str) -> &'static str {
+        if self.is_postgres() { pg } else { sqlite }
+    }
+}
+
+impl Db {
+    /// Creates a Postgres pool. It connects on first use, so services may start in any order.
+    pub fn postgres(url: &str, max_connections: u32) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(url)?.application_name("crier");
+        Ok(Self::Pg(pg_pool(options, max_connections)))
+    }
+
+    /// Opens the SQLite file at `path`, and creates it if it is missing.
+    pub async fn sqlite(path: &Path) -> Result<Self, StoreError> {
+        let mut opened = Self::sqlite_in_turn(path, Arc::new(Semaphore::new(1))).await?;
+        if let Self::Sqlite { checkpoints, .. } = &mut opened {
+            *checkpoints = Some(Checkpoints::start(sqlite_pool(1), sqlite_options(path)));
+        }
+        Ok(opened)
+    }
+
+    /// Opens a few more connections to the same database, for a thread with its own runtime.
+    pub async fn new_connections(&self) -> Result<Self, StoreError> {
+        match self {
+            Self::Pg(pool) => Ok(Self::Pg(pg_pool((*pool.connect_options()).clone(), EXTRA_POOL_SIZE))),
+            Self::Sqlite { path, write_permit: turn, .. } => Self::sqlite_in_turn(path, turn.clone()).await,
+        }
+    }
+
+    async fn sqlite_in_turn(path: &Path, turn: Arc<Semaphore>) -> Result<Self, StoreError> {
+        let options = sqlite_options(path);
+        let writer = sqlite_pool(1).acquire_timeout(ACQUIRE_TIMEOUT * 4);
+        let writer = open(writer, &options).await?;
+        let readers = sqlite_pool(SQLITE_READERS)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_lazy_with(options.read_only(true).create_if_missing(false));
+        let log = WalSync::start(path).map_err(sqlx::Error::Io)?;
+        Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, write_permit: turn, checkpoints: None })
+    }
+
+    /// Returns a read connection, outside any transaction.
+    pub async fn read(&self) -> Result<Conn, StoreError> {
+        Ok(match self {
+            Self::Pg(pool) => Conn::Pg(pool.acquire().await?),
+            Self::Sqlite { readers, .. } => Conn::Sqlite(readers.acquire().await?),
+        })
+    }
+
+    /// Begins a transaction that may write; a drop without a commit rolls it back. On SQLite its commit is durable once
+    /// [`Db::sync`] has returned.
+    pub async fn begin(&self) -> Result<Conn, StoreError> {
+        self.begin_with("BEGIN").await
+    }
+
+    /// Begins a transaction whose commit does not wait for the disk. A power cut (on Postgres also a server crash) may
+    /// undo it; a later durable commit on any connection makes it durable too.
+    pub async fn begin_async_commit(&self) -> Result<Conn, StoreError> {
+        self.begin_with("BEGIN; SET LOCAL synchronous_commit = off").await
+    }
+
+    async fn begin_with(&self, pg: &'static str) -> Result<Conn, StoreError> {
+        cost::count_transaction();
+        cost::count_statements(match self {
+            Self::Pg(_) => 1 + pg.matches(';').count() as u64,
+            Self::Sqlite { .. } => 1,
+        });
+        Ok(match self {
+            Self::Pg(pool) => Conn::PgTx(pool.begin_with(pg).await?),
+            Self::Sqlite { writer, write_permit: turn, .. } => {
+                let turn = tokio::time::timeout(ACQUIRE_TIMEOUT * 4, turn.clone().acquire_owned()).await;
+                let turn = turn.map_err(|_| sqlx::Error::PoolTimedOut)?.map_err(|_| sqlx::Error::PoolClosed)?;
+                Conn::SqliteTx(begin_write(writer).await?, turn)
+            }
+        })
+    }
+
+    /// Returns once every earlier commit is on the disk. A no-op on Postgres, where a durable commit waits by itself.
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Pg(_) => Ok(()),
+            Self::Sqlite { log, .. } => Ok(log.sync().await.map_err(sqlx::Error::Io)?),
+        }
+    }
+
+    /// Migrates the schema to this version. Safe when several processes do it at once.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Pg(pool) => sqlx::migrate!("../../migrations/postgres").run(pool).await?,
+            Self::Sqlite { writer, .. } => {
+                // On Postgres sqlx takes its own lock; on SQLite it has no lock, so this transaction serves as one.
+                let mut tx = writer.begin_with("BEGIN IMMEDIATE").await?;
+                sqlx::migrate!("../../migrations/sqlite").run_direct(None, &mut *tx, false).await?;
+                tx.commit().await?;
+                self.sync().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of the last migration that was applied.
+    pub async fn schema_version(&self) -> Result<i64, StoreError> {
+        const SQL: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success";
+        let mut conn = self.read().await?;
+        Ok(run!(&mut conn, c => sqlx::query_scalar(SQL).fetch_one(c))?)
+    }
+
+    /// Copies a SQLite database to an empty file, as it is at one moment, while others use it.
+    pub async fn copy_to(&self, target: &Path) -> Result<(), StoreError> {
+        let Self::Sqlite { path, .. } = self else {
+            return Err(StoreError::Decode("a database on Postgres cannot be copied to a file".into()));
+        };
+        let mut connection = SqliteConnection::connect_with(&sqlite_options(path).create_if_missing(false)).await?;
+        sqlx::query("VACUUM INTO $1").bind(target.to_string_lossy()).execute(&mut connection).await?;
+        connection.close().await?;
+        Ok(())
+    }
+
+    /// Fails if the schema is older than this version. A later one, from a newer process beside this one, is accepted.
+    pub async fn check_schema_version(&self) -> Result<(), StoreError> {
+        let newest = match self {
+            Self::Pg(_) => sqlx::migrate!("../../migrations/postgres"),
+            Self::Sqlite { .. } => sqlx::migrate!("../../migrations/sqlite"),
+        };
+        let wanted = newest.iter().map(|m| m.version).max().unwrap_or_default();
+        let have = self.schema_version().await?;
+        if have < wanted {
+            return Err(StoreError::Decode(format!("the schema is at version {have}, this program needs {wanted}")));
+        }
+        Ok(())
+    }
+
+    /// Opens one connection, and returns at once why that is not possible: a pool would try until its time-out, and then
+    /// return only that.
+    pub async fn probe(&self) -> Result<(), StoreError> {
+        let Self::Pg(pool) = self else { return Ok(()) };
+        let options = pool.connect_options();
+        let connect = PgConnection::connect_with(&options);
+        let connection =
+            tokio::time::timeout(PROBE_TIMEOUT, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
+        connection.close().await?;
+        Ok(())
+    }
+
+    /// Fails if the database does not answer or has no `jobs` table.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let mut conn = self.read().await?;
+        let _: Option<i64> =
+            run!(&mut conn, c => sqlx::query_scalar("SELECT id FROM jobs WHERE id = 0").fetch_optional(c))?;
+        Ok(())
+    }
+
+    /// Closes all connections; on SQLite this also copies the write-ahead log into the file.
+    pub async fn close(&self) {
+        match self {
+            Self::Pg(pool) => pool.close().await,
+            Self::Sqlite { writer, readers, checkpoints, .. } => {
+                if let Some(checkpoints) = checkpoints {
+                    checkpoints.close().await;
+                }
+                readers.close().await;
+                writer.close().await;
+            }
+        }
+    }
+}
+
+fn pg_pool(options: PgConnectOptions, max_connections: u32) -> PgPool {
+    PgPoolOptions::new()
+        .max_connections(max_connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        // A dropped connection is found when a query fails; a ping before each use would double the round trips.
+        .test_before_acquire(false)
+        .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
+        .connect_lazy_with(options)
+}
+
+pub(super) fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // The wait for the disk follows the commit and is shared with other commits: `Db::sync`.
+        .synchronous(SqliteSynchronous::Normal)
+        .pragma("wal_autocheckpoint", MAX_LOG_PAGES)
+        .busy_timeout(BUSY_TIMEOUT)
+        .foreign_keys(true)
+        .statement_cache_capacity(256)
+}
+
+/// SQLite connections do not expire. They stay open, so that they need no file descriptor when there is no free one.
+fn sqlite_pool(max_connections: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(max_connections)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+}
+
+/// Begins a transaction on the single writer connection. When a disk is full, SQLite rolls back by itself; sqlx does
+/// not notice and considers the connection to be in a transaction forever, so it is replaced.
+async fn begin_write(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
+    const BEGIN: &str = "BEGIN IMMEDIATE";
+    match writer.begin_with(BEGIN).await {
+        Err(sqlx::Error::InvalidSavePointStatement) => {
+            writer.acquire().await?.close().await?;
+            writer.begin_with(BEGIN).await
+        }
+        begun => begun,
+    }
+}
+
+/// Opens the file. Switching a new file to WAL needs exclusive access, for which SQLite itself does not wait.
+async fn open(pool: SqlitePoolOptions, options: &SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
+    let busy = |error: &sqlx::Error| matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("5"));
+    Ok((|| pool.clone().connect_with(options.clone())).retry(OPEN_RETRIES).when(busy).await?)
+}

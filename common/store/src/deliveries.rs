@@ -1,0 +1,331 @@
+//! Deliveries of events to endpoints, and their attempts.
+
+use std::collections::{BTreeSet, HashMap};
+
+use chrono::{DateTime, Utc};
+use crier_base::secrets::Cipher;
+use crier_domain::event::EventName;
+use crier_domain::job::JobAttempt;
+use crier_domain::webhook::{Delivery, DeliveryStatus, WebhookAttempt};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use super::db::{execute, run, time_text};
+use super::jobs::{id_list, list_sql};
+use super::{Conn, Page, PageRequest, Result, Tx, webhooks};
+
+const SELECT: &str = "
+    SELECT d.id, d.webhook_id, e.id AS event_id, e.name AS event, d.status, d.response_code, d.attempts,
+        d.max_attempts, d.duration_ms, d.error, d.response_body, e.payload, d.next_attempt_at,
+        d.last_attempt_at, d.created_at, d.updated_at
+    FROM webhook_deliveries d
+    JOIN events e ON e.id = d.event_id";
+
+/// Filters a list; `None` matches everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeliveryFilter {
+    pub status: Option<DeliveryStatus>,
+    pub event: Option<EventName>,
+}
+
+/// Lists an endpoint's deliveries, newest first. The caller has checked who owns the endpoint.
+///
+/// Status and event are not indexed: an endpoint's deliveries are scanned, newest first. On Postgres an index on the
+/// status would prevent HOT updates at the end of each attempt, which are far more frequent than filtered lists.
+pub async fn list(
+    conn: &mut Conn,
+    webhook_id: i64,
+    filter: DeliveryFilter,
+    page: PageRequest,
+) -> Result<Page<Delivery>> {
+    // Each filter has its own text instead of `$2 IS NULL OR …`, and the count joins events only where necessary.
+    let status = if filter.status.is_some() { "d.status = $2" } else { "$2 = ''" };
+    let event = if filter.event.is_some() { "e.name = $3" } else { "$3 = ''" };
+    let join = if filter.event.is_some() { "JOIN events e ON e.id = d.event_id" } else { "" };
+    let words = (filter.status.map_or("", DeliveryStatus::as_str), filter.event.map_or("", EventName::as_str));
+    let rows =
+        format!("{SELECT} WHERE d.webhook_id = $1 AND {status} AND {event} ORDER BY d.id DESC LIMIT $4 OFFSET $5");
+    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(webhook_id).bind(words.0).bind(words.1)
+        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let total = format!(
+        "
+            SELECT count(*)
+            FROM webhook_deliveries d {join}
+            WHERE d.webhook_id = $1
+                AND {status}
+                AND {event}"
+    );
+    let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(webhook_id).bind(words.0)
+        .bind(words.1).fetch_one(c))?;
+    Ok(Page { rows, total })
+}
+
+pub async fn find(conn: &mut Conn, webhook_id: i64, delivery_id: i64) -> Result<Option<Delivery>> {
+    let sql = format!("{SELECT} WHERE d.webhook_id = $1 AND d.id = $2");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(webhook_id).bind(delivery_id).fetch_optional(c))?)
+}
+
+/// Finds a delivery by its id alone, for the worker.
+pub async fn find_any(conn: &mut Conn, delivery_id: i64) -> Result<Option<Delivery>> {
+    let sql = format!("{SELECT} WHERE d.id = $1");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(delivery_id).fetch_optional(c))?)
+}
+
+/// Finds a delivery and locks its row: a replay and the end of an attempt must not overlap.
+pub async fn lock(tx: &mut Tx, delivery_id: i64) -> Result<Option<Delivery>> {
+    execute!(tx, "UPDATE webhook_deliveries SET updated_at = updated_at WHERE id = $1", delivery_id)?;
+    find_any(tx, delivery_id).await
+}
+
+/// Allows one more attempt, now, under the same id; `false`: the delivery does not exist.
+pub async fn replay(tx: &mut Tx, delivery_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        UPDATE webhook_deliveries
+        SET max_attempts = max_attempts + 1,
+            status = CASE WHEN status IN ('succeeded', 'failed') THEN 'pending' ELSE status END,
+            next_attempt_at = $2, updated_at = $2
+        WHERE id = $1";
+    let now = tx.now;
+    Ok(execute!(tx, SQL, delivery_id, now)? > 0)
+}
+
+/// Returns every attempt at a delivery, oldest first.
+pub async fn attempt_summaries(conn: &mut Conn, delivery_id: i64) -> Result<Vec<JobAttempt>> {
+    const SQL: &str = "
+        SELECT number, started_at, duration_ms, outcome, error
+        FROM webhook_attempts
+        WHERE delivery_id = $1
+        ORDER BY id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
+}
+
+/// A delivery to be sent, with what it needs of its endpoint.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct OutgoingDelivery {
+    pub id: i64,
+    pub webhook_id: i64,
+    pub event_id: i64,
+    pub event: EventName,
+    pub status: DeliveryStatus,
+    pub attempts: i32,
+    pub max_attempts: i32,
+    pub created_at: DateTime<Utc>,
+    pub payload: String,
+    pub url: String,
+    pub is_active: bool,
+    sealed: Vec<u8>,
+}
+
+impl OutgoingDelivery {
+    /// Opens the signing secret.
+    pub fn secret(&self, cipher: &Cipher) -> Result<SecretString> {
+        webhooks::open_secret(cipher, self.webhook_id, &self.sealed)
+    }
+}
+
+/// Returns those of the deliveries that exist, in any order.
+pub async fn load_outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<OutgoingDelivery>> {
+    let sql = list_sql!(
+        conn,
+        "
+            SELECT d.id, d.webhook_id, d.event_id, e.name AS event, d.status, d.attempts, d.max_attempts,
+                d.created_at, e.payload, w.url, w.is_active, w.secret AS sealed
+            FROM webhook_deliveries d
+            JOIN events e ON e.id = d.event_id
+            JOIN webhooks w ON w.id = d.webhook_id
+            WHERE d.id",
+        ""
+    );
+    let list = id_list(ids);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?)
+}
+
+/// Locks those of the deliveries that exist, in id order, and returns the `max_attempts` of each.
+pub async fn lock_each(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, i32>> {
+    let sql = tx.for_engine(
+        "
+            SELECT id, max_attempts
+            FROM webhook_deliveries
+            WHERE id IN (
+                SELECT value::bigint
+                FROM json_array_elements_text($1::json)
+                WHERE value = value || ''
+            )
+            ORDER BY id
+            FOR NO KEY UPDATE",
+        "
+            SELECT id, max_attempts
+            FROM webhook_deliveries
+            WHERE id IN (SELECT value FROM json_each($1))",
+    );
+    let list = id_list(ids);
+    let held: Vec<(i64, i32)> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
+    Ok(held.into_iter().collect())
+}
+
+/// The result of an attempt, and the state of the delivery after it.
+#[derive(Debug, Clone)]
+pub struct AttemptRow {
+    pub delivery_id: i64,
+    pub number: i32,
+    pub started_at: DateTime<Utc>,
+    pub duration_ms: i64,
+    pub outcome: &'static str,
+    pub response_code: Option<i32>,
+    pub error: Option<String>,
+    pub response_body: Option<String>,
+    pub status: DeliveryStatus,
+    pub next_attempt_at: Option<DateTime<Utc>>,
+}
+
+/// The attempts in `$1` as SQL rows, named `a`; for the `|| ''` see [`list_sql!`].
+macro_rules! attempts {
+    (pg) => {
+        "
+            (
+                SELECT (value ->> 0)::bigint AS delivery_id, (value ->> 1)::integer AS number,
+                    (value ->> 2)::timestamptz AS started_at, (value ->> 3)::bigint AS duration_ms,
+                    value ->> 4 AS outcome, (value ->> 5)::integer AS response_code, value ->> 6 AS error,
+                    value ->> 7 AS response_body, value ->> 8 AS status,
+                    (value ->> 9)::timestamptz AS next_attempt_at
+                FROM json_array_elements($1::json)
+                WHERE value ->> 0 = (value ->> 0) || ''
+            ) a"
+    };
+    (sqlite) => {
+        "
+            (
+                SELECT value ->> 0 AS delivery_id, value ->> 1 AS number, value ->> 2 AS started_at,
+                    value ->> 3 AS duration_ms, value ->> 4 AS outcome, value ->> 5 AS response_code,
+                    value ->> 6 AS error, value ->> 7 AS response_body, value ->> 8 AS status,
+                    value ->> 9 AS next_attempt_at
+                FROM json_each($1)
+            ) a"
+    };
+}
+
+/// Records attempts at different deliveries, and the deliveries' new states, however many there are. Returns the
+/// deliveries that still exist; nothing is written for the others.
+pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64>> {
+    macro_rules! update {
+        ($engine:ident) => {
+            concat!(
+                "
+                UPDATE webhook_deliveries AS d
+                SET status = a.status, attempts = a.number, response_code = a.response_code,
+                    duration_ms = a.duration_ms, error = a.error, response_body = a.response_body,
+                    next_attempt_at = a.next_attempt_at, last_attempt_at = a.started_at, updated_at = $2
+                FROM
+                ",
+                attempts!($engine),
+                " WHERE d.id = a.delivery_id RETURNING id"
+            )
+        };
+    }
+    macro_rules! insert {
+        ($engine:ident, $where:literal) => {
+            concat!(
+                "
+                INSERT INTO webhook_attempts (
+                    delivery_id, number, started_at, duration_ms, outcome, response_code, error,
+                    response_body
+                )
+                SELECT delivery_id, number, started_at, duration_ms, outcome, response_code, error,
+                    response_body
+                FROM
+                ",
+                attempts!($engine),
+                $where
+            )
+        };
+    }
+    // One statement on Postgres, where each is a round trip.
+    const PG: &str = concat!(
+        "WITH delivery AS (",
+        update!(pg),
+        "), attempt AS (",
+        insert!(pg, " WHERE delivery_id IN (SELECT id FROM delivery)"),
+        ") SELECT id FROM delivery"
+    );
+    let (sql, now) = (tx.for_engine(PG, update!(sqlite)), tx.now);
+    let rows = as_json(attempts);
+    let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(now).fetch_all(c))?;
+    let found: BTreeSet<i64> = found.into_iter().collect();
+    if !tx.is_postgres() {
+        let existing = as_json(attempts.iter().filter(|a| found.contains(&a.delivery_id)));
+        execute!(tx, insert!(sqlite, ""), &existing)?;
+    }
+    Ok(found)
+}
+
+fn as_json<'a>(attempts: impl IntoIterator<Item = &'a AttemptRow>) -> String {
+    let row = |a: &AttemptRow| {
+        let (started, next) = (time_text(a.started_at), a.next_attempt_at.map(time_text));
+        let (status, outcome) = (a.status.as_str(), a.outcome);
+        json!([
+            a.delivery_id,
+            a.number,
+            started,
+            a.duration_ms,
+            outcome,
+            a.response_code,
+            a.error,
+            a.response_body,
+            status,
+            next
+        ])
+    };
+    Value::from_iter(attempts.into_iter().map(row)).to_string()
+}
+
+/// Fails a delivery without a further attempt, with a reason (the endpoint is inactive, the job is dead).
+pub async fn fail(tx: &mut Tx, delivery_id: i64, reason: &str) -> Result<()> {
+    const SQL: &str = "
+        UPDATE webhook_deliveries
+        SET status = 'failed', error = $2, next_attempt_at = NULL, updated_at = $3
+        WHERE id = $1 AND status IN ('pending', 'retrying')";
+    let now = tx.now;
+    execute!(tx, SQL, delivery_id, reason, now)?;
+    Ok(())
+}
+
+/// Returns every attempt at a delivery as its owner sees it, oldest first. The caller has checked the owner.
+pub async fn attempts(conn: &mut Conn, delivery_id: i64) -> Result<Vec<WebhookAttempt>> {
+    const SQL: &str = "
+        SELECT id, number, started_at, duration_ms, outcome, response_code, error, response_body
+        FROM webhook_attempts
+        WHERE delivery_id = $1
+        ORDER BY id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
+}
+
+/// Does a [`replay`] of all of an endpoint's deliveries that have failed and were created at `since` or later; returns
+/// their ids, the oldest first.
+pub async fn recover(tx: &mut Tx, webhook_id: i64, since: DateTime<Utc>) -> Result<Vec<i64>> {
+    const SQL: &str = "
+        UPDATE webhook_deliveries
+        SET max_attempts = max_attempts + 1, status = 'pending', next_attempt_at = $3, updated_at = $3
+        WHERE webhook_id = $1
+            AND status = 'failed'
+            AND created_at >= $2
+        RETURNING id";
+    let now = tx.now;
+    let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(webhook_id).bind(since).bind(now).fetch_all(c))?;
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Returns how many deliveries of an endpoint did not arrive in the outage that began at `since`, including pending
+/// ones, and when the oldest of them was created.
+pub async fn undelivered(
+    conn: &mut Conn,
+    webhook_id: i64,
+    since: DateTime<Utc>,
+) -> Result<(i64, Option<DateTime<Utc>>)> {
+    const SQL: &str = "
+        SELECT count(*), min(created_at)
+        FROM webhook_deliveries
+        WHERE webhook_id = $1
+            AND (status IN ('pending', 'retrying') OR status = 'failed' AND updated_at >= $2)";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).bind(since).fetch_one(c))?)
+}

@@ -1,0 +1,90 @@
+//! Errors of the store. They are never sent to a client: the API responds with 503 or 500 and logs the cause.
+
+use crier_base::secrets::SecretError;
+use crier_domain::post::PostTransitionError;
+use sqlx::migrate::MigrateError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("database: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error("migration: {0}")]
+    Migrate(#[from] MigrateError),
+    #[error("sealed value: {0}")]
+    Secret(#[from] SecretError),
+    #[error("stored value: {0}")]
+    Decode(String),
+    /// Another transaction took the `Idempotency-Key` meanwhile.
+    #[error("another request took the Idempotency-Key")]
+    KeyTaken,
+    /// A post was to change in a way that its status does not allow: a bug.
+    #[error(transparent)]
+    Transition(#[from] PostTransitionError),
+}
+
+impl StoreError {
+    /// Whether the database is unreachable or full: worth a retry, and not a bug.
+    pub fn is_unavailable(&self) -> bool {
+        use sqlx::Error::{Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+        let (Self::Database(error)
+        | Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _))) = self
+        else {
+            return false;
+        };
+        match error {
+            Io(_) | PoolTimedOut | PoolClosed | Tls(_) | WorkerCrashed | Protocol(_) => true,
+            Database(e) => e.code().is_some_and(|code| {
+                // Postgres: connection errors, shutdown, out of resources (disk, connections), idle transaction
+                // timeout. SQLite: busy, locked, I/O, full, cannot open.
+                let code = code.as_ref();
+                code.len() == 5
+                    && (code.starts_with("08")
+                        || code.starts_with("57P")
+                        || code.starts_with("53")
+                        || matches!(code, "58030" | "25P03"))
+                    || code.parse::<u32>().is_ok_and(|c| code.len() < 5 && matches!(c & 0xff, 5 | 6 | 10 | 13 | 14))
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether a newer version has migrated the database.
+    pub const fn is_newer_schema(&self) -> bool {
+        matches!(self, Self::Migrate(MigrateError::VersionMissing(_)))
+    }
+
+    /// Whether this transaction lost against another one (a serialization failure, a deadlock, a taken key): run it again
+    /// from the start.
+    pub fn is_serialization(&self) -> bool {
+        matches!(self, Self::KeyTaken)
+            || matches!(self, Self::Database(sqlx::Error::Database(e)) if matches!(e.code().as_deref(), Some("40001" | "40P01")))
+    }
+
+    /// Whether a retry a little later may succeed.
+    pub fn is_transient(&self) -> bool {
+        self.is_unavailable() || self.is_serialization()
+    }
+
+    /// Whether the database can never accept this value (a NUL in a text, a wrong type, a text too long for its index,
+    /// NULL in a `NOT NULL` column): a retry is rejected again.
+    pub fn is_rejected(&self) -> bool {
+        match self {
+            Self::Database(sqlx::Error::Encode(_)) => true,
+            Self::Database(sqlx::Error::Database(e)) => e.code().is_some_and(|code| {
+                let code = code.as_ref();
+                if code.len() == 5 {
+                    // Postgres: data exceptions, program limits, `NOT NULL`, `CHECK`.
+                    return code.starts_with("22") || code.starts_with("54") || matches!(code, "23502" | "23514");
+                }
+                // SQLite: too big, mismatch; the constraints `CHECK`, `NOT NULL` and the types of a strict table.
+                matches!(code.parse::<u32>(), Ok(18 | 20 | 275 | 1_299 | 3_091))
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether a unique constraint was violated.
+    pub fn is_unique_violation(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(e)) if e.is_unique_violation())
+    }
+}

@@ -1,0 +1,235 @@
+//! Feeds. Always lock a feed's row before changing it or writing its articles.
+
+use chrono::{DateTime, Utc};
+use crier_domain::feed::{FETCH_INTERVAL, Feed, FeedStatus, FeedType, host_of};
+use crier_domain::job::{JobKind, NewJob};
+
+use super::db::{execute, run};
+use super::{Conn, Result, StoreError, Tx, jobs};
+
+const COLUMNS: &str = "
+    id, brand_id, name, named, url, type, status, version, found_url, validator_url, etag, last_modified,
+    failures, last_error, last_fetched_at, next_fetch_at, articles_count, created_at, updated_at";
+
+/// A feed as a client sends it.
+#[derive(Debug)]
+pub struct NewFeed<'a> {
+    pub name: &'a str,
+    /// The client chose the name; the feed's own title does not replace it.
+    pub named: bool,
+    pub url: &'a str,
+    pub kind: FeedType,
+}
+
+/// Returns the job that fetches a feed now; each host is a lane.
+fn fetch_now(tx: &Tx, feed_id: i64, workspace_id: i64, address: &str, trace: Option<&str>) -> NewJob {
+    NewJob::new(JobKind::FetchFeed, feed_id, tx.now)
+        .lane_of_host(host_of(address))
+        .workspace(workspace_id)
+        .trace(trace.map(str::to_owned))
+}
+
+async fn workspace_of(tx: &mut Tx, feed_id: i64) -> Result<i64> {
+    const SQL: &str = r"
+        SELECT b.workspace_id
+        FROM feeds f
+        JOIN brands b ON b.id = f.brand_id
+        WHERE f.id = $1";
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(feed_id).fetch_one(c))?)
+}
+
+/// Stores a feed with the job that fetches it.
+pub async fn create(tx: &mut Tx, brand_id: i64, new: &NewFeed<'_>, trace: Option<&str>) -> Result<Feed> {
+    const SQL: &str = "
+        INSERT INTO feeds (brand_id, name, named, url, type, status, next_fetch_at, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7, $7)
+        RETURNING id";
+    let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
+    let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(new.name).bind(new.named).bind(new.url)
+        .bind(new.kind).bind(next).bind(now).fetch_one(c))?;
+    let workspace = workspace_of(tx, id).await?;
+    let job = fetch_now(tx, id, workspace, new.url, trace);
+    jobs::enqueue(tx, &job).await?;
+    find(tx, brand_id, id).await?.ok_or_else(|| StoreError::Decode("a feed just made is gone".into()))
+}
+
+/// Lists the brand's feeds, newest first.
+pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<Feed>> {
+    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 ORDER BY id DESC");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+}
+
+/// Returns how many feeds the brand has.
+pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM feeds WHERE brand_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
+}
+
+pub async fn find(conn: &mut Conn, brand_id: i64, feed_id: i64) -> Result<Option<Feed>> {
+    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)
+}
+
+/// Finds a feed and locks its row.
+pub async fn find_for_update(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<Option<Feed>> {
+    let lock = tx.for_engine("FOR UPDATE", "");
+    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2 {lock}");
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)
+}
+
+/// Finds a feed by its id alone, for the worker and the operator.
+pub async fn find_any(conn: &mut Conn, feed_id: i64) -> Result<Option<Feed>> {
+    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_optional(c))?)
+}
+
+/// Finds a feed by its id alone and locks its row.
+pub async fn lock(tx: &mut Tx, feed_id: i64) -> Result<Option<Feed>> {
+    let lock = tx.for_engine("FOR UPDATE", "");
+    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1 {lock}");
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_optional(c))?)
+}
+
+pub async fn rename(tx: &mut Tx, feed_id: i64, name: &str) -> Result<()> {
+    const SQL: &str = "UPDATE feeds SET name = $2, named = TRUE, updated_at = $3 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, feed_id, name, now)?;
+    Ok(())
+}
+
+/// Changes a feed's URL and fetches it from there. Deletes what was known of the old one, including its articles.
+/// `name`: the name until the feed's own title is known; not used if a user named the feed.
+pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Option<&str>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE feeds
+        SET url = $2, name = CASE WHEN named THEN name ELSE $3 END, status = 'pending',
+            version = version + 1, found_url = NULL, validator_url = NULL, etag = NULL,
+            last_modified = NULL, failures = 0, last_error = NULL, last_fetched_at = NULL,
+            next_fetch_at = $4, articles_count = 0, updated_at = $5
+        WHERE id = $1";
+    let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
+    execute!(tx, SQL, feed_id, url, name, next, now)?;
+    execute!(tx, "DELETE FROM articles WHERE feed_id = $1", feed_id)?;
+    // A running fetch finds another version when it ends, and is repeated.
+    let workspace = workspace_of(tx, feed_id).await?;
+    let job = fetch_now(tx, feed_id, workspace, url, trace);
+    jobs::run_now(tx, &job).await
+}
+
+/// Deletes a feed with its articles; its job finds no subject and ends.
+pub async fn delete(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<bool> {
+    Ok(execute!(tx, "DELETE FROM feeds WHERE brand_id = $1 AND id = $2", brand_id, feed_id)? > 0)
+}
+
+/// Enqueues fetches of due feeds, the longest due first, at most `limit`; returns how many. Moves their next fetch
+/// time, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that has a job keeps it.
+pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
+    let sql = tx.for_engine(
+        "
+            WITH found AS MATERIALIZED (
+                SELECT id
+                FROM feeds
+                WHERE next_fetch_at <= $1
+                ORDER BY next_fetch_at
+                LIMIT (SELECT $2)
+                FOR UPDATE SKIP LOCKED
+            )
+            UPDATE feeds
+            SET next_fetch_at = $3
+            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+            RETURNING id, coalesce(found_url, url),
+                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
+        "
+            UPDATE feeds
+            SET next_fetch_at = $3
+            WHERE id IN (
+                SELECT id
+                FROM feeds
+                WHERE next_fetch_at <= $1
+                ORDER BY next_fetch_at
+                LIMIT $2
+            )
+            RETURNING id, coalesce(found_url, url),
+                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
+    );
+    let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
+    let due: Vec<(i64, String, i64)> =
+        run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
+    for (id, address, workspace) in &due {
+        let job = fetch_now(tx, *id, *workspace, address, None);
+        jobs::enqueue(tx, &job).await?;
+    }
+    Ok(due.len())
+}
+
+/// The result of a successful fetch.
+#[derive(Debug, Clone, Default)]
+pub struct FetchUpdate {
+    /// `None`: nothing changed.
+    pub changed: Option<FeedUpdate>,
+    pub next_fetch_at: DateTime<Utc>,
+}
+
+/// What the fetched document contains about the feed itself.
+#[derive(Debug, Clone)]
+pub struct FeedUpdate {
+    /// Its own title.
+    pub title: Option<String>,
+    pub kind: FeedType,
+    pub found_url: Option<String>,
+    pub validator_url: Option<String>,
+    pub etag: Option<String>,
+    pub last_modified: Option<String>,
+    pub articles_count: i64,
+}
+
+/// Records a successful fetch. The caller has locked the row.
+pub async fn record_success(tx: &mut Tx, feed_id: i64, fetched: &FetchUpdate) -> Result<()> {
+    const GOOD: &str = "
+        UPDATE feeds
+        SET status = $2, failures = 0, last_error = NULL, last_fetched_at = $3, next_fetch_at = $4,
+            updated_at = $3
+        WHERE id = $1";
+    const CHANGED: &str = "
+        UPDATE feeds
+        SET name = CASE WHEN named OR $2 = '' THEN name ELSE $2 END, type = $3, found_url = $4,
+            validator_url = $5, etag = $6, last_modified = $7, articles_count = $8
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, GOOD, feed_id, FeedStatus::Active, now, fetched.next_fetch_at)?;
+    if let Some(c) = &fetched.changed {
+        execute!(
+            tx,
+            CHANGED,
+            feed_id,
+            c.title.as_deref().unwrap_or_default(),
+            c.kind,
+            &c.found_url,
+            &c.validator_url,
+            &c.etag,
+            &c.last_modified,
+            c.articles_count
+        )?;
+    }
+    Ok(())
+}
+
+/// Records a failed fetch, with a reason for the feed's owner. `lost`: the feed is no longer at the URL where it was
+/// found, and is searched for again. The caller has locked the row.
+pub async fn record_failure(
+    tx: &mut Tx,
+    feed_id: i64,
+    reason: &str,
+    lost: bool,
+    next_fetch_at: DateTime<Utc>,
+) -> Result<()> {
+    const SQL: &str = "
+        UPDATE feeds
+        SET status = $2, failures = failures + 1, last_error = $3, last_fetched_at = $4, next_fetch_at = $5,
+            found_url = CASE WHEN $6 THEN NULL ELSE found_url END,
+            validator_url = CASE WHEN $6 THEN NULL ELSE validator_url END, updated_at = $4
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, feed_id, FeedStatus::Failing, reason, now, next_fetch_at, lost)?;
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! How far the messages of each account were read, and when it is looked at next.
+//!
+//! The due time is in the row, as with feeds: any number of schedulers may run. Always lock the row before the
+//! account's conversations.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::account::AccountStatus;
+use crier_domain::failure::Failure;
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::platform::Platform;
+use serde_json::Value;
+use sqlx::types::Json;
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx, jobs};
+
+/// When an account is looked at again if the job that was enqueued for it is lost.
+const NEXT_SYNC: TimeDelta = TimeDelta::minutes(30);
+
+/// The connector's cursor of each of its streams.
+pub type Cursors = BTreeMap<String, Value>;
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct InboxSync {
+    pub account_id: i64,
+    /// How often a look was asked for.
+    pub requests: i64,
+    /// How many looks in a row have failed, at least in part.
+    pub failures: i32,
+    /// The last look that failed in no part.
+    pub synced_at: Option<DateTime<Utc>>,
+    pub next_sync_at: Option<DateTime<Utc>>,
+    /// Why the last look failed, or what the platform does not let the account read.
+    #[sqlx(json(nullable))]
+    pub last_error: Option<Failure>,
+    #[sqlx(json)]
+    pub cursors: Cursors,
+    /// The streams with which the next look goes on; empty: it reads all of them.
+    #[sqlx(json)]
+    pub unfinished: Vec<String>,
+}
+
+const COLUMNS: &str = "account_id, requests, failures, synced_at, next_sync_at, last_error, cursors, unfinished";
+
+pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<InboxSync>> {
+    let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1"));
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?)
+}
+
+/// Finds an account's row and locks it.
+pub async fn lock(tx: &mut Tx, account_id: i64) -> Result<Option<InboxSync>> {
+    let lock = tx.for_engine("FOR UPDATE", "");
+    let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1 {lock}"));
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?)
+}
+
+/// The job that looks at an account.
+fn sync_now(tx: &Tx, account_id: i64, workspace_id: i64, trace: Option<&str>) -> NewJob {
+    NewJob::new(JobKind::SyncInbox, account_id, tx.now)
+        .lane(Lane::Account(account_id))
+        .workspace(workspace_id)
+        .trace(trace.map(str::to_owned))
+}
+
+/// Has an account looked at from now on: it was connected.
+pub async fn start(tx: &mut Tx, account_id: i64) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, updated_at, cursors)
+        VALUES ($1, $2, $2, $2, '{}')
+        ON CONFLICT (account_id)
+        DO UPDATE SET next_sync_at = excluded.next_sync_at, updated_at = excluded.updated_at";
+    let now = tx.now;
+    execute!(tx, SQL, account_id, now)?;
+    Ok(())
+}
+
+/// Looks at an account at once, if its platform has an inbox.
+pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Option<&str>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE inbox_syncs
+        SET next_sync_at = $2, requests = requests + 1, updated_at = $3
+        WHERE account_id = $1";
+    let (now, next) = (tx.now, tx.now + NEXT_SYNC);
+    if execute!(tx, SQL, account_id, next, now)? == 0 {
+        return Ok(());
+    }
+    let job = sync_now(tx, account_id, workspace_id, trace);
+    jobs::run_now(tx, &job).await
+}
+
+/// Enqueues a job for each active account that is due, the longest due first, at most `limit`; returns how many were
+/// due.
+pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
+    let sql = tx.for_engine(
+        "
+            WITH found AS MATERIALIZED (
+                SELECT account_id
+                FROM inbox_syncs
+                WHERE next_sync_at <= $1
+                ORDER BY next_sync_at
+                LIMIT (SELECT $2)
+                FOR UPDATE SKIP LOCKED
+            ),
+            moved AS (
+                UPDATE inbox_syncs
+                SET next_sync_at = $3
+                WHERE account_id IN (SELECT account_id FROM found WHERE account_id = account_id + 0)
+                RETURNING account_id
+            )
+            SELECT a.id, a.workspace_id, a.status
+            FROM moved
+            JOIN social_accounts a ON a.id = moved.account_id",
+        "
+            UPDATE inbox_syncs
+            SET next_sync_at = $3
+            WHERE account_id IN (
+                SELECT account_id
+                FROM inbox_syncs
+                WHERE next_sync_at <= $1
+                ORDER BY next_sync_at
+                LIMIT $2
+            )
+            RETURNING account_id,
+                (SELECT a.workspace_id FROM social_accounts a WHERE a.id = inbox_syncs.account_id),
+                (SELECT a.status FROM social_accounts a WHERE a.id = inbox_syncs.account_id)",
+    );
+    let (now, next) = (tx.now, tx.now + NEXT_SYNC);
+    let due: Vec<(i64, i64, AccountStatus)> =
+        run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
+    for (id, workspace, status) in &due {
+        if *status == AccountStatus::Active {
+            let job = sync_now(tx, *id, *workspace, None);
+            jobs::enqueue(tx, &job).await?;
+        }
+    }
+    Ok(due.len())
+}
+
+/// Stores the cursor of a stream. The caller has locked the row.
+pub async fn set_cursors(tx: &mut Tx, account_id: i64, cursors: &Cursors) -> Result<()> {
+    let now = tx.now;
+    const SQL: &str = "UPDATE inbox_syncs SET cursors = $2, updated_at = $3 WHERE account_id = $1";
+    execute!(tx, SQL, account_id, Json(cursors), now)?;
+    Ok(())
+}
+
+/// Stores with which streams the next look goes on. The caller has locked the row.
+pub async fn set_unfinished(tx: &mut Tx, account_id: i64, streams: &[String]) -> Result<()> {
+    execute!(tx, "UPDATE inbox_syncs SET unfinished = $2 WHERE account_id = $1", account_id, Json(streams))?;
+    Ok(())
+}
+
+/// Records the end of a complete look. `note`: what the platform does not let the account read. `next`: when the account
+/// is looked at again; `None`: never, its platform has no inbox.
+pub async fn end(tx: &mut Tx, account_id: i64, note: Option<&Failure>, next: Option<DateTime<Utc>>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE inbox_syncs
+        SET last_error = $2, next_sync_at = $3, failures = 0, synced_at = $4, updated_at = $4, unfinished = '[]'
+        WHERE account_id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, account_id, note.map(Json), next, now)?;
+    Ok(())
+}
+
+/// Records the end of a look that failed, at least in part.
+pub async fn fail(tx: &mut Tx, account_id: i64, error: &Failure, next: Option<DateTime<Utc>>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE inbox_syncs
+        SET last_error = $2, next_sync_at = $3, failures = failures + 1, updated_at = $4, unfinished = '[]'
+        WHERE account_id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, account_id, Json(error), next, now)?;
+    Ok(())
+}
+
+/// Returns since when an active account was not read completely, by platform: the longest.
+pub async fn oldest(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
+    const SQL: &str = "
+        SELECT a.platform, min(coalesce(s.synced_at, s.created_at))
+        FROM inbox_syncs s
+        JOIN social_accounts a ON a.id = s.account_id AND a.status IN ('active')
+        WHERE s.next_sync_at IS NOT NULL
+        GROUP BY a.platform";
+    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
+}

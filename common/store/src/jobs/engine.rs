@@ -1,0 +1,293 @@
+//! What a worker does with jobs: claim, heartbeat, settle, release.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use crier_domain::job::{Claimed, JobKind, LEASE, Outcome};
+use crier_domain::untrusted::{self, MAX_MESSAGE};
+use serde_json::json;
+
+use super::super::db::{execute, run};
+use super::super::{Result, Tx};
+use super::lanes::load_lanes;
+use super::{id_list, known_kinds, list_sql};
+
+/// Claims those of the ids that are ready. Skips an id that is unknown, ended, claimed by another worker or of a paused
+/// kind. A job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job to leave
+/// wakes it. For a transaction of [`super::super::Store::begin_claim`].
+pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed>> {
+    #[derive(sqlx::FromRow)]
+    struct Candidate {
+        id: i64,
+        kind: JobKind,
+        lane: Option<String>,
+        workspace_lane: Option<String>,
+    }
+    impl Candidate {
+        /// Returns the lane in which it needs a place, and the lane's cap.
+        fn capped(&self) -> Option<(&str, i64)> {
+            Some((self.lane.as_deref()?, self.kind.limits().lane_cap?))
+        }
+
+        fn capped_workspace(&self) -> Option<(&str, i64)> {
+            Some((self.workspace_lane.as_deref()?, self.kind.limits().workspace_cap?))
+        }
+    }
+    // On Postgres one look-up per id: `LIMIT 1` keeps the look-ups apart, `state || ''` avoids the index of ready jobs. The
+    // lanes are locked in the same statement, in the order of their bytes, and their load is read in the next one, which
+    // sees what the previous holders of the locks have committed.
+    let sql = tx.for_engine(
+        concat!(
+            "
+            WITH candidate AS MATERIALIZED (
+                SELECT j.*
+                FROM (
+                    SELECT DISTINCT value::bigint AS id
+                    FROM json_array_elements_text($1::json)
+                ) v
+                CROSS JOIN LATERAL (
+                    SELECT id, kind, lane, workspace_lane, priority, run_at
+                    FROM jobs
+                    WHERE id = v.id
+                        AND state || '' = 'ready'
+                        AND NOT waiting
+                        AND ",
+            known_kinds!(),
+            "
+                        AND kind NOT IN (SELECT kind FROM paused_kinds)
+                    LIMIT 1
+                    FOR UPDATE SKIP LOCKED
+                ) j
+            ),
+            locked AS MATERIALIZED (
+                SELECT count(pg_advisory_xact_lock(hashtextextended(lane, 0)))
+                FROM (
+                    SELECT DISTINCT lane COLLATE \"C\" AS lane
+                    FROM candidate
+                    WHERE lane IS NOT NULL
+                    ORDER BY 1
+                ) lanes
+            ),
+            unsynced AS MATERIALIZED (
+                SELECT set_config('synchronous_commit', 'off', TRUE)
+            )
+            SELECT id, kind, lane, workspace_lane
+            FROM candidate, locked, unsynced
+            ORDER BY priority DESC, run_at, id"
+        ),
+        concat!(
+            "
+            SELECT id, kind, lane, workspace_lane
+            FROM jobs
+            WHERE id IN (SELECT value FROM json_each($1))
+                AND state = 'ready'
+                AND NOT waiting
+                AND ",
+            known_kinds!(),
+            "
+                AND kind NOT IN (SELECT kind FROM paused_kinds)
+            ORDER BY priority DESC, run_at, id"
+        ),
+    );
+    let list = id_list(ids);
+    let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
+    let capped = candidates.iter().filter_map(Candidate::capped).map(|(lane, _)| lane).collect();
+    let workspaces = candidates.iter().filter_map(Candidate::capped_workspace).map(|(lane, _)| lane).collect();
+    let now = tx.now;
+    let loads = load_lanes(tx, &capped, &workspaces, now).await?;
+    let mut lanes: HashMap<_, _> = loads.into_iter().map(|lane| (lane.lane.clone(), lane)).collect();
+    let (mut take, mut park) = (Vec::new(), Vec::new());
+    for candidate in &candidates {
+        let (own, shared) = (candidate.capped(), candidate.capped_workspace());
+        let full = [own, shared].into_iter().flatten().find(|(lane, cap)| lanes[*lane].room(*cap) <= 0);
+        match full {
+            Some((lane, _)) if shared.is_some_and(|(workspace, _)| workspace == lane) => {
+                tx.found_workspace_full(lane, candidate.kind);
+                park.push(candidate.id);
+            }
+            Some((lane, cap)) => {
+                tx.found_full(lane, cap);
+                park.push(candidate.id);
+            }
+            None => {
+                for (lane, _) in [own, shared].into_iter().flatten() {
+                    lanes.entry(lane.to_owned()).and_modify(|lane| lane.running += 1);
+                }
+                take.push(candidate.id);
+            }
+        }
+    }
+    if !park.is_empty() {
+        let sql = list_sql!(tx, "UPDATE jobs SET waiting = TRUE WHERE id", "");
+        execute!(tx, sql, id_list(&park))?;
+    }
+    if take.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = list_sql!(
+        tx,
+        "
+            UPDATE jobs
+            SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3
+            WHERE id",
+        "RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, worker, run_at, \
+         trace"
+    );
+    let (list, until) = (id_list(&take), tx.now + LEASE);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).fetch_all(c))?)
+}
+
+/// Renews the leases of the jobs that this worker holds, in one statement however many there are.
+pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
+    // Skips a row that a settle or a rescue has locked: waiting for it while holding others could deadlock.
+    let sql = tx.for_engine(
+        "
+            WITH held AS MATERIALIZED (
+                SELECT j.id
+                FROM (
+                    SELECT DISTINCT value::bigint AS id
+                    FROM json_array_elements_text($1::json)
+                ) v
+                CROSS JOIN LATERAL (
+                    SELECT id
+                    FROM jobs
+                    WHERE id = v.id
+                        AND worker = $3
+                        AND state || '' = 'running'
+                    LIMIT 1
+                    FOR UPDATE SKIP LOCKED
+                ) j
+            )
+            UPDATE jobs
+            SET lease_until = $2
+            WHERE id IN (SELECT id FROM held WHERE id = id + 0)",
+        "
+            UPDATE jobs
+            SET lease_until = $2
+            WHERE id IN (SELECT value FROM json_each($1))
+                AND worker = $3
+                AND state = 'running'",
+    );
+    let (list, until) = (id_list(ids), tx.now + LEASE);
+    Ok(execute!(tx, sql, &list, until, worker)?)
+}
+
+/// Whether this worker still holds the job; locks its row until the end of the transaction.
+pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
+    let sql = tx.for_engine(
+        "
+            SELECT id
+            FROM jobs
+            WHERE id = $1
+                AND fence = $2
+                AND worker = $3
+                AND state || '' = 'running'
+            FOR UPDATE",
+        "
+            SELECT id
+            FROM jobs
+            WHERE id = $1
+                AND fence = $2
+                AND worker = $3
+                AND state = 'running'",
+    );
+    let (id, fence, worker) = (job.id, job.fence, &job.worker);
+    let held: Option<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(id).bind(fence).bind(worker).fetch_optional(c))?;
+    Ok(held.is_some())
+}
+
+/// Settles runs, in the transaction that writes their results. Returns `false` if a lease was lost: roll back, all of
+/// these results are discarded.
+pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
+    const END: &str = "
+        UPDATE jobs
+        SET state = $3, last_error = $4, finished_at = $5, lease_until = NULL
+        WHERE id = $1
+            AND fence = $2
+            AND worker = $6
+            AND state = 'running'";
+    const AGAIN: &str = "
+        UPDATE jobs
+        SET state = 'scheduled', run_at = $3, last_error = $4, lease_until = NULL
+        WHERE id = $1
+            AND fence = $2
+            AND worker = $5
+            AND state = 'running'";
+    let now = tx.now;
+    let mut done = Vec::with_capacity(ends.len());
+    for (job, outcome) in ends {
+        let updated = match outcome {
+            // By far the most common outcome: settled together, in one statement.
+            Outcome::Done => {
+                done.push((job.id, job.fence, &job.worker));
+                1
+            }
+            Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", stored_reason(why), now, &job.worker)?,
+            Outcome::Cancelled(why) => {
+                execute!(tx, END, job.id, job.fence, "cancelled", stored_reason(why), now, &job.worker)?
+            }
+            Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, stored_reason(why), &job.worker)?,
+        };
+        if updated == 0 {
+            return Ok(false);
+        }
+        tx.leave_lanes(job);
+    }
+    settle_done(tx, &done).await
+}
+
+/// Makes the reason for the end of a run fit for storage.
+fn stored_reason(reason: &str) -> String {
+    untrusted::line(reason, MAX_MESSAGE)
+}
+
+/// Takes ids with their fences and workers; returns `false` if one of the jobs is no longer held.
+async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> {
+    if done.is_empty() {
+        return Ok(true);
+    }
+    let sql = tx.for_engine(
+        "
+            UPDATE jobs
+            SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL
+            FROM (
+                SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS fence, value ->> 2 AS worker
+                FROM json_array_elements($1::json)
+                WHERE value ->> 0 = (value ->> 0) || ''
+            ) held
+            WHERE jobs.id = held.id
+                AND jobs.fence = held.fence
+                AND jobs.worker = held.worker
+                AND jobs.state || '' = 'running'",
+        "
+            UPDATE jobs
+            SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL
+            FROM (
+                SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS worker
+                FROM json_each($1)
+            ) held
+            WHERE jobs.id = held.id
+                AND jobs.fence = held.fence
+                AND jobs.worker = held.worker
+                AND jobs.state || '' = 'running'",
+    );
+    let (held, now) = (json!(done).to_string(), tx.now);
+    Ok(execute!(tx, sql, held, now)? == done.len() as u64)
+}
+
+/// Returns a job to the queue without using up an attempt (drain); `false`: the lease was lost.
+pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<bool> {
+    const SQL: &str = "
+        UPDATE jobs
+        SET state = 'ready', attempt = attempt - 1, lease_until = NULL, dispatched_at = $3
+        WHERE id = $1
+            AND fence = $2
+            AND worker = $4
+            AND state = 'running'";
+    let long_ago = DateTime::<Utc>::UNIX_EPOCH;
+    let held = execute!(tx, SQL, job.id, job.fence, long_ago, &job.worker)? > 0;
+    if held {
+        tx.leave_lanes(job);
+    }
+    Ok(held)
+}

@@ -1,0 +1,66 @@
+//! Periods in which Crier itself held back the jobs of a lane: a platform asked for a pause, or more was due at once
+//! than the lane has places. A post that waited for this does not count as late.
+//!
+//! The end of a pause is known in advance. A full lane is detected by the jobs that leave it: each one that wakes
+//! another extends the period. If that did not happen for longer than any job takes, nothing ran, and a new period
+//! begins; jobs that waited in between are late.
+//!
+//! Only the lanes of accounts have these periods, since only posts can be late.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::job::Claimed;
+
+use super::super::db::{execute, run};
+use super::super::{Result, Tx};
+
+/// Longer than a job of an account takes, and than the scheduler needs to notice the end of a pause.
+const MAX_GAP: TimeDelta = TimeDelta::minutes(15);
+/// How long these periods are stored: longer than any post waits.
+const HOLD_RETENTION: TimeDelta = TimeDelta::days(30);
+
+/// Records that the lane is held back until `until`, which may be now.
+pub(super) async fn held_until(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
+    const LONGER: &str = "UPDATE lane_holds
+        SET held_until = CASE WHEN held_until > $2 THEN held_until ELSE $2 END
+        WHERE lane = $1 AND held_until >= $3";
+    const NEW: &str = "INSERT INTO lane_holds (lane, held_since, held_until)
+        VALUES ($1, $2, $3)
+        ON CONFLICT DO NOTHING";
+    if !lane.starts_with("account:") {
+        return Ok(());
+    }
+    let now = tx.now;
+    if execute!(tx, LONGER, lane, until, now - MAX_GAP)? == 0 {
+        execute!(tx, NEW, lane, now, until)?;
+    }
+    Ok(())
+}
+
+/// Returns how late a job is, without the time for which its lane was held back.
+pub async fn lateness(tx: &mut Tx, job: &Claimed) -> Result<TimeDelta> {
+    const SQL: &str = "SELECT held_since, held_until
+        FROM lane_holds
+        WHERE lane = $1 AND held_until > $2
+        ORDER BY held_since";
+    let (now, run_at) = (tx.now, job.run_at);
+    let Some(lane) = &job.lane else { return Ok(now - run_at) };
+    let held: Vec<(DateTime<Utc>, DateTime<Utc>)> =
+        run!(tx, c => sqlx::query_as(SQL).bind(lane).bind(run_at).fetch_all(c))?;
+    // Two workers that pause a lane at the same moment each begin a period; an overlap counts once.
+    let (mut late, mut seen) = (TimeDelta::zero(), run_at);
+    for (since, until) in held {
+        late += (since.min(now) - seen).max(TimeDelta::zero());
+        seen = seen.max(until.min(now));
+    }
+    Ok(late + (now - seen))
+}
+
+/// Deletes periods that ended long ago, at most `limit`; returns how many.
+pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
+    const SQL: &str = "DELETE FROM lane_holds
+        WHERE (lane, held_since) IN (
+            SELECT lane, held_since FROM lane_holds WHERE held_until < $1 ORDER BY held_until LIMIT (SELECT $2)
+        )";
+    let before = tx.now - HOLD_RETENTION;
+    Ok(execute!(tx, SQL, before, limit)?)
+}

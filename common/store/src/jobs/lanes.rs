@@ -1,0 +1,256 @@
+//! Lanes: how many jobs of one account, endpoint or brand run at once.
+//!
+//! A claim counts what runs in a lane under the lane's lock; a job for which there is no place is set waiting, and the next
+//! job to leave the lane wakes it. A lane can be paused, and its cap reduced.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use chrono::{DateTime, Utc};
+use crier_domain::job::JobKind;
+use serde_json::json;
+
+use super::super::db::{Conn, execute, run};
+use super::super::{Lanes, Result, Store, Tx, Workspace};
+use super::{NotifyRow, holds, known_kinds, notify_in_order, workspaces};
+
+/// The load of a lane.
+#[derive(sqlx::FromRow)]
+pub(super) struct LaneLoad {
+    pub lane: String,
+    pub running: i64,
+    paused: bool,
+    /// The reduced cap while the lane is narrowed.
+    places: Option<i64>,
+}
+
+impl LaneLoad {
+    /// Returns how many places are free, given the `cap` of its kind; 0 while the lane is paused.
+    pub fn room(&self, cap: i64) -> i64 {
+        if self.paused { 0 } else { self.places.unwrap_or(cap) - self.running }
+    }
+}
+
+/// Returns the load of lanes, and of workspaces, which have neither pauses nor reduced caps.
+pub(super) async fn load_lanes(
+    conn: &mut Conn,
+    lanes: &BTreeSet<&str>,
+    workspaces: &BTreeSet<&str>,
+    now: DateTime<Utc>,
+) -> Result<Vec<LaneLoad>> {
+    if lanes.is_empty() && workspaces.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = conn.for_engine(
+        "
+        SELECT value AS lane,
+            (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running,
+            value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused,
+            (SELECT places FROM narrow_lanes WHERE lane = value) AS places
+        FROM json_array_elements_text($1::json)
+        UNION ALL
+        SELECT value, (SELECT count(*) FROM jobs WHERE state = 'running' AND workspace_lane = value), FALSE, NULL
+        FROM json_array_elements_text($3::json)",
+        "
+        SELECT value AS lane,
+            (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running,
+            value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused,
+            (SELECT places FROM narrow_lanes WHERE lane = value) AS places
+        FROM json_each($1)
+        UNION ALL
+        SELECT value, (SELECT count(*) FROM jobs WHERE state = 'running' AND workspace_lane = value), FALSE, NULL
+        FROM json_each($3)",
+    );
+    let (lanes, workspaces) = (json!(lanes).to_string(), json!(workspaces).to_string());
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(lanes).bind(now).bind(workspaces).fetch_all(c))?)
+}
+
+/// Locks lanes until the end of the transaction, in the given order: a sorted JSON array.
+pub(super) async fn lock_lanes(tx: &mut Tx, sorted: &str) -> Result<()> {
+    // Postgres does not flatten a subquery with its own `ORDER BY`, so the locks are taken in that order.
+    const SQL: &str = "
+        SELECT count(pg_advisory_xact_lock(hashtextextended(lane, 0)))
+        FROM (
+            SELECT value AS lane
+            FROM json_array_elements_text($1::json) WITH ORDINALITY AS t (value, n)
+            ORDER BY n
+        ) lanes";
+    if tx.is_postgres() {
+        execute!(tx, SQL, sorted)?;
+    }
+    Ok(())
+}
+
+/// Wakes as many jobs as places were freed in each lane, after the commit that freed them: a lane's lock is never held
+/// while waiting for the disk. A claim that found a lane full checks it again, also after its commit: of two concurrent
+/// ones, at least one sees the other's change. If the process dies in between, the sweep wakes the jobs.
+pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
+    let Lanes { mut free, full, workspaces } = lanes;
+    if free.is_empty() && full.is_empty() && workspaces.is_empty() {
+        // The common case.
+        return Ok(());
+    }
+    let mut conn = store.read().await?;
+    if !full.is_empty() {
+        let lanes = full.keys().map(String::as_str).collect();
+        for lane in load_lanes(&mut conn, &lanes, &BTreeSet::new(), store.now()).await? {
+            let room = full.get(&lane.lane).map_or(0, |cap| lane.room(*cap));
+            if room > 0 {
+                free.insert(lane.lane, room);
+            }
+        }
+    }
+    let waited_for = waited_for(&mut conn, &free, &workspaces).await?;
+    free.retain(|lane, _| waited_for.contains_key(lane));
+    for (name, workspace) in &workspaces {
+        if let Some(running) = waited_for.get(name) {
+            workspaces::share_out(&mut conn, (name, workspace, *running), store.now(), &mut free).await?;
+        }
+    }
+    drop(conn);
+    if free.is_empty() {
+        return Ok(());
+    }
+    let mut tx = store.begin_async_commit().await?;
+    lock_lanes(&mut tx, &names(&free)).await?;
+    for (lane, places) in &free {
+        wake_lane(&mut tx, lane, *places).await?;
+    }
+    tx.commit_alone().await
+}
+
+/// Returns the lanes' names, sorted.
+fn names(lanes: &BTreeMap<String, i64>) -> String {
+    json!(lanes.keys().collect::<Vec<_>>()).to_string()
+}
+
+/// Returns those lanes and workspaces that jobs wait for (usually empty); a workspace with its running jobs.
+async fn waited_for(
+    conn: &mut Conn,
+    lanes: &BTreeMap<String, i64>,
+    workspaces: &BTreeMap<String, Workspace>,
+) -> Result<HashMap<String, i64>> {
+    if lanes.is_empty() && workspaces.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = conn.for_engine(
+        r"
+        SELECT value, CAST(0 AS bigint)
+        FROM json_array_elements_text($1::json)
+        WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)
+        UNION ALL
+        SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
+        FROM json_array_elements_text($2::json)
+        WHERE EXISTS (SELECT 1 FROM jobs WHERE workspace_lane = value AND state = 'ready' AND waiting)",
+        r"
+        SELECT value, 0
+        FROM json_each($1)
+        WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)
+        UNION ALL
+        SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
+        FROM json_each($2)
+        WHERE EXISTS (SELECT 1 FROM jobs WHERE workspace_lane = value AND state = 'ready' AND waiting)",
+    );
+    let workspaces = json!(workspaces.keys().collect::<Vec<_>>()).to_string();
+    let found: Vec<(String, i64)> =
+        run!(conn, c => sqlx::query_as(sql).bind(names(lanes)).bind(&workspaces).fetch_all(c))?;
+    Ok(found.into_iter().collect())
+}
+
+/// Wakes up to `n` jobs that wait for a lane, unless it is paused. The caller holds the lane's lock.
+pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
+    let sql = tx.for_engine(
+        concat!(
+            "
+            WITH found AS MATERIALIZED (
+                SELECT id
+                FROM jobs
+                WHERE lane = $1
+                    AND state = 'ready'
+                    AND waiting
+                    AND ",
+            known_kinds!(),
+            "
+                    AND NOT EXISTS (
+                        SELECT 1
+                        FROM paused_lanes p
+                        WHERE p.lane = $1 AND p.paused_until > $3
+                    )
+                ORDER BY run_at, id
+                LIMIT (SELECT $2)
+                FOR UPDATE SKIP LOCKED
+            )
+            UPDATE jobs
+            SET waiting = FALSE, dispatched_at = $3
+            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+            RETURNING kind, id, priority, run_at"
+        ),
+        concat!(
+            "
+            UPDATE jobs
+            SET waiting = FALSE, dispatched_at = $3
+            WHERE id IN (
+                SELECT id
+                FROM jobs
+                WHERE lane = $1
+                    AND state = 'ready'
+                    AND waiting
+                    AND ",
+            known_kinds!(),
+            "
+                    AND NOT EXISTS (
+                        SELECT 1
+                        FROM paused_lanes p
+                        WHERE p.lane = $1 AND p.paused_until > $3
+                    )
+                ORDER BY run_at, id
+                LIMIT $2
+            )
+            RETURNING kind, id, priority, run_at"
+        ),
+    );
+    let now = tx.now;
+    let woken: Vec<NotifyRow> = run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).fetch_all(c))?;
+    if !woken.is_empty() {
+        holds::held_until(tx, lane, now).await?;
+    }
+    notify_in_order(tx, woken);
+    Ok(())
+}
+
+/// Pauses a lane until the time that its platform named; a longer pause stays.
+pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO paused_lanes (lane, paused_until)
+        VALUES ($1, $2)
+        ON CONFLICT (lane)
+        DO UPDATE SET paused_until = CASE WHEN paused_lanes.paused_until > excluded.paused_until THEN
+            paused_lanes.paused_until ELSE excluded.paused_until END";
+    execute!(tx, SQL, lane, until)?;
+    holds::held_until(tx, lane, until).await
+}
+
+/// Reduces a lane's places below the cap of its kind, until it is widened. Running jobs continue.
+pub async fn narrow_lane(tx: &mut Tx, lane: &str, places: i64) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO narrow_lanes (lane, places)
+        VALUES ($1, $2)
+        ON CONFLICT (lane)
+        DO UPDATE SET places = excluded.places";
+    execute!(tx, SQL, lane, places)?;
+    Ok(())
+}
+
+/// Removes the reduction and the pause of a lane of this kind, and wakes jobs that wait for it.
+pub async fn widen_lane(tx: &mut Tx, kind: JobKind, lane: &str) -> Result<()> {
+    execute!(tx, "DELETE FROM narrow_lanes WHERE lane = $1", lane)?;
+    execute!(tx, "DELETE FROM paused_lanes WHERE lane = $1", lane)?;
+    tx.free_places(lane, kind.limits().lane_cap.unwrap_or(i64::MAX));
+    Ok(())
+}
+
+/// Whether a lane is paused.
+pub async fn lane_is_paused(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<bool> {
+    const SQL: &str = "SELECT lane FROM paused_lanes WHERE lane = $1 AND paused_until > $2";
+    let found: Option<String> = run!(conn, c => sqlx::query_scalar(SQL).bind(lane).bind(now).fetch_optional(c))?;
+    Ok(found.is_some())
+}

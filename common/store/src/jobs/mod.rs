@@ -1,0 +1,249 @@
+//! The `jobs` table: the durable queue. [`crier_domain::job`] shows the states and transitions of a row.
+//!
+//! - here: enqueue, cancel, run_now — run in a caller's own transaction;
+//! - [`engine`]: claim, heartbeat, settle, release — run by a worker;
+//! - [`lanes`]: load, wake, pause, narrow;
+//! - [`dispatch`]: due, stale notifications, rescue, sweep, purge — run by the scheduler;
+//! - [`holds`]: periods in which Crier itself held back the jobs of a lane;
+//! - [`operate`]: list, show, pause, retry, counts — run by an operator.
+
+use std::cmp::Reverse;
+
+use chrono::SubsecRound;
+use chrono::{DateTime, Utc};
+use crier_domain::job::{Claimed, JobKind, JobNotification, Lane, NewJob, workspace_lane};
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+
+pub mod dispatch;
+pub mod engine;
+pub mod holds;
+pub mod lanes;
+pub mod operate;
+mod workspaces;
+
+/// Encodes a list of ids as one bind: a JSON array, which both engines can unnest (see [`list_sql!`]).
+pub fn id_list(ids: &[i64]) -> String {
+    let mut out = String::with_capacity(ids.len() * 8 + 2);
+    out.push('[');
+    for (i, id) in ids.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        out.push_str(&id.to_string());
+    }
+    out.push(']');
+    out
+}
+
+/// A statement on the rows of a list of ids, bound as `$1`: two pieces of SQL, the first of which ends before the `IN`.
+///
+/// Postgres keeps a plan that it made while the table was small, and considers a table that was just filled small. So
+/// the statements of the queue force the plan: `value || ''` and `id + 0` have no effect on the result, but make the
+/// planner expect a single id and use the primary key; `LIMIT (SELECT $2)` hides the limit, so that it starts at the
+/// head of the right index instead of reading and sorting all of it. `tests/store/plans.rs` checks this.
+macro_rules! list_sql {
+    ($conn:expr, $before:literal, $after:literal) => {
+        $conn.for_engine(
+            concat!(
+                $before,
+                " IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') ",
+                $after
+            ),
+            concat!($before, " IN (SELECT value FROM json_each($1)) ", $after),
+        )
+    };
+}
+pub(crate) use list_sql;
+
+/// The kinds that this version knows, as an SQL condition. Beside a newer version (during an upgrade, or after a
+/// rollback) there are jobs of kinds that this version does not know: they are left alone, and block no other job.
+/// `coalesce` has no effect on the result, but makes the planner expect half of the rows instead of almost no rows.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! known_kinds {
+    () => { crier_domain::for_each_job_kind!(known_kinds) };
+    ($first:ident = $first_name:ident $first_limits:tt $(, $kind:ident = $name:ident $limits:tt)* $(,)?) => {
+        concat!("coalesce(kind IN ('", stringify!($first_name), "'" $(, ", '", stringify!($name), "'")*, "), FALSE)")
+    };
+}
+pub(crate) use known_kinds;
+
+/// A row to notify for, as returned by `RETURNING kind, id, priority, run_at`.
+#[derive(sqlx::FromRow)]
+struct NotifyRow {
+    kind: JobKind,
+    id: i64,
+    priority: i32,
+    run_at: DateTime<Utc>,
+}
+
+/// Notifies for rows after the commit, in the order in which they should run; `RETURNING` has no defined order.
+fn notify_in_order(tx: &mut Tx, mut rows: Vec<NotifyRow>) {
+    rows.sort_by_key(|row| (Reverse(row.priority), row.run_at, row.id));
+    for row in rows {
+        tx.notify_later(JobNotification { kind: row.kind, id: row.id });
+    }
+}
+
+/// Enqueues in the caller's transaction; workers are notified after its commit. Returns `None` if the subject already
+/// has an unfinished job of this kind.
+pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
+    const SQL: &str = "
+        INSERT INTO jobs (
+            kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
+            workspace_lane
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)
+        ON CONFLICT DO NOTHING
+        RETURNING id";
+    let now = tx.now;
+    let due = job.run_at <= now;
+    let state = if due { "ready" } else { "scheduled" };
+    let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(&job.lane)
+        .bind(state).bind(job.priority).bind(job.run_at.trunc_subsecs(6)).bind(job.kind.limits().max_attempts).bind(&job.trace)
+        .bind(now).bind(workspace_lane(job.kind, job.workspace_id)).fetch_optional(c))?;
+    if let Some(id) = id {
+        if due {
+            tx.notify_later(JobNotification { kind: job.kind, id });
+        }
+        tx.count_enqueued(job.kind);
+    }
+    Ok(id)
+}
+
+/// One of several subjects that each get a job.
+#[derive(Clone, Copy, Debug)]
+pub struct JobSubject {
+    pub id: i64,
+    pub lane: Lane,
+    /// The workspace whose share of the kind's places the job takes.
+    pub workspace_id: Option<i64>,
+}
+
+/// Enqueues a job like `like` for each subject in its lane, in one statement. A subject that already has a job keeps
+/// it. Returns how many jobs were enqueued.
+pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[JobSubject]) -> Result<usize> {
+    let due = like.run_at <= tx.now;
+    let ids = insert_each(tx, like, if due { "ready" } else { "scheduled" }, false, subjects).await?;
+    if due {
+        ids.iter().for_each(|id| tx.notify_later(JobNotification { kind: like.kind, id: *id }));
+    }
+    Ok(ids.len())
+}
+
+/// Enqueues jobs for subjects of one lane, possibly very many. All are due and wait for the lane, which wakes only as
+/// many at a time as it has places, so they do not hold up other jobs.
+pub async fn enqueue_in_lane(tx: &mut Tx, like: &NewJob, lane: Lane, subject_ids: &[i64]) -> Result<()> {
+    let subject = |id: &i64| JobSubject { id: *id, lane, workspace_id: like.workspace_id };
+    let subjects: Vec<_> = subject_ids.iter().map(subject).collect();
+    insert_each(tx, like, "ready", true, &subjects).await?;
+    tx.free_places(&lane.to_string(), like.kind.limits().lane_cap.unwrap_or(i64::MAX));
+    Ok(())
+}
+
+async fn insert_each(
+    tx: &mut Tx,
+    like: &NewJob,
+    state: &str,
+    waiting: bool,
+    subjects: &[JobSubject],
+) -> Result<Vec<i64>> {
+    if subjects.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = tx.for_engine(
+        "
+            INSERT INTO jobs (
+                kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace,
+                dispatched_at, created_at, workspace_lane
+            )
+            SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2
+            FROM json_array_elements($1::json)
+            ON CONFLICT DO NOTHING
+            RETURNING id",
+        "
+            INSERT INTO jobs (
+                kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace,
+                dispatched_at, created_at, workspace_lane
+            )
+            SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2
+            FROM json_each($1)
+            WHERE TRUE
+            ON CONFLICT DO NOTHING
+            RETURNING id",
+    );
+    let (now, run_at, attempts) = (tx.now, like.run_at.trunc_subsecs(6), like.kind.limits().max_attempts);
+    let each = |s: &JobSubject| (s.id, s.lane.to_string(), workspace_lane(like.kind, s.workspace_id));
+    let list: Vec<_> = subjects.iter().map(each).collect();
+    let list = serde_json::json!(list).to_string();
+    let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(like.kind).bind(state).bind(waiting)
+        .bind(like.priority).bind(run_at).bind(attempts).bind(&like.trace).bind(now).fetch_all(c))?;
+    ids.iter().for_each(|_| tx.count_enqueued(like.kind));
+    Ok(ids)
+}
+
+/// Cancels the subject's job if it has not begun. Returns `true` if a job is running; that one continues.
+pub async fn cancel_subject(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        UPDATE jobs
+        SET state = 'cancelled', waiting = FALSE, finished_at = $3
+        WHERE kind = $1
+            AND subject_id = $2
+            AND state IN ('scheduled', 'ready')";
+    let now = tx.now;
+    execute!(tx, SQL, kind, subject_id, now)?;
+    is_running(tx, kind, subject_id).await
+}
+
+/// Whether the subject's job is running.
+pub async fn is_running(conn: &mut Conn, kind: JobKind, subject_id: i64) -> Result<bool> {
+    const SQL: &str = "SELECT id FROM jobs WHERE kind = $1 AND subject_id = $2 AND state = 'running'";
+    let id: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(kind).bind(subject_id).fetch_optional(c))?;
+    Ok(id.is_some())
+}
+
+/// Returns those of the subjects whose job is running.
+pub async fn running_among(conn: &mut Conn, kind: JobKind, subject_ids: &[i64]) -> Result<Vec<i64>> {
+    let sql = list_sql!(conn, "SELECT subject_id FROM jobs WHERE subject_id", "AND kind = $2 AND state = 'running'");
+    let ids = id_list(subject_ids);
+    Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&ids).bind(kind).fetch_all(c))?)
+}
+
+/// Refunds the attempt of the current run. Call it when the run ends, before the job is settled.
+pub async fn refund_attempt(tx: &mut Tx, job: &Claimed) -> Result<()> {
+    const SQL: &str = "
+        UPDATE jobs
+        SET attempt = attempt - 1
+        WHERE id = $1
+            AND fence = $2
+            AND state = 'running'";
+    execute!(tx, SQL, job.id, job.fence)?;
+    Ok(())
+}
+
+/// Makes the subject's unstarted job due now, in the lane of `job`, or enqueues a new one.
+pub async fn run_now(tx: &mut Tx, job: &NewJob) -> Result<()> {
+    const SQL: &str = "
+        UPDATE jobs
+        SET state = 'ready', waiting = FALSE, lane = $4, workspace_lane = $5, run_at = $3,
+            dispatched_at = $3
+        WHERE kind = $1
+            AND subject_id = $2
+            AND state IN ('scheduled', 'ready')
+        RETURNING id";
+    let now = tx.now;
+    let workspace = workspace_lane(job.kind, job.workspace_id);
+    let id: Option<i64> = run!(tx, c => {
+        let update = sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(now);
+        update.bind(&job.lane).bind(&workspace).fetch_optional(c)
+    })?;
+    match id {
+        Some(id) => tx.notify_later(JobNotification { kind: job.kind, id }),
+        None => {
+            enqueue(tx, job).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! What an operator does with jobs, by `crier jobs …`; all of it safe while workers run.
+
+use chrono::{DateTime, Utc};
+use crier_domain::job::{JobKind, JobNotification, JobState};
+use serde::Serialize;
+
+use super::super::db::{execute, run};
+use super::super::{Conn, Page, PageRequest, Result, Tx};
+use super::known_kinds;
+
+/// A job as the operator sees it.
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct JobRow {
+    pub id: i64,
+    pub kind: JobKind,
+    pub subject_id: i64,
+    pub lane: Option<String>,
+    pub state: JobState,
+    pub waiting: bool,
+    pub priority: i32,
+    pub run_at: DateTime<Utc>,
+    pub attempt: i32,
+    pub max_attempts: i32,
+    pub crashes: i32,
+    pub lease_until: Option<DateTime<Utc>>,
+    pub trace: Option<String>,
+    pub last_error: Option<String>,
+    pub created_at: DateTime<Utc>,
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// Filters a list; `None` matches everything.
+#[derive(Debug, Clone, Default)]
+pub struct JobQuery {
+    pub kind: Option<JobKind>,
+    pub state: Option<JobState>,
+    pub lane: Option<String>,
+    /// Created before this time.
+    pub created_before: Option<DateTime<Utc>>,
+}
+
+impl JobQuery {
+    /// Returns the SQL of the matching rows, with `$1` the lane and `$2` the time. Each filter has its own text, so
+    /// that an index serves it. Kinds and states are literals, since a planner that does not know the state cannot use
+    /// a partial index on it. Where several index searches are needed, each has its own part, which ends with `end`.
+    fn rows(&self, end: &str) -> String {
+        // `|| ''` has no effect on the result, but leaves only the lane's index, which is on that very expression.
+        let is = if self.lane.is_some() { "|| '' =" } else { "=" };
+        let kind = match self.kind {
+            Some(kind) => format!(" AND kind {is} '{kind}'"),
+            None => format!(" AND {}", known_kinds!()),
+        };
+        let state = self.state.map(|state| format!(" AND state {is} '{state}'")).unwrap_or_default();
+        let rest = match (&self.lane, self.state) {
+            (None, Some(JobState::Ready)) => {
+                ["waiting", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into()
+            }
+            (None, Some(JobState::Scheduled)) if self.kind.is_none() => {
+                JobKind::ALL.iter().map(|kind| format!(" AND kind = '{kind}'{state}")).collect()
+            }
+            _ => vec![format!("{kind}{state}")],
+        };
+        let lane = if self.lane.is_some() { "lane || '' = $1" } else { "$1 = ''" };
+        let part = |rest| format!("SELECT * FROM (SELECT * FROM jobs WHERE {lane} AND created_at < $2{rest}{end}) p");
+        rest.into_iter().map(part).collect::<Vec<_>>().join(" UNION ALL ")
+    }
+
+    fn lane(&self) -> &str {
+        self.lane.as_deref().unwrap_or_default()
+    }
+
+    fn before(&self) -> DateTime<Utc> {
+        self.created_before.unwrap_or(DateTime::<Utc>::from_timestamp_nanos(i64::MAX))
+    }
+}
+
+const COLUMNS: &str = "
+    id, kind, subject_id, lane, state, waiting, priority, run_at, attempt, max_attempts, crashes,
+    lease_until, trace, last_error, created_at, finished_at";
+
+/// Lists jobs, newest first.
+pub async fn list(conn: &mut Conn, filter: &JobQuery, limit: i64) -> Result<Vec<JobRow>> {
+    // Few jobs are ready or running: sort them instead of scanning all jobs in the order of ids.
+    let few = filter.lane.is_none() && matches!(filter.state, Some(JobState::Ready | JobState::Running));
+    let newest = if few { " ORDER BY id + 0 DESC LIMIT $3" } else { " ORDER BY id DESC LIMIT $3" };
+    let sql = format!("SELECT {COLUMNS} FROM ({}) j ORDER BY id DESC LIMIT $3", filter.rows(newest));
+    Ok(
+        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(filter.lane()).bind(filter.before()).bind(limit).fetch_all(c))?,
+    )
+}
+
+/// Jobs that a page can show: counting goes on to this number only, as millions of ended jobs may be kept.
+const MAX_PAGED: i64 = 2_000;
+
+/// Lists a page of jobs, newest first. `total` is at most 2,000.
+pub async fn page(conn: &mut Conn, filter: &JobQuery, page: PageRequest) -> Result<Page<JobRow>> {
+    let counted = format!("SELECT count(*) FROM (SELECT 1 FROM ({}) j LIMIT $3) c", filter.rows(" LIMIT $3"));
+    let total: i64 = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(counted)).bind(filter.lane()).bind(filter.before()).bind(MAX_PAGED).fetch_one(c))?;
+    let before = page.offset();
+    if before >= total {
+        return Ok(Page { rows: Vec::new(), total });
+    }
+    let mut rows = list(conn, filter, before + page.per_page.min(total - before)).await?;
+    rows.drain(..usize::try_from(before).unwrap_or_default().min(rows.len()));
+    Ok(Page { rows, total })
+}
+
+/// Returns the next jobs after the id `after`, oldest first, for a command that processes all of them in batches.
+pub async fn next(conn: &mut Conn, filter: &JobQuery, after: i64, limit: i64) -> Result<Vec<JobRow>> {
+    let rows = filter.rows(" AND id > $3 ORDER BY id LIMIT $4");
+    let sql = format!("SELECT {COLUMNS} FROM ({rows}) j ORDER BY id LIMIT $4");
+    Ok(
+        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(filter.lane()).bind(filter.before()).bind(after).bind(limit).fetch_all(c))?,
+    )
+}
+
+pub async fn count(conn: &mut Conn, filter: &JobQuery) -> Result<i64> {
+    let sql = format!("SELECT count(*) FROM ({}) j", filter.rows(""));
+    Ok(
+        run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(filter.lane()).bind(filter.before()).fetch_one(c))?,
+    )
+}
+
+pub async fn show(conn: &mut Conn, id: i64) -> Result<Option<JobRow>> {
+    let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = $1");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?)
+}
+
+/// The load of a lane.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct LaneRow {
+    pub running: i64,
+    pub waiting: i64,
+    pub paused_until: Option<DateTime<Utc>>,
+    /// The reduced cap while the lane is narrowed.
+    pub places: Option<i64>,
+}
+
+pub async fn lane(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<LaneRow> {
+    const SQL: &str = "
+        SELECT (
+            SELECT count(*)
+            FROM jobs
+            WHERE lane = $1 AND state = 'running'
+        ) AS running,
+            (
+                SELECT count(*)
+                FROM jobs
+                WHERE lane = $1
+                    AND state = 'ready'
+                    AND waiting
+            ) AS waiting,
+            (
+                SELECT paused_until
+                FROM paused_lanes
+                WHERE lane = $1 AND paused_until > $2
+            ) AS paused_until,
+            (SELECT places FROM narrow_lanes WHERE lane = $1) AS places";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(lane).bind(now).fetch_one(c))?)
+}
+
+/// Makes a dead or cancelled job ready again, with all of its attempts; `None`: it is in another state, or its subject
+/// has another job by now. The subject must be updated in the same transaction ([`crate::subjects`]).
+pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
+    const SQL: &str = "
+        UPDATE jobs
+        SET state = 'ready', attempt = 0, crashes = 0, run_at = $2, dispatched_at = $2, finished_at = NULL,
+            last_error = NULL, waiting = FALSE
+        WHERE id = $1
+            AND state IN ('dead', 'cancelled')
+            AND NOT EXISTS (
+                SELECT 1
+                FROM jobs o
+                WHERE o.kind = jobs.kind
+                    AND o.subject_id = jobs.subject_id
+                    AND o.state IN ('scheduled', 'ready', 'running')
+            )
+        RETURNING kind, subject_id";
+    let now = tx.now;
+    let revived: Option<(JobKind, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?;
+    if let Some((kind, _)) = revived {
+        tx.notify_later(JobNotification { kind, id });
+    }
+    Ok(revived)
+}
+
+/// Cancels a job that has not begun; returns its subject, which must be updated in the same transaction
+/// ([`crate::subjects`]).
+pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
+    const SQL: &str = "
+        UPDATE jobs
+        SET state = 'cancelled', waiting = FALSE, finished_at = $2, last_error = 'cancelled by the operator'
+        WHERE id = $1 AND state IN ('scheduled', 'ready')
+        RETURNING kind, subject_id";
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?)
+}
+
+/// Returns the jobs of some kinds that wait and are due, oldest first.
+pub async fn due_ids(conn: &mut Conn, kinds: &[JobKind], now: DateTime<Utc>) -> Result<Vec<i64>> {
+    const SQL: &str = "
+        SELECT id
+        FROM jobs
+        WHERE kind = $1 AND state IN ('scheduled', 'ready') AND run_at <= $2
+        ORDER BY id";
+    let mut ids = Vec::new();
+    for kind in kinds {
+        let due: Vec<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(*kind).bind(now).fetch_all(c))?;
+        ids.extend(due);
+    }
+    Ok(ids)
+}
+
+/// Pauses a kind: workers claim no more of its jobs; running ones continue.
+pub async fn pause_kind(tx: &mut Tx, kind: JobKind) -> Result<()> {
+    let now = tx.now;
+    execute!(
+        tx,
+        "
+        INSERT INTO paused_kinds (kind, created_at)
+        VALUES ($1, $2)
+        ON CONFLICT DO NOTHING",
+        kind,
+        now
+    )?;
+    Ok(())
+}
+
+/// Resumes a kind; `false`: it was not paused. The dispatcher notifies for the jobs that have waited.
+pub async fn resume_kind(tx: &mut Tx, kind: JobKind) -> Result<bool> {
+    Ok(execute!(tx, "DELETE FROM paused_kinds WHERE kind = $1", kind)? > 0)
+}
+
+pub async fn paused_kinds(conn: &mut Conn) -> Result<Vec<JobKind>> {
+    const SQL: &str = concat!("SELECT kind FROM paused_kinds WHERE ", known_kinds!(), " ORDER BY kind");
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?)
+}
+
+/// How many jobs of a kind are in a state, and since when the oldest of them has been due.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct StateCount {
+    pub kind: JobKind,
+    pub state: JobState,
+    pub waiting: bool,
+    pub jobs: i64,
+    pub oldest: DateTime<Utc>,
+}
+
+/// Counts unfinished and dead jobs, by kind and state; jobs that wait for their lane are counted separately. It counts
+/// rows: not for a hot path.
+pub async fn overview(conn: &mut Conn) -> Result<Vec<StateCount>> {
+    // `state` and `waiting` are literals instead of columns, so that an index contains all that is needed.
+    let part = |(state, waiting, rows)| {
+        format!(
+            "
+                SELECT kind, '{state}' AS state, {waiting} AS waiting, count(*) AS jobs,
+                    min(run_at) AS oldest
+                FROM jobs
+                WHERE {rows} AND {}
+                GROUP BY kind",
+            known_kinds!()
+        )
+    };
+    let parts = [
+        (JobState::Scheduled, "FALSE", "state = 'scheduled'"),
+        (JobState::Ready, "TRUE", "state = 'ready' AND waiting"),
+        (JobState::Ready, "FALSE", "state = 'ready' AND NOT waiting"),
+        (JobState::Running, "FALSE", "state = 'running'"),
+        (JobState::Dead, "FALSE", "state = 'dead'"),
+    ];
+    let sql = parts.map(part).join(" UNION ALL ");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(c))?)
+}

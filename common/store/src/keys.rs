@@ -1,0 +1,240 @@
+//! API keys; only a hash is stored.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_base::secrets::SecretError;
+use crier_domain::access::{KeyMode, Role, Scopes};
+use crier_domain::brand::Brand;
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
+
+use super::db::{execute, run};
+use super::{Conn, Result, StoreError, Tx};
+
+/// How many characters follow the prefix.
+pub const KEY_LENGTH: usize = 40;
+/// `last_used_at` is written at most this often.
+const LAST_USED_INTERVAL: TimeDelta = TimeDelta::minutes(1);
+
+/// The user behind a request, and what the key and the plan allow.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub key_id: i64,
+    pub mode: KeyMode,
+    pub scopes: Scopes,
+    pub user_id: i64,
+    pub user_name: String,
+    pub user_email: String,
+    pub workspace_id: i64,
+    pub plan: String,
+    pub last_used_at: Option<DateTime<Utc>>,
+    /// Whether an active webhook endpoint of the user can receive events.
+    pub has_endpoint: bool,
+}
+
+/// A key as listed.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct KeyRow {
+    pub id: i64,
+    pub user_id: i64,
+    pub email: String,
+    pub mode: KeyMode,
+    pub scopes: String,
+    pub prefix: String,
+    pub last4: String,
+    pub last_used_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+}
+
+/// Returns the SHA-256 by which a key is found; `None`: the text does not have the form of a key.
+pub fn hash(key: &str) -> Option<Vec<u8>> {
+    let mode = KeyMode::ALL.iter().find(|m| key.starts_with(m.prefix()))?;
+    let rest = &key[mode.prefix().len()..];
+    let well_formed = rest.len() == KEY_LENGTH && rest.bytes().all(|b| b.is_ascii_alphanumeric());
+    well_formed.then(|| Sha256::digest(key.as_bytes()).to_vec())
+}
+
+/// Creates a key and returns it: this is the only time that it can be seen.
+pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<SecretString> {
+    Ok(create_row(tx, user_id, mode, scopes).await?.1)
+}
+
+async fn create_row(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<(i64, SecretString)> {
+    let key =
+        format!("{}{}", mode.prefix(), crier_base::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
+    let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
+    let new = NewRow { mode, scopes, hash: &hashed, prefix: mode.prefix(), last4: &key[key.len() - 4..] };
+    Ok((insert(tx, user_id, &new).await?, SecretString::from(key)))
+}
+
+/// A row to be inserted.
+pub(super) struct NewRow<'a> {
+    pub mode: KeyMode,
+    pub scopes: &'a Scopes,
+    pub hash: &'a [u8],
+    pub prefix: &'a str,
+    pub last4: &'a str,
+}
+
+pub(super) async fn insert(tx: &mut Tx, user_id: i64, new: &NewRow<'_>) -> Result<i64> {
+    const SQL: &str = "
+        INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        RETURNING id";
+    let (scopes, now) = (new.scopes.to_string(), tx.now);
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.mode).bind(&scopes).bind(new.hash)
+        .bind(new.prefix).bind(new.last4).bind(now).fetch_one(c))?)
+}
+
+/// Records that a first key is to be shown to a user.
+pub async fn require_first_key(tx: &mut Tx, user_id: i64) -> Result<()> {
+    execute!(tx, "INSERT INTO first_key (id, user_id) VALUES (1, $1)", user_id)?;
+    Ok(())
+}
+
+/// Creates the first key if it was not shown yet, and returns it with its user. Deletes one that was created earlier and
+/// perhaps never seen.
+pub async fn create_first(tx: &mut Tx) -> Result<Option<(i64, SecretString)>> {
+    // The update locks the row: two processes that start at once take turns.
+    const SQL: &str = "UPDATE first_key SET user_id = user_id RETURNING user_id, key_id";
+    let owed: Option<(i64, Option<i64>)> = run!(tx, c => sqlx::query_as(SQL).fetch_optional(c))?;
+    let Some((user_id, unseen)) = owed else { return Ok(None) };
+    if let Some(unseen) = unseen {
+        delete(tx, unseen).await?;
+    }
+    let (id, key) = create_row(tx, user_id, KeyMode::Live, &Scopes::all()).await?;
+    execute!(tx, "UPDATE first_key SET key_id = $1", id)?;
+    Ok(Some((user_id, key)))
+}
+
+/// Records that the first key was shown.
+pub async fn mark_first_key_shown(tx: &mut Tx) -> Result<()> {
+    execute!(tx, "DELETE FROM first_key")?;
+    Ok(())
+}
+
+/// The caller behind a key, and the membership in the brand that was asked for.
+#[derive(Debug, Clone)]
+pub struct Authenticated {
+    pub caller: Caller,
+    /// `None`: the caller is not a member, or the brand does not exist.
+    pub membership: Option<(Brand, Role)>,
+}
+
+/// Selects an [`Authenticated`]: `$2` is the brand, or null.
+macro_rules! caller_sql {
+    ($condition:literal) => {
+        concat!(
+            "
+        SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name,
+            u.email AS user_email, w.id AS caller_workspace_id, w.plan, b.*, m.role,
+            EXISTS (SELECT 1 FROM webhooks h WHERE h.user_id = u.id AND h.is_active) AS has_endpoint
+        FROM api_keys k
+        JOIN users u ON u.id = k.user_id
+        JOIN workspaces w ON w.id = u.workspace_id
+        LEFT JOIN brand_members m ON m.brand_id = $2 AND m.user_id = u.id
+        LEFT JOIN brands b ON b.id = m.brand_id
+        ",
+            $condition
+        )
+    };
+}
+pub(super) use caller_sql;
+
+/// Returns the caller behind a key, and the membership in a brand, in one statement; `None`: the key does not exist (any
+/// more).
+pub async fn authenticate(conn: &mut Conn, key: &SecretString, brand_id: Option<i64>) -> Result<Option<Authenticated>> {
+    const SQL: &str = caller_sql!("WHERE k.hash = $1");
+    let Some(hash) = hash(key.expose_secret()) else { return Ok(None) };
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(brand_id).fetch_optional(c))?)
+}
+
+impl<'r, R> sqlx::FromRow<'r, R> for Authenticated
+where
+    R: sqlx::Row,
+    CallerRow: sqlx::FromRow<'r, R>,
+    Brand: sqlx::FromRow<'r, R>,
+    Option<Role>: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    &'static str: sqlx::ColumnIndex<R>,
+{
+    fn from_row(row: &'r R) -> sqlx::Result<Self> {
+        let caller = CallerRow::from_row(row)?.try_into()?;
+        let role: Option<Role> = row.try_get("role")?;
+        let membership = role.map(|role| Brand::from_row(row).map(|brand| (brand, role))).transpose()?;
+        Ok(Self { caller, membership })
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct CallerRow {
+    key_id: i64,
+    mode: KeyMode,
+    scopes: String,
+    last_used_at: Option<DateTime<Utc>>,
+    user_id: i64,
+    user_name: String,
+    user_email: String,
+    caller_workspace_id: i64,
+    plan: String,
+    has_endpoint: bool,
+}
+
+impl TryFrom<CallerRow> for Caller {
+    type Error = sqlx::Error;
+
+    fn try_from(row: CallerRow) -> sqlx::Result<Self> {
+        let scopes = row.scopes.parse().map_err(|error| sqlx::Error::ColumnDecode {
+            index: "scopes".to_owned(),
+            source: Box::<crier_base::UnknownWord>::new(error),
+        })?;
+        Ok(Self {
+            key_id: row.key_id,
+            mode: row.mode,
+            scopes,
+            user_id: row.user_id,
+            user_name: row.user_name,
+            user_email: row.user_email,
+            workspace_id: row.caller_workspace_id,
+            plan: row.plan,
+            last_used_at: row.last_used_at,
+            has_endpoint: row.has_endpoint,
+        })
+    }
+}
+
+/// Whether it is time to write `last_used_at` again.
+pub fn should_touch(last_used_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
+    last_used_at.is_none_or(|at| now - at >= LAST_USED_INTERVAL)
+}
+
+pub async fn touch(tx: &mut Tx, key_id: i64) -> Result<()> {
+    let now = tx.now;
+    execute!(tx, "UPDATE api_keys SET last_used_at = $2 WHERE id = $1", key_id, now)?;
+    Ok(())
+}
+
+/// Returns the keys of a user, or of all; those of sessions are not among them.
+pub async fn list(conn: &mut Conn, user_id: Option<i64>) -> Result<Vec<KeyRow>> {
+    const SQL: &str = "
+        SELECT k.id, k.user_id, u.email, k.mode, k.scopes, k.prefix, k.last4, k.last_used_at, k.created_at
+        FROM api_keys k
+        JOIN users u ON u.id = k.user_id
+        WHERE ($1 IS NULL OR k.user_id = $1)
+            AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)
+        ORDER BY k.id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
+}
+
+/// Deletes a key of a user; `false`: the user has no such key.
+pub async fn delete_of(tx: &mut Tx, user_id: i64, key_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        DELETE FROM api_keys
+        WHERE id = $1
+            AND user_id = $2
+            AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = api_keys.id)";
+    Ok(execute!(tx, SQL, key_id, user_id)? > 0)
+}
+
+/// Deletes a key; `false`: it did not exist.
+pub async fn delete(tx: &mut Tx, key_id: i64) -> Result<bool> {
+    Ok(execute!(tx, "DELETE FROM api_keys WHERE id = $1", key_id)? > 0)
+}

@@ -1,0 +1,313 @@
+//! The store: everything that Crier persists, in Postgres or SQLite.
+//!
+//! One file per table. A function takes the connection first and the tenant second, so that a query without a tenant is
+//! easy to spot; a look-up returns `Option`. Writes go through a [`Tx`]: rows, the jobs they cause and the stored
+//! response commit together, and workers are notified only after the commit.
+//!
+//! **To add a table:** the same file in `migrations/postgres` and `migrations/sqlite`, a domain type,
+//! `store/<table>.rs`, and its tests in `tests/store/`, which run on both engines.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use crier_base::clock::Clock;
+use crier_base::secrets::Cipher;
+use crier_domain::job::{Claimed, JobKind, JobNotification, JobNotifier};
+use crier_telemetry::metrics;
+
+pub mod account_tokens;
+pub mod accounts;
+pub mod ai_credits;
+pub mod analytics;
+pub mod applications;
+pub mod articles;
+pub mod authorizations;
+pub mod bench;
+pub mod bench_inbox;
+pub mod bio_pages;
+pub mod brands;
+pub mod calendar;
+pub mod calls;
+mod checkpoints;
+pub mod content_plans;
+pub mod conversations;
+pub mod cost;
+pub mod db;
+pub mod deliveries;
+pub mod error;
+pub mod events;
+pub mod feeds;
+pub mod files;
+pub mod idempotency;
+pub mod inbox_syncs;
+pub mod jobs;
+pub mod keys;
+pub mod mails;
+pub mod media;
+pub mod media_jobs;
+pub mod post_media;
+pub mod post_overview;
+pub mod posts;
+pub mod report_deliveries;
+pub mod report_figures;
+pub mod report_schedules;
+pub mod reports;
+pub mod sandbox;
+pub mod secret_keys;
+pub mod server;
+pub mod sessions;
+pub mod targets;
+pub mod usage;
+pub mod users;
+mod wal;
+pub mod webhooks;
+
+pub use db::{Conn, Db};
+pub use error::StoreError;
+
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// The database with what every write needs: the clock, the cipher and the notifier.
+#[derive(Clone)]
+pub struct Store {
+    db: Db,
+    clock: Clock,
+    cipher: Cipher,
+    notifier: Arc<dyn JobNotifier>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("db", &self.db).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    pub fn new(db: Db, clock: Clock, cipher: Cipher, notifier: Arc<dyn JobNotifier>) -> Self {
+        Self { db, clock, cipher, notifier }
+    }
+
+    /// Returns a copy with its own connections, for a thread with its own runtime ([`Db::new_connections`]).
+    pub async fn new_connections(&self) -> Result<Self> {
+        Ok(Self { db: self.db.new_connections().await?, ..self.clone() })
+    }
+
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub fn cipher(&self) -> &Cipher {
+        &self.cipher
+    }
+
+    pub fn notifier(&self) -> &dyn JobNotifier {
+        &*self.notifier
+    }
+
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    /// Returns a connection for reads.
+    pub async fn read(&self) -> Result<Conn> {
+        self.db.read().await
+    }
+
+    /// Begins a transaction, the unit of work.
+    pub async fn begin(&self) -> Result<Tx> {
+        Ok(self.tx(self.db.begin().await?, true))
+    }
+
+    /// Begins a transaction whose commit does not wait for the disk: claims, lease renewals, repeated notifications. A
+    /// power cut may undo it, which does no harm: a later durable commit that builds on it makes it durable too, and an
+    /// undone claim is repeated under another worker name.
+    pub async fn begin_async_commit(&self) -> Result<Tx> {
+        Ok(self.tx(self.db.begin_async_commit().await?, false))
+    }
+
+    /// Begins a transaction of one statement, whose commit does not wait for the disk. On Postgres it needs no `BEGIN` and
+    /// `COMMIT`, and the statement itself turns off the wait.
+    pub async fn begin_single_async_commit(&self) -> Result<Tx> {
+        let conn = if let Db::Pg(_) = &self.db { self.db.read().await? } else { self.db.begin_async_commit().await? };
+        Ok(self.tx(conn, false))
+    }
+
+    /// Begins the transaction of a claim: like [`Store::begin_async_commit`], but on Postgres the claim's own statement
+    /// turns off the wait for the disk.
+    pub async fn begin_claim(&self) -> Result<Tx> {
+        Ok(self.tx(self.db.begin().await?, false))
+    }
+
+    fn tx(&self, conn: Conn, firm: bool) -> Tx {
+        Tx {
+            conn,
+            store: self.clone(),
+            is_durable: firm,
+            notifications: Vec::new(),
+            enqueued: Vec::new(),
+            lanes: Lanes::default(),
+            after: Vec::new(),
+            now: self.clock.now(),
+            cipher: self.cipher.clone(),
+        }
+    }
+}
+
+/// A transaction that collects the jobs it made ready, and notifies workers of them after the commit. A drop without a
+/// commit rolls it back.
+pub struct Tx {
+    conn: Conn,
+    store: Store,
+    /// The commit waits for the disk.
+    is_durable: bool,
+    notifications: Vec<JobNotification>,
+    enqueued: Vec<JobKind>,
+    lanes: Lanes,
+    after: Vec<After>,
+    /// One timestamp for the whole transaction.
+    pub now: DateTime<Utc>,
+    pub cipher: Cipher,
+}
+
+/// Runs after a commit.
+type After = Box<dyn FnOnce() + Send + Sync>;
+
+/// Lane changes of a transaction, to be processed after its commit.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    /// Freed places by lane.
+    free: BTreeMap<String, i64>,
+    /// Lanes in which jobs were set waiting, with the lane cap of their kind.
+    full: BTreeMap<String, i64>,
+    /// Workspaces whose jobs ended or were set waiting.
+    workspaces: BTreeMap<String, Workspace>,
+}
+
+/// Changes of a transaction to one workspace's share.
+pub(crate) struct Workspace {
+    kind: JobKind,
+    /// Jobs were set waiting because the share was full.
+    was_full: bool,
+    /// How many of its jobs ended, and in which lanes.
+    left: i64,
+    lanes: BTreeSet<String>,
+}
+
+impl Deref for Tx {
+    type Target = Conn;
+    fn deref(&self) -> &Conn {
+        &self.conn
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut Conn {
+        &mut self.conn
+    }
+}
+
+impl Tx {
+    /// Queues a notification for a job, to be sent after the commit.
+    pub fn notify_later(&mut self, notification: JobNotification) {
+        self.notifications.push(notification);
+    }
+
+    /// Runs `work` in this process after a successful commit, for example to drop a cache entry. It does not run if the
+    /// process dies or the client disconnects first, so correctness must not depend on it.
+    pub fn after_commit(&mut self, work: impl FnOnce() + Send + Sync + 'static) {
+        self.after.push(Box::new(work));
+    }
+
+    /// Counts the job in the metrics after the commit.
+    pub(crate) fn count_enqueued(&mut self, kind: JobKind) {
+        self.enqueued.push(kind);
+    }
+
+    /// Records that a job left its lane and its workspace's share; waiting jobs are woken after the commit.
+    pub fn leave_lanes(&mut self, job: &Claimed) {
+        let Some(lane) = &job.lane else { return };
+        self.free_places(lane, 1);
+        if let Some(name) = &job.workspace_lane {
+            let workspace = self.workspace(name, job.kind);
+            workspace.left += 1;
+            workspace.lanes.insert(lane.clone());
+        }
+    }
+
+    /// Records that a job was set waiting because its workspace's share was full.
+    pub(crate) fn found_workspace_full(&mut self, name: &str, kind: JobKind) {
+        self.workspace(name, kind).was_full = true;
+    }
+
+    fn workspace(&mut self, name: &str, kind: JobKind) -> &mut Workspace {
+        self.lanes.workspaces.entry(name.to_owned()).or_insert_with(|| Workspace::new(kind))
+    }
+
+    /// Records that several places of a lane are free.
+    pub fn free_places(&mut self, lane: &str, places: i64) {
+        let free = self.lanes.free.entry(lane.to_owned()).or_default();
+        *free = free.saturating_add(places);
+    }
+
+    /// Records that a job was set waiting because its lane was full.
+    pub(crate) fn found_full(&mut self, lane: &str, cap: i64) {
+        self.lanes.full.insert(lane.to_owned(), cap);
+    }
+
+    /// Commits, sends the notifications, and wakes jobs that wait for freed lanes.
+    pub async fn commit(mut self) -> Result<()> {
+        let (store, lanes) = (self.store.clone(), std::mem::take(&mut self.lanes));
+        self.commit_alone().await?;
+        if let Err(error) = jobs::lanes::wake_lanes(&store, lanes).await {
+            tracing::warn!(%error, "waking jobs that wait for a lane failed; the scheduler wakes them");
+        }
+        Ok(())
+    }
+
+    /// Commits without waking lanes.
+    pub(crate) async fn commit_alone(self) -> Result<()> {
+        self.conn.commit().await?;
+        if self.is_durable {
+            self.store.db.sync().await?;
+        }
+        self.after.into_iter().for_each(|work| work());
+        for kind in &self.enqueued {
+            metrics::jobs_enqueued(kind.as_str(), 1);
+        }
+        if !self.notifications.is_empty() {
+            self.store.notifier.notify(&self.notifications);
+        }
+        Ok(())
+    }
+
+    /// Rolls back at once (a drop rolls back later).
+    pub async fn rollback(self) -> Result<()> {
+        self.conn.rollback().await
+    }
+}
+
+/// One page of a list, and the total number of rows.
+#[derive(Debug, Clone)]
+pub struct Page<T> {
+    pub rows: Vec<T>,
+    pub total: i64,
+}
+
+/// Which page: `LIMIT per_page OFFSET (page - 1) * per_page`.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRequest {
+    pub page: i64,
+    pub per_page: i64,
+}
+
+impl PageRequest {
+    pub fn offset(self) -> i64 {
+        (self.page - 1).saturating_mul(self.per_page)
+    }
+}

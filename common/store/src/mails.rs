@@ -1,0 +1,111 @@
+//! The outbox: mails and their status. A mail is written in the transaction that causes it; a `send_mail` job passes it
+//! to the mail server.
+
+use chrono::{DateTime, Utc};
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::mail::Mail;
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+
+/// A mail to be put into the outbox.
+#[derive(Debug, Default)]
+pub struct NewMail<'a> {
+    pub recipient: &'a str,
+    pub subject: &'a str,
+    pub body_text: &'a str,
+    /// The same for programs that show HTML.
+    pub body_html: Option<&'a str>,
+    /// Ends mails of this kind to the recipient, with one request (RFC 8058).
+    pub unsubscribe_url: Option<&'a str>,
+    /// The report delivery that it is about: it is deleted with it.
+    pub delivery_id: Option<i64>,
+    /// Whether the delivery's file is attached.
+    pub has_file: bool,
+    pub message_id: &'a str,
+}
+
+/// Stores a mail on behalf of a user, with the job that sends it. It is deleted with the user.
+pub async fn enqueue_mail(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<i64> {
+    const SQL: &str = "
+        INSERT INTO mails (
+            user_id, recipient, subject, body_text, message_id, status, created_at, body_html, unsubscribe_url,
+            delivery_id, has_file
+        )
+        VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7, $8, $9, $10)
+        RETURNING id";
+    let now = tx.now;
+    let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.recipient).bind(new.subject)
+        .bind(new.body_text).bind(new.message_id).bind(now).bind(new.body_html).bind(new.unsubscribe_url)
+        .bind(new.delivery_id).bind(new.has_file).fetch_one(c))?;
+    let job = NewJob::new(JobKind::SendMail, id, now).lane(Lane::MailServer).trace(trace.map(str::to_owned));
+    super::jobs::enqueue(tx, &job).await?;
+    Ok(id)
+}
+
+/// Finds a mail by its id alone, for the worker and the operator.
+pub async fn find(conn: &mut Conn, mail_id: i64) -> Result<Option<Mail>> {
+    const SQL: &str = "
+        SELECT id, user_id, recipient, subject, body_text, message_id, status, error, created_at, sent_at, body_html,
+            unsubscribe_url, delivery_id, has_file
+        FROM mails
+        WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(mail_id).fetch_optional(c))?)
+}
+
+/// Locks the row until the end of the transaction.
+pub async fn lock(tx: &mut Tx, mail_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE mails SET status = status WHERE id = $1", mail_id)?;
+    Ok(())
+}
+
+/// Records that the mail server accepted the mail.
+pub async fn mark_sent(tx: &mut Tx, mail_id: i64) -> Result<()> {
+    const SQL: &str = "UPDATE mails SET status = 'sent', sent_at = $2, error = NULL WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, mail_id, now)?;
+    Ok(())
+}
+
+/// Records why the mail has to wait.
+pub async fn mark_deferred(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
+    execute!(tx, "UPDATE mails SET error = $2 WHERE id = $1 AND status = 'pending'", mail_id, reason)?;
+    Ok(())
+}
+
+/// Fails the mail, with a reason.
+pub async fn mark_failed(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
+    const SQL: &str = "
+        UPDATE mails
+        SET status = 'failed', error = $2
+        WHERE id = $1 AND status = 'pending'";
+    execute!(tx, SQL, mail_id, reason)?;
+    Ok(())
+}
+
+/// Deletes mails that ended and are older than `before`, oldest first. The state of a report's mail stays in its
+/// delivery. Returns how many.
+pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
+    // Checks the status again on the row itself: the operator may have revived the mail meanwhile.
+    const SQL: &str = "
+        DELETE FROM mails
+        WHERE id IN (
+            SELECT id
+            FROM mails
+            WHERE status <> 'pending'
+                AND created_at <= $1
+            ORDER BY created_at
+            LIMIT $2
+        )
+            AND status <> 'pending'";
+    Ok(execute!(tx, SQL, before, limit)?)
+}
+
+/// Makes a failed mail pending again; `false`: it does not exist or has not failed.
+pub async fn retry_failed(tx: &mut Tx, mail_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        UPDATE mails
+        SET status = 'pending', error = NULL
+        WHERE id = $1 AND status = 'failed'";
+    Ok(execute!(tx, SQL, mail_id)? > 0)
+}

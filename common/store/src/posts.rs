@@ -1,0 +1,347 @@
+//! Posts. A deleted post is hidden from clients at once; its row is deleted when no target of it is in flight.
+
+use chrono::SubsecRound as _;
+use crier_domain::job::{JobNotification, Lane, NewJob, workspace_lane};
+use crier_domain::post::{Post, PostStatus};
+use sqlx::types::Json;
+
+use super::db::{execute, run};
+use super::jobs::{self, JobSubject, id_list, list_sql};
+use super::targets::{self, NewTarget};
+use super::{Conn, Page, PageRequest, Result, StoreError, Tx};
+
+const COLUMNS: &str = "
+    p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
+    p.published_at, p.media, p.counted, p.created_at, p.updated_at";
+
+const FROM: &str = "FROM posts p LEFT JOIN users u ON u.id = p.author_id";
+
+/// Locks the post's row; SQLite needs no lock, since it has one writer.
+const FOR_UPDATE: &str = "FOR UPDATE OF p";
+
+/// Stores a new post (its `id` is ignored) and returns the id.
+pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
+    const SQL: &str = "
+        INSERT INTO posts (
+            brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
+            created_at, updated_at
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
+        RETURNING id";
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(post.brand_id).bind(post.author_id).bind(post.status)
+        .bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at).bind(post.published_at)
+        .bind(Json(&post.media)).bind(post.counted).bind(now).fetch_one(c))?)
+}
+
+/// A post to be stored with its targets, and their jobs if it is to be published.
+#[derive(Debug, Clone, Copy)]
+pub struct NewPost<'a> {
+    /// Its `id` is ignored.
+    pub post: &'a Post,
+    pub targets: &'a [NewTarget<'a>],
+    /// The job of each target; its subject and its lane are ignored.
+    pub job: Option<&'a NewJob>,
+}
+
+/// Stores a post with its targets and their jobs; workers are notified after the commit. Returns the ids of the post and
+/// of the targets, in the order of `new.targets`.
+pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
+    if new.targets.is_empty() {
+        return Ok((insert(tx, new.post).await?, Vec::new()));
+    }
+    if tx.is_postgres() {
+        return create_in_one_statement(tx, new).await;
+    }
+    let post_id = insert(tx, new.post).await?;
+    let target_ids = targets::insert(tx, post_id, new.targets).await?;
+    if let Some(job) = new.job {
+        let subject = |(target, id): (&NewTarget<'_>, &i64)| JobSubject {
+            id: *id,
+            lane: Lane::Account(target.account_id),
+            workspace_id: job.workspace_id,
+        };
+        let subjects: Vec<_> = new.targets.iter().zip(&target_ids).map(subject).collect();
+        jobs::enqueue_each(tx, job, &subjects).await?;
+    }
+    Ok((post_id, target_ids))
+}
+
+/// [`create`] on Postgres, where each statement is a round trip.
+async fn create_in_one_statement(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
+    const SQL: &str = "
+        WITH post AS (
+            INSERT INTO posts (
+                brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
+                created_at, updated_at
+            )
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
+            RETURNING id
+        ),
+        new AS (
+            SELECT value, n
+            FROM jsonb_array_elements($11::jsonb) WITH ORDINALITY AS each (value, n)
+        ),
+        target AS (
+            INSERT INTO post_targets (
+                post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
+            )
+            SELECT post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
+                nullif(value -> 4, 'null'), value -> 5, $10, $10
+            FROM post, new
+            ORDER BY n
+            RETURNING id, post_id, account_id
+        ),
+        job AS (
+            INSERT INTO jobs (
+                kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
+                workspace_lane
+            )
+            SELECT $12, target.id, value ->> 6, $13, $14, $15, $16, $17, $10, $10, $18
+            FROM target
+            JOIN new ON (value ->> 0)::bigint = account_id
+            WHERE $12 IS NOT NULL
+            ORDER BY n
+            RETURNING id, subject_id
+        )
+        SELECT target.post_id, target.id AS target_id, job.id AS job_id
+        FROM target
+        LEFT JOIN job ON job.subject_id = target.id
+        ORDER BY target.id";
+    #[derive(sqlx::FromRow)]
+    struct CreatedRow {
+        post_id: i64,
+        target_id: i64,
+        job_id: Option<i64>,
+    }
+    let (post, now) = (new.post, tx.now);
+    let due = new.job.is_some_and(|job| job.run_at <= now);
+    let job = new.job;
+    let rows: Vec<CreatedRow> = run!(tx, c => sqlx::query_as(SQL).bind(post.brand_id).bind(post.author_id)
+        .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
+        .bind(post.published_at).bind(Json(&post.media)).bind(post.counted).bind(now)
+        .bind(targets::rows(new.targets)).bind(job.map(|job| job.kind))
+        .bind(if due { "ready" } else { "scheduled" }).bind(job.map(|job| job.priority))
+        .bind(job.map(|job| job.run_at.trunc_subsecs(6))).bind(job.map(|job| job.kind.limits().max_attempts))
+        .bind(job.and_then(|job| job.trace.as_deref()))
+        .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).fetch_all(c))?;
+    if let Some(job) = job {
+        for id in rows.iter().filter_map(|row| row.job_id) {
+            tx.count_enqueued(job.kind);
+            if due {
+                tx.notify_later(JobNotification { kind: job.kind, id });
+            }
+        }
+    }
+    let post_id = rows.first().map(|row| row.post_id);
+    let post_id = post_id.ok_or_else(|| StoreError::Decode("a post was not stored".to_owned()))?;
+    Ok((post_id, rows.into_iter().map(|row| row.target_id).collect()))
+}
+
+/// Stores the mutable fields of a post.
+pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
+    const SQL: &str = "
+        UPDATE posts
+        SET status = $2, content = $3, schedule_type = $4, scheduled_at = $5, published_at = $6, media = $7,
+            counted = $8, updated_at = $9
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(
+        tx,
+        SQL,
+        post.id,
+        post.status,
+        &post.content,
+        post.schedule_type,
+        post.scheduled_at,
+        post.published_at,
+        Json(&post.media),
+        post.counted,
+        now
+    )?;
+    Ok(())
+}
+
+pub async fn find(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
+    let sql = format!("SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
+}
+
+/// Returns the ids and statuses of those of the posts that belong to the brand, in any order.
+pub async fn statuses(conn: &mut Conn, brand_id: i64, post_ids: &[i64]) -> Result<Vec<(i64, PostStatus)>> {
+    if post_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = list_sql!(conn, "SELECT id, status FROM posts WHERE id", "AND brand_id = $2 AND deleted_at IS NULL");
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(post_ids)).bind(brand_id).fetch_all(c))?)
+}
+
+/// Finds a post and locks its row: changes of a post, and starts and ends of its targets, must not overlap.
+pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
+    let sql = format!(
+        "SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {}",
+        tx.for_engine(FOR_UPDATE, "")
+    );
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
+}
+
+/// Finds a post by its id alone, for the operator.
+pub async fn find_any(conn: &mut Conn, post_id: i64) -> Result<Option<Post>> {
+    let sql = format!("SELECT {COLUMNS} {FROM} WHERE p.id = $1 AND p.deleted_at IS NULL");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_optional(c))?)
+}
+
+/// Locks a post by its id alone, for the worker. Also finds a post that was deleted while a target of it was in flight.
+/// Returns the post and whether it is deleted.
+pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
+    lock_where(tx, "p.id = $1", post_id).await
+}
+
+/// Locks the post of a target.
+pub async fn lock_of_target(tx: &mut Tx, target_id: i64) -> Result<Option<(Post, bool)>> {
+    lock_where(tx, "p.id = (SELECT post_id FROM post_targets WHERE id = $1)", target_id).await
+}
+
+async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<(Post, bool)>> {
+    let for_update = tx.for_engine(FOR_UPDATE, "");
+    let sql = format!(
+        "
+        SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS deleted
+        {FROM}
+        WHERE {which}
+        {for_update}"
+    );
+    let row: Option<LockedPost> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
+    Ok(row.map(|row| (row.post, row.deleted)))
+}
+
+/// Locks the posts of several targets, in id order, like [`lock`]. `wait`: also those that another transaction has locked;
+/// else they are left out.
+pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Result<Vec<(Post, bool)>> {
+    let for_update = match wait {
+        true => tx.for_engine(FOR_UPDATE, ""),
+        false => tx.for_engine("FOR UPDATE OF p SKIP LOCKED", ""),
+    };
+    let targets = list_sql!(tx, "SELECT post_id FROM post_targets WHERE id", "");
+    let sql = format!(
+        "
+        SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS deleted
+        {FROM}
+        WHERE p.id IN ({targets})
+        ORDER BY p.id
+        {for_update}"
+    );
+    let ids = id_list(target_ids);
+    let rows: Vec<LockedPost> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&ids).fetch_all(c))?;
+    Ok(rows.into_iter().map(|row| (row.post, row.deleted)).collect())
+}
+
+#[derive(sqlx::FromRow)]
+struct LockedPost {
+    #[sqlx(flatten)]
+    post: Post,
+    deleted: bool,
+}
+
+pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageRequest) -> Result<Page<Post>> {
+    #[derive(sqlx::FromRow)]
+    struct CountedPost {
+        #[sqlx(flatten)]
+        post: Post,
+        total: i64,
+    }
+    // Two texts instead of `$2 IS NULL OR …`, so that each is served by its own index.
+    let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
+    let total = format!("SELECT count(*) FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}");
+    let sql = format!(
+        "
+        SELECT {COLUMNS}, ({total}) AS total
+        {FROM}
+        WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}
+        ORDER BY p.id DESC
+        LIMIT $3
+        OFFSET $4"
+    );
+    let word = status.map_or("", PostStatus::as_str);
+    let rows: Vec<CountedPost> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(word)
+        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let total = match rows.first() {
+        Some(row) => row.total,
+        None if page.page == 1 => 0,
+        // A page past the last one.
+        None => run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(brand_id).bind(word).fetch_one(c))?,
+    };
+    Ok(Page { rows: rows.into_iter().map(|row| row.post).collect(), total })
+}
+
+/// Returns the total size of the contents of a page's posts, in bytes.
+pub async fn content_size(
+    conn: &mut Conn,
+    brand_id: i64,
+    status: Option<PostStatus>,
+    page: PageRequest,
+) -> Result<i64> {
+    let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
+    let sql = format!(
+        "
+        SELECT coalesce(sum(octet_length(content)), 0)
+        FROM (
+            SELECT p.content
+            FROM posts p
+            WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}
+            ORDER BY p.id DESC
+            LIMIT $3 OFFSET $4
+        ) AS page"
+    );
+    let word = status.map_or("", PostStatus::as_str);
+    Ok(run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(word)
+        .bind(page.per_page).bind(page.offset()).fetch_one(c))?)
+}
+
+/// Stores why a post was not approved.
+pub async fn set_reject_reason(tx: &mut Tx, post_id: i64, reason: Option<&str>) -> Result<()> {
+    execute!(tx, "UPDATE posts SET reject_reason = $2 WHERE id = $1", post_id, reason)?;
+    Ok(())
+}
+
+/// Returns why a post was not approved the last time; `None`: no reason was given.
+pub async fn reject_reason(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option<String>> {
+    const SQL: &str = "SELECT reject_reason FROM posts WHERE brand_id = $1 AND id = $2 AND deleted_at IS NULL";
+    let found: Option<Option<String>> =
+        run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(post_id).fetch_optional(c))?;
+    Ok(found.flatten())
+}
+
+/// Hides a post from clients.
+pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
+    let now = tx.now;
+    execute!(tx, "UPDATE posts SET deleted_at = $2 WHERE id = $1", post_id, now)?;
+    Ok(())
+}
+
+/// Deletes the rows of deleted posts whose targets have no unfinished jobs, at most `limit`; returns how many. The jobs
+/// are counted instead of joined, so that they are looked up only for these posts, however many jobs there are.
+pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
+    const SQL: &str = "
+        WITH found AS MATERIALIZED (
+            SELECT p.id
+            FROM posts p
+            WHERE p.deleted_at IS NOT NULL
+                AND (
+                    SELECT coalesce(sum((
+                        SELECT count(*)
+                        FROM jobs j
+                        WHERE j.kind = 'publish_target'
+                            AND j.subject_id = t.id
+                            AND j.state IN ('scheduled', 'ready', 'running')
+                    )), 0)
+                    FROM post_targets t
+                    WHERE t.post_id = p.id
+                ) = 0
+            ORDER BY p.deleted_at
+            LIMIT (SELECT $1)
+        )
+        DELETE FROM posts
+        WHERE id IN (SELECT id FROM found WHERE id = id + 0)";
+    Ok(execute!(tx, SQL, limit)?)
+}

@@ -1,0 +1,281 @@
+//! Exports of reports, whom they are mailed to, and who wants or takes no mail.
+
+use chrono::{DateTime, NaiveDate, Utc};
+use crier_domain::mail::MailStatus;
+use crier_domain::report::{ReportDelivery, ReportDeliveryStatus, ReportError, ReportFormat, ReportRecipient};
+use sqlx::types::Json;
+
+use super::db::{execute, run};
+use super::jobs::{id_list, list_sql};
+use super::{Conn, Page, PageRequest, Result, Tx};
+
+const SELECT: &str = "
+    SELECT id, report_id, brand_id, schedule_id, status, format, starts_on, ends_on, file_id, size_bytes, error,
+        completed_at, created_at, updated_at
+    FROM report_deliveries";
+
+/// An export to be made.
+#[derive(Clone, Debug)]
+pub struct NewDelivery {
+    pub report_id: i64,
+    pub brand_id: i64,
+    pub schedule_id: Option<i64>,
+    pub format: ReportFormat,
+    pub starts_on: NaiveDate,
+    pub ends_on: NaiveDate,
+}
+
+/// Stores a pending delivery and returns its id. The caller has locked its report or schedule.
+pub async fn create(tx: &mut Tx, new: &NewDelivery) -> Result<i64> {
+    const SQL: &str = "
+        INSERT INTO report_deliveries (
+            report_id, brand_id, schedule_id, status, format, starts_on, ends_on, created_at, updated_at
+        )
+        VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7, $7)
+        RETURNING id";
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(new.report_id).bind(new.brand_id).bind(new.schedule_id)
+        .bind(new.format).bind(new.starts_on).bind(new.ends_on).bind(now).fetch_one(c))?)
+}
+
+/// Stores whom a delivery is mailed to, in this order.
+pub async fn add_recipients(tx: &mut Tx, delivery_id: i64, recipients: &[String]) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO report_recipients (delivery_id, position, recipient, status)
+        VALUES ($1, $2, $3, 'pending')";
+    for (position, recipient) in (0_i32..).zip(recipients) {
+        execute!(tx, SQL, delivery_id, position, recipient)?;
+    }
+    Ok(())
+}
+
+pub async fn find(conn: &mut Conn, brand_id: i64, delivery_id: i64) -> Result<Option<ReportDelivery>> {
+    let sql = format!("{SELECT} WHERE brand_id = $1 AND id = $2");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(delivery_id).fetch_optional(c))?)
+}
+
+/// Finds a delivery by its id alone, for the worker, the operator, and sealed links.
+pub async fn find_any(conn: &mut Conn, delivery_id: i64) -> Result<Option<ReportDelivery>> {
+    let sql = format!("{SELECT} WHERE id = $1");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(delivery_id).fetch_optional(c))?)
+}
+
+/// Locks a delivery's row until the end of the transaction; by its id alone, for the worker. Locks the report first, as
+/// the deletion of a report does.
+pub async fn lock(tx: &mut Tx, delivery_id: i64) -> Result<Option<ReportDelivery>> {
+    if tx.is_postgres() {
+        const LOCK: &str = "
+            SELECT d.id
+            FROM report_deliveries d
+            JOIN reports r ON r.id = d.report_id
+            WHERE d.id = $1
+            FOR KEY SHARE OF r FOR UPDATE OF d";
+        let _: Option<i64> = run!(tx, c => sqlx::query_scalar(LOCK).bind(delivery_id).fetch_optional(c))?;
+    }
+    find_any(tx, delivery_id).await
+}
+
+/// Lists the deliveries of a report, newest first.
+pub async fn list(conn: &mut Conn, brand_id: i64, report_id: i64, page: PageRequest) -> Result<Page<ReportDelivery>> {
+    const TOTAL: &str = "SELECT count(*) FROM report_deliveries WHERE brand_id = $1 AND report_id = $2";
+    let sql = format!("{SELECT} WHERE brand_id = $1 AND report_id = $2 ORDER BY id DESC LIMIT $3 OFFSET $4");
+    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(report_id)
+        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let total = run!(conn, c => sqlx::query_scalar(TOTAL).bind(brand_id).bind(report_id).fetch_one(c))?;
+    Ok(Page { rows, total })
+}
+
+/// Returns the recipients of deliveries, in their order.
+pub async fn recipients_of(conn: &mut Conn, delivery_ids: &[i64]) -> Result<Vec<ReportRecipient>> {
+    let sql = list_sql!(
+        conn,
+        "SELECT delivery_id, recipient, status, error FROM report_recipients WHERE delivery_id",
+        "ORDER BY delivery_id, position"
+    );
+    let ids = id_list(delivery_ids);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
+}
+
+/// How a delivery's report, brand and workspace are called.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct DeliveryNames {
+    pub report: String,
+    pub brand: String,
+    pub workspace: String,
+}
+
+/// Returns the names that a delivery's file shows.
+pub async fn names_of(conn: &mut Conn, delivery: &ReportDelivery) -> Result<Option<DeliveryNames>> {
+    const SQL: &str = "
+        SELECT r.name AS report, b.name AS brand, w.name AS workspace
+        FROM reports r
+        JOIN brands b ON b.id = r.brand_id
+        JOIN workspaces w ON w.id = b.workspace_id
+        WHERE r.id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery.report_id).fetch_optional(c))?)
+}
+
+/// The new state of a delivery.
+#[derive(Clone, Debug)]
+pub struct DeliveryProgress<'a> {
+    pub status: ReportDeliveryStatus,
+    pub file: Option<DeliveredFile>,
+    pub error: Option<&'a ReportError>,
+}
+
+/// The stored file of a delivery.
+#[derive(Clone, Copy, Debug)]
+pub struct DeliveredFile {
+    pub id: i64,
+    pub size_bytes: i64,
+    /// When it is deleted; `None`: with its report.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// Updates a delivery whose row is locked. The caller checks that the status may follow the earlier one
+/// ([`ReportDeliveryStatus::to`]).
+pub async fn progress(tx: &mut Tx, delivery_id: i64, to: &DeliveryProgress<'_>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE report_deliveries
+        SET status = $2, file_id = $3, size_bytes = $4, expires_at = $5, error = $6, updated_at = $7,
+            completed_at = CASE WHEN $8 THEN $7 END
+        WHERE id = $1";
+    let (now, error, is_terminal) = (tx.now, to.error.map(Json), to.status.is_terminal());
+    let (file, size, expires) = match to.file {
+        Some(file) => (Some(file.id), Some(file.size_bytes), file.expires_at),
+        None => (None, None, None),
+    };
+    execute!(tx, SQL, delivery_id, to.status, file, size, expires, error, now, is_terminal)?;
+    Ok(())
+}
+
+/// Records the mail to a recipient, by the place in the list.
+pub async fn set_mail(tx: &mut Tx, delivery_id: i64, position: i32, mail_id: i64) -> Result<()> {
+    const SQL: &str = "UPDATE report_recipients SET mail_id = $3 WHERE delivery_id = $1 AND position = $2";
+    execute!(tx, SQL, delivery_id, position, mail_id)?;
+    Ok(())
+}
+
+/// Fails the mail to a recipient, by the place in the list.
+pub async fn fail_recipient(tx: &mut Tx, delivery_id: i64, position: i32, error: &ReportError) -> Result<()> {
+    const SQL: &str = "
+        UPDATE report_recipients
+        SET status = 'failed', error = $3
+        WHERE delivery_id = $1 AND position = $2";
+    execute!(tx, SQL, delivery_id, position, Json(error))?;
+    Ok(())
+}
+
+/// Fails all mails of a delivery that has no file.
+pub async fn fail_recipients(tx: &mut Tx, delivery_id: i64, error: &ReportError) -> Result<()> {
+    const SQL: &str = "
+        UPDATE report_recipients
+        SET status = 'failed', error = $2
+        WHERE delivery_id = $1 AND status = 'pending'";
+    execute!(tx, SQL, delivery_id, Json(error))?;
+    Ok(())
+}
+
+/// Makes the mails of a delivery pending again, for a retry by the operator.
+pub async fn retry_recipients(tx: &mut Tx, delivery_id: i64) -> Result<()> {
+    const SQL: &str = "
+        UPDATE report_recipients
+        SET status = 'pending', error = NULL
+        WHERE delivery_id = $1 AND mail_id IS NULL";
+    execute!(tx, SQL, delivery_id)?;
+    Ok(())
+}
+
+/// Records the state of a mail, if it is one of a report.
+pub async fn record_mail(tx: &mut Tx, mail_id: i64, status: MailStatus, error: Option<&ReportError>) -> Result<()> {
+    const SQL: &str = "UPDATE report_recipients SET status = $2, error = $3 WHERE mail_id = $1";
+    execute!(tx, SQL, mail_id, status, error.map(Json))?;
+    Ok(())
+}
+
+/// Ends the mails of a schedule to a recipient, by their own wish; `false`: the schedule does not exist any more.
+pub async fn unsubscribe(tx: &mut Tx, schedule_id: i64, recipient: &str) -> Result<bool> {
+    const SQL: &str = "
+        INSERT INTO report_mail_stops (workspace_id, schedule_id, recipient, reason, created_at)
+        SELECT b.workspace_id, s.id, $2, 'unsubscribed', $3
+        FROM report_schedules s
+        JOIN reports r ON r.id = s.report_id
+        JOIN brands b ON b.id = r.brand_id
+        WHERE s.id = $1
+        ON CONFLICT (schedule_id, recipient) WHERE schedule_id IS NOT NULL
+        DO UPDATE SET created_at = report_mail_stops.created_at";
+    let now = tx.now;
+    Ok(execute!(tx, SQL, schedule_id, recipient.to_lowercase(), now)? > 0)
+}
+
+/// Ends all mails of a workspace's reports to the recipient of a mail, which a mail server refused for ever.
+pub async fn stop_refused(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO report_mail_stops (workspace_id, recipient, reason, created_at)
+        SELECT b.workspace_id, $2, $3, $4
+        FROM report_recipients p
+        JOIN report_deliveries d ON d.id = p.delivery_id
+        JOIN brands b ON b.id = d.brand_id
+        WHERE p.mail_id = $1
+        ON CONFLICT (workspace_id, recipient) WHERE schedule_id IS NULL
+        DO NOTHING";
+    const RECIPIENT: &str = "SELECT recipient FROM report_recipients WHERE mail_id = $1";
+    let recipient: Option<String> = run!(tx, c => sqlx::query_scalar(RECIPIENT).bind(mail_id).fetch_optional(c))?;
+    let Some(recipient) = recipient else { return Ok(()) };
+    let now = tx.now;
+    execute!(tx, SQL, mail_id, recipient.to_lowercase(), reason, now)?;
+    Ok(())
+}
+
+/// Why a recipient gets no mails.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct MailStop {
+    /// In small letters.
+    pub recipient: String,
+    /// `None`: for all reports of the workspace.
+    pub schedule_id: Option<i64>,
+    pub reason: String,
+}
+
+/// Returns who gets no mails of a schedule.
+pub async fn mail_stops(conn: &mut Conn, workspace_id: i64, schedule_id: i64) -> Result<Vec<MailStop>> {
+    const SQL: &str = "
+        SELECT recipient, schedule_id, reason
+        FROM report_mail_stops
+        WHERE schedule_id = $2
+        UNION ALL
+        SELECT recipient, schedule_id, reason
+        FROM report_mail_stops
+        WHERE workspace_id = $1
+            AND schedule_id IS NULL";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(workspace_id).bind(schedule_id).fetch_all(c))?)
+}
+
+/// Lets these recipients get mails of the workspace's reports again: someone has entered them anew.
+pub async fn allow_again(tx: &mut Tx, workspace_id: i64, recipients: &[String]) -> Result<()> {
+    const SQL: &str = "
+        DELETE FROM report_mail_stops
+        WHERE workspace_id = $1
+            AND schedule_id IS NULL
+            AND recipient = $2";
+    for recipient in recipients {
+        execute!(tx, SQL, workspace_id, recipient.to_lowercase())?;
+    }
+    Ok(())
+}
+
+/// Takes the files off deliveries whose time is over, at most `limit`, and marks them for deletion. Returns how many.
+pub async fn expire_files(tx: &mut Tx, limit: i64) -> Result<u64> {
+    const SQL: &str = "
+        SELECT id
+        FROM report_deliveries
+        WHERE file_id IS NOT NULL
+            AND expires_at <= $1
+        ORDER BY expires_at
+        LIMIT $2";
+    let now = tx.now;
+    let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(now).bind(limit).fetch_all(c))?;
+    super::files::mark_of_deliveries_for_deletion(tx, &found).await?;
+    let sql = list_sql!(tx, "UPDATE report_deliveries SET file_id = NULL, updated_at = $2 WHERE id", "");
+    Ok(execute!(tx, sql, id_list(&found), now)?)
+}

@@ -1,0 +1,93 @@
+//! What reports show of posts and accounts. The days of a period are read by `analytics::days_of_posts`.
+
+use chrono::{DateTime, Utc};
+use crier_domain::analytics::Figures;
+use crier_domain::platform::Platform;
+
+use super::db::run;
+use super::{Conn, Result};
+
+/// A time, the end not included.
+pub type TimeRange = (DateTime<Utc>, DateTime<Utc>);
+
+/// A post on one account, with its newest figures.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct PublishedPost {
+    pub published_at: DateTime<Utc>,
+    pub platform: Platform,
+    /// `None`: the account was disconnected.
+    pub account: Option<String>,
+    /// The first characters of what was published.
+    pub text: String,
+    pub url: Option<String>,
+    #[sqlx(flatten)]
+    pub figures: Figures,
+}
+
+const SELECT: &str = "
+    SELECT a.published_at, t.platform, s.name AS account, substr(coalesce(t.content, p.content), 1, $5) AS text, t.url,
+        a.impressions, a.reach, a.likes, a.comments, a.shares, a.clicks
+    FROM target_analytics a
+    JOIN post_targets t ON t.id = a.target_id
+    JOIN posts p ON p.id = a.post_id
+    LEFT JOIN social_accounts s ON s.id = a.account_id
+    WHERE a.brand_id = $1
+        AND a.published_at >= $2
+        AND a.published_at < $3";
+
+/// Lists what a brand published in a time, newest first, at most `limit`; texts are cut to `text` characters.
+pub async fn newest(
+    conn: &mut Conn,
+    brand_id: i64,
+    (start, end): TimeRange,
+    limit: i64,
+    text: i32,
+) -> Result<Vec<PublishedPost>> {
+    let sql = format!("{SELECT} ORDER BY a.published_at DESC LIMIT $4");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(start).bind(end).bind(limit)
+        .bind(text).fetch_all(c))?)
+}
+
+/// Lists what people did most with of what a brand published in a time, at most `limit`. Posts without any figure are
+/// left out.
+pub async fn most_engaging(
+    conn: &mut Conn,
+    brand_id: i64,
+    (start, end): TimeRange,
+    limit: i64,
+    text: i32,
+) -> Result<Vec<PublishedPost>> {
+    let sql = format!(
+        "{SELECT}
+            AND coalesce(a.likes, a.comments, a.shares, a.clicks) IS NOT NULL
+        ORDER BY coalesce(a.likes, 0) + coalesce(a.comments, 0) + coalesce(a.shares, 0) + coalesce(a.clicks, 0) DESC,
+            a.published_at DESC
+        LIMIT $4"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(start).bind(end).bind(limit)
+        .bind(text).fetch_all(c))?)
+}
+
+/// What a brand published on one account in a time.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct AccountPosts {
+    pub account_id: i64,
+    pub posts: i64,
+    #[sqlx(flatten)]
+    pub figures: Figures,
+}
+
+/// Sums up what a brand published in a time, by account.
+pub async fn by_account(conn: &mut Conn, brand_id: i64, (start, end): TimeRange) -> Result<Vec<AccountPosts>> {
+    const SQL: &str = "
+        SELECT account_id, count(*) AS posts, CAST(sum(impressions) AS bigint) AS impressions,
+            CAST(sum(reach) AS bigint) AS reach, CAST(sum(likes) AS bigint) AS likes,
+            CAST(sum(comments) AS bigint) AS comments, CAST(sum(shares) AS bigint) AS shares,
+            CAST(sum(clicks) AS bigint) AS clicks
+        FROM target_analytics
+        WHERE brand_id = $1
+            AND published_at >= $2
+            AND published_at < $3
+        GROUP BY account_id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(start).bind(end).fetch_all(c))?)
+}

@@ -1,0 +1,140 @@
+//! Schedules of reports, and when they are due.
+
+use chrono::{DateTime, Utc};
+use crier_domain::report::ReportFormat;
+use crier_domain::report_schedule::{Frequency, ReportSchedule};
+use sqlx::types::Json;
+
+use super::db::{execute, run};
+use super::jobs::{id_list, list_sql};
+use super::{Conn, Result, StoreError, Tx};
+
+const SELECT: &str = "
+    SELECT s.id, s.report_id, s.frequency, s.cron, s.time, s.format, s.recipients, s.next_run_at, s.last_run_at,
+        s.created_at, s.updated_at
+    FROM report_schedules s";
+
+/// A schedule as a client sends it.
+#[derive(Clone, Debug)]
+pub struct NewSchedule<'a> {
+    pub frequency: Frequency,
+    pub cron: Option<&'a str>,
+    pub time: Option<&'a str>,
+    pub format: ReportFormat,
+    pub recipients: &'a [String],
+    pub next_run_at: DateTime<Utc>,
+}
+
+/// Stores a schedule. The caller has locked its report.
+pub async fn create(tx: &mut Tx, report_id: i64, new: &NewSchedule<'_>) -> Result<ReportSchedule> {
+    const SQL: &str = "
+        INSERT INTO report_schedules (
+            report_id, frequency, cron, time, format, recipients, next_run_at, created_at, updated_at
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+        RETURNING id";
+    let now = tx.now;
+    let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(report_id).bind(new.frequency).bind(new.cron)
+        .bind(new.time).bind(new.format).bind(Json(new.recipients)).bind(new.next_run_at).bind(now).fetch_one(c))?;
+    let sql = format!("{SELECT} WHERE s.id = $1");
+    let made = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
+    made.ok_or_else(|| StoreError::Decode("a schedule just made is gone".into()))
+}
+
+/// Returns the schedules of reports, oldest first.
+pub async fn of_reports(conn: &mut Conn, report_ids: &[i64]) -> Result<Vec<ReportSchedule>> {
+    let sql = list_sql!(
+        conn,
+        "SELECT id, report_id, frequency, cron, time, format, recipients, next_run_at, last_run_at, created_at, \
+         updated_at FROM report_schedules WHERE report_id",
+        "ORDER BY id"
+    );
+    let ids = id_list(report_ids);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
+}
+
+/// Returns how the report of a schedule and its brand are called.
+pub async fn names_of(conn: &mut Conn, schedule_id: i64) -> Result<Option<(String, String)>> {
+    const SQL: &str = "
+        SELECT r.name, b.name
+        FROM report_schedules s
+        JOIN reports r ON r.id = s.report_id
+        JOIN brands b ON b.id = r.brand_id
+        WHERE s.id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(schedule_id).fetch_optional(c))?)
+}
+
+/// Deletes a schedule of a report; `false`: there is none.
+pub async fn delete(tx: &mut Tx, report_id: i64, schedule_id: i64) -> Result<bool> {
+    Ok(execute!(tx, "DELETE FROM report_schedules WHERE report_id = $1 AND id = $2", report_id, schedule_id)? > 0)
+}
+
+/// A schedule that is due, with what its export needs.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct DueSchedule {
+    #[sqlx(flatten)]
+    pub schedule: ReportSchedule,
+    pub brand_id: i64,
+    pub workspace_id: i64,
+    pub plan: String,
+    pub timezone: String,
+    /// The export before has not ended yet.
+    pub is_busy: bool,
+}
+
+/// A due schedule, or why its row cannot be read (a newer version may have written it). Such a row must not keep the
+/// others from firing.
+pub struct DueRow {
+    pub id: i64,
+    pub schedule: sqlx::Result<DueSchedule>,
+}
+
+impl<'r, R> sqlx::FromRow<'r, R> for DueRow
+where
+    R: sqlx::Row,
+    DueSchedule: sqlx::FromRow<'r, R>,
+    i64: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    &'static str: sqlx::ColumnIndex<R>,
+{
+    fn from_row(row: &'r R) -> sqlx::Result<Self> {
+        Ok(Self { id: row.try_get("id")?, schedule: DueSchedule::from_row(row) })
+    }
+}
+
+/// Locks and returns schedules that are due, the longest due first, at most `limit`. Those that another scheduler holds
+/// are left to it.
+pub async fn due(tx: &mut Tx, limit: i64) -> Result<Vec<DueRow>> {
+    let lock = tx.for_engine("FOR UPDATE OF s SKIP LOCKED", "");
+    let sql = format!(
+        "
+        SELECT s.id, s.report_id, s.frequency, s.cron, s.time, s.format, s.recipients, s.next_run_at, s.last_run_at,
+            s.created_at, s.updated_at, r.brand_id, b.workspace_id, w.plan, b.timezone,
+            EXISTS (
+                SELECT 1
+                FROM report_deliveries d
+                WHERE d.schedule_id = s.id
+                    AND d.status IN ('pending', 'processing')
+            ) AS is_busy
+        FROM report_schedules s
+        JOIN reports r ON r.id = s.report_id
+        JOIN brands b ON b.id = r.brand_id
+        JOIN workspaces w ON w.id = b.workspace_id
+        WHERE s.next_run_at <= $1
+        ORDER BY s.next_run_at
+        LIMIT $2
+        {lock}"
+    );
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(now).bind(limit).fetch_all(c))?)
+}
+
+/// Records a run of a schedule, and when it runs next.
+pub async fn advance(tx: &mut Tx, schedule_id: i64, next_run_at: DateTime<Utc>, has_run: bool) -> Result<()> {
+    const SQL: &str = "
+        UPDATE report_schedules
+        SET next_run_at = $2, last_run_at = CASE WHEN $3 THEN $4 ELSE last_run_at END
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, schedule_id, next_run_at, has_run, now)?;
+    Ok(())
+}

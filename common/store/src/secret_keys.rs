@@ -1,0 +1,144 @@
+//! Whether the configured secret keys are those of this installation. A known text is stored for each, sealed with it.
+//!
+//! A key that is no longer configured may go once nothing is encrypted with it any more.
+
+use crier_base::secrets::{Cipher, SecretLocation, key_id};
+
+use super::db::{execute, run};
+use super::{Conn, Result, Store, Tx, accounts, applications, webhooks};
+
+const TEXT: &[u8] = b"crier";
+
+/// What is wrong with the configured keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyProblem {
+    /// Something is encrypted with the key of this id, which is not configured.
+    Missing(u8),
+    /// The configured key of this id is not the one that was used.
+    Wrong(u8),
+}
+
+fn location(row: &str) -> SecretLocation<'_> {
+    SecretLocation { table: "secret_key_checks", row, column: "sealed" }
+}
+
+fn opens(cipher: &Cipher, id: u8, sealed: &[u8]) -> bool {
+    cipher.open(&location(&id.to_string()), sealed).is_ok_and(|text| text == TEXT)
+}
+
+/// Checks the keys of the store's cipher against the installation. The schema must be current.
+pub async fn check(store: &Store) -> Result<Option<KeyProblem>> {
+    let mut conn = store.read().await?;
+    let checks = list(&mut conn).await?;
+    for (id, sealed) in &checks {
+        if !store.cipher().has(*id) {
+            if !ids_in_use(&mut conn).await?.contains(id) {
+                continue;
+            }
+            return Ok(Some(KeyProblem::Missing(*id)));
+        }
+        if !opens(store.cipher(), *id, sealed) {
+            return Ok(Some(KeyProblem::Wrong(*id)));
+        }
+    }
+    if !checks.is_empty() {
+        return Ok(None);
+    }
+    // Stored by a version that made no checks.
+    for id in ids_in_use(&mut conn).await? {
+        if !store.cipher().has(id) {
+            return Ok(Some(KeyProblem::Missing(id)));
+        }
+        if !opens_stored_secrets(&mut conn, store.cipher(), id).await? {
+            return Ok(Some(KeyProblem::Wrong(id)));
+        }
+    }
+    Ok(None)
+}
+
+/// Stores the checks of the configured keys that have none yet, and drops those of keys that are no longer needed.
+/// Call it after [`check`] has found no problem.
+pub async fn record(store: &Store) -> Result<()> {
+    let mut conn = store.read().await?;
+    let checks = list(&mut conn).await?;
+    drop(conn);
+    let is_new = |id: &u8| !checks.iter().any(|(checked, _)| checked == id);
+    let new: Vec<u8> = store.cipher().ids().filter(is_new).collect();
+    let unused: Vec<u8> = checks.iter().map(|(id, _)| *id).filter(|id| !store.cipher().has(*id)).collect();
+    if new.is_empty() && unused.is_empty() {
+        return Ok(());
+    }
+    let mut tx = store.begin().await?;
+    for id in new {
+        insert(&mut tx, id).await?;
+    }
+    for id in unused {
+        execute!(&mut tx, "DELETE FROM secret_key_checks WHERE key_id = $1", i64::from(id))?;
+    }
+    tx.commit().await
+}
+
+async fn insert(tx: &mut Tx, id: u8) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO secret_key_checks (key_id, sealed, created_at)
+        VALUES ($1, $2, $3)
+        ON CONFLICT DO NOTHING";
+    let now = tx.now;
+    let sealed = tx.cipher.seal_with(id, &location(&id.to_string()), TEXT)?;
+    execute!(tx, SQL, i64::from(id), &sealed, now)?;
+    Ok(())
+}
+
+async fn list(conn: &mut Conn) -> Result<Vec<(u8, Vec<u8>)>> {
+    const SQL: &str = "SELECT key_id, sealed FROM secret_key_checks ORDER BY key_id";
+    let rows: Vec<(i64, Vec<u8>)> = run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?;
+    Ok(rows.into_iter().filter_map(|(id, sealed)| Some((u8::try_from(id).ok()?, sealed))).collect())
+}
+
+/// Returns the ids of the keys with which lasting secrets are encrypted. Reads them all: the tables are small beside
+/// those of posts, and a start needs it only where a key was removed.
+async fn ids_in_use(conn: &mut Conn) -> Result<Vec<u8>> {
+    const SQL: &str = "
+        SELECT substr(secret, 1, 2) FROM webhooks
+        UNION
+        SELECT substr(secrets, 1, 2) FROM social_accounts
+        UNION
+        SELECT substr(client_secret, 1, 2) FROM applications";
+    let heads: Vec<Vec<u8>> = run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?;
+    Ok(heads.iter().filter_map(|head| key_id(head)).collect())
+}
+
+/// Returns whether the configured key of this id opens what was sealed with it. A few values of each table are tried, and
+/// one is enough: a value may be damaged by itself.
+async fn opens_stored_secrets(conn: &mut Conn, cipher: &Cipher, id: u8) -> Result<bool> {
+    const SQL: &str = "
+        SELECT * FROM (
+            SELECT 1 AS place, CAST(id AS text) AS name, secret AS sealed
+            FROM webhooks
+            WHERE substr(secret, 2, 1) = $1
+            LIMIT 5
+        ) a
+        UNION ALL
+        SELECT * FROM (
+            SELECT 2 AS place, workspace_id || '/' || platform || '/' || external_id AS name, secrets AS sealed
+            FROM social_accounts
+            WHERE substr(secrets, 2, 1) = $1
+            LIMIT 5
+        ) b
+        UNION ALL
+        SELECT * FROM (
+            SELECT 3 AS place, client_id AS name, client_secret AS sealed
+            FROM applications
+            WHERE substr(client_secret, 2, 1) = $1
+            LIMIT 5
+        ) c";
+    let rows: Vec<(i32, String, Vec<u8>)> = run!(conn, c => sqlx::query_as(SQL).bind(vec![id]).fetch_all(c))?;
+    Ok(rows.iter().any(|(place, name, sealed)| {
+        let place = match place {
+            1 => webhooks::place(name),
+            2 => accounts::place(name),
+            _ => applications::place(name),
+        };
+        cipher.open(&place, sealed).is_ok()
+    }))
+}

@@ -1,0 +1,201 @@
+//! Sessions of people in the console, and the links that begin them; only hashes of their tokens are stored.
+//!
+//! A session acts with an `api_keys` row of its own, so whatever counts or stores by key (requests, `Idempotency-Key`s,
+//! the time of last use) holds for sessions too. Its hash covers a prefix that no API key has: neither can be used as
+//! the other. It ends when it was not used for [`LIFETIME`].
+
+use std::net::IpAddr;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_base::secrets::SecretError;
+use crier_domain::access::{KeyMode, Scopes};
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
+
+use super::db::{execute, run};
+use super::keys::{self, Authenticated, NewRow, caller_sql};
+use super::{Conn, Result, Tx};
+
+/// How long an unused session lives.
+pub const LIFETIME: TimeDelta = TimeDelta::days(30);
+/// How long a link is valid that was asked for.
+pub const LINK_LIFETIME: TimeDelta = TimeDelta::minutes(15);
+/// How many characters of `[A-Za-z0-9]` hold 256 bits.
+pub const TOKEN_LENGTH: usize = 43;
+const MAX_USER_AGENT: usize = 255;
+/// How many mailed links of a user are valid at a time: a stranger cannot fill a mailbox.
+const MAX_LINKS: i64 = 3;
+
+/// A session as listed.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct SessionRow {
+    pub id: i64,
+    pub user_agent: String,
+    /// The address from which the user signed in.
+    pub address: Option<String>,
+    pub created_at: DateTime<Utc>,
+    pub last_used_at: Option<DateTime<Utc>>,
+}
+
+/// What a token is for; part of its hash.
+enum Purpose {
+    Session,
+    Link,
+}
+
+/// Returns the hash by which a token is found; `None`: the text does not have the form of a token.
+fn hash(token: &str, purpose: &Purpose) -> Option<Vec<u8>> {
+    let well_formed = token.len() == TOKEN_LENGTH && token.bytes().all(|b| b.is_ascii_alphanumeric());
+    let prefix = match purpose {
+        Purpose::Session => "session:",
+        Purpose::Link => "sign-in:",
+    };
+    well_formed.then(|| Sha256::new().chain_update(prefix).chain_update(token).finalize().to_vec())
+}
+
+fn new_token(purpose: &Purpose) -> Result<(SecretString, Vec<u8>)> {
+    let token = crier_base::random::text(TOKEN_LENGTH).map_err(|_| SecretError::NoRandomness)?;
+    let hash = hash(&token, purpose).unwrap_or_default();
+    Ok((SecretString::from(token), hash))
+}
+
+/// Creates a link's token, with which a user signs in once.
+pub async fn create_link(tx: &mut Tx, user_id: i64, lifetime: TimeDelta) -> Result<SecretString> {
+    let (token, hash) = new_token(&Purpose::Link)?;
+    let expires_at = tx.now + lifetime;
+    const SQL: &str = "INSERT INTO sign_in_links (hash, user_id, expires_at) VALUES ($1, $2, $3)";
+    execute!(tx, SQL, &hash, user_id, expires_at)?;
+    Ok(token)
+}
+
+/// Returns whether another link may be mailed to a user: at most [`MAX_LINKS`] are valid at a time.
+pub async fn may_send_link(tx: &mut Tx, user_id: i64) -> Result<bool> {
+    const SQL: &str = "SELECT count(*) FROM sign_in_links WHERE user_id = $1 AND expires_at > $2";
+    let now = tx.now;
+    let valid: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(now).fetch_one(c))?;
+    Ok(valid < MAX_LINKS)
+}
+
+/// From where a user signs in.
+pub struct Device<'a> {
+    pub user_agent: &'a str,
+    pub address: IpAddr,
+}
+
+/// The user whom a link signs in.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct LinkUser {
+    pub name: String,
+    pub email: String,
+}
+
+/// Returns the user whom a link signs in; `None`: it was used or has expired.
+pub async fn user_of_link(conn: &mut Conn, token: &str, now: DateTime<Utc>) -> Result<Option<LinkUser>> {
+    const SQL: &str = "
+        SELECT u.name, u.email
+        FROM sign_in_links l
+        JOIN users u ON u.id = l.user_id
+        WHERE l.hash = $1 AND l.expires_at > $2";
+    let Some(hash) = hash(token, &Purpose::Link) else { return Ok(None) };
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(now).fetch_optional(c))?)
+}
+
+/// Uses up a link, and begins a session of its user; `None`: the link was used or has expired.
+pub async fn redeem_link(tx: &mut Tx, token: &str, device: &Device<'_>) -> Result<Option<SecretString>> {
+    const SQL: &str = "
+        DELETE FROM sign_in_links
+        WHERE hash = $1 AND expires_at > $2
+        RETURNING user_id";
+    let Some(hash) = hash(token, &Purpose::Link) else { return Ok(None) };
+    let now = tx.now;
+    let user_id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(&hash).bind(now).fetch_optional(c))?;
+    match user_id {
+        Some(user_id) => create(tx, user_id, device).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn create(tx: &mut Tx, user_id: i64, device: &Device<'_>) -> Result<SecretString> {
+    let (token, hash) = new_token(&Purpose::Session)?;
+    let new = NewRow { mode: KeyMode::Live, scopes: &Scopes::all(), hash: &hash, prefix: "session", last4: "" };
+    let id = keys::insert(tx, user_id, &new).await?;
+    let user_agent: String = device.user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT).collect();
+    const SQL: &str = "INSERT INTO sessions (api_key_id, user_agent, address) VALUES ($1, $2, $3)";
+    execute!(tx, SQL, id, &user_agent, device.address.to_string())?;
+    Ok(token)
+}
+
+/// Returns the caller behind a session, and the membership in a brand, in one statement; `None`: the session does not
+/// exist (any more).
+pub async fn authenticate(
+    conn: &mut Conn,
+    token: &SecretString,
+    brand_id: Option<i64>,
+    now: DateTime<Utc>,
+) -> Result<Option<Authenticated>> {
+    const SQL: &str = caller_sql!(
+        "JOIN sessions s ON s.api_key_id = k.id
+        WHERE k.hash = $1 AND coalesce(k.last_used_at, k.created_at) > $3"
+    );
+    let Some(hash) = hash(token.expose_secret(), &Purpose::Session) else { return Ok(None) };
+    let since = now - LIFETIME;
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(brand_id).bind(since).fetch_optional(c))?)
+}
+
+/// Returns the sessions of a user, the newest first.
+pub async fn list(conn: &mut Conn, user_id: i64, now: DateTime<Utc>) -> Result<Vec<SessionRow>> {
+    const SQL: &str = "
+        SELECT k.id, s.user_agent, s.address, k.created_at, k.last_used_at
+        FROM sessions s
+        JOIN api_keys k ON k.id = s.api_key_id
+        WHERE k.user_id = $1 AND coalesce(k.last_used_at, k.created_at) > $2
+        ORDER BY k.id DESC";
+    let since = now - LIFETIME;
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).bind(since).fetch_all(c))?)
+}
+
+/// Ends the session with this token.
+pub async fn end(tx: &mut Tx, token: &SecretString) -> Result<()> {
+    if let Some(hash) = hash(token.expose_secret(), &Purpose::Session) {
+        execute!(tx, "DELETE FROM api_keys WHERE hash = $1", &hash)?;
+    }
+    Ok(())
+}
+
+/// Ends a session of a user; `false`: the user has no such session.
+pub async fn revoke(tx: &mut Tx, user_id: i64, session_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        DELETE FROM api_keys
+        WHERE id = $1
+            AND user_id = $2
+            AND EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = api_keys.id)";
+    Ok(execute!(tx, SQL, session_id, user_id)? > 0)
+}
+
+/// Ends all sessions of a user but one. Returns how many.
+pub async fn revoke_others(tx: &mut Tx, user_id: i64, kept_id: i64) -> Result<u64> {
+    const SQL: &str = "
+        DELETE FROM api_keys
+        WHERE user_id = $1
+            AND id <> $2
+            AND EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = api_keys.id)";
+    Ok(execute!(tx, SQL, user_id, kept_id)?)
+}
+
+/// Deletes sessions and links that have expired. Returns how many.
+pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
+    const SESSIONS: &str = "
+        DELETE FROM api_keys
+        WHERE id IN (
+            SELECT k.id
+            FROM sessions s
+            JOIN api_keys k ON k.id = s.api_key_id
+            WHERE coalesce(k.last_used_at, k.created_at) <= $1
+            LIMIT $2
+        )";
+    const LINKS: &str = "
+        DELETE FROM sign_in_links
+        WHERE hash IN (SELECT hash FROM sign_in_links WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+    let (now, since) = (tx.now, tx.now - LIFETIME);
+    Ok(execute!(tx, SESSIONS, since, limit)? + execute!(tx, LINKS, now, limit)?)
+}

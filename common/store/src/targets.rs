@@ -1,0 +1,462 @@
+//! A post's targets, one per account, and their attempts.
+
+use chrono::{DateTime, Utc};
+use crier_domain::failure::Failure;
+use crier_domain::job::{Claimed, JobAttempt, Lane};
+use crier_domain::platform::Platform;
+use crier_domain::post::{Attempt, AttemptOutcome, Target, TargetOverride, TargetStatus};
+use serde_json::{Map, Value, json};
+use sqlx::types::Json;
+
+use super::db::{execute, run};
+use super::jobs::{id_list, list_sql};
+use super::{Conn, Result, Tx};
+
+const COLUMNS: &str = "
+    id, post_id, account_id, platform, status, content, media, options, marker, call_started_at,
+    external_id, url, error, attempts, next_attempt_at, published_at, created_at, updated_at";
+
+/// A target to be created for an account.
+#[derive(Debug, Clone, Copy)]
+pub struct NewTarget<'a> {
+    pub account_id: i64,
+    pub platform: Platform,
+    /// The place of the account in the client's list.
+    pub position: i32,
+    pub target_override: &'a TargetOverride,
+}
+
+/// Inserts pending targets of a post in one statement. Returns their ids, in the order of `new`.
+pub async fn insert(tx: &mut Tx, post_id: i64, new: &[NewTarget<'_>]) -> Result<Vec<i64>> {
+    // `nullif`: a JSON null is stored as an SQL NULL.
+    let sql = tx.for_engine(
+        "
+        INSERT INTO post_targets
+            (post_id, account_id, platform, position, status, content, media, options, created_at, updated_at)
+        SELECT $2, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
+            nullif(value -> 4, 'null'), value -> 5, $3, $3
+        FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS new (value, n)
+        ORDER BY n
+        RETURNING id",
+        "
+        INSERT INTO post_targets
+            (post_id, account_id, platform, position, status, content, media, options, created_at, updated_at)
+        SELECT $2, value ->> 0, value ->> 1, value ->> 2, 'pending', value ->> 3,
+            nullif(value -> 4, 'null'), value -> 5, $3, $3
+        FROM json_each($1)
+        ORDER BY key
+        RETURNING id",
+    );
+    let (rows, now) = (rows(new), tx.now);
+    let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(post_id).bind(now).fetch_all(c))?;
+    // Ids ascend in the order of the rows; `RETURNING` has no defined order.
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Encodes targets as one bind: a JSON array with an array for each, the lane of its jobs last.
+pub(super) fn rows(new: &[NewTarget<'_>]) -> String {
+    let row = |t: &NewTarget<'_>| {
+        let (own, lane) = (t.target_override, Lane::Account(t.account_id).to_string());
+        json!([t.account_id, t.platform, t.position, own.content, own.media, own.options, lane])
+    };
+    Value::from_iter(new.iter().map(row)).to_string()
+}
+
+/// Lists a post's targets, in the order in which the client named the accounts.
+pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
+    let sql = format!("SELECT {COLUMNS} FROM post_targets WHERE post_id = $1 ORDER BY position, id");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_all(c))?)
+}
+
+/// What a list of posts shows of their targets.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct TargetSummary {
+    pub post_id: i64,
+    pub account_id: i64,
+    pub status: TargetStatus,
+    #[sqlx(json(nullable))]
+    pub error: Option<Failure>,
+}
+
+/// Returns the targets of many posts in brief, each post's in order.
+pub async fn briefs(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<TargetSummary>> {
+    let sql = list_sql!(
+        conn,
+        "SELECT post_id, account_id, status, error FROM post_targets WHERE post_id",
+        "ORDER BY position, id"
+    );
+    let ids = id_list(post_ids);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
+}
+
+pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
+    let sql = format!("SELECT {COLUMNS} FROM post_targets WHERE id = $1");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(target_id).fetch_optional(c))?)
+}
+
+/// The target of a run.
+#[derive(Debug, sqlx::FromRow)]
+pub struct HeldTarget {
+    #[sqlx(flatten)]
+    pub target: Target,
+    pub job_id: i64,
+    pub fence: i64,
+    /// The worker still holds the job.
+    pub held: bool,
+}
+
+/// Finds the targets of runs, and locks the rows of the jobs that are still held until the end of the transaction. Only of
+/// these posts, whose rows the caller has locked: always lock the post before its jobs.
+pub async fn find_held(tx: &mut Tx, jobs: &[&Claimed], post_ids: &[i64]) -> Result<Vec<HeldTarget>> {
+    // `|| ''` as in `list_sql!`. The columns of `run` have names that no column of the tables has.
+    let sql = tx.for_engine(
+        "
+        WITH run AS (
+            SELECT (value ->> 0)::bigint AS subject, (value ->> 1)::bigint AS job, (value ->> 2)::bigint AS run_fence,
+                value ->> 3 AS run_worker
+            FROM json_array_elements($1::json)
+            WHERE value ->> 0 = (value ->> 0) || ''
+        ),
+        held AS MATERIALIZED (
+            SELECT j.id, j.fence
+            FROM run
+            JOIN post_targets p
+                ON p.id = subject AND p.post_id IN (SELECT value::bigint FROM json_array_elements_text($2::json))
+            JOIN jobs j ON j.id = job AND j.fence = run_fence AND j.worker = run_worker
+            WHERE j.state || '' = 'running'
+            ORDER BY j.id
+            FOR UPDATE OF j
+        )
+        SELECT t.*, job AS job_id, run_fence AS fence, (job, run_fence) IN (SELECT id, fence FROM held) AS held
+        FROM run
+        JOIN post_targets t
+            ON t.id = subject AND t.post_id IN (SELECT value::bigint FROM json_array_elements_text($2::json))",
+        "
+        SELECT t.*, run.value ->> 1 AS job_id, run.value ->> 2 AS fence,
+            EXISTS (
+                SELECT 1
+                FROM jobs j
+                WHERE j.id = run.value ->> 1
+                    AND j.fence = run.value ->> 2
+                    AND j.worker = run.value ->> 3
+                    AND j.state = 'running'
+            ) AS held
+        FROM json_each($1) run
+        JOIN post_targets t
+            ON t.id = run.value ->> 0 AND t.post_id IN (SELECT value FROM json_each($2))",
+    );
+    let run = |job: &&Claimed| json!([job.subject_id, job.id, job.fence, job.worker]);
+    let runs = Value::from_iter(jobs.iter().map(run)).to_string();
+    let post_ids = id_list(post_ids);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(&runs).bind(&post_ids).fetch_all(c))?)
+}
+
+/// Finds a target without its JSON columns: enough to end a target whose row cannot be read.
+pub async fn find_without_json(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
+    // `nullif` of a column with itself is NULL, of the column's type, without its value being decoded.
+    const SQL: &str = "
+        SELECT id, post_id, account_id, platform, status, content, call_started_at, external_id, url, attempts,
+            next_attempt_at, published_at, created_at, updated_at, nullif(media, media) AS media,
+            coalesce(nullif(options, options), '{}') AS options, nullif(marker, marker) AS marker,
+            nullif(error, error) AS error
+        FROM post_targets
+        WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_optional(c))?)
+}
+
+pub async fn delete(tx: &mut Tx, target_id: i64) -> Result<()> {
+    execute!(tx, "DELETE FROM post_targets WHERE id = $1", target_id)?;
+    Ok(())
+}
+
+pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<()> {
+    execute!(tx, "UPDATE post_targets SET position = $2 WHERE id = $1", target_id, position)?;
+    Ok(())
+}
+
+/// Changes what is published (call it for a target whose post's own content changes, too). Attempts with the old
+/// content mean nothing for the new one, so the marker is deleted, unless the outcome of a call made with it is still
+/// unknown: then the next run must ask for that very post.
+pub async fn set_overrides(tx: &mut Tx, target_id: i64, own: &TargetOverride) -> Result<()> {
+    const SQL: &str = "
+        UPDATE post_targets
+        SET content = $2, media = $3, options = $4,
+            marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $5
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, &own.content, own.media.as_ref().map(Json), Json(&own.options), now)?;
+    Ok(())
+}
+
+/// Makes a target pending again, for a new round of attempts (PUT `now`). `forget_call`: a call of unknown outcome is
+/// no longer looked up, since the platform does not know and a person has decided.
+pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()> {
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'pending', next_attempt_at = NULL,
+            call_started_at = CASE WHEN $2 THEN NULL ELSE call_started_at END, updated_at = $3
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, forget_call, now)?;
+    Ok(())
+}
+
+/// Starts a run: the target is being published.
+pub async fn start(tx: &mut Tx, target_id: i64) -> Result<()> {
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, updated_at = $2
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, now)?;
+    Ok(())
+}
+
+/// Starts a run whose call follows once the post's pictures are uploaded: [`start`] with the marker.
+pub async fn start_marked(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2,
+            updated_at = $3
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, Json(marker), now)?;
+    Ok(())
+}
+
+/// Starts a run and its call: [`start`] and [`mark_call`] in one.
+pub async fn start_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2,
+            call_started_at = $3, updated_at = $3
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, Json(marker), now)?;
+    Ok(())
+}
+
+/// Refunds the attempt of the last run, which was interrupted before its call.
+pub async fn refund_attempt(tx: &mut Tx, target_id: i64) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET attempts = attempts - 1, updated_at = $2 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, now)?;
+    Ok(())
+}
+
+/// Stores the marker and the time *before* the call that uses them.
+pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE post_targets
+        SET marker = $2, call_started_at = $3, updated_at = $3
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, Json(marker), now)?;
+    Ok(())
+}
+
+/// Clears the mark of a call that was not made or was refused.
+pub async fn clear_call(tx: &mut Tx, target_id: i64) -> Result<()> {
+    const SQL: &str = r"
+        UPDATE post_targets
+        SET call_started_at = NULL, updated_at = $2
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, now)?;
+    Ok(())
+}
+
+/// Postpones the call until `until`; the run does not count, and `attempts` is reset to the value before it.
+pub async fn postpone(
+    tx: &mut Tx,
+    target_id: i64,
+    attempts: i32,
+    failure: &Failure,
+    until: DateTime<Utc>,
+) -> Result<()> {
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'publishing', attempts = $2, error = $3, next_attempt_at = $4, call_started_at = NULL,
+            updated_at = $5
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, attempts, Json(failure), until, now)?;
+    Ok(())
+}
+
+/// Stores the marker of a target whose call is not made yet.
+pub async fn set_marker(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET marker = $2, updated_at = $3 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, Json(marker), now)?;
+    Ok(())
+}
+
+/// Waits for the platform until `until`, with what finds its work again; the run does not count, and `attempts` is reset
+/// to the value before it. A call that was made stays open.
+pub async fn await_platform(
+    tx: &mut Tx,
+    target_id: i64,
+    attempts: i32,
+    marker: &Map<String, Value>,
+    failure: &Failure,
+    until: DateTime<Utc>,
+) -> Result<()> {
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = 'publishing', attempts = $2, marker = $3, error = $4, next_attempt_at = $5, updated_at = $6
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, attempts, Json(marker), Json(failure), until, now)?;
+    Ok(())
+}
+
+/// The state in which a run left the target.
+#[derive(Debug, Clone)]
+pub struct TargetEnd {
+    pub status: TargetStatus,
+    pub external_id: Option<String>,
+    pub url: Option<String>,
+    pub error: Option<Failure>,
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub published_at: Option<DateTime<Utc>>,
+    /// The outcome of the last call is unknown: the next run must find out first.
+    pub call_open: bool,
+}
+
+/// What ending a target returns.
+#[derive(Debug, Clone)]
+pub struct TargetEnded {
+    /// The status of each target of the post, and when it was published.
+    pub ends: Vec<(TargetStatus, Option<DateTime<Utc>>)>,
+    /// Whether an endpoint may receive an event of the brand.
+    pub has_endpoint: bool,
+}
+
+/// Stores the state in which a run left its target, and the attempt that it made. The caller has locked the post's row.
+pub async fn end(tx: &mut Tx, target_id: i64, ended: &TargetEnd, attempt: Option<&NewAttempt>) -> Result<TargetEnded> {
+    if tx.is_postgres() {
+        return end_in_one_statement(tx, target_id, ended, attempt).await;
+    }
+    const SQL: &str = "
+        UPDATE post_targets
+        SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
+            call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
+        WHERE id = $1";
+    const ENDS: &str = "
+        SELECT status, published_at
+        FROM post_targets
+        WHERE post_id = (SELECT post_id FROM post_targets WHERE id = $1)";
+    let (now, error) = (tx.now, ended.error.as_ref().map(Json));
+    let (next, at, open) = (ended.next_attempt_at, ended.published_at, ended.call_open);
+    execute!(tx, SQL, target_id, ended.status, &ended.external_id, &ended.url, error, next, at, open, now)?;
+    if let Some(attempt) = attempt {
+        add_attempt(tx, target_id, attempt).await?;
+    }
+    let ends = run!(tx, c => sqlx::query_as(ENDS).bind(target_id).fetch_all(c))?;
+    Ok(TargetEnded { ends, has_endpoint: true })
+}
+
+/// [`end`] on Postgres, where each statement is a round trip.
+async fn end_in_one_statement(
+    tx: &mut Tx,
+    target_id: i64,
+    ended: &TargetEnd,
+    attempt: Option<&NewAttempt>,
+) -> Result<TargetEnded> {
+    // The statement does not see what it changes itself, hence the `UNION`.
+    const SQL: &str = "
+        WITH ended AS (
+            UPDATE post_targets
+            SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
+                call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
+            WHERE id = $1
+            RETURNING id, post_id, status, published_at
+        ),
+        attempt AS (
+            INSERT INTO target_attempts (
+                target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
+            )
+            SELECT id, $10, $11, $12, $13, $14, $15, $9, $9
+            FROM ended
+            WHERE $10 IS NOT NULL
+        ),
+        target AS (
+            SELECT post_id, status, published_at
+            FROM ended
+            UNION ALL
+            SELECT t.post_id, t.status, t.published_at
+            FROM ended
+            JOIN post_targets t ON t.post_id = ended.post_id AND t.id <> ended.id
+        )
+        SELECT status, published_at,
+            EXISTS (
+                SELECT 1
+                FROM posts p
+                JOIN brand_members m ON m.brand_id = p.brand_id
+                JOIN webhooks w ON w.user_id = m.user_id
+                WHERE p.id = target.post_id AND w.is_active
+            )
+        FROM target";
+    let now = tx.now;
+    let rows: Vec<(TargetStatus, Option<DateTime<Utc>>, bool)> = run!(tx, c => sqlx::query_as(SQL)
+        .bind(target_id).bind(ended.status).bind(&ended.external_id).bind(&ended.url)
+        .bind(ended.error.as_ref().map(Json)).bind(ended.next_attempt_at).bind(ended.published_at)
+        .bind(ended.call_open).bind(now).bind(attempt.map(|a| a.number)).bind(attempt.map(|a| a.started_at))
+        .bind(attempt.map(|a| a.duration_ms(now))).bind(attempt.map(|a| a.outcome))
+        .bind(attempt.and_then(|a| a.status_code)).bind(attempt.and_then(|a| a.error.as_ref()).map(Json))
+        .fetch_all(c))?;
+    let has_endpoint = rows.iter().any(|(.., has_endpoint)| *has_endpoint);
+    Ok(TargetEnded { ends: rows.into_iter().map(|(status, at, _)| (status, at)).collect(), has_endpoint })
+}
+
+/// An attempt to be stored.
+#[derive(Debug, Clone)]
+pub struct NewAttempt {
+    pub number: i32,
+    pub started_at: DateTime<Utc>,
+    pub outcome: AttemptOutcome,
+    pub status_code: Option<i32>,
+    pub error: Option<Failure>,
+}
+
+impl NewAttempt {
+    fn duration_ms(&self, now: DateTime<Utc>) -> i64 {
+        (now - self.started_at).num_milliseconds().max(0)
+    }
+}
+
+async fn add_attempt(tx: &mut Tx, target_id: i64, attempt: &NewAttempt) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO target_attempts (
+            target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)";
+    let (now, error) = (tx.now, attempt.error.as_ref().map(Json));
+    let (number, began, duration) = (attempt.number, attempt.started_at, attempt.duration_ms(tx.now));
+    execute!(tx, SQL, target_id, number, began, duration, attempt.outcome, attempt.status_code, error, now)?;
+    Ok(())
+}
+
+/// Returns every attempt at every target of a post, newest first.
+pub async fn attempts(conn: &mut Conn, post_id: i64) -> Result<Vec<Attempt>> {
+    const SQL: &str = "
+        SELECT a.id, a.target_id, a.number, a.started_at, a.duration_ms, a.outcome, a.status_code, a.error,
+            a.created_at, a.updated_at
+        FROM target_attempts a
+        JOIN post_targets t ON t.id = a.target_id
+        WHERE t.post_id = $1
+        ORDER BY a.id DESC";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).fetch_all(c))?)
+}
+
+/// Returns every attempt at one target, oldest first.
+pub async fn attempt_summaries(conn: &mut Conn, target_id: i64) -> Result<Vec<JobAttempt>> {
+    const SQL: &str = "
+        SELECT number, started_at, duration_ms, outcome, error ->> 'message' AS error
+        FROM target_attempts
+        WHERE target_id = $1
+        ORDER BY id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_all(c))?)
+}

@@ -1,0 +1,106 @@
+//! Workspaces and users.
+
+use chrono::{DateTime, Utc};
+use crier_domain::brand::User;
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+
+const FIND: &str = "
+    SELECT u.id, u.workspace_id, u.email, u.name, w.plan, u.created_at
+    FROM users u
+    JOIN workspaces w ON w.id = u.workspace_id";
+
+pub async fn create_workspace(tx: &mut Tx, name: &str, plan: &str) -> Result<i64> {
+    const SQL: &str = "
+            INSERT INTO workspaces (name, plan, created_at, updated_at)
+            VALUES ($1, $2, $3, $3)
+            RETURNING id";
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(name).bind(plan).bind(now).fetch_one(c))?)
+}
+
+/// Returns the plan of a workspace; `None`: the workspace does not exist.
+pub async fn workspace_plan(conn: &mut Conn, workspace_id: i64) -> Result<Option<String>> {
+    const SQL: &str = "SELECT plan FROM workspaces WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?)
+}
+
+pub async fn set_plan(tx: &mut Tx, workspace_id: i64, plan: &str) -> Result<()> {
+    let now = tx.now;
+    execute!(tx, "UPDATE workspaces SET plan = $2, updated_at = $3 WHERE id = $1", workspace_id, plan, now)?;
+    Ok(())
+}
+
+/// Sets the time zone in which its months begin; an IANA name.
+pub async fn set_timezone(tx: &mut Tx, workspace_id: i64, zone: &str) -> Result<()> {
+    let now = tx.now;
+    execute!(tx, "UPDATE workspaces SET timezone = $2, updated_at = $3 WHERE id = $1", workspace_id, zone, now)?;
+    Ok(())
+}
+
+/// Adds a user; the e-mail address is stored in lower case and is unique on the installation.
+pub async fn create(tx: &mut Tx, workspace_id: i64, email: &str, name: &str) -> Result<i64> {
+    const SQL: &str = "
+        INSERT INTO users (workspace_id, email, name, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $4)
+        RETURNING id";
+    let now = tx.now;
+    let email = email.to_lowercase();
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(&email).bind(name).bind(now).fetch_one(c))?)
+}
+
+/// Locks the user's row until the end of the transaction, so that the caps per user are checked one at a time.
+pub async fn lock(tx: &mut Tx, user_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE users SET name = name WHERE id = $1", user_id)?;
+    Ok(())
+}
+
+pub async fn find_by_email(conn: &mut Conn, email: &str) -> Result<Option<User>> {
+    let sql = sqlx::AssertSqlSafe(format!("{FIND} WHERE u.email = $1"));
+    let email = email.to_lowercase();
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&email).fetch_optional(c))?)
+}
+
+pub async fn list(conn: &mut Conn) -> Result<Vec<User>> {
+    let sql = sqlx::AssertSqlSafe(format!("{FIND} ORDER BY u.id"));
+    Ok(run!(conn, c => sqlx::query_as(sql).fetch_all(c))?)
+}
+
+/// Returns the user who runs the installation: the first one of its first workspace.
+pub async fn operator(conn: &mut Conn) -> Result<Option<i64>> {
+    const SQL: &str = "SELECT id FROM users ORDER BY workspace_id, id LIMIT 1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_optional(c))?)
+}
+
+/// Returns the plans in use; a plans file must contain them.
+pub async fn plans_in_use(conn: &mut Conn) -> Result<Vec<String>> {
+    Ok(run!(conn, c => sqlx::query_scalar("SELECT DISTINCT plan FROM workspaces ORDER BY plan").fetch_all(c))?)
+}
+
+/// Deletes a user with the keys and endpoints; `false`: the user did not exist. What the user wrote stays.
+pub async fn delete(tx: &mut Tx, email: &str) -> Result<bool> {
+    let email = email.to_lowercase();
+    Ok(execute!(tx, "DELETE FROM users WHERE email = $1", &email)? > 0)
+}
+
+/// A member of a brand as listed.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Member {
+    pub id: i64,
+    pub name: String,
+    pub email: String,
+    pub role: crier_domain::access::Role,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+pub async fn members(conn: &mut Conn, brand_id: i64) -> Result<Vec<Member>> {
+    const SQL: &str = "
+        SELECT u.id, u.name, u.email, m.role, m.created_at, u.updated_at
+        FROM brand_members m
+        JOIN users u ON u.id = m.user_id
+        WHERE m.brand_id = $1
+        ORDER BY u.id DESC";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_all(c))?)
+}

@@ -1,0 +1,142 @@
+//! The log: lines on stderr, as text on a terminal and as JSON objects elsewhere. Stdout is for the output of commands.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{IsTerminal, stderr};
+use std::panic::PanicHookInfo;
+use std::time::{Duration, Instant};
+
+use crier_config::{LogConfig, LogFormat};
+use tracing::Subscriber;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt;
+
+const REPEAT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Initialises logging. Only the first call has an effect (several tests share a process).
+pub fn init(config: &LogConfig) {
+    if subscriber(config, stderr().is_terminal(), stderr).try_init().is_ok() {
+        std::panic::set_hook(Box::new(log_panic));
+    }
+}
+
+/// Returns whether the log consists of JSON objects.
+pub fn is_json(config: &LogConfig) -> bool {
+    format(config, stderr().is_terminal()) == LogFormat::Json
+}
+
+fn format(config: &LogConfig, terminal: bool) -> LogFormat {
+    config.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json })
+}
+
+fn subscriber<W>(config: &LogConfig, terminal: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let format = format(config, terminal);
+    // The configuration has already validated the filter. salvo's `info` lines duplicate ours. A bad certificate of a
+    // user's server is not our error; the delivery's result shows it (`CRIER_LOG` can enable these lines).
+    let filter = format!("salvo_core=warn,rustls_platform_verifier=off,{}", config.filter);
+    let filter = EnvFilter::builder().parse(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    match format {
+        LogFormat::Text => Box::new(builder.with_ansi(terminal).finish()),
+        // The list of spans already contains the current one.
+        LogFormat::Json => Box::new(builder.json().flatten_event(true).with_current_span(false).finish()),
+    }
+}
+
+/// When a state that lasts is logged again: at once, then every ten seconds.
+#[derive(Debug, Default)]
+pub struct Repeat(Option<Instant>);
+
+impl Repeat {
+    pub fn is_due(&mut self) -> bool {
+        let is_due = self.0.is_none_or(|last| last.elapsed() >= REPEAT_INTERVAL);
+        if is_due {
+            self.0 = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+/// Logs a panic as one event: the standard hook's output is not JSON and lacks the job's span.
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let payload = info.payload();
+    let message =
+        payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let location = info.location().map(ToString::to_string).unwrap_or_default();
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    tracing::error!(location, backtrace, "panic: {}", message.unwrap_or("(no text)"));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(filter: &str, format: Option<LogFormat>, terminal: bool) -> String {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let config = LogConfig { filter: filter.to_owned(), format };
+        tracing::subscriber::with_default(subscriber(&config, terminal, move || writer.clone()), || {
+            tracing::info_span!("job", id = 7).in_scope(|| tracing::info!(kind = "noop", "started"));
+            tracing::debug!("a detail");
+        });
+        String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn certificate_errors_of_remote_servers_are_muted() {
+        let lines = |filter: &str| {
+            let buffer = Buffer::default();
+            let writer = buffer.clone();
+            let config = LogConfig { filter: filter.to_owned(), format: None };
+            tracing::subscriber::with_default(subscriber(&config, false, move || writer.clone()), || {
+                tracing::error!(target: "rustls_platform_verifier::verification", "failed to verify");
+            });
+            buffer.0.lock().unwrap().len()
+        };
+        assert_eq!(lines("info"), 0);
+        assert!(lines("info,rustls_platform_verifier=error") > 0);
+    }
+
+    #[test]
+    fn logs_are_json_without_a_terminal() {
+        let log = logged("info", None, false);
+        let line: serde_json::Value = serde_json::from_str(&log).expect("one line, one object");
+        assert_eq!(
+            (&line["message"], &line["kind"], &line["level"]),
+            (&"started".into(), &"noop".into(), &"INFO".into())
+        );
+        assert_eq!(line["spans"], serde_json::json!([{ "name": "job", "id": 7 }]));
+    }
+
+    #[test]
+    fn logs_are_text_on_a_terminal_or_if_configured() {
+        assert!(logged("info", None, true).contains('\u{1b}'), "colours on a terminal");
+        let log = logged("debug", Some(LogFormat::Text), false);
+        assert!(
+            log.contains("job{id=7}") && log.contains("started kind=\"noop\"") && log.contains("a detail"),
+            "{log}"
+        );
+        assert!(!log.contains('\u{1b}'), "{log}");
+        assert_eq!(logged("off", None, false), "");
+    }
+}

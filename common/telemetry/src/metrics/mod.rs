@@ -1,0 +1,432 @@
+//! All metrics of Crier: names, help texts, buckets, and one typed function per metric that records it. Labels are
+//! enums or words of this program, never ids or addresses, so that the number of series is bounded.
+//!
+//! **To add a metric:** a line in [`catalogue::METRICS`] and a function here; if its labels are known, a line in `zero.rs`.
+
+#![expect(clippy::disallowed_macros, reason = "the one place that names metrics")]
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_config::ProcessRole;
+use crier_domain::account::AccountStatus;
+use crier_domain::ai::Operation;
+use crier_domain::job::JobKind;
+use crier_domain::media::FileState;
+use crier_domain::post::AttemptOutcome;
+use crier_domain::report::ReportFormat;
+use crier_domain::webhook::DeliveryOutcome;
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+mod catalogue;
+mod zero;
+
+use catalogue::{Counter, Gauge, Histogram, METRICS};
+
+/// The content type of `/metrics`.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+crier_base::text_enum! {
+    /// The states of a job that are counted in the record.
+    pub enum CountedState { Scheduled = "scheduled", Ready = "ready", Running = "running", Dead = "dead" }
+}
+
+crier_base::text_enum! {
+    /// How a run of a job ended.
+    pub enum JobOutcome {
+        Done = "done",
+        Retried = "retried",
+        Dead = "dead",
+        Cancelled = "cancelled",
+        /// Another run had taken the job over: what this one did was not written down.
+        LostLease = "lost_lease",
+    }
+}
+
+crier_base::text_enum! {
+    /// Why a job was taken back.
+    pub enum RescueReason {
+        /// Its worker did not renew the lease.
+        LeaseExpired = "lease_expired",
+        /// It crashed too often and is not run again.
+        Poison = "poison",
+    }
+}
+
+crier_base::text_enum! {
+    /// The class of a platform's answer; `error` where none came.
+    pub enum StatusClass { Class2xx = "2xx", Class3xx = "3xx", Class4xx = "4xx", Class5xx = "5xx", Error = "error" }
+}
+
+impl StatusClass {
+    pub fn of(status: Option<http::StatusCode>) -> Self {
+        match status.map(|status| status.as_u16() / 100) {
+            Some(2) => Self::Class2xx,
+            Some(3) => Self::Class3xx,
+            Some(4) => Self::Class4xx,
+            Some(5) => Self::Class5xx,
+            _ => Self::Error,
+        }
+    }
+}
+
+crier_base::text_enum! {
+    /// How an attempt to send a reply ended.
+    pub enum ReplyResult { Sent = "sent", Retried = "retried", Failed = "failed", Unknown = "unknown" }
+}
+
+crier_base::text_enum! {
+    /// What came of the fetch of a feed.
+    pub enum FetchOutcome {
+        /// At least one article was added or changed.
+        New = "new",
+        Unchanged = "unchanged",
+        Failed = "failed",
+    }
+}
+
+crier_base::text_enum! {
+    pub enum EndpointState { Active = "active", Inactive = "inactive", Disabled = "disabled" }
+}
+
+crier_base::text_enum! {
+    /// What became of a picture that came by upload or import.
+    pub enum IngestOutcome {
+        Stored = "stored",
+        Unsupported = "unsupported",
+        TooLarge = "too_large",
+        /// The workspace has no room left.
+        Full = "full",
+        Error = "error",
+    }
+}
+
+crier_base::text_enum! {
+    /// What is asked of the storage of files.
+    pub enum StorageCall { Put = "put", Get = "get", Delete = "delete" }
+}
+
+crier_base::text_enum! {
+    /// How a request to the AI ended.
+    pub enum AiOutcome {
+        Done = "done",
+        /// The provider does not answer such a prompt.
+        Refused = "refused",
+        Unavailable = "unavailable",
+        /// What came could not be used.
+        Malformed = "malformed",
+        TimedOut = "timed_out",
+    }
+}
+
+crier_base::text_enum! {
+    /// Why a span of a trace was not sent.
+    pub enum SpanDropReason {
+        /// More spans ended than the collector took.
+        QueueFull = "queue_full",
+        /// The collector was away for too long, or refused the request.
+        NotSent = "not_sent",
+        /// The collector took the request, but not this span.
+        Rejected = "rejected",
+    }
+}
+
+static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+
+/// Initialises the metrics of this process, with its job kinds and platforms. May be called again.
+pub fn init(role: ProcessRole, kinds: &[&'static str], platforms: &[&'static str]) {
+    HANDLE.get_or_init(install);
+    gauge!("crier_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    zero::start_at_zero(role, kinds, platforms);
+}
+
+fn install() -> PrometheusHandle {
+    let mut builder = PrometheusBuilder::new();
+    for (name, kind, _) in METRICS {
+        if let Histogram(buckets) = kind {
+            builder = builder
+                .set_buckets_for_metric(Matcher::Full((*name).to_owned()), buckets)
+                .expect("no list of buckets is empty");
+        }
+    }
+    let recorder = builder.build_recorder();
+    let handle = recorder.handle();
+    // Fails only if another library installed one; then our metrics are lost, and the log contains an error.
+    if metrics::set_global_recorder(recorder).is_err() {
+        tracing::error!("another metrics recorder is installed; /metrics will be empty");
+    }
+    for (name, kind, help) in METRICS {
+        match kind {
+            Counter => describe_counter!(*name, *help),
+            Gauge => describe_gauge!(*name, *help),
+            Histogram(_) => describe_histogram!(*name, *help),
+        }
+    }
+    handle
+}
+
+/// Returns the content of `/metrics`; empty before [`init`].
+pub fn render() -> String {
+    HANDLE.get().map(PrometheusHandle::render).unwrap_or_default()
+}
+
+/// Moves collected histogram samples into their buckets. Without it or a scrape they accumulate; `ops` calls it.
+pub fn upkeep() {
+    if let Some(handle) = HANDLE.get() {
+        handle.run_upkeep();
+    }
+}
+
+pub fn jobs(kind: &'static str, state: CountedState, count: u64) {
+    gauge!("crier_jobs", "kind" => kind, "state" => state.as_str()).set(count as f64);
+}
+
+pub fn jobs_oldest_ready(kind: &'static str, age: Duration) {
+    gauge!("crier_jobs_oldest_ready_seconds", "kind" => kind).set(age.as_secs_f64());
+}
+
+pub fn jobs_paused(kind: &'static str, paused: bool) {
+    gauge!("crier_jobs_paused", "kind" => kind).set(f64::from(u8::from(paused)));
+}
+
+pub fn jobs_enqueued(kind: &'static str, count: u64) {
+    counter!("crier_jobs_enqueued_total", "kind" => kind).increment(count);
+}
+
+/// Records the start of a job, `lateness` after it was due.
+pub fn job_started(kind: &'static str, lateness: Duration) {
+    histogram!("crier_job_lateness_seconds", "kind" => kind).record(lateness.as_secs_f64());
+}
+
+/// Records the end of a run.
+pub fn job_finished(kind: &'static str, outcome: JobOutcome, took: Duration) {
+    counter!("crier_jobs_finished_total", "kind" => kind, "outcome" => outcome.as_str()).increment(1);
+    histogram!("crier_job_duration_seconds", "kind" => kind).record(took.as_secs_f64());
+}
+
+pub fn jobs_rescued(reason: RescueReason, count: u64) {
+    counter!("crier_jobs_rescued_total", "reason" => reason.as_str()).increment(count);
+}
+
+pub fn jobs_redispatched(count: u64) {
+    counter!("crier_jobs_redispatched_total").increment(count);
+}
+
+/// Sets the number of connected clients.
+pub fn http_connections(open: usize) {
+    gauge!("crier_http_connections").set(open as f64);
+}
+
+/// Counts idle connections that were closed for new ones.
+pub fn http_connections_evicted(count: usize) {
+    counter!("crier_http_connections_evicted_total").increment(count as u64);
+}
+
+pub fn worker_slots(busy: usize, free: usize) {
+    gauge!("crier_worker_slots", "state" => "busy").set(busy as f64);
+    gauge!("crier_worker_slots", "state" => "free").set(free as f64);
+}
+
+pub fn published(platform: &'static str, outcome: AttemptOutcome) {
+    counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(1);
+}
+
+/// Records one attempt to send a reply.
+pub fn reply(platform: &'static str, result: ReplyResult) {
+    counter!("crier_replies_total", "platform" => platform, "outcome" => result.as_str()).increment(1);
+}
+
+/// `age`: since the account that was not read for the longest time was read.
+pub fn inbox_sync_age(platform: &'static str, age: TimeDelta) {
+    gauge!("crier_inbox_sync_age_seconds", "platform" => platform).set(age.num_milliseconds().max(0) as f64 / 1e3);
+}
+
+/// `age`: by how much the figures that are due for the longest time are late.
+pub fn analytics_age(platform: &'static str, age: TimeDelta) {
+    gauge!("crier_analytics_age_seconds", "platform" => platform).set(age.num_milliseconds().max(0) as f64 / 1e3);
+}
+
+/// Records one attempt to deliver a webhook.
+pub fn webhook_attempt(outcome: DeliveryOutcome, took: Duration) {
+    counter!("crier_webhook_attempts_total", "outcome" => outcome.as_str()).increment(1);
+    histogram!("crier_webhook_attempt_duration_seconds").record(took.as_secs_f64());
+}
+
+/// Records an accepted webhook, `since_event` after its event.
+pub fn webhook_delivered(since_event: Duration) {
+    histogram!("crier_webhook_end_to_end_seconds").record(since_event.as_secs_f64());
+}
+
+/// Counts one fetch of a feed.
+pub fn feed_fetched(outcome: FetchOutcome) {
+    counter!("crier_feed_fetches_total", "outcome" => outcome.as_str()).increment(1);
+}
+
+/// Counts one request to a platform; `None` if there was no response.
+pub fn platform_request(platform: &'static str, status: Option<http::StatusCode>) {
+    let class = StatusClass::of(status).as_str();
+    counter!("crier_platform_requests_total", "platform" => platform, "status_class" => class).increment(1);
+}
+
+pub fn platform_rate_limited(platform: &'static str) {
+    counter!("crier_platform_rate_limited_total", "platform" => platform).increment(1);
+}
+
+pub fn webhook_endpoints(state: EndpointState, count: u64) {
+    gauge!("crier_webhook_endpoints", "state" => state.as_str()).set(count as f64);
+}
+
+pub fn accounts(platform: &'static str, status: AccountStatus, count: u64) {
+    gauge!("crier_accounts", "platform" => platform, "status" => status.as_str()).set(count as f64);
+}
+
+/// `left`: until the first token expires; `None` if none does.
+pub fn account_token_expires(platform: &'static str, left: Option<TimeDelta>) {
+    let seconds = left.map_or(f64::INFINITY, |left| left.num_seconds() as f64);
+    gauge!("crier_account_token_expires_seconds", "platform" => platform).set(seconds);
+}
+
+pub fn media_files(state: FileState, count: u64) {
+    gauge!("crier_media_files", "state" => state.as_str()).set(count as f64);
+}
+
+pub fn media_bytes(bytes: u64) {
+    gauge!("crier_media_bytes").set(bytes as f64);
+}
+
+/// Records the space of the disk of a directory, in bytes.
+pub fn disk(directory: &'static str, free: u64, size: u64) {
+    gauge!("crier_disk_free_bytes", "directory" => directory).set(free as f64);
+    gauge!("crier_disk_size_bytes", "directory" => directory).set(size as f64);
+}
+
+/// Records one request to the AI provider.
+pub fn ai_request(operation: Operation, outcome: AiOutcome, took: Duration) {
+    let (operation, outcome) = (operation.as_str(), outcome.as_str());
+    counter!("crier_ai_requests_total", "operation" => operation, "outcome" => outcome).increment(1);
+    histogram!("crier_ai_request_duration_seconds", "operation" => operation).record(took.as_secs_f64());
+}
+
+/// Counts a picture that was submitted, with the outcome.
+pub fn media_ingested(outcome: IngestOutcome) {
+    counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(1);
+}
+
+/// Records that a report's file was written, or could not be.
+pub fn report_written(format: ReportFormat, done: bool, took: Duration) {
+    let (format, outcome) = (format.as_str(), if done { "done" } else { "error" });
+    counter!("crier_reports_written_total", "format" => format, "outcome" => outcome).increment(1);
+    histogram!("crier_report_write_seconds", "format" => format).record(took.as_secs_f64());
+}
+
+/// Counts one call to the storage of files.
+pub fn storage_call(call: StorageCall, done: bool) {
+    let outcome = if done { "done" } else { "error" };
+    counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(1);
+}
+
+pub fn scheduler_tick(task: &'static str, at: DateTime<Utc>) {
+    let seconds = at.timestamp_micros() as f64 / 1e6;
+    gauge!("crier_scheduler_last_tick_timestamp_seconds", "task" => task).set(seconds);
+}
+
+/// Counts spans that the collector of traces took.
+pub fn spans_sent(count: u64) {
+    counter!("crier_traces_sent_total").increment(count);
+}
+
+pub fn spans_dropped(reason: SpanDropReason, count: u64) {
+    counter!("crier_traces_dropped_total", "reason" => reason.as_str()).increment(count);
+}
+
+/// Counts a view of a link-in-bio page.
+pub fn bio_viewed() {
+    counter!("crier_bio_views_total").increment(1);
+}
+
+/// Counts a click on a link of such a page.
+pub fn bio_clicked() {
+    counter!("crier_bio_clicks_total").increment(1);
+}
+
+/// Records one request to the API. `route` is the matched pattern (`/brands/{brand}/posts`), never the requested path;
+/// if none matched, a placeholder.
+pub fn http_request(method: &http::Method, route: String, status: http::StatusCode, took: Duration) {
+    let method = method_label(method);
+    let status = status.as_str().to_owned();
+    counter!("crier_http_requests_total", "method" => method, "route" => route.clone(), "status" => status)
+        .increment(1);
+    histogram!("crier_http_request_duration_seconds", "method" => method, "route" => route).record(took.as_secs_f64());
+}
+
+/// Returns the label of a method. Clients may send arbitrary methods; unknown ones become `other`.
+fn method_label(method: &http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The recorder is global, so only one test uses it.
+    #[test]
+    fn metrics_are_described_bounded_and_start_at_zero() {
+        init(ProcessRole::Crier, &["noop", "publish_target"], &["sandbox"]);
+        init(ProcessRole::Worker, &["noop"], &["sandbox"]);
+        http_request(&http::Method::GET, "/brands/{brand}".to_owned(), http::StatusCode::OK, Duration::from_millis(3));
+        let odd = http::Method::from_bytes(b"ODD").unwrap();
+        http_request(&odd, "(none)".to_owned(), http::StatusCode::NOT_FOUND, Duration::ZERO);
+        job_started("noop", Duration::from_millis(4));
+        job_finished("noop", JobOutcome::Done, Duration::from_secs(2));
+        webhook_delivered(Duration::from_secs(1));
+        webhook_attempt(DeliveryOutcome::Blocked, Duration::ZERO);
+        platform_request("sandbox", Some(http::StatusCode::TOO_MANY_REQUESTS));
+        platform_request("sandbox", None);
+        feed_fetched(FetchOutcome::Unchanged);
+        report_written(ReportFormat::Pdf, true, Duration::ZERO);
+        disk("data", 1, 2);
+        scheduler_tick("dispatch", DateTime::from_timestamp(1_000, 0).unwrap());
+        upkeep();
+        let text = render();
+        for (name, kind, help) in METRICS {
+            let kind = match kind {
+                Counter => "counter",
+                Gauge => "gauge",
+                Histogram(_) => "histogram",
+            };
+            assert!(text.contains(&format!("# HELP {name} {help}\n")), "{name} has no help:\n{text}");
+            assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} is no {kind}:\n{text}");
+        }
+        for line in [
+            "crier_build_info{version=\"0.1.0\"} 1",
+            "crier_jobs_finished_total{kind=\"noop\",outcome=\"done\"} 1",
+            "crier_jobs_finished_total{kind=\"publish_target\",outcome=\"lost_lease\"} 0",
+            "crier_jobs_rescued_total{reason=\"poison\"} 0",
+            "crier_job_lateness_seconds_bucket{kind=\"noop\",le=\"0.002\"} 0",
+            "crier_job_lateness_seconds_bucket{kind=\"noop\",le=\"0.005\"} 1",
+            "crier_job_lateness_seconds_bucket{kind=\"noop\",le=\"3600\"} 1",
+            "crier_job_duration_seconds_count{kind=\"publish_target\"} 0",
+            "crier_webhook_attempts_total{outcome=\"blocked\"} 1",
+            "crier_feed_fetches_total{outcome=\"new\"} 0",
+            "crier_feed_fetches_total{outcome=\"unchanged\"} 1",
+            "crier_platform_requests_total{platform=\"sandbox\",status_class=\"4xx\"} 1",
+            "crier_platform_requests_total{platform=\"sandbox\",status_class=\"error\"} 1",
+            "crier_scheduler_last_tick_timestamp_seconds{task=\"dispatch\"} 1000",
+            "crier_http_requests_total{method=\"GET\",route=\"/brands/{brand}\",status=\"200\"} 1",
+            "crier_http_requests_total{method=\"other\",route=\"(none)\",status=\"404\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "no `{line}` in:\n{text}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Parses JSON Feed 1.0 and 1.1 (<https://www.jsonfeed.org/version/1.1/>) leniently: a field of the wrong type is
+//! ignored. (feed-rs rejects the whole feed for it, and does not read pictures.)
+
+use chrono::{DateTime, Utc};
+use crier_domain::feed::{FoundArticle, MAX_FEED_NAME};
+use crier_html::web_address;
+use serde_json::Value;
+use url::Url;
+
+use super::xml::{AUTHOR, TITLE, is_image};
+use super::{Deadline, FeedError, Format, MAX_ITEMS, Parsed, date, dates, guid, newest};
+
+/// Maximum number of values in a document. A value of a few bytes takes hundreds of bytes in memory.
+const MOST_VALUES: usize = 300_000;
+
+/// Parses the text of a document.
+pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, FeedError> {
+    if values(text) > MOST_VALUES {
+        return Err(FeedError::Broken(format!("it has more than {MOST_VALUES} values")));
+    }
+    deadline.check_now()?;
+    // serde_json limits nesting to 128 levels.
+    let feed: Value =
+        serde_json::from_str(text).map_err(|error| FeedError::Broken(format!("it is no valid JSON ({error})")))?;
+    let version = feed["version"].as_str().unwrap_or_default();
+    let items = feed["items"].as_array().filter(|_| version.contains("jsonfeed.org/version/1"));
+    let Some(items) = items else { return Err(FeedError::Unknown) };
+    let author = author(&feed);
+    let items: Vec<&Value> = items.iter().take(MAX_ITEMS).filter(|item| item.is_object()).collect();
+    let places = newest(items.iter().map(|item| published(item)));
+    let mut articles = Vec::with_capacity(places.len());
+    for place in places {
+        deadline.check_now()?;
+        articles.push(article(items[place], author.as_deref(), base));
+    }
+    let title = feed["title"].as_str().and_then(|title| crier_html::one_line(title, MAX_FEED_NAME));
+    Ok(Parsed { format: Format::Json, title, articles })
+}
+
+/// Estimates the number of values from the brackets and commas outside of strings.
+fn values(text: &str) -> usize {
+    let (mut count, mut quoted, mut escaped) = (0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' | b',' if !quoted => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArticle {
+    let text = |name: &str| item[name].as_str().filter(|text| !text.trim().is_empty());
+    let address = |name: &str| text(name).and_then(|url| web_address(url, base));
+    let url = address("url").or_else(|| address("external_url"));
+    let near = url.as_deref().and_then(|url| Url::parse(url).ok()).unwrap_or_else(|| base.clone());
+    let summary = text("summary")
+        .and_then(|text| crier_html::summary(text, &near))
+        .or_else(|| text("content_html").and_then(|html| crier_html::summary(html, &near)))
+        .or_else(|| text("content_text").and_then(crier_html::summary_of_text));
+    let attached = || {
+        let all = item["attachments"].as_array().into_iter().flatten();
+        let images = all.filter(|a| is_image(a["mime_type"].as_str(), a["url"].as_str().unwrap_or_default()));
+        images.filter_map(|a| web_address(a["url"].as_str()?, base)).next()
+    };
+    let image_url = address("image")
+        .or_else(|| address("banner_image"))
+        .or_else(attached)
+        .or_else(|| text("content_html").and_then(|html| crier_html::first_image(html, &near)));
+    let found = FoundArticle {
+        title: text("title").and_then(|title| crier_html::one_line(title, TITLE)),
+        url,
+        summary,
+        author: author(item).or_else(|| author_of_feed.map(str::to_owned)),
+        image_url,
+        published_at: published(item),
+        guid: String::new(),
+    };
+    // A numeric id counts as its digits.
+    let id = match &item["id"] {
+        Value::String(id) => id.clone(),
+        Value::Number(id) => id.to_string(),
+        _ => String::new(),
+    };
+    FoundArticle { guid: guid(&id, &found), ..found }
+}
+
+fn author(of: &Value) -> Option<String> {
+    let all = of["authors"].as_array().into_iter().flatten().chain([&of["author"]]);
+    let name = |author: &Value| author["name"].as_str().and_then(|name| crier_html::one_line(name, AUTHOR));
+    all.filter_map(name).next()
+}
+
+fn published(item: &Value) -> Option<DateTime<Utc>> {
+    let time = |name: &str| dates::parse(item[name].as_str()?);
+    date(time("date_published")).or_else(|| date(time("date_modified")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_outside_strings() {
+        assert_eq!(values(r#"{"a,\"{[":[1,2,{}],"b\\":","}"#), 6);
+        let base = Url::parse("https://example.com/").unwrap();
+        let feed = |items: String| {
+            parse(
+                &format!(r#"{{"version":"https://jsonfeed.org/version/1.1","items":[{items}]}}"#),
+                &base,
+                &Deadline::none(),
+            )
+        };
+        assert!(matches!(feed("{},".repeat(200_000)), Err(FeedError::Broken(why)) if why.contains("values")));
+        let long = "{[,".repeat(200_000);
+        assert_eq!(feed(format!(r#"{{"id":"1","content_text":"{long}"}}"#)).unwrap().articles.len(), 1);
+    }
+}

@@ -1,0 +1,469 @@
+//! Repairs common errors in untrusted XML and rejects malicious input before it reaches the parser. One pass from left
+//! to right.
+//!
+//! Repaired: a bare `&` or `<`, references to characters that do not exist, unescaped markup in the texts of RSS,
+//! namespaces and versions that the parser does not know by their names in old feeds, URLs for which it would reject
+//! the whole feed. Removed: comments, processing instructions and the DOCTYPE with all its definitions, so that there
+//! is no entity to expand. Rejected: more elements or deeper nesting than in any real feed (the parser recurses for
+//! some), tags with more attributes. These limits bound all comparisons between elements or attributes, here and in the
+//! parser.
+//!
+//! quick-xml, which the parser uses, does not replace this: with all its leniency it reads 5 of the 58 XML documents of
+//! the corpus differently (bare `<`, unescaped markup, truncated and overlapping elements). A reader of our own on it
+//! would need most of this pass, and also what feed-rs knows about the formats, in 3,000 lines.
+//!
+//! **To repair another error:** its arm in [`Repairer::run`], or its line in [`NAMESPACES`], and a document with it in
+//! the corpus.
+
+use std::borrow::Cow;
+
+use crier_html::MAX_URL;
+use encoding_rs::WINDOWS_1252;
+use url::Url;
+
+use super::tag::Tag;
+use super::{Deadline, FeedError, MAX_ITEMS};
+
+const DEEPEST: usize = 200;
+const LONGEST_TAG: usize = 16 << 10;
+const MAX_ATTRIBUTES: usize = 100;
+/// Maximum number of elements for the parser. (A feed with 40 per article has 10,000 articles.)
+const MAX_ELEMENTS: usize = 400_000;
+
+const RSS_1: &str = "http://purl.org/rss/1.0/";
+/// Namespace names in old feeds, and the names that the parser knows.
+const NAMESPACES: &[(&str, &str)] = &[
+    ("http://my.netscape.com/rdf/simple/0.9/", RSS_1),
+    ("http://channel.netscape.com/rdf/simple/0.9/", RSS_1),
+    ("http://purl.org/atom/ns#", "http://www.w3.org/2005/Atom"),
+    ("https://www.w3.org/2005/Atom", "http://www.w3.org/2005/Atom"),
+    ("http://www.itunes.com/DTDs/Podcast-1.0.dtd", "http://www.itunes.com/dtds/podcast-1.0.dtd"),
+    ("http://search.yahoo.com/mrss", "http://search.yahoo.com/mrss/"),
+    ("https://search.yahoo.com/mrss/", "http://search.yahoo.com/mrss/"),
+];
+/// Versions of RSS that the parser knows.
+const VERSIONS: &[&str] = &["2.0", "0.91", "0.92"];
+/// Elements of RSS that contain only text: nested tags are the text's unescaped markup.
+const TEXTS: &[&str] = &["title", "description", "encoded"];
+/// Elements whose text is a person: the parser searches it for an email address, and panics on adjacent non-ASCII
+/// letters.
+const PERSONS: &[&str] = &["author", "creator", "managingEditor", "webMaster"];
+
+/// Returns the repaired document.
+pub fn repair(text: &str, deadline: &Deadline<'_>) -> Result<String, FeedError> {
+    let mut mender = Repairer::new(text, deadline);
+    mender.run()?;
+    Ok(mender.out)
+}
+
+struct Repairer<'a> {
+    text: &'a str,
+    at: usize,
+    out: String,
+    /// The open elements, with their names and the lengths of their bases.
+    open: Vec<OpenElement<'a>>,
+    /// The name of the root element.
+    root: &'a str,
+    items: usize,
+    elements: usize,
+    /// Total length of the bases of the open elements.
+    bases: usize,
+    deadline: &'a Deadline<'a>,
+}
+
+#[derive(Clone, Copy)]
+struct OpenElement<'a> {
+    name: &'a str,
+    base: usize,
+}
+
+impl<'a> Repairer<'a> {
+    fn new(text: &'a str, deadline: &'a Deadline<'a>) -> Self {
+        let out = String::with_capacity(text.len() + 64);
+        Self { text, at: 0, out, open: Vec::new(), root: "", items: 0, elements: 0, bases: 0, deadline }
+    }
+
+    fn run(&mut self) -> Result<(), FeedError> {
+        while self.at < self.text.len() {
+            self.deadline.check()?;
+            let rest = &self.text[self.at..];
+            if let Some(end) = rest.find('<').filter(|end| *end > 0) {
+                self.push_text(&rest[..end]);
+                self.at += end;
+            } else if !rest.starts_with('<') {
+                self.push_text(rest);
+                break;
+            } else if rest.starts_with("<!--") {
+                self.skip_to(rest, "-->");
+            } else if rest.starts_with("<![CDATA[") {
+                let end = rest.find("]]>").map_or(rest.len(), |end| end + 3);
+                let piece = self.mask_email_address(&rest[..end]);
+                self.out.push_str(&piece);
+                self.at += end;
+            } else if rest.starts_with("<?") {
+                self.skip_to(rest, "?>");
+            } else if rest.starts_with("<!") {
+                self.at += doctype_end(rest);
+            } else if rest.starts_with("</") {
+                let end = rest.find('>').map_or(rest.len(), |end| end + 1);
+                let name = rest[2..end].trim_end_matches('>').trim_end();
+                if self.is_in_text() && self.open.last().map(|open| open.name) != Some(name) {
+                    self.push_escaped(&rest[..end]);
+                } else {
+                    self.bases -= self.open.pop().map_or(0, |open| open.base);
+                    self.out.push_str(&rest[..end]);
+                }
+                self.at += end;
+            } else if rest[1..].starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | ':')) {
+                if self.begin(rest)? {
+                    break;
+                }
+            } else {
+                self.out.push_str("&lt;");
+                self.at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_to(&mut self, rest: &str, end: &str) {
+        self.at += rest.find(end).map_or(rest.len(), |at| at + end.len());
+    }
+
+    /// Handles a start tag. Returns true after enough articles: the open elements are closed, and the rest is dropped.
+    fn begin(&mut self, rest: &'a str) -> Result<bool, FeedError> {
+        let end = tag_end(rest)?;
+        let tag = &rest[..end];
+        if self.is_in_text() {
+            self.push_escaped(tag);
+            self.at += end;
+            return Ok(false);
+        }
+        let tag = Tag::new(tag);
+        let local = local_of(tag.name);
+        if matches!(local, "item" | "entry") {
+            self.items += 1;
+            if self.items > MAX_ITEMS {
+                for open in std::mem::take(&mut self.open).iter().rev() {
+                    self.out.extend(["</", open.name, ">"]);
+                }
+                return Ok(true);
+            }
+        }
+        self.elements += 1;
+        if self.elements > MAX_ELEMENTS {
+            return Err(FeedError::Broken(format!("it has more than {MAX_ELEMENTS} elements")));
+        }
+        let parent = self.open.last().map(|open| local_of(open.name));
+        if tag.name == "media:thumbnail" && matches!(parent, Some("item" | "entry")) {
+            // The parser drops a thumbnail without a media content. (The prefix may be declared on the thumbnail
+            // itself.)
+            self.out.push_str("<media:content xmlns:media=\"http://search.yahoo.com/mrss/\" url=\"about:none\"/>");
+        }
+        let base = self.push_tag(tag)?;
+        if self.root.is_empty() {
+            self.root = tag.name;
+        }
+        if !tag.is_empty {
+            self.open.push(OpenElement { name: tag.name, base });
+            self.bases += base;
+            if self.open.len() > DEEPEST {
+                return Err(FeedError::Broken(format!("its elements are nested more than {DEEPEST} deep")));
+            }
+        }
+        self.at += end;
+        Ok(false)
+    }
+
+    /// Writes a tag that the parser accepts; returns the length of its base.
+    fn push_tag(&mut self, tag: Tag<'_>) -> Result<usize, FeedError> {
+        let (mut base, is_root) = (0, self.root.is_empty());
+        let is_rss = is_root && tag.name == "rss";
+        self.out.extend(["<", tag.name]);
+        if is_rss && !tag.attributes().any(|(name, _)| name == "version") {
+            self.out.push_str(" version=\"2.0\"");
+        }
+        for (n, (name, value)) in tag.attributes().enumerate() {
+            if n == MAX_ATTRIBUTES {
+                return Err(FeedError::Broken(format!("it has a tag with more than {MAX_ATTRIBUTES} attributes")));
+            }
+            let (name, value) = match name {
+                // The parser rejects the whole feed for an invalid base. It joins each base to the enclosing ones and
+                // copies the result to every nested element.
+                "xml:base" if base > 0 || !is_address(value) || self.bases + value.len() > MAX_URL => {
+                    ("no-base", value)
+                }
+                "xml:base" => {
+                    base = value.len();
+                    (name, value)
+                }
+                // External content is not fetched; the parser rejects a feed that has both `src` and inline content.
+                "src" if tag.name == "content" => ("was-src", value),
+                "type" => (name, known_type(tag.name, value)),
+                "version" if is_rss && !VERSIONS.contains(&value) => (name, "2.0"),
+                // RSS 2.0 has no namespace; feeds that declare one still mean RSS 2.0.
+                "xmlns" if is_rss => (name, RSS_1),
+                _ if is_root => (name, known_namespace(value)),
+                _ => (name, value),
+            };
+            let quote = if value.contains('"') { "'" } else { "\"" };
+            self.out.extend([" ", name, "=", quote, value, quote]);
+        }
+        self.out.push_str(if tag.is_empty { "/>" } else { ">" });
+        Ok(base)
+    }
+
+    fn is_in_text(&self) -> bool {
+        self.root != "feed" && self.open.last().is_some_and(|open| TEXTS.contains(&local_of(open.name)))
+    }
+
+    fn push_escaped(&mut self, tag: &str) {
+        self.out.push_str(&tag.replace('&', "&amp;").replace('<', "&lt;"));
+    }
+
+    /// Writes text with its references; an invalid reference becomes a plain `&`.
+    fn push_text(&mut self, text: &str) {
+        let text = self.mask_email_address(text);
+        let mut rest = text.as_ref();
+        while let Some(at) = rest.find('&') {
+            self.out.push_str(&rest[..at]);
+            rest = &rest[at..];
+            match reference(rest) {
+                Some((length, ReferenceKind::Itself)) => {
+                    self.out.push_str(&rest[..length]);
+                    rest = &rest[length..];
+                }
+                Some((length, ReferenceKind::Western(byte))) => {
+                    self.out.push_str(&WINDOWS_1252.decode_without_bom_handling(&[byte]).0);
+                    rest = &rest[length..];
+                }
+                Some((length, ReferenceKind::Nothing)) => rest = &rest[length..],
+                None => {
+                    self.out.push_str("&amp;");
+                    rest = &rest[1..];
+                }
+            }
+        }
+        self.out.push_str(rest);
+    }
+
+    /// Replaces `@` in a person's text with non-ASCII letters, so that the parser does not see an email address in it.
+    fn mask_email_address<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let person = self.open.last().is_some_and(|open| PERSONS.contains(&local_of(open.name)));
+        if person && text.contains('@') && !text.is_ascii() { text.replace('@', " at ").into() } else { text.into() }
+    }
+}
+
+/// Returns the name without its prefix.
+fn local_of(name: &str) -> &str {
+    name.rsplit(':').next().unwrap_or(name)
+}
+
+fn is_address(text: &str) -> bool {
+    text.len() <= MAX_URL && matches!(Url::parse(text), Ok(_) | Err(url::ParseError::RelativeUrlWithoutBase))
+}
+
+/// Returns a `type` that the parser knows for an Atom element: it would reject the whole feed for another.
+fn known_type<'a>(element: &str, value: &'a str) -> &'a str {
+    let is_content = element == "content";
+    if !is_content && !matches!(element, "title" | "summary" | "subtitle" | "rights") {
+        return value;
+    }
+    match value.to_ascii_lowercase().as_str() {
+        "text" | "html" | "xhtml" => value,
+        other if other.ends_with("/xml") || other.ends_with("+xml") => "xhtml",
+        other if is_content && other.contains('/') => value,
+        other if other.contains("xhtml") => "xhtml",
+        other if other.contains("html") || is_content => "html",
+        _ => "text",
+    }
+}
+
+fn known_namespace(value: &str) -> &str {
+    NAMESPACES.iter().find(|(found, _)| *found == value).map_or(value, |(_, known)| known)
+}
+
+/// Returns the length of a start tag, respecting quoted values.
+fn tag_end(rest: &str) -> Result<usize, FeedError> {
+    let mut quote = None;
+    for (at, byte) in rest.bytes().enumerate().take(LONGEST_TAG) {
+        match (quote, byte) {
+            (None, b'>') => return Ok(at + 1),
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (Some(open), _) if open == byte => quote = None,
+            _ => {}
+        }
+    }
+    let why = if rest.len() < LONGEST_TAG { "it ends within a tag" } else { "it has a tag of more than 16 KiB" };
+    Err(FeedError::Broken(why.to_owned()))
+}
+
+/// Returns the length of a DOCTYPE with its internal subset.
+fn doctype_end(rest: &str) -> usize {
+    let (mut quote, mut inside) = (None, false);
+    for (at, byte) in rest.bytes().enumerate() {
+        match (quote, byte) {
+            (None, b'>') if !inside => return at + 1,
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'[') => inside = true,
+            (None, b']') => inside = false,
+            (Some(open), _) if open == byte => quote = None,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// The meaning of a reference.
+enum ReferenceKind {
+    /// A valid reference, kept as it is.
+    Itself,
+    /// A C1 control character; the windows-1252 character of the same number is meant.
+    Western(u8),
+    /// Not a valid character.
+    Nothing,
+}
+
+/// Parses a reference at the start of the text: its length and meaning. `None` if it is not a reference.
+fn reference(text: &str) -> Option<(usize, ReferenceKind)> {
+    let end = text.bytes().take(40).position(|byte| byte == b';')?;
+    let name = &text[1..end];
+    let means = match name.strip_prefix('#') {
+        Some(number) => {
+            let (digits, radix) = match number.strip_prefix(['x', 'X']) {
+                Some(hex) => (hex, 16),
+                None => (number, 10),
+            };
+            if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+                return None;
+            }
+            match u32::from_str_radix(digits, radix).ok().and_then(char::from_u32) {
+                Some(c @ '\u{80}'..='\u{9f}') => ReferenceKind::Western(c as u8),
+                Some('\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..) => ReferenceKind::Itself,
+                _ => ReferenceKind::Nothing,
+            }
+        }
+        None if name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.chars().all(|c| c.is_ascii_alphanumeric()) =>
+        {
+            ReferenceKind::Itself
+        }
+        None => return None,
+    };
+    Some((end + 1, means))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repaired(text: &str) -> String {
+        repair(text, &Deadline::none()).unwrap()
+    }
+
+    #[test]
+    fn common_xml_errors_are_repaired() {
+        for (text, right) in [
+            (
+                "<a>AT&T & R&D; &amp; &lt; &nbsp; &#233; &#xE9;</a>",
+                "<a>AT&amp;T &amp; R&D; &amp; &lt; &nbsp; &#233; &#xE9;</a>",
+            ),
+            ("<a>&#0;&#x1F;&#xD800;&#9999999;&#;&#x;&#12a;</a>", "<a>&amp;#;&amp;#x;&amp;#12a;</a>"),
+            ("<a>1 < 2 <3 <é/></a>", "<a>1 &lt; 2 &lt;3 <é/></a>"),
+            ("<a><![CDATA[<&]]></a>", "<a><![CDATA[<&]]></a>"),
+            ("<?xml version='1.0'?><!-- <a> --><!DOCTYPE a [<!ENTITY x \"]>\">]>\n<a>&x;</a>", "\n<a>&x;</a>"),
+            ("<a b='>' c='\"'>x</a>", "<a b=\">\" c='\"'>x</a>"),
+            ("<rss><x/></rss>", "<rss version=\"2.0\"><x/></rss>"),
+            ("<rss version=\"0.93\">", "<rss version=\"2.0\">"),
+            ("<rss version='0.91'>", "<rss version=\"0.91\">"),
+            (
+                "<rss xmlns:media='http://search.yahoo.com/mrss'>",
+                "<rss version=\"2.0\" xmlns:media=\"http://search.yahoo.com/mrss/\">",
+            ),
+            ("<a>&#150;&#x92;</a>", "<a>–’</a>"),
+            (
+                "<a><title type='text/plain' x='y'/><content type=\"\"/></a>",
+                "<a><title type=\"text\" x=\"y\"/><content type=\"html\"/></a>",
+            ),
+            ("<a><content type=\"text/html\"/></a>", "<a><content type=\"text/html\"/></a>"),
+            ("<a><content type='application/xml' src='b'/></a>", "<a><content type=\"xhtml\" was-src=\"b\"/></a>"),
+            ("<author>Jö–jo@x.de</author>", "<author>Jö–jo at x.de</author>"),
+        ] {
+            assert_eq!(repaired(text), right, "{text}");
+        }
+        for (inside, right) in [
+            ("<title>a <b x='&'>c</b><br></title>", "<title>a &lt;b x='&amp;'>c&lt;/b>&lt;br></title>"),
+            ("<description><p>a</i></description >", "<description>&lt;p>a&lt;/i></description >"),
+            ("<x xml:base='http://[y'/><x xml:base='y/'/>", "<x no-base=\"http://[y\"/><x xml:base=\"y/\"/>"),
+        ] {
+            assert_eq!(
+                repaired(&format!("<rss version='2.0'>{inside}</rss>")),
+                format!("<rss version=\"2.0\">{right}</rss>")
+            );
+        }
+        let atom = "<feed><title><b>x</b></title></feed>";
+        assert_eq!(repaired(atom), atom);
+        assert!(repaired("<rss version='2.0' xmlns='http://backend.userland.com/rss2'>").contains(RSS_1));
+    }
+
+    #[test]
+    fn excessive_depth_elements_and_attributes_are_rejected() {
+        let repair = |text: &str| repair(text, &Deadline::none());
+        assert!(repair(&"<a>".repeat(DEEPEST)).is_ok());
+        assert!(repair(&"<a>".repeat(DEEPEST + 1)).is_err());
+        assert!(repair(&"<a></a><b/>".repeat(10_000)).is_ok());
+        assert!(repair(&"<b/>".repeat(MAX_ELEMENTS)).is_ok());
+        assert!(repair(&"<b/>".repeat(MAX_ELEMENTS + 1)).is_err());
+        assert!(repair(&format!("<a {}>", "b='' ".repeat(MAX_ATTRIBUTES))).is_ok());
+        assert!(repair(&format!("<a {}>", "b='' ".repeat(MAX_ATTRIBUTES + 1))).is_err());
+        assert!(repair(&format!("<a {}>", "b='' ".repeat(4_000))).is_err());
+        assert!(repair("<a b='").is_err());
+        assert!(repair("<title></\u{fffd}").is_ok() && repair("</").is_ok(), "cut off within an end tag");
+    }
+
+    /// Regression test: runs on a stack of 64 KiB, which recursion per attribute would overflow.
+    #[test]
+    fn tag_repair_does_not_recurse_per_attribute() {
+        let small = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
+            let tag = |n| format!("<feed><content{}/></feed>", " src=\"\"".repeat(n));
+            assert_eq!(repaired(&tag(MAX_ATTRIBUTES)), tag(MAX_ATTRIBUTES).replace("src", "was-src"));
+            repair(&tag(2_300), &Deadline::none()).is_err()
+        });
+        assert!(small.unwrap().join().unwrap());
+    }
+
+    /// The parser copies its base to each element.
+    #[test]
+    fn nested_base_urls_are_bounded() {
+        let base = |n| format!("<x xml:base='{}/'>", "y".repeat(n));
+        let bases = |text: &str| repaired(text).matches("xml:base").count();
+        assert_eq!(bases(&base(1_000).repeat(3)), 2);
+        assert_eq!(bases(&format!("{}<y xml:base='a/' xml:base='b/'/>", base(MAX_URL))), 1);
+        assert_eq!(bases(&format!("{}</x>", base(1_000)).repeat(5)), 5, "one beside the other");
+        assert_eq!(repaired("<a><x\txml:base='http://[y' b/></a>"), "<a><x no-base=\"http://[y\"/></a>");
+    }
+
+    #[test]
+    fn repair_stops_at_the_deadline() {
+        let asked = std::cell::Cell::new(0);
+        let is_over = || asked.replace(asked.get() + 1) >= 10;
+        assert_eq!(repair(&"<a></a>".repeat(100_000), &Deadline::new(&is_over)), Err(FeedError::TooSlow));
+        assert_eq!(asked.get(), 11, "it is not asked again");
+    }
+
+    #[test]
+    fn an_endless_document_is_cut_at_the_item_limit() {
+        let text = format!("<rss version=\"2.0\"><channel>{}", "<item><title>x</title></item>".repeat(MAX_ITEMS + 5));
+        let repaired = repaired(&text);
+        assert_eq!(repaired.matches("<item>").count(), MAX_ITEMS);
+        assert!(repaired.ends_with("</item></channel></rss>"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn arbitrary_text_does_not_panic(text in "([<>&;!?/\\[\\]\"'#xa-c \
+             é-]|<!\\[CDATA\\[|]]>|<!--|-->|<!DOCTYPE|&#x|&amp;|<item>|<rss ){0,60}") {
+            let _ = repair(&text, &Deadline::none());
+        }
+    }
+}

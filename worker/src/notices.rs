@@ -1,0 +1,204 @@
+//! Mail that Crier sends to its users unasked. Each notice is put into the outbox by the transaction that causes it;
+//! without a configured mail server there are no notices.
+//!
+//! **To add one:** a function here, its text in `common/templates/`, and a test of what arrives. User content goes only
+//! into the body, each piece on one line ([`one_line`]).
+
+use askama::Template;
+use chrono::{DateTime, SecondsFormat, Utc};
+use crier_base::secrets::SecretError;
+use crier_domain::account::SocialAccount;
+use crier_domain::catalogue::descriptor;
+use crier_domain::platform::Mode;
+use crier_domain::webhook::MAX_ATTEMPTS;
+use crier_mail::{Mailer, one_line};
+use crier_store::account_tokens::{self, BrandOwner};
+use crier_store::mails::{self, NewMail};
+use crier_store::{Result, StoreError, Tx, deliveries, webhooks};
+
+#[derive(Template)]
+#[template(path = "webhook_disabled.txt")]
+struct WebhookDisabled {
+    name: String,
+    id: i64,
+    url: String,
+    description: Option<String>,
+    reason: String,
+    failing_since: String,
+    disabled_at: String,
+    last_error: Option<String>,
+    attempts: i32,
+    undelivered: i64,
+    /// The start of the period to recover, in the API's format.
+    recover_since: String,
+}
+
+/// Notifies the owner of a disabled endpoint by mail. Call it after [`webhooks::disable`], in its transaction.
+/// `last_error` is the error of the last attempt.
+pub async fn webhook_disabled(
+    tx: &mut Tx,
+    mailer: Option<&Mailer>,
+    webhook_id: i64,
+    last_error: Option<&str>,
+    trace: Option<&str>,
+) -> Result<()> {
+    let Some(mailer) = mailer else { return Ok(()) };
+    let Some(found) = webhooks::disabled(tx, webhook_id).await? else { return Ok(()) };
+    let failing_since = found.failing_since.unwrap_or(tx.now);
+    let (undelivered, oldest) = deliveries::undelivered(tx, webhook_id, failing_since).await?;
+    let text = WebhookDisabled {
+        name: one_line(&found.name),
+        id: webhook_id,
+        url: one_line(&found.url),
+        description: found.description.as_deref().filter(|text| !text.is_empty()).map(one_line),
+        reason: found.disabled_reason,
+        failing_since: format_time(failing_since),
+        disabled_at: format_time(tx.now),
+        last_error: last_error.map(one_line),
+        attempts: MAX_ATTEMPTS,
+        undelivered,
+        recover_since: oldest.unwrap_or(failing_since).to_rfc3339_opts(SecondsFormat::Secs, true),
+    };
+    let body_text = text.render().map_err(|error| StoreError::Decode(format!("a notice: {error}")))?;
+    let new = NewMail {
+        recipient: &found.email,
+        subject: &format!("Crier disabled your webhook endpoint {webhook_id}"),
+        body_text: &body_text,
+        message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
+        ..NewMail::default()
+    };
+    mails::enqueue_mail(tx, found.user_id, &new, trace).await?;
+    Ok(())
+}
+
+/// How an account is connected again, for a mail.
+struct Reconnect {
+    advice: &'static str,
+    address: String,
+}
+
+impl Reconnect {
+    fn of(account: &SocialAccount, brand_id: i64, public_url: &str) -> Self {
+        let endpoint = format!("{public_url}/api/public/v1/brands/{brand_id}/social-accounts");
+        match descriptor(account.platform).mode {
+            Mode::Oauth => Self {
+                advice: "Connect it again: this returns an address to open in a browser.",
+                address: format!("POST {endpoint}/authorize {{\"platform\": \"{}\"}}", account.platform),
+            },
+            Mode::SelfConnectOauth => Self {
+                advice: "Connect it again: the operator of this Crier makes an address for you with",
+                address: format!("crier account connect {} --brand {brand_id} --instance URL", account.platform),
+            },
+            Mode::SelfConnect => {
+                Self { advice: "Connect it again with its credentials:", address: format!("POST {endpoint}") }
+            }
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "account_expired.txt")]
+struct AccountExpired {
+    name: String,
+    platform: &'static str,
+    account: String,
+    brand: String,
+    brand_id: i64,
+    reason: String,
+    advice: &'static str,
+    address: String,
+}
+
+#[derive(Template)]
+#[template(path = "account_expiring.txt")]
+struct AccountExpiring {
+    name: String,
+    platform: &'static str,
+    account: String,
+    brand: String,
+    brand_id: i64,
+    ends_at: String,
+    advice: &'static str,
+    address: String,
+}
+
+/// Tells the owners by mail that the platform refuses the account's credentials.
+pub async fn account_expired(
+    tx: &mut Tx,
+    mailer: Option<&Mailer>,
+    account: &SocialAccount,
+    public_url: &str,
+    trace: Option<&str>,
+) -> Result<()> {
+    let Some(mailer) = mailer else { return Ok(()) };
+    for owner in account_tokens::owners(tx, account.id).await? {
+        let reconnect = Reconnect::of(account, owner.brand_id, public_url);
+        let platform = descriptor(account.platform).name;
+        let text = AccountExpired {
+            name: one_line(&owner.user_name),
+            platform,
+            account: one_line(&account.name),
+            brand: one_line(&owner.brand_name),
+            brand_id: owner.brand_id,
+            reason: account.last_error.as_ref().map(|error| one_line(&error.message)).unwrap_or_default(),
+            advice: reconnect.advice,
+            address: reconnect.address,
+        };
+        let subject = format!("Crier can no longer publish on your {platform} account");
+        mail_to_owner(tx, mailer, &owner, &subject, &text, trace).await?;
+    }
+    Ok(())
+}
+
+/// Warns the owners by mail that the account's access ends.
+pub async fn account_expiring(
+    tx: &mut Tx,
+    mailer: Option<&Mailer>,
+    account: &SocialAccount,
+    end: DateTime<Utc>,
+    public_url: &str,
+    trace: Option<&str>,
+) -> Result<()> {
+    let Some(mailer) = mailer else { return Ok(()) };
+    for owner in account_tokens::owners(tx, account.id).await? {
+        let reconnect = Reconnect::of(account, owner.brand_id, public_url);
+        let platform = descriptor(account.platform).name;
+        let text = AccountExpiring {
+            name: one_line(&owner.user_name),
+            platform,
+            account: one_line(&account.name),
+            brand: one_line(&owner.brand_name),
+            brand_id: owner.brand_id,
+            ends_at: format_time(end),
+            advice: reconnect.advice,
+            address: reconnect.address,
+        };
+        let subject = format!("Crier's access to your {platform} account ends on {}", end.format("%Y-%m-%d"));
+        mail_to_owner(tx, mailer, &owner, &subject, &text, trace).await?;
+    }
+    Ok(())
+}
+
+async fn mail_to_owner(
+    tx: &mut Tx,
+    mailer: &Mailer,
+    owner: &BrandOwner,
+    subject: &str,
+    text: &impl Template,
+    trace: Option<&str>,
+) -> Result<()> {
+    let body_text = text.render().map_err(|error| StoreError::Decode(format!("a notice: {error}")))?;
+    let new = NewMail {
+        recipient: &owner.email,
+        subject,
+        body_text: &body_text,
+        message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
+        ..NewMail::default()
+    };
+    mails::enqueue_mail(tx, owner.user_id, &new, trace).await?;
+    Ok(())
+}
+
+fn format_time(time: DateTime<Utc>) -> String {
+    time.format("%Y-%m-%d %H:%M UTC").to_string()
+}
