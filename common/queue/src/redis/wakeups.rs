@@ -102,13 +102,80 @@ impl Wakeups {
 }
 
 /// Returns the stream that wakes one worker.
+///
+/// With each item it wakes its task once more. apalis polls the stream once a turn, and does not poll it again when it
+/// had an item: if the turn also ends a fetch without ids, nothing would wake the worker before its next heartbeat, up
+/// to ten seconds later.
 pub fn stream(wakeups: watch::Receiver<()>) -> WakeupStream {
-    Box::pin(stream::unfold((wakeups, FALLBACK_INTERVAL), |(mut wakeups, wait)| async move {
+    let mut items = Box::pin(stream::unfold((wakeups, FALLBACK_INTERVAL), |(mut wakeups, wait)| async move {
         let woken = tokio::select! {
             changed = wakeups.changed() => changed.is_ok(),
             () = sleep(wait) => false,
         };
         let next_wait = if woken { SECOND_LOOK } else { FALLBACK_INTERVAL };
         Some(((), (wakeups, next_wait)))
+    }));
+    Box::pin(stream::poll_fn(move |cx| {
+        let item = items.poll_next_unpin(cx);
+        if item.is_ready() {
+            cx.waker().wake_by_ref();
+        }
+        item
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Context, Poll};
+
+    use apalis_core::backend::Backend;
+    use apalis_core::backend::ext::BackendExt;
+    use apalis_core::worker::context::WorkerContext;
+
+    use super::*;
+
+    /// A storage whose fetches end at once and without a task, after which apalis' storages wake nothing by themselves.
+    #[derive(Clone)]
+    struct Empty(Arc<AtomicUsize>);
+
+    impl Backend for Empty {
+        type Task = i64;
+        type Error = std::io::Error;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_next(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Option<Result<i64, Self::Error>>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Poll::Pending
+        }
+
+        fn poll_close(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_is_woken_again_after_a_fetch_that_found_nothing() {
+        let (fetches, (wake, wakeups)) = (Arc::<AtomicUsize>::default(), watch::channel(()));
+        let mut backend = Empty(fetches.clone()).poll_with_stream(stream(wakeups));
+        let worker = WorkerContext::new("worker");
+        let polling = std::future::poll_fn(move |cx| backend.poll_next(cx, &worker).map(drop));
+        let polling = tokio::spawn(polling);
+        let mut before = 0;
+        for round in 0..5 {
+            // A wake-up, then the silence in which the worker looks by itself.
+            match round % 2 {
+                0 => drop(wake.send_replace(())),
+                _ => sleep(FALLBACK_INTERVAL).await,
+            }
+            sleep(SECOND_LOOK * 2).await;
+            let now = fetches.load(Ordering::SeqCst);
+            assert!(now > before, "round {round}: {now} fetches");
+            before = now;
+        }
+        polling.abort();
+    }
 }
