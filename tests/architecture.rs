@@ -303,6 +303,25 @@ fn files_do_not_exceed_the_line_limit() {
     assert_no_violations(&format!("a file has at most {MAX_LINES} lines; split it by subject"), long);
 }
 
+/// Links of the documents to files of the repository.
+#[test]
+fn links_in_documents_lead_to_files() {
+    let mut documents: Vec<PathBuf> =
+        fs::read_dir(root().join("docs")).expect("docs exists").flatten().map(|e| e.path()).collect();
+    documents.extend(["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
+    documents.extend(common_crates().into_iter().map(|folder| folder.join("README.md")));
+    let mut found = Vec::new();
+    for document in documents.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+        let text = fs::read_to_string(document).expect("a document can be read");
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        // A path of the API is served.
+        let files = links.filter(|link| !link.is_empty() && !link.contains(':') && !link.starts_with('/'));
+        let missing = files.filter(|link| !document.parent().is_some_and(|folder| folder.join(link).exists()));
+        found.extend(missing.map(|link| format!("{}: {link}", name_of(document))));
+    }
+    assert_no_violations("a link leads to no file", found);
+}
+
 #[test]
 fn both_engines_have_the_same_migrations() {
     let names = |engine: &str| -> BTreeSet<PathBuf> {

@@ -1,7 +1,7 @@
 //! Mail that Crier sends to its users unasked. Each notice is put into the outbox by the transaction that causes it;
 //! without a configured mail server there are no notices.
 //!
-//! **To add one:** a function here, its text in `common/templates/`, and a test of what arrives. User content goes only
+//! **To add one:** a function here, its text in `worker/templates/`, and a test of what arrives. User content goes only
 //! into the body, each piece on one line ([`one_line`]).
 
 use askama::Template;

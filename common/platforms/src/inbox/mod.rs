@@ -1,6 +1,6 @@
 //! Reading the messages of an account, and answering them: [`InboxConnector`].
 //!
-//! **To add a platform's inbox:** `platforms/<name>/inbox.rs` with an `InboxConnector`; return it from
+//! **To add a platform's inbox:** `<name>/inbox.rs` with an `InboxConnector`; return it from
 //! [`Connector::inbox`]; name what is read in the catalogue (`inbox`) and what can be answered (`replies`); a
 //! migration that inserts a row of `inbox_syncs` for the accounts that are connected already; tests against a server
 //! that behaves as the platform's documentation specifies, with pages, overlaps, errors and limits. Where the platform
