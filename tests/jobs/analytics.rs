@@ -6,7 +6,7 @@ use crier_domain::account::AccountStatus;
 use crier_domain::analytics::{AccountFigures, Figures};
 use crier_domain::job::JobKind;
 use crier_domain::platform::Platform;
-use crier_platforms::{CallError, Refreshed};
+use crier_platforms::{CallError, Published, Refreshed};
 use crier_scheduler::tasks;
 use crier_store::analytics::{self, TargetSnapshot};
 
@@ -25,6 +25,7 @@ worker_on_both!(
     a_published_post_is_found_by_several_schedulers_once,
     a_refused_metric_is_set_aside_for_a_day,
     a_figure_that_is_given_no_more_stays_as_it_was_last_seen,
+    a_post_that_is_named_later_gets_its_id_and_figures,
 );
 
 on_both!(figures_that_are_switched_off_are_not_read);
@@ -76,6 +77,38 @@ async fn a_post_is_looked_at_on_its_schedule(w: TestWorker) {
     w.clock.advance(TimeDelta::days(2));
     look(&w).await;
     assert_eq!(snapshots(&w, post).await.last().unwrap().figures, likes(2));
+}
+
+async fn a_post_that_is_named_later_gets_its_id_and_figures(w: TestWorker) {
+    const IDS: &str = "SELECT count(*) FROM post_targets WHERE external_id = 'late' AND url = 'https://late.example/1'";
+    let post = published(&w).await;
+    w.sql("UPDATE post_targets SET external_id = NULL, url = NULL").await;
+    w.fake.set_post_figures([Some(likes(3))]);
+    w.fake.name_posts_later(None);
+    w.clock.advance(TimeDelta::hours(1));
+    look(&w).await;
+    assert_eq!((w.fake.count("find_id"), w.fake.count("post_figures"), w.number(IDS).await), (1, 0, 0));
+    // A failure loses nothing.
+    w.fake.name_posts_later(Some(Published::new("late", Some("https://late.example/1".to_owned()))));
+    w.fake.fail_figures([transient()]);
+    w.clock.advance(TimeDelta::hours(5));
+    look(&w).await;
+    assert_eq!((w.fake.count("find_id"), w.number(IDS).await), (2, 0));
+    w.clock.advance(TimeDelta::minutes(15));
+    look(&w).await;
+    assert_eq!((w.fake.count("find_id"), w.fake.count("post_figures"), w.number(IDS).await), (3, 1, 1));
+    assert_eq!(snapshots(&w, post).await.last().unwrap().figures, likes(3));
+    // From now on it is a post like any other.
+    w.clock.advance(TimeDelta::days(1));
+    look(&w).await;
+    assert_eq!((w.fake.count("find_id"), w.fake.count("post_figures")), (3, 2));
+    // A post that never gets an id is not asked for after a week.
+    w.sql("UPDATE post_targets SET external_id = NULL").await;
+    w.fake.name_posts_later(None);
+    w.clock.advance(TimeDelta::days(7));
+    look(&w).await;
+    assert_eq!(w.fake.count("find_id"), 3);
+    assert_eq!(w.number("SELECT count(*) FROM target_analytics WHERE next_at IS NOT NULL").await, 0);
 }
 
 async fn accounts_are_looked_at_once_a_day_in_their_zone(w: TestWorker) {

@@ -35,8 +35,8 @@ impl Respond for Server {
 
 /// A connector, and the server that it calls.
 pub(super) struct Started {
-    connector: Arc<dyn Connector>,
-    account: ConnectorAccount,
+    pub(super) connector: Arc<dyn Connector>,
+    pub(super) account: ConnectorAccount,
     calls: Arc<Mutex<Vec<String>>>,
     pub(super) aside: SetAside,
     _mock: MockServer,

@@ -144,3 +144,27 @@ async fn hostile_answers_give_no_figures() {
         assert_eq!(tiktok.account().await.unwrap(), AccountFigures::default());
     }
 }
+
+/// A public post may get its id after it was published, when it has been moderated.
+#[tokio::test]
+async fn the_id_of_a_post_is_found_later() {
+    let tiktok = started(|request: &Request| {
+        assert_eq!((request.method.as_str(), request.url.path()), ("POST", "/v2/post/publish/status/fetch/"));
+        let body: Value = request.body_json().unwrap();
+        match body["publish_id"].as_str().unwrap() {
+            "p_pub_url~1" => data(json!({ "status": "PUBLISH_COMPLETE", "publicaly_available_post_id": [7_u64] })),
+            "p_pub_url~2" => data(json!({ "status": "PUBLISH_COMPLETE" })),
+            _ => refusal(400, "invalid_publish_id"),
+        }
+    })
+    .await;
+    let ask = async |publish_id: &str| {
+        let Value::Object(marker) = json!({ "publish_id": publish_id }) else { panic!("an object") };
+        let figures = tiktok.connector.analytics().unwrap();
+        assert!(figures.names_posts_later());
+        figures.find_id(&tiktok.account, &marker).await.map(|found| found.map(|post| post.external_id))
+    };
+    assert_eq!(ask("p_pub_url~1").await.unwrap().as_deref(), Some("7"));
+    assert_eq!(ask("p_pub_url~2").await.unwrap(), None);
+    assert!(matches!(ask("p_pub_url~3").await, Err(CallError::Permanent(_))));
+}

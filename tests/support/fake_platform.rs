@@ -134,6 +134,8 @@ pub struct FakePlatform {
     tells_figures: AtomicBool,
     refused_metric: Mutex<Option<String>>,
     post_figures: Mutex<Vec<Option<Figures>>>,
+    /// `None`: a post has its id when it is published.
+    late_id: Mutex<Option<Option<Published>>>,
     figure_errors: Mutex<VecDeque<CallError>>,
     pub inbox: FakeInbox,
 }
@@ -166,6 +168,7 @@ impl FakePlatform {
             tells_figures: AtomicBool::new(false),
             refused_metric: Mutex::default(),
             post_figures: Mutex::default(),
+            late_id: Mutex::default(),
             figure_errors: Mutex::default(),
         })
     }
@@ -224,6 +227,11 @@ impl FakePlatform {
     /// Sets the figures of posts, in the order in which they are asked for.
     pub fn set_post_figures<const N: usize>(&self, figures: [Option<Figures>; N]) {
         *self.post_figures.lock().expect("no panic") = figures.into();
+    }
+
+    /// Names posts after they were published; `None`: not yet.
+    pub fn name_posts_later(&self, post: Option<Published>) {
+        *self.late_id.lock().expect("no panic") = Some(post);
     }
 
     /// Fails the next questions for figures.
@@ -451,6 +459,19 @@ impl Connector for FakePlatform {
 impl AnalyticsConnector for FakePlatform {
     fn posts_per_call(&self) -> usize {
         10
+    }
+
+    fn names_posts_later(&self) -> bool {
+        self.late_id.lock().expect("no panic").is_some()
+    }
+
+    async fn find_id(&self, _account: &ConnectorAccount, marker: &Marker) -> Result<Option<Published>, CallError> {
+        assert!(!marker.is_empty(), "the marker of the publish is passed");
+        self.called("find_id", None);
+        if let Some(error) = self.figure_errors.lock().expect("no panic").pop_front() {
+            return Err(error);
+        }
+        Ok(self.late_id.lock().expect("no panic").clone().flatten())
     }
 
     async fn post_figures(

@@ -1,7 +1,7 @@
 //! Figures of posts and accounts, read from the platforms.
 //!
 //! **To add a platform:** add its metrics to `metrics.rs`, implement [`AnalyticsConnector`] in
-//! `platforms/<name>/analytics.rs`, return it from `Connector::analytics`, set `analytics` in its descriptor, and make the
+//! `<name>/analytics.rs`, return it from `Connector::analytics`, set `analytics` in its descriptor, and make the
 //! table in `docs/analytics.md` anew (`CRIER_TEST_UPDATE=1 cargo test --test it analytics_guide`).
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use crier_domain::analytics::{AccountFigures, Figures};
 use serde_json::Value;
 
-use super::{CallError, ConnectorAccount};
+use super::{CallError, ConnectorAccount, Marker, Published};
 
 /// A post whose figures are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,17 @@ pub trait AnalyticsConnector: Send + Sync {
     /// Returns how many posts one call of [`AnalyticsConnector::post_figures`] may name; 0: there are no figures of posts.
     fn posts_per_call(&self) -> usize {
         0
+    }
+
+    /// Returns whether a post may get its id only after it was published: then [`AnalyticsConnector::find_id`] is asked.
+    fn names_posts_later(&self) -> bool {
+        false
+    }
+
+    /// Returns the id and the address of a published post that had none so far; `None`: it has none yet. `marker`: that
+    /// of its publish.
+    async fn find_id(&self, _account: &ConnectorAccount, _marker: &Marker) -> Result<Option<Published>, CallError> {
+        Ok(None)
     }
 
     /// Returns the figures of posts, in the order of `posts`; `None`: the platform does not have this one any more.

@@ -4,8 +4,8 @@
 //! outcome ([`CallError`] on failure). The worker decides how to react; connectors do not sleep, retry or write to the
 //! post's record (only the sandbox, itself a platform, sleeps for `[slow]`).
 //!
-//! **To add a platform:** add its variant to `domain::platform::Platform`, its descriptor to `catalogue.rs` and, if it
-//! can publish, a [`Connector`] in `platforms/<name>.rs`, one line in `registry.rs`, and tests in
+//! **To add a platform:** add its variant to `crier_domain::platform::Platform`, its descriptor to
+//! `crier_domain::catalogue` and, if it can publish, a [`Connector`] in a folder `<name>`, one line in `registry.rs`, and tests in
 //! `tests/platforms/<name>.rs` against a server that responds as the platform's documentation specifies. All calls go
 //! through [`call::PlatformClient`], which classifies their errors; [`text`] counts the length of texts. A platform whose
 //! accounts are connected in a browser implements [`oauth::OAuthConnector`] too.

@@ -237,6 +237,15 @@ impl AnalyticsConnector for SanitizingConnector {
         self.0.analytics().map_or(1, AnalyticsConnector::posts_per_call)
     }
 
+    fn names_posts_later(&self) -> bool {
+        self.0.analytics().is_some_and(AnalyticsConnector::names_posts_later)
+    }
+
+    async fn find_id(&self, account: &ConnectorAccount, marker: &Marker) -> Result<Option<Published>, CallError> {
+        let found = figures_of(self)?.find_id(account, marker).await.map_err(CallError::checked)?;
+        Ok(found.map(Published::sanitized))
+    }
+
     async fn post_figures(
         &self,
         account: &ConnectorAccount,

@@ -9,7 +9,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::analytics::{AccountFigures, Figures};
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use sqlx::types::Json;
 
 use super::db::{execute, run, time_text};
 use super::jobs::{id_list, list_sql};
@@ -144,13 +145,15 @@ pub async fn longest_due(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>
 pub struct DueTarget {
     pub target_id: i64,
     pub external_id: Option<String>,
+    /// That of the publish, where there is no id.
+    pub marker: Option<Json<Map<String, Value>>>,
     pub published_at: DateTime<Utc>,
 }
 
 /// Returns an account's posts whose figures are due, the longest due first.
 pub async fn due_targets(conn: &mut Conn, account_id: i64, now: DateTime<Utc>, limit: i64) -> Result<Vec<DueTarget>> {
     const SQL: &str = "
-        SELECT a.target_id, t.external_id, a.published_at
+        SELECT a.target_id, t.external_id, CASE WHEN t.external_id IS NULL THEN t.marker END AS marker, a.published_at
         FROM target_analytics a
         JOIN post_targets t ON t.id = a.target_id
         WHERE a.account_id = $1
@@ -224,6 +227,19 @@ pub async fn record_set_aside(tx: &mut Tx, account_id: i64, names: &[String]) ->
     for name in names {
         execute!(tx, SQL, account_id, name, now + ASIDE)?;
     }
+    Ok(())
+}
+
+/// Stores the id and the address that a platform gave a post after it was published.
+pub async fn record_id(tx: &mut Tx, target_id: i64, external_id: &str, url: Option<&str>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE post_targets
+        SET external_id = $2, url = $3, updated_at = $4
+        WHERE id = $1
+            AND status = 'published'
+            AND external_id IS NULL";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, external_id, url, now)?;
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use crier_domain::analytics::{AccountFigures, Figures, Tz, day_start, next_colle
 use crier_domain::job::{Claimed, Lane, Outcome};
 use crier_domain::plan::Plans;
 use crier_platforms::analytics::{AnalyticsConnector, PublishedPost, SetAside};
-use crier_platforms::{CallError, ConnectorRegistry};
+use crier_platforms::{CallError, ConnectorRegistry, Marker, Published};
 use crier_store::analytics::{self, Collected, DueTarget};
 use crier_store::jobs::lanes;
 use crier_store::{Result, Store, Tx, accounts};
@@ -22,6 +22,10 @@ use super::account_session::{AccountSession, RefreshError};
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
+/// How many posts without an id one run asks for, one call each; TikTok takes 30 a minute.
+const MAX_LOOKUPS: usize = 20;
+/// A post that has no id for so long gets none.
+const MAX_UNNAMED: TimeDelta = TimeDelta::days(7);
 /// How many posts one run looks at; the rest follows at once.
 const MAX_POSTS: i64 = 500;
 /// The pause after a passing failure, and after one that is not expected to pass.
@@ -71,13 +75,12 @@ impl CollectAnalytics {
         }
         let batch = access.connector.analytics().map_or(0, AnalyticsConnector::posts_per_call);
         // A post without an id cannot be asked for.
-        let (named, unnamed): (Vec<_>, Vec<_>) =
+        let (mut named, unnamed): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|due| batch > 0 && due.external_id.is_some());
-        end.collected.extend(unnamed.iter().map(|due| Collected {
-            target_id: due.target_id,
-            figures: Some(Figures::default()),
-            next_at: None,
-        }));
+        match self.find_ids(run, access, unnamed, end).await? {
+            Ok(found) => named.extend(found),
+            Err(error) => return end.stop(error),
+        }
         for chunk in named.chunks(batch.max(1)) {
             let posts: Vec<PublishedPost> = chunk.iter().map(published_post).collect();
             let figures = match self.ask_posts(run, access, &posts, &mut end.aside).await? {
@@ -92,6 +95,56 @@ impl CollectAnalytics {
             }));
         }
         Ok(())
+    }
+
+    /// Asks for the ids of posts that have none; returns those that have one now. The others are looked at again for some
+    /// days where the platform may name them later, and else no more.
+    async fn find_ids(
+        &self,
+        run: &Run,
+        access: &mut AccountSession,
+        unnamed: Vec<DueTarget>,
+        end: &mut CollectEnd,
+    ) -> Result<Answer<Vec<DueTarget>>> {
+        let is_later = access.connector.analytics().is_some_and(|figures| figures.names_posts_later());
+        let mut found = Vec::new();
+        for (index, mut due) in unnamed.into_iter().enumerate() {
+            let is_young = end.now - due.published_at < MAX_UNNAMED;
+            if let Some(marker) = due.marker.as_ref().filter(|_| is_later && is_young) {
+                if index >= MAX_LOOKUPS {
+                    // Due still, in a minute.
+                    continue;
+                }
+                let named = match self.ask_id(run, access, marker).await? {
+                    Ok(named) => named,
+                    Err(error) => return Ok(Err(error)),
+                };
+                if let Some(post) = named {
+                    due.external_id = Some(post.external_id.clone());
+                    end.named.push((due.target_id, post));
+                    found.push(due);
+                    continue;
+                }
+            }
+            let next_at = next_collection(due.published_at, end.now, None).filter(|_| is_later && is_young);
+            end.collected.push(Collected { target_id: due.target_id, figures: Some(Figures::default()), next_at });
+        }
+        Ok(Ok(found))
+    }
+
+    async fn ask_id(
+        &self,
+        run: &Run,
+        access: &mut AccountSession,
+        marker: &Marker,
+    ) -> Result<Answer<Option<Published>>> {
+        loop {
+            let call = async { figures(access)?.find_id(&access.call, marker).await };
+            let asked = self.within_deadline(run, call).await;
+            if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
+                return Ok(answer);
+            }
+        }
     }
 
     async fn ask_account(
@@ -177,6 +230,7 @@ impl Job for CollectAnalytics {
             zone: zone(name.as_deref()),
             now: self.store.now(),
             collected: Vec::new(),
+            named: Vec::new(),
             account_figures: None,
             aside: SetAside::default(),
             is_more_due: false,
@@ -199,6 +253,8 @@ struct CollectEnd {
     zone: Tz,
     now: DateTime<Utc>,
     collected: Vec<Collected>,
+    /// Posts that have an id now.
+    named: Vec<(i64, Published)>,
     account_figures: Option<AccountFigures>,
     /// Metrics that the platform refuses for this account.
     aside: SetAside,
@@ -231,6 +287,9 @@ impl CollectEnd {
 impl RunResult for CollectEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let now = tx.now;
+        for (target, post) in &self.named {
+            analytics::record_id(tx, *target, &post.external_id, post.url.as_deref()).await?;
+        }
         analytics::record_posts(tx, &self.collected).await?;
         if let Some(figures) = &self.account_figures {
             analytics::record_account(tx, self.account_id, figures).await?;

@@ -2,7 +2,8 @@
 //! account's own, with the scope `user.info.stats`. Neither is asked for unless the operator wants that.
 //!
 //! A post that TikTok leaves out of its answer has no figures: the documents name videos only, so that this is no proof
-//! that it was deleted. Nor has a private post, whose id TikTok does not tell.
+//! that it was deleted. Nor has a private post, whose id TikTok does not tell; a public one may get its id only when it has
+//! been moderated, after it was published, and is asked for by its `publish_id` again.
 //!
 //! Sources: TikTok's documents "Query Videos", "Get User Info" with its scopes, "Error Handling" (2024 to 2026).
 
@@ -12,10 +13,10 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Tiktok;
+use super::{Tiktok, published};
 use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
 use crate::call::Effect;
-use crate::{CallError, ConnectorAccount};
+use crate::{CallError, ConnectorAccount, Marker, Published};
 
 const PER_CALL: usize = 20;
 
@@ -112,6 +113,16 @@ fn value<'a>(mut answers: impl Iterator<Item = &'a Value>, name: &str) -> Option
 impl AnalyticsConnector for Tiktok {
     fn posts_per_call(&self) -> usize {
         PER_CALL
+    }
+
+    fn names_posts_later(&self) -> bool {
+        true
+    }
+
+    async fn find_id(&self, account: &ConnectorAccount, marker: &Marker) -> Result<Option<Published>, CallError> {
+        let Some(publish_id) = marker.get("publish_id").and_then(Value::as_str) else { return Ok(None) };
+        let found = self.publish_status(account, publish_id).await?;
+        Ok(Some(published(account, &found.public_ids)).filter(|post| !post.external_id.is_empty()))
     }
 
     async fn post_figures(

@@ -60,6 +60,14 @@ impl Tiktok {
     }
 }
 
+impl Tiktok {
+    async fn publish_status(&self, account: &ConnectorAccount, publish_id: &str) -> Result<PublishStatus, CallError> {
+        let token = account.secrets.require("access_token")?;
+        let body = json!({ "publish_id": publish_id });
+        self.post(Effect::Repeatable, "/v2/post/publish/status/fetch/", &token, &body).await
+    }
+}
+
 /// TikTok's word for a visibility.
 fn privacy_level(post: &OutgoingPost) -> Result<&'static str, CallError> {
     let level = match options::text(post, "visibility")? {
@@ -181,10 +189,7 @@ impl Connector for Tiktok {
         let Some(publish_id) = post.marker.get("publish_id").and_then(Value::as_str) else {
             return Ok(Reconciled::Unsupported);
         };
-        let token = account.secrets.require("access_token")?;
-        let body = json!({ "publish_id": publish_id });
-        let found: PublishStatus =
-            self.post(Effect::Repeatable, "/v2/post/publish/status/fetch/", &token, &body).await?;
+        let found = self.publish_status(account, publish_id).await?;
         Ok(match found.status.as_str() {
             "PUBLISH_COMPLETE" => Reconciled::Found(published(account, &found.public_ids)),
             "FAILED" => Reconciled::Refused(self.failed(&found.fail_reason)),
