@@ -14,6 +14,7 @@ use std::str::FromStr;
 use chrono::{DateTime, Datelike, NaiveDate, Utc};
 use crier_base::UnknownWord;
 use crier_mail::is_address;
+use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 
@@ -33,8 +34,9 @@ const MAX_DECOMPOSITION: usize = 4;
 /// The longest text that is parsed as a time.
 const MAX_TIME: usize = 100;
 
-/// A field of a body.
-#[derive(Clone, Debug, PartialEq, Eq)]
+// A field of a body. In the document it is an `Option`.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "Option<T>")]
 pub enum PatchField<T> {
     Absent,
     Null,

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, SecondsFormat, Timelike, Utc};
 use crier_store::idempotency::{self, StoredBody};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::error::{ApiError, Result};
@@ -93,8 +94,9 @@ impl From<idempotency::StoredResponse> for ApiResponse {
     }
 }
 
-/// When something happened: UTC, always with microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// When something happened: UTC, always with microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(transparent)]
 pub struct Timestamp(pub DateTime<Utc>);
 
 impl Serialize for Timestamp {
@@ -109,8 +111,9 @@ impl From<DateTime<Utc>> for Timestamp {
     }
 }
 
-/// When something is to happen: UTC, with microseconds only where a client asked for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// When something is to happen: UTC, with microseconds only where a client asked for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(transparent)]
 pub struct ScheduledTimestamp(pub DateTime<Utc>);
 
 impl Serialize for ScheduledTimestamp {

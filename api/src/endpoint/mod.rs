@@ -3,9 +3,9 @@
 //! document (`openapi/`) is built from the same values.
 //!
 //! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint`
-//! and the handler; one line in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of the
-//! document. There are eight kinds of handlers. The first two need no live key and no `Idempotency-Key`; they may be
-//! `POST`s that change nothing.
+//! and the handler; two lines in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of the
+//! document. [`crate::openapi::schema`] says how the types describe themselves. There are eight kinds of handlers. The
+//! first two need no live key and no `Idempotency-Key`; they may be `POST`s that change nothing.
 //!
 //! | | for |
 //! |---|---|
@@ -29,11 +29,12 @@ use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
 use crier_store::{Conn, Tx};
 use http::Method;
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::{Documented, Schema};
+use crate::openapi::schema::Schemas;
 use crate::response::ApiResponse;
 
 pub use handler::{
@@ -56,12 +57,12 @@ pub enum ResponseShape {
 }
 
 /// Returns the schema of a type.
-pub type SchemaFn = fn(&mut Schema) -> Value;
+pub type SchemaFn = fn(&mut Schemas) -> Value;
 
 /// A request body: its schema and an example.
 #[derive(Clone)]
 pub struct RequestBody {
-    pub schema: fn(&mut Schema) -> Value,
+    pub schema: fn(&mut Schemas) -> Value,
     pub example: Value,
     pub form: BodyFormat,
 }
@@ -81,7 +82,7 @@ pub enum BodyFormat {
 pub struct Parameter {
     pub name: &'static str,
     pub description: &'static str,
-    pub schema: fn(&mut Schema) -> Value,
+    pub schema: fn(&mut Schemas) -> Value,
     pub extension: bool,
 }
 
@@ -104,7 +105,7 @@ pub struct Endpoint {
     pub query: Vec<Parameter>,
     pub status: u16,
     pub shape: ResponseShape,
-    pub schema: Option<fn(&mut Schema) -> Value>,
+    pub schema: Option<fn(&mut Schemas) -> Value>,
     /// The types of a download, with the schema of those that are JSON.
     pub file_types: Vec<(&'static str, Option<SchemaFn>)>,
     /// The error codes beyond those of the common checks.
@@ -190,18 +191,22 @@ impl Endpoint {
     }
 
     /// Takes a JSON body of this type.
-    pub fn body<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(RequestBody { schema: T::schema, example, form: BodyFormat::Json }), ..self }
+    pub fn body<T: JsonSchema>(self, example: Value) -> Self {
+        self.takes::<T>(BodyFormat::Json, example)
     }
 
     /// Takes an optional JSON body of this type.
-    pub fn optional_body<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(RequestBody { schema: T::schema, example, form: BodyFormat::OptionalJson }), ..self }
+    pub fn optional_body<T: JsonSchema>(self, example: Value) -> Self {
+        self.takes::<T>(BodyFormat::OptionalJson, example)
     }
 
     /// Takes a form with a file.
-    pub fn upload<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(RequestBody { schema: T::schema, example, form: BodyFormat::Multipart }), ..self }
+    pub fn upload<T: JsonSchema>(self, example: Value) -> Self {
+        self.takes::<T>(BodyFormat::Multipart, example)
+    }
+
+    fn takes<T: JsonSchema>(self, form: BodyFormat, example: Value) -> Self {
+        Self { body: Some(RequestBody { schema: Schemas::request::<T>, example, form }), ..self }
     }
 
     /// Names a field in the header `Crier-Ignored-Fields` where `ignored` returns it.
@@ -209,26 +214,36 @@ impl Endpoint {
         Self { ignores: Some(ignored), ..self }
     }
 
-    pub fn query<T: Documented>(mut self, name: &'static str, description: &'static str) -> Self {
-        self.query.push(Parameter { name, description, schema: T::schema, extension: false });
+    pub fn query<T: JsonSchema>(mut self, name: &'static str, description: &'static str) -> Self {
+        self.query.push(Parameter { name, description, schema: Schemas::request::<T>, extension: false });
         self
     }
 
     /// Adds a query parameter that is not in the specification.
-    pub fn extension_query<T: Documented>(mut self, name: &'static str, description: &'static str) -> Self {
-        self.query.push(Parameter { name, description, schema: T::schema, extension: true });
+    pub fn extension_query<T: JsonSchema>(mut self, name: &'static str, description: &'static str) -> Self {
+        self.query.push(Parameter { name, description, schema: Schemas::request::<T>, extension: true });
         self
     }
 
     /// Takes `page` and `per_page`.
-    pub fn pages(self) -> Self {
-        self.query::<PageNumber>("page", "Which page, from 1 on. One past the end is empty.")
-            .query::<PageSize>("per_page", "How many records a page has; more than 100 gives 100.")
+    pub fn pages(mut self) -> Self {
+        let parameter = |name, description, schema| Parameter { name, description, schema, extension: false };
+        self.query.push(parameter(
+            "page",
+            "Which page, from 1 on. One past the end is empty.",
+            |_| json!({ "type": "integer", "minimum": 1, "default": 1 }),
+        ));
+        self.query.push(parameter(
+            "per_page",
+            "How many records a page has; more than 100 gives 100.",
+            |_| json!({ "type": "integer", "minimum": 1, "default": 20 }),
+        ));
+        self
     }
 
     /// Sets the status and shape of a success response.
-    pub fn response<T: Documented>(self, status: u16, shape: ResponseShape) -> Self {
-        Self { status, shape, schema: Some(T::schema), ..self }
+    pub fn response<T: JsonSchema>(self, status: u16, shape: ResponseShape) -> Self {
+        Self { status, shape, schema: Some(Schemas::response::<T>), ..self }
     }
 
     /// Adds a type of a download.
@@ -351,23 +366,5 @@ impl Endpoint {
 
     pub fn is_brand_nested(&self) -> bool {
         self.ids().any(|id| id == "brand")
-    }
-}
-
-/// `page`.
-struct PageNumber;
-
-impl Documented for PageNumber {
-    fn schema(_: &mut Schema) -> Value {
-        serde_json::json!({ "type": "integer", "minimum": 1, "default": 1 })
-    }
-}
-
-/// `per_page`.
-struct PageSize;
-
-impl Documented for PageSize {
-    fn schema(_: &mut Schema) -> Value {
-        serde_json::json!({ "type": "integer", "minimum": 1, "default": 20 })
     }
 }

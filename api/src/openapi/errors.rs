@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::schema::{Documented as _, Schema};
+use super::schema::Schemas;
 use super::{ErrorEnvelope, IGNORED, common_headers, reference};
 use crate::endpoint::{Endpoint, FirstStep, HandlerKind};
 use crate::error::ErrorCode;
@@ -60,7 +60,7 @@ pub(super) fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
     out
 }
 
-pub(super) fn refusal(status: u16, codes: &[ErrorCode], s: &mut Schema) -> Value {
+pub(super) fn refusal(status: u16, codes: &[ErrorCode], s: &mut Schemas) -> Value {
     let mut headers = common_headers();
     let in_progress = codes.contains(&ErrorCode::IdempotencyInProgress);
     if in_progress || matches!(status, 429 | 503) {
@@ -78,7 +78,7 @@ pub(super) fn refusal(status: u16, codes: &[ErrorCode], s: &mut Schema) -> Value
     json!({
         "description": names.join(", "),
         "headers": headers,
-        "content": { "application/json": { "schema": ErrorEnvelope::schema(s), "examples": examples } },
+        "content": { "application/json": { "schema": s.response::<ErrorEnvelope>(), "examples": examples } },
     })
 }
 

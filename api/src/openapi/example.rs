@@ -30,11 +30,11 @@ pub fn fill_days(text: &str, today: NaiveDate) -> String {
 }
 
 /// Returns an example of a schema; its references are resolved in `named`.
-pub fn build_example(schema: &Value, named: &BTreeMap<&'static str, Value>) -> Value {
+pub fn build_example(schema: &Value, named: &BTreeMap<String, Value>) -> Value {
     build_nested_example(schema, named, MAX_DEPTH)
 }
 
-fn build_nested_example(schema: &Value, named: &BTreeMap<&'static str, Value>, depth: u32) -> Value {
+fn build_nested_example(schema: &Value, named: &BTreeMap<String, Value>, depth: u32) -> Value {
     let deeper = |schema: &Value| build_nested_example(schema, named, depth.saturating_sub(1));
     if let Some(first) = schema.pointer("/examples/0").or(schema.pointer("/enum/0")) {
         return first.clone();
@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn examples_match_their_schema() {
         let named = BTreeMap::from([
-            ("Word", json!({ "type": "string", "enum": ["one", "two"] })),
+            ("Word".to_owned(), json!({ "type": "string", "enum": ["one", "two"] })),
             (
-                "Itself",
+                "Itself".to_owned(),
                 json!({ "type": "object", "properties": { "inner": { "$ref": "#/components/schemas/Itself" } } }),
             ),
         ]);

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::endpoint::{BodyFormat, Endpoint, ResponseShape};
@@ -14,57 +16,76 @@ pub mod example;
 pub mod schema;
 pub mod serve;
 
-use schema::{Documented, Schema, record};
+use schema::{Schemas, Word};
 
-record! {
-    /// What every refusal looks like.
-    pub struct ErrorEnvelope {
-        pub error: Error,
-    }
+/// What every refusal looks like.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ErrorEnvelope {
+    pub error: Error,
+}
 
-    /// Why a request was refused.
-    pub struct Error {
-        pub r#type: ErrorType,
-        pub code: ErrorCode,
-        /// What is wrong and what to do next.
-        pub message: String,
-        /// The same as the header X-Request-Id.
-        pub request_id: String { "x-extension": true },
-        /// The code's entry in the catalogue of errors.
-        pub doc_url: String { "format": "uri", "x-extension": true },
-    }
+/// Why a request was refused.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Error {
+    #[schemars(with = "Word<ErrorType>")]
+    pub r#type: ErrorType,
+    #[schemars(with = "Word<ErrorCode>")]
+    pub code: ErrorCode,
+    /// What is wrong and what to do next.
+    pub message: String,
+    /// The same as the header X-Request-Id.
+    #[schemars(extend("x-extension" = true))]
+    pub request_id: String,
+    /// The code's entry in the catalogue of errors.
+    #[schemars(url, extend("x-extension" = true))]
+    pub doc_url: String,
+    /// On validation_failed alone: from a field's path to what is wrong with it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-extension" = true))]
+    pub fields: BTreeMap<String, Vec<String>>,
+}
 
-    /// Where the pages of a list are.
-    pub struct PageLinks {
-        pub first: String { "format": "uri", "examples": ["https://crier.example/api/public/v1/…?page=1"] },
-        pub last: String { "format": "uri", "examples": ["https://crier.example/api/public/v1/…?page=1"] },
-        pub prev: Option<String> { "examples": [null] },
-        pub next: Option<String> { "examples": [null] },
-    }
+/// Where the pages of a list are.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PageLinks {
+    #[schemars(url, extend("examples" = ["https://crier.example/api/public/v1/…?page=1"]))]
+    pub first: String,
+    #[schemars(url, extend("examples" = ["https://crier.example/api/public/v1/…?page=1"]))]
+    pub last: String,
+    #[schemars(extend("examples" = [null]))]
+    pub prev: Option<String>,
+    #[schemars(extend("examples" = [null]))]
+    pub next: Option<String>,
+}
 
-    /// An entry of a pager.
-    pub struct PagerLink {
-        pub url: Option<String> { "examples": ["https://crier.example/api/public/v1/…?page=1"] },
-        pub label: String { "examples": ["1"] },
-        pub active: bool,
-    }
+/// An entry of a pager.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PagerLink {
+    #[schemars(extend("examples" = ["https://crier.example/api/public/v1/…?page=1"]))]
+    pub url: Option<String>,
+    #[schemars(extend("examples" = ["1"]))]
+    pub label: String,
+    pub active: bool,
+}
 
-    /// Which page this is.
-    pub struct PageMeta {
-        pub current_page: i64,
-        pub from: Option<i64>,
-        pub last_page: i64,
-        pub links: Vec<PagerLink>,
-        pub path: String { "format": "uri", "examples": ["https://crier.example/api/public/v1/…"] },
-        pub per_page: i64 { "examples": [20] },
-        pub to: Option<i64>,
-        pub total: i64,
-    }
+/// Which page this is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PageMeta {
+    pub current_page: i64,
+    pub from: Option<i64>,
+    pub last_page: i64,
+    pub links: Vec<PagerLink>,
+    #[schemars(url, extend("examples" = ["https://crier.example/api/public/v1/…"]))]
+    pub path: String,
+    #[schemars(extend("examples" = [20]))]
+    pub per_page: i64,
+    pub to: Option<i64>,
+    pub total: i64,
 }
 
 /// Builds the whole document.
 pub fn document(endpoints: &[Endpoint]) -> Value {
-    let mut s = Schema::default();
+    let mut s = Schemas::default();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for endpoint in endpoints {
         let method = endpoint.method.as_str().to_ascii_lowercase();
@@ -90,39 +111,27 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": {
-                "bearer": { "type": "http", "scheme": "bearer", "description": "An API key: svc_live_… or, for reads, svc_test_…" }
+                "bearer": {
+                    "type": "http", "scheme": "bearer",
+                    "description": "An API key: svc_live_… or, for reads, svc_test_…",
+                },
             },
             "headers": headers(),
             "examples": errors::examples(),
-            "schemas": with_fields(s.named),
+            "schemas": s.named,
         },
     })
 }
 
 const IGNORED: &str = "Crier-Ignored-Fields";
 
-const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and answers are JSON; every request carries an API \
-    key. Every write needs an `Idempotency-Key`: the same request sent again under the same key is answered from the first \
-    one's answer. (Of an answer of more than 64 KiB the records are kept: they are shown as they are then, and where they were \
-    deleted since it is 404.) A field or query parameter that is unknown is ignored, and named in the header \
-    `Crier-Ignored-Fields`; one that looks like a typo of a known one is 422, so that a typo never publishes. \
-    What is marked `x-extension` is not in the specification that this service implements; a client that knows only the \
-    specification never needs it.";
-
-/// Adds `fields`, which only `validation_failed` errors contain, so it is not a field of the record.
-fn with_fields(mut schemas: BTreeMap<&'static str, Value>) -> BTreeMap<&'static str, Value> {
-    if let Some(properties) = schemas.get_mut("Error").and_then(|e| e["properties"].as_object_mut()) {
-        properties.insert(
-            "fields".to_owned(),
-            json!({
-                "type": "object", "x-extension": true,
-                "description": "On validation_failed alone: from a field's path to what is wrong with it.",
-                "additionalProperties": { "type": "array", "items": { "type": "string" } },
-            }),
-        );
-    }
-    schemas
-}
+const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and answers are JSON; every request carries \
+    an API key. Every write needs an `Idempotency-Key`: the same request sent again under the same key is answered from \
+    the first one's answer. (Of an answer of more than 64 KiB the records are kept: they are shown as they are then, and \
+    where they were deleted since it is 404.) A field or query parameter that is unknown is ignored, and named in the \
+    header `Crier-Ignored-Fields`; one that looks like a typo of a known one is 422, so that a typo never publishes. \
+    What is marked `x-extension` is not in the specification that this service implements; a client that knows only \
+    the specification never needs it.";
 
 fn headers() -> Value {
     let integer = |text: &str| json!({ "description": text, "schema": { "type": "integer" } });
@@ -133,8 +142,11 @@ fn headers() -> Value {
         "RateLimitReset": integer("The unix second at which it is whole again."),
         "RequestId": text("The request's id; name it when you report a problem."),
         "RetryAfter": integer("Seconds to wait before the next try."),
-        "IgnoredFields": { "description": "The fields and query parameters of the request that are unknown here, and ignored; at most 20, \
-            then `...`.", "schema": { "type": "string" }, "x-extension": true },
+        "IgnoredFields": {
+            "description": "The fields and query parameters of the request that are unknown here, and ignored; at most \
+                20, then `...`.",
+            "schema": { "type": "string" }, "x-extension": true,
+        },
         "Location": text("The path of what was made, or of where to see its state."),
         "IdempotentReplayed": { "description": "The answer was stored by an earlier request under the same key.",
             "schema": { "type": "string", "enum": ["true"] } },
@@ -143,7 +155,7 @@ fn headers() -> Value {
     })
 }
 
-fn operation(endpoint: &Endpoint, s: &mut Schema) -> Value {
+fn operation(endpoint: &Endpoint, s: &mut Schemas) -> Value {
     let mut operation = json!({
         "operationId": endpoint.id,
         "tags": [endpoint.tag],
@@ -184,7 +196,7 @@ fn description(endpoint: &Endpoint) -> String {
     text
 }
 
-fn parameters(endpoint: &Endpoint, s: &mut Schema) -> Vec<Value> {
+fn parameters(endpoint: &Endpoint, s: &mut Schemas) -> Vec<Value> {
     let mut out: Vec<Value> = endpoint
         .ids()
         .map(|id| {
@@ -213,7 +225,7 @@ fn parameters(endpoint: &Endpoint, s: &mut Schema) -> Vec<Value> {
     out
 }
 
-fn responses(endpoint: &Endpoint, s: &mut Schema) -> Map<String, Value> {
+fn responses(endpoint: &Endpoint, s: &mut Schemas) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert(endpoint.status.to_string(), success(endpoint, s));
     for (status, codes) in errors::refusals(endpoint) {
@@ -239,7 +251,11 @@ fn reference(header: &str) -> Value {
     json!({ "$ref": format!("#/components/headers/{header}") })
 }
 
-fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
+fn object(properties: Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+fn success(endpoint: &Endpoint, s: &mut Schemas) -> Value {
     let mut headers = common_headers();
     if matches!(endpoint.status, 201 | 202) {
         headers.insert("Location".to_owned(), reference("Location"));
@@ -250,7 +266,6 @@ fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
     }
     let record = endpoint.schema.map(|schema| schema(s)).unwrap_or_default();
     let list = |record: Value| json!({ "type": "array", "items": record });
-    let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
     let (text, schema) = match endpoint.shape {
         ResponseShape::Nothing => ("Done; there is no body.", None),
         ResponseShape::File => ("The file.", None),
@@ -258,7 +273,7 @@ fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
         ResponseShape::Many => ("The records.", Some(object(json!({ "data": list(record) }), &["data"]))),
         ResponseShape::Pages => {
             let properties =
-                json!({ "data": list(record), "links": PageLinks::schema(s), "meta": PageMeta::schema(s) });
+                json!({ "data": list(record), "links": s.response::<PageLinks>(), "meta": s.response::<PageMeta>() });
             ("A page of records.", Some(object(properties, &["data", "links", "meta"])))
         }
     };
@@ -317,6 +332,23 @@ mod tests {
                 let is_declared = response["description"].as_str().is_some_and(|text| text.contains(code.as_str()));
                 assert!(is_declared, "{name} does not declare {code}");
             }
+        }
+    }
+
+    #[test]
+    fn a_name_stands_for_one_type() {
+        let (mut requests, mut responses) = (Schemas::default(), Schemas::default());
+        for endpoint in routes::all() {
+            let asked = endpoint.query.iter().map(|parameter| parameter.schema);
+            asked.chain(endpoint.body.map(|body| body.schema)).for_each(|schema| drop(schema(&mut requests)));
+            let sent = endpoint.file_types.iter().filter_map(|(_, schema)| *schema);
+            sent.chain(endpoint.schema).for_each(|schema| drop(schema(&mut responses)));
+        }
+        for (name, schema) in requests.named.iter().chain(&responses.named) {
+            // schemars appends a number to the name of a second type.
+            assert!(!name.ends_with(|c: char| c.is_ascii_digit()), "two types are named as {name}");
+            let (asked, sent) = (requests.named.get(name), responses.named.get(name));
+            assert!(asked.is_none_or(|asked| asked == schema) && sent.is_none_or(|sent| sent == schema), "{name}");
         }
     }
 

@@ -10,7 +10,9 @@ use crier_domain::authorization::LIFETIME;
 use crier_domain::platform::{ConnectTarget, Mode, Platform};
 use crier_platforms::oauth::ConnectRequest;
 use crier_store::{Tx, applications, authorizations};
+use schemars::JsonSchema;
 use secrecy::ExposeSecret;
+use serde::Serialize;
 use serde_json::json;
 
 use super::save::{Place, cap_reached};
@@ -20,25 +22,27 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::{record, request};
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-request! {
-    /// Which platform a person is to be sent to.
-    pub struct NewAuthorization {
-        pub platform: Platform,
-        pub target: Option<ConnectTarget> { "default": "default" },
-    }
+/// Which platform a person is to be sent to.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewAuthorization {
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    #[schemars(with = "Option<Word<ConnectTarget>>", extend("default" = "default"))]
+    pub target: Option<ConnectTarget>,
 }
 
-record! {
-    /// A page for a person to open; the URL is a secret and works once.
-    pub struct Authorization {
-        pub platform: Platform,
-        pub authorization_url: String { "format": "uri" },
-        /// Seconds.
-        pub expires_in: i64,
-    }
+/// A page for a person to open; the URL is a secret and works once.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Authorization {
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    #[schemars(url)]
+    pub authorization_url: String,
+    /// Seconds.
+    pub expires_in: i64,
 }
 
 pub fn endpoint() -> Endpoint {

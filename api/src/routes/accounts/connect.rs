@@ -5,7 +5,9 @@ use crier_domain::catalogue;
 use crier_domain::platform::{Descriptor, Mode, Platform};
 use crier_platforms::{ConnectError, Connected, Secrets};
 use crier_store::Tx;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 use super::save::{Place, SaveError, cap_reached, save_account};
 use super::{SocialAccount, TAG, full, interactive, not_configured, unavailable};
@@ -13,32 +15,34 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, Problems};
-use crate::openapi::schema::{Documented, Schema, request};
+use crate::openapi::schema::{Word, by_platform};
 use crate::response::ApiResponse;
 
 /// The maximum length of a credential; no platform's key or address is longer.
 const MAX_CREDENTIAL_CHARS: usize = 2048;
 
-request! {
-    /// Credentials for one platform, by the fields that its descriptor lists.
-    pub struct NewAccountCredentials {
-        pub platform: Platform,
-        pub credentials: Credentials,
-    }
+/// Credentials for one platform, by the fields that its descriptor lists.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewAccountCredentials {
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    pub credentials: Credentials,
 }
 
 /// The credentials of an account, by the names of its platform's fields.
 #[derive(Clone, Debug)]
 pub struct Credentials(Map<String, Value>);
 
-impl Documented for Credentials {
-    fn schema(s: &mut Schema) -> Value {
-        s.named("Credentials", |_| {
-            let fields = catalogue::all().iter().flat_map(|platform| {
-                platform.credential_fields.iter().map(|field| (field.name, platform.name, json!({ "type": "string" })))
-            });
-            Schema::by_platform("The fields that the platform's descriptor lists.", fields)
-        })
+impl JsonSchema for Credentials {
+    fn schema_name() -> Cow<'static, str> {
+        "Credentials".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let fields = catalogue::all().iter().flat_map(|platform| {
+            platform.credential_fields.iter().map(|field| (field.name, platform.name, json!({ "type": "string" })))
+        });
+        by_platform("The fields that the platform's descriptor lists.", fields)
     }
 }
 

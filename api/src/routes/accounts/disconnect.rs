@@ -8,25 +8,27 @@ use crier_domain::event::EventName;
 use crier_domain::platform::Platform;
 use crier_platforms::ConnectorAccount;
 use crier_store::{Tx, accounts, events};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::TAG;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
 /// Timeout for revoking the grant at the platform, which is best effort.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-record! {
-    /// What a disconnect did.
-    pub struct Disconnected {
-        /// `detached`: other brands still have the account. `revoked`: this was the last one; its tokens are gone.
-        pub result: DisconnectResult,
-        pub account_id: i64,
-    }
+/// What a disconnect did.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Disconnected {
+    /// `detached`: other brands still have the account. `revoked`: this was the last one; its tokens are gone.
+    #[schemars(with = "Word<DisconnectResult>")]
+    pub result: DisconnectResult,
+    pub account_id: i64,
 }
 
 pub fn endpoint() -> Endpoint {

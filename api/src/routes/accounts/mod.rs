@@ -2,10 +2,12 @@
 
 use crier_domain::account::{self, AccountStatus};
 use crier_domain::platform::{AccountKind, Platform};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode};
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
 pub mod authorize;
@@ -29,31 +31,36 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-record! {
-    /// Why an account stopped working.
-    pub struct AccountError {
-        pub code: String,
-        pub message: String,
-    }
+/// Why an account stopped working.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AccountError {
+    pub code: String,
+    pub message: String,
+}
 
-    /// An account at a platform. One external account is one record in a workspace, attached to one or several brands.
-    pub struct SocialAccount {
-        pub id: i64,
-        pub platform: Platform,
-        pub name: String,
-        pub username: Option<String>,
-        pub external_id: String,
-        pub profile_url: Option<String> { "format": "uri" },
-        pub avatar_url: Option<String> { "format": "uri" },
-        pub kind: AccountKind,
-        /// Only active accounts publish.
-        pub status: AccountStatus,
-        pub token_expires_at: Option<ScheduledTimestamp>,
-        pub last_error: Option<AccountError>,
-        pub connected_at: Timestamp,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// An account at a platform. One external account is one record in a workspace, attached to one or several brands.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SocialAccount {
+    pub id: i64,
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    pub name: String,
+    pub username: Option<String>,
+    pub external_id: String,
+    #[schemars(url)]
+    pub profile_url: Option<String>,
+    #[schemars(url)]
+    pub avatar_url: Option<String>,
+    #[schemars(with = "Word<AccountKind>")]
+    pub kind: AccountKind,
+    /// Only active accounts publish.
+    #[schemars(with = "Word<AccountStatus>")]
+    pub status: AccountStatus,
+    pub token_expires_at: Option<ScheduledTimestamp>,
+    pub last_error: Option<AccountError>,
+    pub connected_at: Timestamp,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl From<account::SocialAccount> for SocialAccount {

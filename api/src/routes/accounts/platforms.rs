@@ -4,66 +4,80 @@ use crier_domain::access::Scope;
 use crier_domain::platform::{self, ConnectMethod, ConversationType, FieldType, Mode, Platform, TextUnit};
 use crier_platforms::ConnectorRegistry;
 use crier_store::{Conn, applications};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::TAG;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-record! {
-    /// A field of the credentials form.
-    pub struct CredentialField {
-        pub name: &'static str,
-        pub label: &'static str,
-        pub r#type: FieldType,
-        pub required: bool,
-    }
+/// A field of the credentials form.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CredentialField {
+    pub name: &'static str,
+    pub label: &'static str,
+    #[schemars(with = "Word<FieldType>")]
+    pub r#type: FieldType,
+    pub required: bool,
+}
 
-    /// The limits of a platform's text; null where there is none.
-    pub struct TextRules {
-        pub max: Option<u32>,
-        pub unit: TextUnit,
-        /// A second limit, in UTF-8 bytes.
-        pub max_bytes: Option<u32>,
-        pub max_with_media: Option<u32>,
-        /// What every URL counts, whatever its length.
-        pub url_weight: Option<u32>,
-    }
+/// The limits of a platform's text; null where there is none.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TextRules {
+    pub max: Option<u32>,
+    #[schemars(with = "Word<TextUnit>")]
+    pub unit: TextUnit,
+    /// A second limit, in UTF-8 bytes.
+    pub max_bytes: Option<u32>,
+    pub max_with_media: Option<u32>,
+    /// What every URL counts, whatever its length.
+    pub url_weight: Option<u32>,
+}
 
-    /// The limits of a platform's pictures.
-    pub struct MediaRules {
-        pub max_images: u32,
-        pub required: bool,
-        pub mime_types: Vec<&'static str>,
-        pub max_bytes: Option<u64>,
-    }
+/// The limits of a platform's pictures.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MediaRules {
+    pub max_images: u32,
+    pub required: bool,
+    pub mime_types: Vec<&'static str>,
+    pub max_bytes: Option<u64>,
+}
 
-    /// What a platform can do.
-    pub struct Capabilities {
-        pub text: TextRules,
-        pub media: MediaRules,
-        /// What a post needs beyond text, in `overrides[].options`.
-        pub required_options: Vec<&'static str>,
-        /// What is read into the inbox; nothing where this installation has switched it off.
-        pub inbox: Vec<ConversationType>,
-        pub replies: Vec<ConversationType>,
-        /// Whether this installation reads figures of its posts and accounts.
-        pub analytics: bool,
-    }
+/// What a platform can do.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Capabilities {
+    pub text: TextRules,
+    pub media: MediaRules,
+    /// What a post needs beyond text, in `overrides[].options`.
+    pub required_options: Vec<&'static str>,
+    /// What is read into the inbox; nothing where this installation has switched it off.
+    #[schemars(with = "Vec<Word<ConversationType>>")]
+    pub inbox: Vec<ConversationType>,
+    #[schemars(with = "Vec<Word<ConversationType>>")]
+    pub replies: Vec<ConversationType>,
+    /// Whether this installation reads figures of its posts and accounts.
+    pub analytics: bool,
+}
 
-    /// A platform that can be connected, and what it asks for. Read it rather than hard-code it.
-    pub struct PlatformDescriptor {
-        pub platform: Platform,
-        pub name: &'static str,
-        pub mode: Mode,
-        pub connect_method: ConnectMethod,
-        pub credential_fields: Vec<CredentialField>,
-        /// Whether this installation can connect it.
-        pub configured: bool { "x-extension": true },
-        pub capabilities: Capabilities { "x-extension": true },
-    }
+/// A platform that can be connected, and what it asks for. Read it rather than hard-code it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PlatformDescriptor {
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    pub name: &'static str,
+    #[schemars(with = "Word<Mode>")]
+    pub mode: Mode,
+    #[schemars(with = "Word<ConnectMethod>")]
+    pub connect_method: ConnectMethod,
+    pub credential_fields: Vec<CredentialField>,
+    /// Whether this installation can connect it.
+    #[schemars(extend("x-extension" = true))]
+    pub configured: bool,
+    #[schemars(extend("x-extension" = true))]
+    pub capabilities: Capabilities,
 }
 
 impl PlatformDescriptor {

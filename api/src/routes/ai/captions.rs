@@ -6,6 +6,8 @@ use crier_domain::access::Scope;
 use crier_domain::ai::{self, Length, Operation};
 use crier_domain::platform::Platform;
 use crier_store::Tx;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
@@ -14,49 +16,62 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::Result;
 use crate::fields::{Fields, PatchField};
-use crate::openapi::schema::{described, record};
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
 const COUNT_RANGE: std::ops::RangeInclusive<i64> = 1..=10;
 const MAX_TONE_CHARS: usize = 60;
 const MAX_LANGUAGE_CHARS: usize = 35;
 
-described! {
-    /// What captions are to be like.
-    pub struct CaptionOptions {
-        /// Where they are to be posted: none is longer than this platform takes.
-        pub platform: Option<Platform>,
-        /// How many.
-        pub count: Option<i64> { "minimum": 1, "maximum": 10, "default": 3 },
-        /// In a few words.
-        pub tone: Option<String> { "minLength": 1, "maxLength": 60, "x-extension": true },
-        /// A BCP 47 tag, such as `de` or `pt-BR`; without one the prompt's language.
-        pub language: Option<String> { "maxLength": 35, "x-extension": true },
-        pub length: Option<Length> { "x-extension": true },
-        /// Without it as the model likes.
-        pub include_hashtags: Option<bool> { "x-extension": true },
-        /// Without it as the model likes.
-        pub include_emojis: Option<bool> { "x-extension": true },
-    }
-
-    /// What captions are to be about.
-    pub struct NewCaptions {
-        pub prompt: String { "minLength": 1, "maxLength": 8000 },
-        pub options: Option<CaptionOptions>,
-    }
+/// What captions are to be like.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct CaptionOptions {
+    /// Where they are to be posted: none is longer than this platform takes.
+    #[schemars(with = "Option<Word<Platform>>")]
+    pub platform: Option<Platform>,
+    /// How many.
+    #[schemars(range(min = 1, max = 10), extend("default" = 3))]
+    pub count: Option<i64>,
+    /// In a few words.
+    #[schemars(length(min = 1, max = 60), extend("x-extension" = true))]
+    pub tone: Option<String>,
+    /// A BCP 47 tag, such as `de` or `pt-BR`; without one the prompt's language.
+    #[schemars(length(max = 35), extend("x-extension" = true))]
+    pub language: Option<String>,
+    #[schemars(with = "Option<Word<Length>>", extend("x-extension" = true))]
+    pub length: Option<Length>,
+    /// Without it as the model likes.
+    #[schemars(extend("x-extension" = true))]
+    pub include_hashtags: Option<bool>,
+    /// Without it as the model likes.
+    #[schemars(extend("x-extension" = true))]
+    pub include_emojis: Option<bool>,
 }
 
-record! {
-    /// Captions, ready to be posted.
-    pub struct CaptionResult {
-        /// As many as were asked for, all different.
-        pub captions: Vec<String> { "examples": [["Fresh from the oven, every morning.", "Smell that? The bread is out.", "Six o'clock, warm bread."]] },
-        /// Which model wrote them.
-        pub model: String { "examples": ["writer-1"] },
-        pub credits_used: u64 { "examples": [15] },
-        /// Of this month; null where the plan sets no limit.
-        pub credits_remaining: Option<u64> { "examples": [4985] },
-    }
+/// What captions are to be about.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewCaptions {
+    #[schemars(length(min = 1, max = 8000))]
+    pub prompt: String,
+    pub options: Option<CaptionOptions>,
+}
+
+/// Captions, ready to be posted.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CaptionResult {
+    /// As many as were asked for, all different.
+    #[schemars(extend("examples" = [["Fresh from the oven, every morning.", "Smell that? The bread is out.", "Six o'clock, warm bread."]]))]
+    pub captions: Vec<String>,
+    /// Which model wrote them.
+    #[schemars(extend("examples" = ["writer-1"]))]
+    pub model: String,
+    #[schemars(extend("examples" = [15]))]
+    pub credits_used: u64,
+    /// Of this month; null where the plan sets no limit.
+    #[schemars(extend("examples" = [4985]))]
+    pub credits_remaining: Option<u64>,
 }
 
 pub fn endpoint() -> Endpoint {

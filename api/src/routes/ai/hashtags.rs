@@ -6,36 +6,42 @@ use crier_domain::access::Scope;
 use crier_domain::ai::{self, Operation};
 use crier_domain::platform::Platform;
 use crier_store::Tx;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::Result;
-use crate::openapi::schema::{record, request};
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-request! {
-    /// A post that is to get hashtags.
-    pub struct NewHashtags {
-        /// The post's text.
-        pub content: String { "minLength": 1, "maxLength": 8000 },
-        /// Where it is to be posted: no more than do good there are answered.
-        pub platform: Option<Platform>,
-    }
+/// A post that is to get hashtags.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewHashtags {
+    /// The post's text.
+    #[schemars(length(min = 1, max = 8000))]
+    pub content: String,
+    /// Where it is to be posted: no more than do good there are answered.
+    #[schemars(with = "Option<Word<Platform>>")]
+    pub platform: Option<Platform>,
 }
 
-record! {
-    /// Hashtags, the best first.
-    pub struct HashtagResult {
-        /// Each `#` and letters, digits and underscores of any script.
-        pub hashtags: Vec<String> { "examples": [["#bread", "#bakery", "#sourdough"]] },
-        /// Which model chose them.
-        pub model: String { "examples": ["writer-1"] },
-        pub credits_used: u64 { "examples": [12] },
-        /// Of this month; null where the plan sets no limit.
-        pub credits_remaining: Option<u64> { "examples": [4988] },
-    }
+/// Hashtags, the best first.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HashtagResult {
+    /// Each `#` and letters, digits and underscores of any script.
+    #[schemars(extend("examples" = [["#bread", "#bakery", "#sourdough"]]))]
+    pub hashtags: Vec<String>,
+    /// Which model chose them.
+    #[schemars(extend("examples" = ["writer-1"]))]
+    pub model: String,
+    #[schemars(extend("examples" = [12]))]
+    pub credits_used: u64,
+    /// Of this month; null where the plan sets no limit.
+    #[schemars(extend("examples" = [4988]))]
+    pub credits_remaining: Option<u64>,
 }
 
 pub fn endpoint() -> Endpoint {

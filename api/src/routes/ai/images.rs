@@ -9,6 +9,8 @@ use crier_domain::ai::{Operation, Quality, Size};
 use crier_domain::media::AssetType;
 use crier_media::{self as media, Described, IngestError, IngestedFile, SpoolError, Spooled};
 use crier_store::{Tx, files, media as assets};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::{CreditReservation, MAX_PROMPT_CHARS, TAG, ask, not_configured};
@@ -16,7 +18,7 @@ use crate::ai::ImageRequest;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::{described, record};
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 
@@ -24,31 +26,38 @@ use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 /// idempotency key.
 const STORE_TIMEOUT: Duration = Duration::from_secs(8);
 
-described! {
-    /// What a picture is to be like.
-    pub struct ImageOptions {
-        pub size: Option<Size> { "default": "auto" },
-        /// `high` takes 1000 credits, all others 240.
-        pub quality: Option<Quality> { "default": "auto" },
-    }
-
-    /// What a picture is to show.
-    pub struct NewImage {
-        pub prompt: String { "minLength": 1, "maxLength": 8000 },
-        pub options: Option<ImageOptions>,
-    }
+/// What a picture is to be like.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct ImageOptions {
+    #[schemars(with = "Option<Word<Size>>", extend("default" = "auto"))]
+    pub size: Option<Size>,
+    /// `high` takes 1000 credits, all others 240.
+    #[schemars(with = "Option<Word<Quality>>", extend("default" = "auto"))]
+    pub quality: Option<Quality>,
 }
 
-record! {
-    /// A picture that is in the media library.
-    pub struct ImageResult {
-        pub media: MediaAsset,
-        /// Which model made it.
-        pub model: String { "examples": ["painter-1"] },
-        pub credits_used: u64 { "examples": [240] },
-        /// Of this month; null where the plan sets no limit.
-        pub credits_remaining: Option<u64> { "examples": [4760] },
-    }
+/// What a picture is to show.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewImage {
+    #[schemars(length(min = 1, max = 8000))]
+    pub prompt: String,
+    pub options: Option<ImageOptions>,
+}
+
+/// A picture that is in the media library.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ImageResult {
+    pub media: MediaAsset,
+    /// Which model made it.
+    #[schemars(extend("examples" = ["painter-1"]))]
+    pub model: String,
+    #[schemars(extend("examples" = [240]))]
+    pub credits_used: u64,
+    /// Of this month; null where the plan sets no limit.
+    #[schemars(extend("examples" = [4760]))]
+    pub credits_remaining: Option<u64>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -7,46 +7,50 @@ use crier_domain::access::Scope;
 use crier_domain::analytics::AccountFigures;
 use crier_domain::platform::Platform;
 use crier_store::{Conn, PageRequest, accounts, analytics};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{FEATURES, TAG, Window};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
 /// How many of the brand's accounts are shown, the newest.
 const MAX_ACCOUNTS: i64 = 500;
 
-record! {
-    /// An account at the end of a day; null where nothing was seen.
-    pub struct AccountPoint {
-        pub date: NaiveDate,
-        pub followers: Option<i64>,
-        pub following: Option<i64>,
-        pub posts: Option<i64>,
-    }
+/// An account at the end of a day; null where nothing was seen.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AccountPoint {
+    pub date: NaiveDate,
+    pub followers: Option<i64>,
+    pub following: Option<i64>,
+    pub posts: Option<i64>,
+}
 
-    /// The figures of an account.
-    pub struct AccountSeries {
-        pub account_id: i64,
-        pub platform: Platform,
-        /// One entry for each day, the oldest first.
-        pub points: Vec<AccountPoint>,
-        /// The platform's metrics that it refuses for this account; they are asked for again after a day.
-        pub unavailable: Vec<String>,
-    }
+/// The figures of an account.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AccountSeries {
+    pub account_id: i64,
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    /// One entry for each day, the oldest first.
+    pub points: Vec<AccountPoint>,
+    /// The platform's metrics that it refuses for this account; they are asked for again after a day.
+    pub unavailable: Vec<String>,
+}
 
-    /// The figures of a brand's accounts by day.
-    pub struct AccountsSeries {
-        pub start: NaiveDate,
-        pub end: NaiveDate,
-        pub granularity: &'static str,
-        pub timezone: String,
-        /// How far back the plan shows.
-        pub retention_days: u64,
-        pub series: Vec<AccountSeries>,
-    }
+/// The figures of a brand's accounts by day.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AccountsSeries {
+    pub start: NaiveDate,
+    pub end: NaiveDate,
+    pub granularity: &'static str,
+    pub timezone: String,
+    /// How far back the plan shows.
+    pub retention_days: u64,
+    pub series: Vec<AccountSeries>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use chrono::{Datelike, Timelike};
 use crier_domain::access::Scope;
 use crier_store::{Conn, analytics};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{FEATURES, TAG, Window};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
 use crate::response::ApiResponse;
 
 /// How many of the newest posts on accounts are looked at.
@@ -18,25 +19,25 @@ const LOOKED_AT: i64 = 5_000;
 /// Fewer posts say nothing.
 const MIN_POSTS: i64 = 3;
 
-record! {
-    /// An hour of the week in which posts were published.
-    pub struct Slot {
-        /// 1 is Monday.
-        pub weekday: u32,
-        /// 0 to 23, in the brand's time zone.
-        pub hour: u32,
-        /// How many posts the figure rests on.
-        pub posts: i64,
-        /// Null under three posts whose figures are known.
-        pub engagements_per_post: Option<f64>,
-    }
+/// An hour of the week in which posts were published.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Slot {
+    /// 1 is Monday.
+    pub weekday: u32,
+    /// 0 to 23, in the brand's time zone.
+    pub hour: u32,
+    /// How many posts the figure rests on.
+    pub posts: i64,
+    /// Null under three posts whose figures are known.
+    pub engagements_per_post: Option<f64>,
+}
 
-    /// How the brand's posts did by the hour of the week.
-    pub struct BestTimes {
-        pub timezone: String,
-        /// The hours with posts, Monday first.
-        pub slots: Vec<Slot>,
-    }
+/// How the brand's posts did by the hour of the week.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct BestTimes {
+    pub timezone: String,
+    /// The hours with posts, Monday first.
+    pub slots: Vec<Slot>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -6,11 +6,12 @@
 use chrono::{DateTime, Days, NaiveDate, Utc};
 use crier_domain::analytics::{Figures, Tz, day_start, zone};
 use crier_domain::plan::Feature;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, FieldProblems, Result};
-use crate::openapi::schema::record;
 
 mod accounts;
 mod best_times;
@@ -25,18 +26,17 @@ const DEFAULT_DAYS: u64 = 30;
 /// What is shown at most where the plan keeps figures without an end.
 const MAX_RETENTION: u64 = 3_650;
 
-record! {
-    /// What people did with posts; null where no platform gave a figure.
-    pub struct PostFigures {
-        pub impressions: Option<i64>,
-        pub reach: Option<i64>,
-        pub likes: Option<i64>,
-        pub comments: Option<i64>,
-        pub shares: Option<i64>,
-        pub clicks: Option<i64>,
-        /// Likes, comments, shares and clicks together.
-        pub engagements: Option<i64>,
-    }
+/// What people did with posts; null where no platform gave a figure.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PostFigures {
+    pub impressions: Option<i64>,
+    pub reach: Option<i64>,
+    pub likes: Option<i64>,
+    pub comments: Option<i64>,
+    pub shares: Option<i64>,
+    pub clicks: Option<i64>,
+    /// Likes, comments, shares and clicks together.
+    pub engagements: Option<i64>,
 }
 
 impl From<Figures> for PostFigures {

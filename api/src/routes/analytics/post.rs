@@ -3,41 +3,45 @@
 use crier_domain::access::Scope;
 use crier_domain::platform::Platform;
 use crier_store::{Conn, analytics, targets};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{FEATURES, TAG, Window};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::show;
 
-record! {
-    /// The figures of a target at one time, since it was published.
-    pub struct TargetPoint {
-        pub at: Timestamp,
-        pub impressions: Option<i64>,
-        pub reach: Option<i64>,
-        pub likes: Option<i64>,
-        pub comments: Option<i64>,
-        pub shares: Option<i64>,
-        pub clicks: Option<i64>,
-    }
+/// The figures of a target at one time, since it was published.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TargetPoint {
+    pub at: Timestamp,
+    pub impressions: Option<i64>,
+    pub reach: Option<i64>,
+    pub likes: Option<i64>,
+    pub comments: Option<i64>,
+    pub shares: Option<i64>,
+    pub clicks: Option<i64>,
+}
 
-    /// The figures of a post on one account.
-    pub struct TargetSeries {
-        pub target_id: i64,
-        pub account_id: i64,
-        pub platform: Platform,
-        /// Oldest first.
-        pub points: Vec<TargetPoint>,
-    }
+/// The figures of a post on one account.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TargetSeries {
+    pub target_id: i64,
+    pub account_id: i64,
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    /// Oldest first.
+    pub points: Vec<TargetPoint>,
+}
 
-    /// The figures of a post.
-    pub struct PostAnalytics {
-        pub post_id: i64,
-        pub targets: Vec<TargetSeries>,
-    }
+/// The figures of a post.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PostAnalytics {
+    pub post_id: i64,
+    pub targets: Vec<TargetSeries>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -4,52 +4,54 @@ use chrono::NaiveDate;
 use crier_domain::access::Scope;
 use crier_domain::analytics::Figures;
 use crier_store::{Conn, analytics};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{FEATURES, PostFigures, TAG, Window};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
-use crate::openapi::schema::record;
 use crate::response::ApiResponse;
 
-record! {
-    /// The posts that were published on a day.
-    pub struct DayOfPosts {
-        pub date: NaiveDate,
-        pub posts: i64,
-        pub impressions: Option<i64>,
-        pub reach: Option<i64>,
-        pub likes: Option<i64>,
-        pub comments: Option<i64>,
-        pub shares: Option<i64>,
-        pub clicks: Option<i64>,
-        pub engagements: Option<i64>,
-    }
+/// The posts that were published on a day.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DayOfPosts {
+    pub date: NaiveDate,
+    pub posts: i64,
+    pub impressions: Option<i64>,
+    pub reach: Option<i64>,
+    pub likes: Option<i64>,
+    pub comments: Option<i64>,
+    pub shares: Option<i64>,
+    pub clicks: Option<i64>,
+    pub engagements: Option<i64>,
+}
 
-    /// The sums over all days.
-    pub struct PostTotals {
-        pub posts: i64,
-        pub impressions: Option<i64>,
-        pub reach: Option<i64>,
-        pub likes: Option<i64>,
-        pub comments: Option<i64>,
-        pub shares: Option<i64>,
-        pub clicks: Option<i64>,
-        pub engagements: Option<i64>,
-    }
+/// The sums over all days.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PostTotals {
+    pub posts: i64,
+    pub impressions: Option<i64>,
+    pub reach: Option<i64>,
+    pub likes: Option<i64>,
+    pub comments: Option<i64>,
+    pub shares: Option<i64>,
+    pub clicks: Option<i64>,
+    pub engagements: Option<i64>,
+}
 
-    /// The figures of a brand's posts by day.
-    pub struct PostSeries {
-        pub start: NaiveDate,
-        pub end: NaiveDate,
-        pub granularity: &'static str,
-        pub timezone: String,
-        /// How far back the plan shows.
-        pub retention_days: u64,
-        /// One entry for each day, the oldest first.
-        pub series: Vec<DayOfPosts>,
-        pub totals: PostTotals,
-    }
+/// The figures of a brand's posts by day.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PostSeries {
+    pub start: NaiveDate,
+    pub end: NaiveDate,
+    pub granularity: &'static str,
+    pub timezone: String,
+    /// How far back the plan shows.
+    pub retention_days: u64,
+    /// One entry for each day, the oldest first.
+    pub series: Vec<DayOfPosts>,
+    pub totals: PostTotals,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::event::EventName;
 use crier_store::{Tx, brands, events};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{Brand, TAG};
@@ -12,19 +13,21 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::request;
 use crate::response::ApiResponse;
 
-request! {
-    /// A brand to be made.
-    pub struct NewBrand {
-        pub name: String { "minLength": 1, "maxLength": 120 },
-        pub description: Option<String> { "maxLength": 2000 },
-        /// An http or https URL.
-        pub website: Option<String> { "format": "uri", "maxLength": 2048 },
-        /// An IANA name.
-        pub timezone: Option<String> { "default": "UTC" },
-    }
+/// A brand to be made.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewBrand {
+    #[schemars(length(min = 1, max = 120))]
+    pub name: String,
+    #[schemars(length(max = 2000))]
+    pub description: Option<String>,
+    /// An http or https URL.
+    #[schemars(length(max = 2048), url)]
+    pub website: Option<String>,
+    /// An IANA name.
+    #[schemars(extend("default" = "UTC"))]
+    pub timezone: Option<String>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -2,24 +2,27 @@
 
 use crier_domain::access::{Role, Scope};
 use crier_store::{Conn, users};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::TAG;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, Timestamp};
 
-record! {
-    /// A user who is a member of the brand.
-    pub struct Member {
-        pub id: i64,
-        pub name: String,
-        pub email: String { "format": "email" },
-        pub role: Role,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A user who is a member of the brand.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Member {
+    pub id: i64,
+    pub name: String,
+    #[schemars(email)]
+    pub email: String,
+    #[schemars(with = "Word<Role>")]
+    pub role: Role,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 pub fn endpoint() -> Endpoint {

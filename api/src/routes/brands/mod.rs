@@ -1,9 +1,10 @@
 //! Brands, the parent of nearly every other resource.
 
 use crier_domain::brand;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::endpoint::Endpoint;
-use crate::openapi::schema::record;
 use crate::response::Timestamp;
 
 pub mod create;
@@ -18,18 +19,18 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![list::endpoint(), create::endpoint(), show::endpoint(), members::endpoint(), usage::endpoint()]
 }
 
-record! {
-    /// The container of accounts, posts and nearly everything else.
-    pub struct Brand {
-        pub id: i64,
-        pub name: String,
-        pub description: Option<String>,
-        pub website: Option<String> { "format": "uri" },
-        /// An IANA name; times without an offset are in it.
-        pub timezone: String,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// The container of accounts, posts and nearly everything else.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Brand {
+    pub id: i64,
+    pub name: String,
+    pub description: Option<String>,
+    #[schemars(url)]
+    pub website: Option<String>,
+    /// An IANA name; times without an offset are in it.
+    pub timezone: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl From<brand::Brand> for Brand {

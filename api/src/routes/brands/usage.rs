@@ -3,39 +3,42 @@
 use crier_domain::access::Scope;
 use crier_domain::plan::{Feature, whole_mib};
 use crier_store::{Conn, accounts, ai_credits, brands, files, usage};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::TAG;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-record! {
-    /// A cap of the plan and what is used of it.
-    pub struct Cap {
-        pub used: i64,
-        /// Null where the plan sets none.
-        pub limit: Option<u64>,
-    }
+/// A cap of the plan and what is used of it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Cap {
+    pub used: i64,
+    /// Null where the plan sets none.
+    pub limit: Option<u64>,
+}
 
-    /// What the workspace's plan allows, and what is used of it.
-    pub struct Usage {
-        /// The plan's name.
-        pub plan: String,
-        pub features: Vec<Feature>,
-        pub brands: Cap,
-        /// Of this brand.
-        pub social_accounts: Cap,
-        /// In this calendar month, UTC.
-        pub posts_per_month: Cap,
-        pub storage_mib: Cap,
-        /// In this calendar month of the workspace's time zone. Those of requests that are still at work count as used.
-        pub ai_credits: Cap,
-        /// Null where the plan sets no limit.
-        pub credits_remaining: Option<u64>,
-        pub requests_per_minute: Option<u64>,
-    }
+/// What the workspace's plan allows, and what is used of it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Usage {
+    /// The plan's name.
+    pub plan: String,
+    #[schemars(with = "Vec<Word<Feature>>")]
+    pub features: Vec<Feature>,
+    pub brands: Cap,
+    /// Of this brand.
+    pub social_accounts: Cap,
+    /// In this calendar month, UTC.
+    pub posts_per_month: Cap,
+    pub storage_mib: Cap,
+    /// In this calendar month of the workspace's time zone. Those of requests that are still at work count as used.
+    pub ai_credits: Cap,
+    /// Null where the plan sets no limit.
+    pub credits_remaining: Option<u64>,
+    pub requests_per_minute: Option<u64>,
 }
 
 pub fn endpoint() -> Endpoint {

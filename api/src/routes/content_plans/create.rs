@@ -7,6 +7,7 @@ use crier_domain::access::Scope;
 use crier_domain::content_plan::PlanSize;
 use crier_store::Tx;
 use crier_store::content_plans::{self, NewPlan};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::items::{self, NewPlanItem};
@@ -15,19 +16,20 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::request;
 use crate::response::ApiResponse;
 
-request! {
-    /// A content plan to be made.
-    pub struct NewContentPlan {
-        pub name: String { "minLength": 1, "maxLength": 120 },
-        pub description: Option<String> { "maxLength": 2000 },
-        pub starts_on: Option<NaiveDate>,
-        /// Not before `starts_on`.
-        pub ends_on: Option<NaiveDate>,
-        pub items: Option<Vec<NewPlanItem>> { "maxItems": 500 },
-    }
+/// A content plan to be made.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewContentPlan {
+    #[schemars(length(min = 1, max = 120))]
+    pub name: String,
+    #[schemars(length(max = 2000))]
+    pub description: Option<String>,
+    pub starts_on: Option<NaiveDate>,
+    /// Not before `starts_on`.
+    pub ends_on: Option<NaiveDate>,
+    #[schemars(length(max = 500))]
+    pub items: Option<Vec<NewPlanItem>>,
 }
 
 const LIMITS: &str = "A brand has at most 100 plans, and all of them together at most 5,000 items. A plan has at most \

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_store::{Conn, Tx, content_plans};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::items::{self, NewPlanItem};
@@ -12,14 +13,13 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::request;
 use crate::response::ApiResponse;
 
-request! {
-    /// Items to be made, all or none.
-    pub struct NewPlanItems {
-        pub items: Vec<NewPlanItem> { "minItems": 1, "maxItems": 500 },
-    }
+/// Items to be made, all or none.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewPlanItems {
+    #[schemars(length(min = 1, max = 500))]
+    pub items: Vec<NewPlanItem>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -5,24 +5,25 @@ use std::ops::RangeInclusive;
 use chrono::{DateTime, Utc};
 use crier_domain::content_plan::PlanSize;
 use crier_store::content_plans;
+use schemars::JsonSchema;
 
 use crate::fields::{Fields, PatchField};
-use crate::openapi::schema::request;
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
 pub const TITLE: RangeInclusive<usize> = 1..=200;
 /// The maximum number of items created by one request.
 pub const MAX_NEW_ITEMS: usize = 500;
 
-request! {
-    /// An item to be made.
-    pub struct NewPlanItem {
-        pub title: String { "minLength": 1, "maxLength": 200 },
-        /// What a post made from it is to say.
-        pub content: Option<String> { "maxLength": 65535 },
-        /// Without an offset it is in the brand's time zone.
-        pub planned_at: Option<DateTime<Utc>>,
-    }
+/// An item to be made.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewPlanItem {
+    #[schemars(length(min = 1, max = 200))]
+    pub title: String,
+    /// What a post made from it is to say.
+    #[schemars(length(max = 65535))]
+    pub content: Option<String>,
+    /// Without an offset it is in the brand's time zone.
+    pub planned_at: Option<DateTime<Utc>>,
 }
 
 impl From<NewPlanItem> for content_plans::NewItem {

@@ -8,12 +8,14 @@ use chrono::NaiveDate;
 use crier_domain::content_plan::{self, ItemStatus};
 use crier_domain::plan::Feature;
 use crier_store::{Tx, content_plans};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::fields::Problems;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
 mod create;
@@ -47,61 +49,72 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-record! {
-    /// Something that is to be posted.
-    pub struct PlanItem {
-        pub id: i64,
-        pub title: String { "examples": ["Rye week"] },
-        /// What the post made from it says.
-        pub content: Option<String> { "examples": ["All week: rye bread from our own sourdough."] },
-        pub planned_at: Option<ScheduledTimestamp>,
-        /// `scheduled` while there is a post made from it.
-        pub status: ItemStatus,
-        /// The post made from it; null where there is none, or where it was deleted.
-        pub post_id: Option<i64> { "examples": [null] },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
-
-    /// A content plan with its items, by their time; those without one come last.
-    pub struct ContentPlan {
-        pub id: i64,
-        pub name: String { "examples": ["November"] },
-        pub description: Option<String> { "examples": ["What we bake, day by day"] },
-        pub starts_on: Option<NaiveDate>,
-        pub ends_on: Option<NaiveDate>,
-        pub items: Vec<PlanItem>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// Something that is to be posted.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PlanItem {
+    pub id: i64,
+    #[schemars(extend("examples" = ["Rye week"]))]
+    pub title: String,
+    /// What the post made from it says.
+    #[schemars(extend("examples" = ["All week: rye bread from our own sourdough."]))]
+    pub content: Option<String>,
+    pub planned_at: Option<ScheduledTimestamp>,
+    /// `scheduled` while there is a post made from it.
+    #[schemars(with = "Word<ItemStatus>")]
+    pub status: ItemStatus,
+    /// The post made from it; null where there is none, or where it was deleted.
+    #[schemars(extend("examples" = [null]))]
+    pub post_id: Option<i64>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
-record! {
-    /// An item of a content plan as plans are listed: without its content.
-    pub struct PlanItemHead {
-        pub id: i64,
-        pub title: String { "examples": ["Rye week"] },
-        pub planned_at: Option<ScheduledTimestamp>,
-        /// `scheduled` while there is a post made from it.
-        pub status: ItemStatus,
-        /// The post made from it; null where there is none, or where it was deleted.
-        pub post_id: Option<i64> { "examples": [null] },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A content plan with its items, by their time; those without one come last.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ContentPlan {
+    pub id: i64,
+    #[schemars(extend("examples" = ["November"]))]
+    pub name: String,
+    #[schemars(extend("examples" = ["What we bake, day by day"]))]
+    pub description: Option<String>,
+    pub starts_on: Option<NaiveDate>,
+    pub ends_on: Option<NaiveDate>,
+    pub items: Vec<PlanItem>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
 
-    /// A content plan as it is listed. What its items say is told by the plan itself.
-    pub struct ContentPlanHead {
-        pub id: i64,
-        pub name: String { "examples": ["November"] },
-        pub description: Option<String> { "examples": ["What we bake, day by day"] },
-        pub starts_on: Option<NaiveDate>,
-        pub ends_on: Option<NaiveDate>,
-        /// By their time; those without one come last.
-        pub items: Vec<PlanItemHead>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// An item of a content plan as plans are listed: without its content.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PlanItemHead {
+    pub id: i64,
+    #[schemars(extend("examples" = ["Rye week"]))]
+    pub title: String,
+    pub planned_at: Option<ScheduledTimestamp>,
+    /// `scheduled` while there is a post made from it.
+    #[schemars(with = "Word<ItemStatus>")]
+    pub status: ItemStatus,
+    /// The post made from it; null where there is none, or where it was deleted.
+    #[schemars(extend("examples" = [null]))]
+    pub post_id: Option<i64>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A content plan as it is listed. What its items say is told by the plan itself.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ContentPlanHead {
+    pub id: i64,
+    #[schemars(extend("examples" = ["November"]))]
+    pub name: String,
+    #[schemars(extend("examples" = ["What we bake, day by day"]))]
+    pub description: Option<String>,
+    pub starts_on: Option<NaiveDate>,
+    pub ends_on: Option<NaiveDate>,
+    /// By their time; those without one come last.
+    pub items: Vec<PlanItemHead>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl From<content_plan::PlanItemHead> for PlanItemHead {

@@ -10,6 +10,8 @@ use crier_domain::content_plan::{Destination, PlanItem};
 use crier_domain::plan::Feature;
 use crier_domain::post::{Post, PostStatus, ScheduleType};
 use crier_store::{Conn, Tx, content_plans};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::{FEATURES, TAG, lock_item};
@@ -17,46 +19,54 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
-use crate::openapi::schema::{described, record};
+use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 use crate::routes::posts::check::Accounts;
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
 use crate::routes::posts::{self, Author, PostDetail, Target, TargetError, apply, check};
 
-described! {
-    /// Where an item's post is to go.
-    pub struct PlanScheduling {
-        /// Ids of accounts of the brand, at least one unless it becomes a draft.
-        pub account_ids: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 1000 },
-        /// `calendar`: a post at the item's time; `draft`: a draft; `approval`: a post that waits for approval.
-        pub destination: Option<Destination> { "default": "calendar" },
-        /// As those of a post.
-        pub overrides: Option<Vec<PostOverride>> { "maxItems": 1000, "x-extension": true },
-    }
+/// Where an item's post is to go.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct PlanScheduling {
+    /// Ids of accounts of the brand, at least one unless it becomes a draft.
+    #[schemars(length(max = 1000), extend("uniqueItems" = true))]
+    pub account_ids: Option<Vec<i64>>,
+    /// `calendar`: a post at the item's time; `draft`: a draft; `approval`: a post that waits for approval.
+    #[schemars(with = "Option<Word<Destination>>", extend("default" = "calendar"))]
+    pub destination: Option<Destination>,
+    /// As those of a post.
+    #[schemars(length(max = 1000), extend("x-extension" = true))]
+    pub overrides: Option<Vec<PostOverride>>,
 }
 
-record! {
-    /// A post that was made from an item of a content plan.
-    pub struct ScheduledPost {
-        pub id: i64,
-        pub plan_item_id: i64,
-        pub status: PostStatus { "examples": ["scheduled"] },
-        pub content: String { "examples": ["All week: rye bread from our own sourdough."] },
-        pub schedule_type: ScheduleType { "examples": ["scheduled"] },
-        pub scheduled_at: Option<ScheduledTimestamp>,
-        pub published_at: Option<Timestamp> { "examples": [null] },
-        /// The ids of the accounts that it goes to, in order.
-        pub accounts: Vec<i64>,
-        /// The ids of the pictures, in order.
-        pub media: Vec<i64> { "x-extension": true },
-        /// The first failed target's, where one has failed for good.
-        pub error: Option<TargetError> { "examples": [null] },
-        pub targets: Vec<Target>,
-        /// Null where the user is no more.
-        pub author: Option<Author>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A post that was made from an item of a content plan.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ScheduledPost {
+    pub id: i64,
+    pub plan_item_id: i64,
+    #[schemars(with = "Word<PostStatus>", extend("examples" = ["scheduled"]))]
+    pub status: PostStatus,
+    #[schemars(extend("examples" = ["All week: rye bread from our own sourdough."]))]
+    pub content: String,
+    #[schemars(with = "Word<ScheduleType>", extend("examples" = ["scheduled"]))]
+    pub schedule_type: ScheduleType,
+    pub scheduled_at: Option<ScheduledTimestamp>,
+    #[schemars(extend("examples" = [null]))]
+    pub published_at: Option<Timestamp>,
+    /// The ids of the accounts that it goes to, in order.
+    pub accounts: Vec<i64>,
+    /// The ids of the pictures, in order.
+    #[schemars(extend("x-extension" = true))]
+    pub media: Vec<i64>,
+    /// The first failed target's, where one has failed for good.
+    #[schemars(extend("examples" = [null]))]
+    pub error: Option<TargetError>,
+    pub targets: Vec<Target>,
+    /// Null where the user is no more.
+    pub author: Option<Author>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -8,6 +8,7 @@ use crier_domain::access::Scope;
 use crier_domain::content_plan::{MAX_ITEMS, PlanItem, PlanSize};
 use crier_store::Tx;
 use crier_store::content_plans::{self, NewItem};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{ContentPlan, FEATURES, TAG, check_days, items, limits, lock_plan, show};
@@ -15,32 +16,36 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
-use crate::openapi::schema::request;
 use crate::response::ApiResponse;
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
-request! {
-    /// What may change of a content plan; what is absent stays, null empties.
-    pub struct ContentPlanChange {
-        pub name: PatchField<String> { "minLength": 1, "maxLength": 120 },
-        pub description: PatchField<String> { "maxLength": 2000 },
-        pub starts_on: PatchField<NaiveDate>,
-        /// Not before `starts_on`.
-        pub ends_on: PatchField<NaiveDate>,
-        /// In place of all that there were: one with an `id` stays and changes, one without is new, and what is not here goes.
-        pub items: PatchField<Vec<PlanItemEntry>> { "maxItems": 1000 },
-    }
+/// What may change of a content plan; what is absent stays, null empties.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct ContentPlanChange {
+    #[schemars(length(min = 1, max = 120))]
+    pub name: PatchField<String>,
+    #[schemars(length(max = 2000))]
+    pub description: PatchField<String>,
+    pub starts_on: PatchField<NaiveDate>,
+    /// Not before `starts_on`.
+    pub ends_on: PatchField<NaiveDate>,
+    /// In place of all that there were: one with an `id` stays and changes, one without is new, and what is not here goes.
+    #[schemars(length(max = 1000))]
+    pub items: PatchField<Vec<PlanItemEntry>>,
+}
 
-    /// An item among all those that a plan is to have.
-    pub struct PlanItemEntry {
-        /// One of the plan's; absent: a new one.
-        pub id: Option<i64>,
-        /// Required for a new one.
-        pub title: PatchField<String> { "minLength": 1, "maxLength": 200 },
-        pub content: PatchField<String> { "maxLength": 65535 },
-        /// Without an offset it is in the brand's time zone.
-        pub planned_at: PatchField<DateTime<Utc>>,
-    }
+/// An item among all those that a plan is to have.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct PlanItemEntry {
+    /// One of the plan's; absent: a new one.
+    pub id: Option<i64>,
+    /// Required for a new one.
+    #[schemars(length(min = 1, max = 200))]
+    pub title: PatchField<String>,
+    #[schemars(length(max = 65535))]
+    pub content: PatchField<String>,
+    /// Without an offset it is in the brand's time zone.
+    pub planned_at: PatchField<DateTime<Utc>>,
 }
 
 pub fn endpoint() -> Endpoint {

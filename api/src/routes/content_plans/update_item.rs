@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use crier_domain::access::Scope;
 use crier_domain::content_plan::{self, PlanSize};
 use crier_store::{Tx, content_plans};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{FEATURES, PlanItem, TAG, create_item, items, limits, lock_item, lock_plan};
@@ -13,18 +14,18 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::request;
 use crate::response::ApiResponse;
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
-request! {
-    /// What may change of an item; what is absent stays, null empties.
-    pub struct PlanItemChange {
-        pub title: PatchField<String> { "minLength": 1, "maxLength": 200 },
-        pub content: PatchField<String> { "maxLength": 65535 },
-        /// Without an offset it is in the brand's time zone.
-        pub planned_at: PatchField<DateTime<Utc>>,
-    }
+/// What may change of an item; what is absent stays, null empties.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct PlanItemChange {
+    #[schemars(length(min = 1, max = 200))]
+    pub title: PatchField<String>,
+    #[schemars(length(max = 65535))]
+    pub content: PatchField<String>,
+    /// Without an offset it is in the brand's time zone.
+    pub planned_at: PatchField<DateTime<Utc>>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::conversation::Conversation;
 use crier_store::{Tx, conversations};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};
@@ -12,15 +13,13 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::request;
 use crate::response::ApiResponse;
 
-request! {
-    /// Who looks after a conversation.
-    pub struct Assignment {
-        /// A member of the brand; null for no one.
-        pub user_id: PatchField<i64>,
-    }
+/// Who looks after a conversation.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct Assignment {
+    /// A member of the brand; null for no one.
+    pub user_id: PatchField<i64>,
 }
 
 pub fn endpoint() -> Endpoint {

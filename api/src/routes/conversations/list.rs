@@ -13,6 +13,7 @@ use super::{Conversation, FEATURES, TAG};
 use crate::context::{Context, Query};
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
+use crate::openapi::schema::Word;
 use crate::pagination;
 use crate::response::ApiResponse;
 
@@ -30,9 +31,9 @@ pub fn endpoint() -> Endpoint {
         )
         .features(FEATURES)
         .pages()
-        .query::<ConversationStatus>("status", "Only conversations of this status.")
-        .query::<ConversationType>("type", "Only conversations of this type.")
-        .query::<Platform>("platform", "Only conversations on this platform.")
+        .query::<Word<ConversationStatus>>("status", "Only conversations of this status.")
+        .query::<Word<ConversationType>>("type", "Only conversations of this type.")
+        .query::<Word<Platform>>("platform", "Only conversations on this platform.")
         .query::<String>("search", "Only conversations with these words; at most 200 characters.")
         .extension_query::<i64>("assignee_id", "Only conversations that are assigned to this user.")
         .extension_query::<String>("tag", "Only conversations with this tag.")

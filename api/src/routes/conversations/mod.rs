@@ -8,11 +8,13 @@ use crier_domain::platform::{ConversationType, Platform};
 use crier_platforms::inbox::ReplyThread;
 use crier_store::conversations::{self, replies};
 use crier_store::{Conn, Tx};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::{ScheduledTimestamp, Timestamp};
 use crate::routes::posts::TargetError;
 
@@ -45,93 +47,110 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-record! {
-    /// The other side of a conversation, as the platform names it.
-    pub struct Participant {
-        pub name: Option<String>,
-        pub username: Option<String>,
-        pub avatar_url: Option<String> { "format": "uri" },
-        pub external_id: Option<String>,
-    }
+/// The other side of a conversation, as the platform names it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Participant {
+    pub name: Option<String>,
+    pub username: Option<String>,
+    #[schemars(url)]
+    pub avatar_url: Option<String>,
+    pub external_id: Option<String>,
+}
 
-    /// What a conversation is about.
-    pub struct ConversationSubject {
-        pub external_id: String,
-        pub url: Option<String> { "format": "uri" },
-        /// The brand's own post, if it was published by this service.
-        pub post_id: Option<i64>,
-    }
+/// What a conversation is about.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ConversationSubject {
+    pub external_id: String,
+    #[schemars(url)]
+    pub url: Option<String>,
+    /// The brand's own post, if it was published by this service.
+    pub post_id: Option<i64>,
+}
 
-    /// A conversation: of type `dm` one person on one account, of type `comment` or `mention` one thread.
-    pub struct Conversation {
-        pub id: i64,
-        pub r#type: ConversationType,
-        pub platform: Platform,
-        pub account_id: i64,
-        pub status: ConversationStatus,
-        pub participant: Participant,
-        pub subject: Option<ConversationSubject>,
-        pub assignee_id: Option<i64>,
-        pub tags: Vec<String>,
-        pub unread_count: i32,
-        pub can_reply: bool,
-        /// Why it cannot be replied to, in a sentence.
-        pub reply_refusal: Option<String> { "x-extension": true },
-        pub snoozed_until: Option<ScheduledTimestamp>,
-        pub last_message_at: Timestamp,
-        pub last_message_preview: String,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A conversation: of type `dm` one person on one account, of type `comment` or `mention` one thread.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Conversation {
+    pub id: i64,
+    #[schemars(with = "Word<ConversationType>")]
+    pub r#type: ConversationType,
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    pub account_id: i64,
+    #[schemars(with = "Word<ConversationStatus>")]
+    pub status: ConversationStatus,
+    pub participant: Participant,
+    pub subject: Option<ConversationSubject>,
+    pub assignee_id: Option<i64>,
+    pub tags: Vec<String>,
+    pub unread_count: i32,
+    pub can_reply: bool,
+    /// Why it cannot be replied to, in a sentence.
+    #[schemars(extend("x-extension" = true))]
+    pub reply_refusal: Option<String>,
+    pub snoozed_until: Option<ScheduledTimestamp>,
+    pub last_message_at: Timestamp,
+    pub last_message_preview: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
 
-    /// Who wrote a message: a name at the platform, or a user of this service.
-    pub struct MessageAuthor {
-        pub name: Option<String>,
-        pub user_id: Option<i64>,
-    }
+/// Who wrote a message: a name at the platform, or a user of this service.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MessageAuthor {
+    pub name: Option<String>,
+    pub user_id: Option<i64>,
+}
 
-    /// A message of a conversation.
-    pub struct Message {
-        pub id: i64,
-        pub direction: MessageDirection,
-        /// Empty if `deleted_at` is set.
-        pub body: String,
-        pub author: MessageAuthor,
-        /// `received`: it was read from the platform, also if the account wrote it there. The others are of replies.
-        pub status: MessageStatus,
-        pub external_id: Option<String>,
-        /// Of a reply: why it failed, or why it is tried again.
-        pub error: Option<TargetError>,
-        pub sent_at: Timestamp,
-        /// When it was seen that the message had been deleted at the platform.
-        pub deleted_at: Option<Timestamp> { "x-extension": true },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A message of a conversation.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Message {
+    pub id: i64,
+    #[schemars(with = "Word<MessageDirection>")]
+    pub direction: MessageDirection,
+    /// Empty if `deleted_at` is set.
+    pub body: String,
+    pub author: MessageAuthor,
+    /// `received`: it was read from the platform, also if the account wrote it there. The others are of replies.
+    #[schemars(with = "Word<MessageStatus>")]
+    pub status: MessageStatus,
+    pub external_id: Option<String>,
+    /// Of a reply: why it failed, or why it is tried again.
+    pub error: Option<TargetError>,
+    pub sent_at: Timestamp,
+    /// When it was seen that the message had been deleted at the platform.
+    #[schemars(extend("x-extension" = true))]
+    pub deleted_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
 
-    /// A conversation with its messages.
-    pub struct ConversationDetail {
-        pub id: i64,
-        pub r#type: ConversationType,
-        pub platform: Platform,
-        pub account_id: i64,
-        pub status: ConversationStatus,
-        pub participant: Participant,
-        pub subject: Option<ConversationSubject>,
-        pub assignee_id: Option<i64>,
-        pub tags: Vec<String>,
-        pub unread_count: i32,
-        pub can_reply: bool,
-        /// Why it cannot be replied to, in a sentence.
-        pub reply_refusal: Option<String> { "x-extension": true },
-        pub snoozed_until: Option<ScheduledTimestamp>,
-        pub last_message_at: Timestamp,
-        pub last_message_preview: String,
-        /// Oldest first; the newest 500, with at most 2 MiB of text.
-        pub messages: Vec<Message>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A conversation with its messages.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ConversationDetail {
+    pub id: i64,
+    #[schemars(with = "Word<ConversationType>")]
+    pub r#type: ConversationType,
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    pub account_id: i64,
+    #[schemars(with = "Word<ConversationStatus>")]
+    pub status: ConversationStatus,
+    pub participant: Participant,
+    pub subject: Option<ConversationSubject>,
+    pub assignee_id: Option<i64>,
+    pub tags: Vec<String>,
+    pub unread_count: i32,
+    pub can_reply: bool,
+    /// Why it cannot be replied to, in a sentence.
+    #[schemars(extend("x-extension" = true))]
+    pub reply_refusal: Option<String>,
+    pub snoozed_until: Option<ScheduledTimestamp>,
+    pub last_message_at: Timestamp,
+    pub last_message_preview: String,
+    /// Oldest first; the newest 500, with at most 2 MiB of text.
+    pub messages: Vec<Message>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl From<conversation::Message> for Message {

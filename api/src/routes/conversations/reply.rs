@@ -7,6 +7,7 @@ use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_platforms::inbox::ReplyThread;
 use crier_store::conversations::{self, replies};
 use crier_store::{Tx, jobs};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{FEATURES, Message, TAG, lock, refusal};
@@ -14,17 +15,16 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::request;
 use crate::response::ApiResponse;
 
 /// The longest reply, in characters; most platforms take less. A response with one is small enough to be stored.
 const MAX_REPLY: usize = 10_000;
 
-request! {
-    /// A reply.
-    pub struct NewReply {
-        pub body: String { "minLength": 1, "maxLength": 10000 },
-    }
+/// A reply.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewReply {
+    #[schemars(length(min = 1, max = 10000))]
+    pub body: String,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -6,6 +6,7 @@ use chrono::{DateTime, SubsecRound as _, Utc};
 use crier_domain::access::Scope;
 use crier_domain::conversation::{Conversation, ConversationStatus};
 use crier_store::{Tx, conversations};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};
@@ -13,16 +14,16 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::request;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-request! {
-    /// The new status of a conversation.
-    pub struct ConversationStatusChange {
-        pub status: ConversationStatus,
-        /// Required for `snoozed`, and in the future; without an offset in the brand's time zone.
-        pub snoozed_until: Option<DateTime<Utc>>,
-    }
+/// The new status of a conversation.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct ConversationStatusChange {
+    #[schemars(with = "Word<ConversationStatus>")]
+    pub status: ConversationStatus,
+    /// Required for `snoozed`, and in the future; without an offset in the brand's time zone.
+    pub snoozed_until: Option<DateTime<Utc>>,
 }
 
 pub fn endpoint() -> Endpoint {

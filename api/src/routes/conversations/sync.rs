@@ -4,24 +4,24 @@ use crier_domain::access::Scope;
 use crier_domain::account::AccountStatus;
 use crier_domain::catalogue::descriptor;
 use crier_store::{Tx, accounts, inbox_syncs};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{FEATURES, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::record;
 use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::TargetError;
 
-record! {
-    /// How far an account's messages were read.
-    pub struct InboxSync {
-        pub account_id: i64,
-        /// When all of them were last read.
-        pub synced_at: Option<Timestamp>,
-        /// Why the last look failed, at least in part, or what the platform does not let the account read.
-        pub last_error: Option<TargetError>,
-    }
+/// How far an account's messages were read.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct InboxSync {
+    pub account_id: i64,
+    /// When all of them were last read.
+    pub synced_at: Option<Timestamp>,
+    /// Why the last look failed, at least in part, or what the platform does not let the account read.
+    pub last_error: Option<TargetError>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::conversation::{Conversation, MAX_TAG, MAX_TAGS};
 use crier_store::{Tx, conversations};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};
@@ -12,15 +13,14 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::request;
 use crate::response::ApiResponse;
 
-request! {
-    /// All tags of a conversation.
-    pub struct ConversationTags {
-        /// At most 20, each of at most 40 characters; an empty list removes all.
-        pub tags: Vec<String> { "maxItems": 20 },
-    }
+/// All tags of a conversation.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct ConversationTags {
+    /// At most 20, each of at most 40 characters; an empty list removes all.
+    #[schemars(length(max = 20))]
+    pub tags: Vec<String>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -3,32 +3,38 @@
 use crier_domain::access::Scope;
 use crier_domain::feed;
 use crier_store::{Conn, articles};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{FEATURES, TAG, find};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
 use crate::response::{ApiResponse, Timestamp};
 
-record! {
-    /// An article of a feed.
-    pub struct FeedArticle {
-        pub id: i64,
-        pub feed_id: i64,
-        /// What it is known by: the feed's own id for it, else its link, else a hash of what it says.
-        pub guid: String { "examples": ["https://bakery.example/blog/rye"] },
-        pub title: Option<String> { "examples": ["Why we bake with rye"] },
-        pub url: Option<String> { "format": "uri", "examples": ["https://bakery.example/blog/rye"] },
-        /// Safe HTML of a few tags, at most some 2,000 characters of text.
-        pub summary: Option<String> { "examples": ["<p>It keeps for a week, and tastes better on the second day.</p>"] },
-        pub author: Option<String> { "examples": ["Ann"] },
-        pub image_url: Option<String> { "format": "uri", "examples": ["https://bakery.example/rye.jpg"] },
-        /// When it was first seen, where the feed gives no date.
-        pub published_at: Timestamp,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// An article of a feed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FeedArticle {
+    pub id: i64,
+    pub feed_id: i64,
+    /// What it is known by: the feed's own id for it, else its link, else a hash of what it says.
+    #[schemars(extend("examples" = ["https://bakery.example/blog/rye"]))]
+    pub guid: String,
+    #[schemars(extend("examples" = ["Why we bake with rye"]))]
+    pub title: Option<String>,
+    #[schemars(url, extend("examples" = ["https://bakery.example/blog/rye"]))]
+    pub url: Option<String>,
+    /// Safe HTML of a few tags, at most some 2,000 characters of text.
+    #[schemars(extend("examples" = ["<p>It keeps for a week, and tastes better on the second day.</p>"]))]
+    pub summary: Option<String>,
+    #[schemars(extend("examples" = ["Ann"]))]
+    pub author: Option<String>,
+    #[schemars(url, extend("examples" = ["https://bakery.example/rye.jpg"]))]
+    pub image_url: Option<String>,
+    /// When it was first seen, where the feed gives no date.
+    pub published_at: Timestamp,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl From<feed::Article> for FeedArticle {

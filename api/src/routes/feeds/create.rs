@@ -3,6 +3,7 @@
 use crier_domain::access::Scope;
 use crier_domain::feed::{FeedType, MAX_FEEDS};
 use crier_store::{Tx, brands, feeds};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL, check_url, name, name_of};
@@ -10,19 +11,21 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::openapi::schema::request;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-request! {
-    /// A feed to be read.
-    pub struct NewFeed {
-        /// The feed's own title if it is left out.
-        pub name: Option<String> { "type": "string", "minLength": 1, "maxLength": 120 },
-        /// Of a feed, or of a page that names one; public, http or https.
-        pub url: String { "format": "uri", "maxLength": 2048 },
-        /// A feed of another type is read all the same. `wordpress` takes a site's address as well.
-        pub r#type: Option<FeedType> { "default": "rss" },
-    }
+/// A feed to be read.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewFeed {
+    /// The feed's own title if it is left out.
+    #[schemars(length(min = 1, max = 120), extend("type" = "string"))]
+    pub name: Option<String>,
+    /// Of a feed, or of a page that names one; public, http or https.
+    #[schemars(length(max = 2048), url)]
+    pub url: String,
+    /// A feed of another type is read all the same. `wordpress` takes a site's address as well.
+    #[schemars(with = "Option<Word<FeedType>>", extend("default" = "rss"))]
+    pub r#type: Option<FeedType>,
 }
 
 pub fn endpoint() -> Endpoint {

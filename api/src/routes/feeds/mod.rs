@@ -6,13 +6,15 @@ use crier_domain::feed::{self, FeedStatus, FeedType, MAX_FEED_NAME};
 use crier_domain::plan::Feature;
 use crier_http::SchemePolicy;
 use crier_store::{Conn, feeds};
+use schemars::JsonSchema;
+use serde::Serialize;
 use url::Url;
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, PatchField};
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::Timestamp;
 
 mod articles;
@@ -40,26 +42,31 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-record! {
-    /// A feed.
-    pub struct Feed {
-        pub id: i64,
-        /// The name that was given, else the feed's own title; until it was fetched, the host of its URL.
-        pub name: String { "examples": ["The baker's blog"] },
-        /// As it was given; a page that names its feed stays what it is.
-        pub url: String { "format": "uri", "examples": ["https://bakery.example/feed.xml"] },
-        /// What it turned out to be, once it was fetched.
-        pub r#type: FeedType,
-        /// `failing` after one failed fetch, `active` after one good one.
-        pub status: FeedStatus { "examples": ["active"] },
-        /// When it was last fetched, whatever came of it.
-        pub last_fetched_at: Option<Timestamp>,
-        /// Why the last fetch failed, in words for a person; null after a good one.
-        pub last_error: Option<String> { "examples": [null] },
-        pub articles_count: i64 { "examples": [42] },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A feed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Feed {
+    pub id: i64,
+    /// The name that was given, else the feed's own title; until it was fetched, the host of its URL.
+    #[schemars(extend("examples" = ["The baker's blog"]))]
+    pub name: String,
+    /// As it was given; a page that names its feed stays what it is.
+    #[schemars(url, extend("examples" = ["https://bakery.example/feed.xml"]))]
+    pub url: String,
+    /// What it turned out to be, once it was fetched.
+    #[schemars(with = "Word<FeedType>")]
+    pub r#type: FeedType,
+    /// `failing` after one failed fetch, `active` after one good one.
+    #[schemars(with = "Word<FeedStatus>", extend("examples" = ["active"]))]
+    pub status: FeedStatus,
+    /// When it was last fetched, whatever came of it.
+    pub last_fetched_at: Option<Timestamp>,
+    /// Why the last fetch failed, in words for a person; null after a good one.
+    #[schemars(extend("examples" = [null]))]
+    pub last_error: Option<String>,
+    #[schemars(extend("examples" = [42]))]
+    pub articles_count: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl From<feed::Feed> for Feed {

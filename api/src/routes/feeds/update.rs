@@ -2,6 +2,7 @@
 
 use crier_domain::access::Scope;
 use crier_store::{Tx, feeds};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL, check_url, find, name, name_of};
@@ -9,16 +10,16 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::openapi::schema::request;
 use crate::response::ApiResponse;
 
-request! {
-    /// What may change of a feed; what is absent stays.
-    pub struct FeedChange {
-        pub name: Option<String> { "type": "string", "minLength": 1, "maxLength": 120 },
-        /// Of a feed, or of a page that names one; public, http or https.
-        pub url: PatchField<String> { "format": "uri", "maxLength": 2048 },
-    }
+/// What may change of a feed; what is absent stays.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct FeedChange {
+    #[schemars(length(min = 1, max = 120), extend("type" = "string"))]
+    pub name: Option<String>,
+    /// Of a feed, or of a page that names one; public, http or https.
+    #[schemars(length(max = 2048), url)]
+    pub url: PatchField<String>,
 }
 
 pub fn endpoint() -> Endpoint {

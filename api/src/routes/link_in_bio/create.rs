@@ -7,6 +7,7 @@ use crier_domain::access::Scope;
 use crier_domain::bio_page::{self, BioPage, MAX_LINKS, MAX_PAGES, Theme};
 use crier_store::bio_pages::{self, LinkEntry, NewPage};
 use crier_store::{Tx, brands};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::fields::{self, NewBioLink};
@@ -15,7 +16,7 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::request;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
 /// The maximum length of the part of a slug made from the title; leaves room for a number suffix.
@@ -24,18 +25,23 @@ const MAX_TITLE_PART: usize = 56;
 const LAST_NUMBER_SUFFIX: u32 = 5;
 const RANDOM: usize = 8;
 
-request! {
-    /// A link-in-bio page to be made.
-    pub struct NewLinkInBioPage {
-        pub title: String { "minLength": 1, "maxLength": 120 },
-        /// Made from the title when absent.
-        pub slug: Option<String> { "pattern": "^[a-z0-9][a-z0-9-]{1,62}$" },
-        pub theme: Option<Theme> { "default": "light" },
-        pub bio: Option<String> { "maxLength": 500 },
-        /// The id of a picture of the brand's library.
-        pub avatar: Option<i64> { "x-extension": true },
-        pub links: Option<Vec<NewBioLink>> { "maxItems": 100 },
-    }
+/// A link-in-bio page to be made.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewLinkInBioPage {
+    #[schemars(length(min = 1, max = 120))]
+    pub title: String,
+    /// Made from the title when absent.
+    #[schemars(regex(pattern = "^[a-z0-9][a-z0-9-]{1,62}$"))]
+    pub slug: Option<String>,
+    #[schemars(with = "Option<Word<Theme>>", extend("default" = "light"))]
+    pub theme: Option<Theme>,
+    #[schemars(length(max = 500))]
+    pub bio: Option<String>,
+    /// The id of a picture of the brand's library.
+    #[schemars(extend("x-extension" = true))]
+    pub avatar: Option<i64>,
+    #[schemars(length(max = 100))]
+    pub links: Option<Vec<NewBioLink>>,
 }
 
 pub fn endpoint() -> Endpoint {

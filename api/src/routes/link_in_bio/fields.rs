@@ -5,26 +5,30 @@ use std::ops::RangeInclusive;
 use crier_domain::bio_page::{self, LinkIcon, MAX_LINKS_TEXT, MAX_SLUG_LENGTH};
 use crier_domain::media::Asset;
 use crier_store::bio_pages::LinkEntry;
+use schemars::JsonSchema;
 use url::Url;
 
 use crate::fields::{Fields, PatchField, Problems};
-use crate::openapi::schema::request;
+use crate::openapi::schema::Word;
 
 pub const TITLE: RangeInclusive<usize> = 1..=120;
 pub const BIO: RangeInclusive<usize> = 0..=500;
 const MAX_URL_CHARS: usize = 2048;
 pub const TAKEN: &str = "Another page has this slug. Choose another one.";
 
-request! {
-    /// A link to be shown.
-    pub struct NewBioLink {
-        pub title: String { "minLength": 1, "maxLength": 120 },
-        /// http, https, mailto or tel.
-        pub url: String { "format": "uri", "maxLength": 2048 },
-        pub icon: Option<LinkIcon> { "x-extension": true },
-        /// Stands out among the links; at most one of a page.
-        pub is_primary: Option<bool> { "default": false, "x-extension": true },
-    }
+/// A link to be shown.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewBioLink {
+    #[schemars(length(min = 1, max = 120))]
+    pub title: String,
+    /// http, https, mailto or tel.
+    #[schemars(length(max = 2048), url)]
+    pub url: String,
+    #[schemars(with = "Option<Word<LinkIcon>>", extend("x-extension" = true))]
+    pub icon: Option<LinkIcon>,
+    /// Stands out among the links; at most one of a page.
+    #[schemars(extend("default" = false, "x-extension" = true))]
+    pub is_primary: Option<bool>,
 }
 
 impl From<NewBioLink> for LinkEntry {

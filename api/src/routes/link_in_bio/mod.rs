@@ -4,12 +4,14 @@ use crier_domain::bio_page::{self, LinkIcon, Theme};
 use crier_domain::media::Asset;
 use crier_domain::plan::Feature;
 use crier_store::{Conn, Tx, bio_pages, media, post_media};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::media::MediaAsset;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::Timestamp;
 
 mod create;
@@ -26,40 +28,52 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![list::endpoint(), create::endpoint(), show::endpoint(), update::endpoint(), delete::endpoint()]
 }
 
-record! {
-    /// A link of a page.
-    pub struct BioLink {
-        pub id: i64,
-        pub title: String { "examples": ["Order for tomorrow"] },
-        /// As it was written.
-        pub url: String { "format": "uri", "examples": ["https://bakery.example/order"] },
-        pub icon: Option<LinkIcon> { "x-extension": true, "examples": ["shop"] },
-        /// Stands out among the links.
-        pub is_primary: bool { "x-extension": true },
-        /// From 1.
-        pub position: i32,
-        /// How often visitors went there; a few seconds late.
-        pub clicks: i64 { "examples": [17] },
-    }
+/// A link of a page.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct BioLink {
+    pub id: i64,
+    #[schemars(extend("examples" = ["Order for tomorrow"]))]
+    pub title: String,
+    /// As it was written.
+    #[schemars(url, extend("examples" = ["https://bakery.example/order"]))]
+    pub url: String,
+    #[schemars(with = "Option<Word<LinkIcon>>", extend("examples" = ["shop"], "x-extension" = true))]
+    pub icon: Option<LinkIcon>,
+    /// Stands out among the links.
+    #[schemars(extend("x-extension" = true))]
+    pub is_primary: bool,
+    /// From 1.
+    pub position: i32,
+    /// How often visitors went there; a few seconds late.
+    #[schemars(extend("examples" = [17]))]
+    pub clicks: i64,
+}
 
-    /// A link-in-bio page.
-    pub struct LinkInBioPage {
-        pub id: i64,
-        pub title: String { "examples": ["The Corner Bakery"] },
-        pub slug: String { "examples": ["corner-bakery"] },
-        pub theme: Theme,
-        pub bio: Option<String> { "examples": ["Bread from six in the morning."] },
-        /// The picture above the title.
-        pub avatar: Option<MediaAsset> { "x-extension": true },
-        /// In the order in which they are shown.
-        pub links: Vec<BioLink>,
-        /// Where the world sees it.
-        pub url: String { "format": "uri", "examples": ["https://crier.example/@corner-bakery"] },
-        /// How often visitors saw it, bots aside; a few seconds late.
-        pub views: i64 { "examples": [240] },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A link-in-bio page.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LinkInBioPage {
+    pub id: i64,
+    #[schemars(extend("examples" = ["The Corner Bakery"]))]
+    pub title: String,
+    #[schemars(extend("examples" = ["corner-bakery"]))]
+    pub slug: String,
+    #[schemars(with = "Word<Theme>")]
+    pub theme: Theme,
+    #[schemars(extend("examples" = ["Bread from six in the morning."]))]
+    pub bio: Option<String>,
+    /// The picture above the title.
+    #[schemars(extend("x-extension" = true))]
+    pub avatar: Option<MediaAsset>,
+    /// In the order in which they are shown.
+    pub links: Vec<BioLink>,
+    /// Where the world sees it.
+    #[schemars(url, extend("examples" = ["https://crier.example/@corner-bakery"]))]
+    pub url: String,
+    /// How often visitors saw it, bots aside; a few seconds late.
+    #[schemars(extend("examples" = [240]))]
+    pub views: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl From<bio_page::BioLink> for BioLink {

@@ -7,6 +7,7 @@ use crier_domain::access::Scope;
 use crier_domain::bio_page::{BioLink, LinkIcon, MAX_LINKS, Theme};
 use crier_store::Tx;
 use crier_store::bio_pages::{self, LinkEntry};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::fields;
@@ -15,34 +16,44 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
-use crate::openapi::schema::request;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-request! {
-    /// What may change of a link-in-bio page; what is absent stays.
-    pub struct LinkInBioPageChange {
-        pub title: PatchField<String> { "minLength": 1, "maxLength": 120 },
-        pub slug: PatchField<String> { "pattern": "^[a-z0-9][a-z0-9-]{1,62}$" },
-        pub theme: PatchField<Theme>,
-        pub bio: PatchField<String> { "maxLength": 500, "x-extension": true },
-        /// The id of a picture of the brand's library; null takes it away.
-        pub avatar: PatchField<i64> { "x-extension": true },
-        /// In place of all that there were, in this order: one with an `id` stays and keeps its clicks, one without is new, and what is not here goes.
-        pub links: PatchField<Vec<BioLinkEntry>> { "maxItems": 100, "x-extension": true },
-    }
+/// What may change of a link-in-bio page; what is absent stays.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct LinkInBioPageChange {
+    #[schemars(length(min = 1, max = 120))]
+    pub title: PatchField<String>,
+    #[schemars(regex(pattern = "^[a-z0-9][a-z0-9-]{1,62}$"))]
+    pub slug: PatchField<String>,
+    #[schemars(with = "PatchField<Word<Theme>>")]
+    pub theme: PatchField<Theme>,
+    #[schemars(length(max = 500), extend("x-extension" = true))]
+    pub bio: PatchField<String>,
+    /// The id of a picture of the brand's library; null takes it away.
+    #[schemars(extend("x-extension" = true))]
+    pub avatar: PatchField<i64>,
+    /// In place of all that there were, in this order: one with an `id` stays and keeps its clicks, one without is new, and what is not here goes.
+    #[schemars(length(max = 100), extend("x-extension" = true))]
+    pub links: PatchField<Vec<BioLinkEntry>>,
+}
 
-    /// A link among all those that a page is to have.
-    pub struct BioLinkEntry {
-        /// One of the page's; absent: a new one.
-        pub id: Option<i64>,
-        /// Required for a new one.
-        pub title: PatchField<String> { "minLength": 1, "maxLength": 120 },
-        /// http, https, mailto or tel. Required for a new one.
-        pub url: PatchField<String> { "format": "uri", "maxLength": 2048 },
-        pub icon: PatchField<LinkIcon> { "x-extension": true },
-        /// Stands out among the links; at most one of a page.
-        pub is_primary: PatchField<bool> { "x-extension": true },
-    }
+/// A link among all those that a page is to have.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct BioLinkEntry {
+    /// One of the page's; absent: a new one.
+    pub id: Option<i64>,
+    /// Required for a new one.
+    #[schemars(length(min = 1, max = 120))]
+    pub title: PatchField<String>,
+    /// http, https, mailto or tel. Required for a new one.
+    #[schemars(length(max = 2048), url)]
+    pub url: PatchField<String>,
+    #[schemars(with = "PatchField<Word<LinkIcon>>", extend("x-extension" = true))]
+    pub icon: PatchField<LinkIcon>,
+    /// Stands out among the links; at most one of a page.
+    #[schemars(extend("x-extension" = true))]
+    pub is_primary: PatchField<bool>,
 }
 
 pub fn endpoint() -> Endpoint {

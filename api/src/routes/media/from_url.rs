@@ -8,6 +8,7 @@ use crier_domain::media::AssetType;
 use crier_http::SchemePolicy;
 use crier_store::media_jobs::{self, NewImport};
 use crier_store::{Tx, jobs};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::job::{self, MediaImport};
@@ -15,21 +16,23 @@ use super::{MAX_ALT_TEXT_CHARS, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::request;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
 /// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
 const URL: RangeInclusive<usize> = 0..=2048;
 
-request! {
-    /// A picture to be fetched.
-    pub struct NewMediaImport {
-        /// Public, http or https.
-        pub url: String { "format": "uri", "maxLength": 2048 },
-        pub asset_type: Option<AssetType> { "default": "image" },
-        /// What the picture shows, for those who do not see it.
-        pub alt_text: Option<String> { "maxLength": 2000, "x-extension": true },
-    }
+/// A picture to be fetched.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewMediaImport {
+    /// Public, http or https.
+    #[schemars(length(max = 2048), url)]
+    pub url: String,
+    #[schemars(with = "Option<Word<AssetType>>", extend("default" = "image"))]
+    pub asset_type: Option<AssetType>,
+    /// What the picture shows, for those who do not see it.
+    #[schemars(length(max = 2000), extend("x-extension" = true))]
+    pub alt_text: Option<String>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -3,38 +3,45 @@
 use crier_domain::access::Scope;
 use crier_domain::media::{AssetType, MediaErrorCode, MediaJob, MediaJobStatus};
 use crier_store::{Conn, media as assets, media_jobs};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{MediaAsset, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, PREFIX, Timestamp};
 
-record! {
-    /// Why an import failed.
-    pub struct MediaImportError {
-        pub code: MediaErrorCode,
-        /// For people.
-        pub message: String,
-    }
+/// Why an import failed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MediaImportError {
+    #[schemars(with = "Word<MediaErrorCode>")]
+    pub code: MediaErrorCode,
+    /// For people.
+    pub message: String,
+}
 
-    /// An import from an address, and its state.
-    pub struct MediaImport {
-        pub id: i64,
-        pub status: MediaJobStatus,
-        pub asset_type: AssetType,
-        /// As it was given.
-        pub source_url: String { "format": "uri" },
-        /// Once it is completed, unless it was deleted since.
-        pub media: Option<MediaAsset>,
-        /// Why it failed; while it is pending, why the try before did.
-        pub error: Option<MediaImportError>,
-        /// Where to ask again: a path from the host's root.
-        pub poll_url: String { "format": "uri-reference" },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// An import from an address, and its state.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MediaImport {
+    pub id: i64,
+    #[schemars(with = "Word<MediaJobStatus>")]
+    pub status: MediaJobStatus,
+    #[schemars(with = "Word<AssetType>")]
+    pub asset_type: AssetType,
+    /// As it was given.
+    #[schemars(url)]
+    pub source_url: String,
+    /// Once it is completed, unless it was deleted since.
+    pub media: Option<MediaAsset>,
+    /// Why it failed; while it is pending, why the try before did.
+    pub error: Option<MediaImportError>,
+    /// Where to ask again: a path from the host's root.
+    #[schemars(extend("format" = "uri-reference"))]
+    pub poll_url: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl MediaImport {

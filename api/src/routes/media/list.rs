@@ -10,6 +10,7 @@ use super::{MediaAsset, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::openapi::schema::Word;
 use crate::pagination;
 use crate::response::ApiResponse;
 
@@ -21,7 +22,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List a brand's pictures, newest first")
         .pages()
-        .extension_query::<AssetType>("asset_type", "Only pictures for this.")
+        .extension_query::<Word<AssetType>>("asset_type", "Only pictures for this.")
         .extension_query::<String>(
             "search",
             "Only pictures with this text in the file's name or the alt text, whatever the case; at most 200 \

@@ -5,11 +5,13 @@
 
 use crier_domain::media::{Asset, AssetType, ImageType};
 use crier_media::{IngestError, Library, Owner, Refusal};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::{described, record};
+use crate::openapi::schema::Word;
 use crate::response::Timestamp;
 
 mod delete;
@@ -34,30 +36,40 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-record! {
-    /// A picture of the brand.
-    pub struct MediaAsset {
-        pub id: i64,
-        pub asset_type: AssetType,
-        /// As the client named it.
-        pub filename: String { "examples": ["bread.jpg"] },
-        /// By what the bytes are.
-        pub mime_type: ImageType,
-        /// Of what is served.
-        pub size_bytes: i64 { "examples": [183204] },
-        pub width: i32 { "examples": [1600] },
-        pub height: i32 { "examples": [1200] },
-        /// What the picture shows, for those who do not see it.
-        pub alt_text: Option<String> { "x-extension": true, "examples": ["Fresh bread on a shelf"] },
-        /// Where it is; needs no key.
-        pub url: String { "format": "uri", "examples": ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8.jpg"] },
-        /// The same at 400 pixels at most.
-        pub thumbnail_url: String { "format": "uri", "examples": ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8-thumb.jpg"] },
-        /// Where it was imported from.
-        pub source_url: Option<String> { "examples": [null] },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A picture of the brand.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MediaAsset {
+    pub id: i64,
+    #[schemars(with = "Word<AssetType>")]
+    pub asset_type: AssetType,
+    /// As the client named it.
+    #[schemars(extend("examples" = ["bread.jpg"]))]
+    pub filename: String,
+    /// By what the bytes are.
+    #[schemars(with = "Word<ImageType>")]
+    pub mime_type: ImageType,
+    /// Of what is served.
+    #[schemars(extend("examples" = [183204]))]
+    pub size_bytes: i64,
+    #[schemars(extend("examples" = [1600]))]
+    pub width: i32,
+    #[schemars(extend("examples" = [1200]))]
+    pub height: i32,
+    /// What the picture shows, for those who do not see it.
+    #[schemars(extend("examples" = ["Fresh bread on a shelf"], "x-extension" = true))]
+    pub alt_text: Option<String>,
+    /// Where it is; needs no key.
+    #[schemars(url, extend("examples" = ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8.jpg"]))]
+    pub url: String,
+    /// The same at 400 pixels at most.
+    #[schemars(url)]
+    #[schemars(extend("examples" = ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8-thumb.jpg"]))]
+    pub thumbnail_url: String,
+    /// Where it was imported from.
+    #[schemars(extend("examples" = [null]))]
+    pub source_url: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl MediaAsset {
@@ -80,15 +92,18 @@ impl MediaAsset {
     }
 }
 
-described! {
-    /// A picture to be kept.
-    pub struct NewMedia {
-        /// A JPEG, PNG, GIF or WebP of at most 25 MiB and 100 megapixels (the operator may set other limits).
-        pub file: String { "format": "binary" },
-        pub asset_type: Option<AssetType> { "default": "image" },
-        /// What the picture shows, for those who do not see it.
-        pub alt_text: Option<String> { "maxLength": 2000, "x-extension": true },
-    }
+/// A picture to be kept.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewMedia {
+    /// A JPEG, PNG, GIF or WebP of at most 25 MiB and 100 megapixels (the operator may set other limits).
+    #[schemars(extend("format" = "binary"))]
+    pub file: String,
+    #[schemars(with = "Option<Word<AssetType>>", extend("default" = "image"))]
+    pub asset_type: Option<AssetType>,
+    /// What the picture shows, for those who do not see it.
+    #[schemars(length(max = 2000), extend("x-extension" = true))]
+    pub alt_text: Option<String>,
 }
 
 pub const MAX_ALT_TEXT_CHARS: usize = 2_000;

@@ -6,6 +6,7 @@ use crier_domain::access::Scope;
 use crier_domain::media::AssetType;
 use crier_media as media;
 use crier_store::{Tx, media as assets};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, show};
@@ -13,19 +14,21 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::request;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-request! {
-    /// What may change of a picture; what is absent stays.
-    pub struct MediaChange {
-        /// What the picture shows, for those who do not see it; null empties it. Posts that are still to go out take the new
-        /// one along.
-        pub alt_text: PatchField<String> { "maxLength": 2000 },
-        /// As the picture is called in the library.
-        pub filename: PatchField<String> { "minLength": 1, "maxLength": 255 },
-        pub asset_type: PatchField<AssetType>,
-    }
+/// What may change of a picture; what is absent stays.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct MediaChange {
+    /// What the picture shows, for those who do not see it; null empties it. Posts that are still to go out take the new
+    /// one along.
+    #[schemars(length(max = 2000))]
+    pub alt_text: PatchField<String>,
+    /// As the picture is called in the library.
+    #[schemars(length(min = 1, max = 255))]
+    pub filename: PatchField<String>,
+    #[schemars(with = "PatchField<Word<AssetType>>")]
+    pub asset_type: PatchField<AssetType>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -3,30 +3,32 @@
 use crier_domain::access::Scope;
 use crier_domain::post::AttemptOutcome;
 use crier_store::{Conn, targets};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{TAG, TargetError, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, Timestamp};
 
-record! {
-    /// One try at a target.
-    pub struct PostAttempt {
-        pub id: i64,
-        pub target_id: i64,
-        /// From 1.
-        pub number: i32,
-        pub started_at: Timestamp,
-        pub duration_ms: i64,
-        pub outcome: AttemptOutcome,
-        /// The platform's HTTP status.
-        pub status_code: Option<i32>,
-        pub error: Option<TargetError>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// One try at a target.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PostAttempt {
+    pub id: i64,
+    pub target_id: i64,
+    /// From 1.
+    pub number: i32,
+    pub started_at: Timestamp,
+    pub duration_ms: i64,
+    #[schemars(with = "Word<AttemptOutcome>")]
+    pub outcome: AttemptOutcome,
+    /// The platform's HTTP status.
+    pub status_code: Option<i32>,
+    pub error: Option<TargetError>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -4,18 +4,20 @@
 //! [`PostChange`] is the request body and [`DesiredPost`] the resulting post; [`super::check`] validates it and
 //! [`super::apply`] writes it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use crier_domain::catalogue;
 use crier_domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
 use crier_platforms::options::{self, OptionKind};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField, steps};
-use crate::openapi::schema::{Documented, Schema, request};
+use crate::openapi::schema::{Word, by_platform};
 
 pub const MAX_CONTENT_CHARS: usize = 65_535;
 /// The maximum number of accounts of a post.
@@ -23,40 +25,50 @@ pub const MAX_ACCOUNTS: usize = 1_000;
 /// The maximum number of pictures of a post; no platform accepts as many.
 pub const MAX_MEDIA: usize = 100;
 
-request! {
-    /// What is to change of a post; what is absent stays, null empties.
-    pub struct PostChange {
-        pub content: PatchField<String> { "maxLength": 65535 },
-        pub schedule_type: PatchField<ScheduleType>,
-        pub scheduled_at: PatchField<DateTime<Utc>> { "x-extension": true },
-        pub accounts: PatchField<Vec<i64>> { "uniqueItems": true, "maxItems": 1000, "x-extension": true },
-        pub media: PatchField<Vec<i64>> { "uniqueItems": true, "maxItems": 100, "x-extension": true },
-        /// In place of all that there were.
-        pub overrides: PatchField<Vec<PostOverride>> { "maxItems": 1000, "x-extension": true },
-    }
+/// What is to change of a post; what is absent stays, null empties.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct PostChange {
+    #[schemars(length(max = 65535))]
+    pub content: PatchField<String>,
+    #[schemars(with = "PatchField<Word<ScheduleType>>")]
+    pub schedule_type: PatchField<ScheduleType>,
+    #[schemars(extend("x-extension" = true))]
+    pub scheduled_at: PatchField<DateTime<Utc>>,
+    #[schemars(length(max = 1000), extend("uniqueItems" = true, "x-extension" = true))]
+    pub accounts: PatchField<Vec<i64>>,
+    #[schemars(length(max = 100), extend("uniqueItems" = true, "x-extension" = true))]
+    pub media: PatchField<Vec<i64>>,
+    /// In place of all that there were.
+    #[schemars(length(max = 1000), extend("x-extension" = true))]
+    pub overrides: PatchField<Vec<PostOverride>>,
+}
 
-    /// A wish for one account. What is absent is the post's.
-    pub struct PostOverride {
-        /// One of the post's accounts.
-        pub account_id: i64,
-        pub content: Option<String> { "minLength": 1, "maxLength": 65535 },
-        pub media: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 100 },
-        pub options: Option<PostOptions>,
-    }
+/// A wish for one account. What is absent is the post's.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct PostOverride {
+    /// One of the post's accounts.
+    pub account_id: i64,
+    #[schemars(length(min = 1, max = 65535))]
+    pub content: Option<String>,
+    #[schemars(length(max = 100), extend("uniqueItems" = true))]
+    pub media: Option<Vec<i64>>,
+    pub options: Option<PostOptions>,
 }
 
 /// What a platform takes beyond text and pictures, by the options' names.
 #[derive(Clone, Debug, Default)]
 pub struct PostOptions(Map<String, Value>);
 
-impl Documented for PostOptions {
-    fn schema(s: &mut Schema) -> Value {
-        s.named("PostOptions", |_| {
-            let fields = catalogue::all().iter().flat_map(|platform| {
-                options::of(platform.platform).iter().map(|option| (option.name, platform.name, schema_of(option.kind)))
-            });
-            Schema::by_platform("What the account's platform takes beyond text and pictures.", fields)
-        })
+impl JsonSchema for PostOptions {
+    fn schema_name() -> Cow<'static, str> {
+        "PostOptions".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let fields = catalogue::all().iter().flat_map(|platform| {
+            options::of(platform.platform).iter().map(|option| (option.name, platform.name, schema_of(option.kind)))
+        });
+        by_platform("What the account's platform takes beyond text and pictures.", fields)
     }
 }
 

@@ -8,6 +8,7 @@ use super::{Post, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::openapi::schema::Word;
 use crate::pagination;
 use crate::response::ApiResponse;
 
@@ -24,7 +25,7 @@ pub fn endpoint() -> Endpoint {
              refused then.",
         )
         .pages()
-        .query::<PostStatus>("status", "Only posts of this status.")
+        .query::<Word<PostStatus>>("status", "Only posts of this status.")
         .response::<Post>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(list)

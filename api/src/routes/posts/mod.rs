@@ -8,11 +8,13 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
 use crier_domain::post::{self, PostStatus, ScheduleType, TargetStatus};
 use crier_store::{Conn, targets};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::openapi::schema::{described, record};
+use crate::openapi::schema::Word;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
 pub mod apply;
@@ -52,115 +54,156 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-record! {
-    /// Why a target failed.
-    pub struct TargetError {
-        /// A stable word.
-        pub code: String,
-        pub message: String,
-        /// It alone decides whether the service tries again by itself.
-        pub category: Category,
-        pub retryable: bool,
-        /// The platform's own code, as it came.
-        pub platform_code: Option<String>,
-    }
-
-    /// A post on one account.
-    pub struct Target {
-        pub id: i64,
-        pub account_id: i64,
-        pub platform: Platform,
-        pub status: TargetStatus,
-        /// The wish for this account; null: the post's.
-        pub content: Option<String> { "examples": [null] },
-        /// The wish for this account; null: the post's.
-        pub media: Option<Vec<i64>> { "examples": [null] },
-        pub options: Map<String, Value>,
-        /// The post's id at the platform.
-        pub external_id: Option<String> { "examples": [null] },
-        pub url: Option<String> { "examples": [null] },
-        pub error: Option<TargetError> { "examples": [null] },
-        /// How often it was tried.
-        pub attempts: i32 { "examples": [0] },
-        pub next_attempt_at: Option<Timestamp> { "examples": [null] },
-        pub published_at: Option<Timestamp> { "examples": [null] },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
-
-    /// A target without what it says.
-    pub struct TargetView {
-        pub id: i64,
-        pub account_id: i64,
-        pub platform: Platform,
-        pub status: TargetStatus,
-        pub external_id: Option<String> { "examples": [null] },
-        pub url: Option<String> { "examples": [null] },
-        pub error: Option<TargetError> { "examples": [null] },
-        pub attempts: i32 { "examples": [0] },
-        pub next_attempt_at: Option<Timestamp> { "examples": [null] },
-        pub published_at: Option<Timestamp> { "examples": [null] },
-    }
-
-    /// Who wrote a post.
-    pub struct Author {
-        pub id: i64,
-        pub name: String { "examples": ["Ann"] },
-    }
-
-    /// A post as it is listed.
-    pub struct Post {
-        pub id: i64,
-        pub status: PostStatus { "examples": ["scheduled"] },
-        pub content: String { "examples": ["Fresh bread!"] },
-        pub schedule_type: ScheduleType { "examples": ["scheduled"] },
-        pub scheduled_at: Option<ScheduledTimestamp>,
-        pub published_at: Option<Timestamp> { "examples": [null] },
-        /// The ids of the accounts that it goes to, in order.
-        pub accounts: Vec<i64>,
-        /// The ids of the pictures, in order.
-        pub media: Vec<i64> { "x-extension": true },
-        /// The first failed target's, where one has failed for good.
-        pub error: Option<TargetError> { "examples": [null] },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
-
-    /// A post with its targets and its author.
-    pub struct PostDetail {
-        pub id: i64,
-        pub status: PostStatus { "examples": ["scheduled"] },
-        pub content: String { "examples": ["Fresh bread!"] },
-        pub schedule_type: ScheduleType { "examples": ["scheduled"] },
-        pub scheduled_at: Option<ScheduledTimestamp>,
-        pub published_at: Option<Timestamp> { "examples": [null] },
-        /// The ids of the accounts that it goes to, in order.
-        pub accounts: Vec<i64>,
-        /// The ids of the pictures, in order.
-        pub media: Vec<i64> { "x-extension": true },
-        /// The first failed target's, where one has failed for good.
-        pub error: Option<TargetError> { "examples": [null] },
-        pub targets: Vec<Target>,
-        /// Null where the user is no more.
-        pub author: Option<Author>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// Why a target failed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TargetError {
+    /// A stable word.
+    pub code: String,
+    pub message: String,
+    /// It alone decides whether the service tries again by itself.
+    #[schemars(with = "Word<Category>")]
+    pub category: Category,
+    pub retryable: bool,
+    /// The platform's own code, as it came.
+    pub platform_code: Option<String>,
 }
 
-described! {
-    /// A post to be made.
-    pub struct NewPost {
-        /// Required unless there is media.
-        pub content: Option<String> { "maxLength": 65535 },
-        pub schedule_type: Option<ScheduleType> { "default": "draft" },
-        /// Required for `scheduled`, kept with a draft, ignored for `now`. In the future, within 5 years. Without an offset it is in the brand's time zone.
-        pub scheduled_at: Option<ScheduledTimestamp>,
-        /// Ids of accounts of the brand, at least one unless this is a draft.
-        pub accounts: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 1000 },
-        pub media: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 100, "x-extension": true },
-        pub overrides: Option<Vec<edit::PostOverride>> { "maxItems": 1000, "x-extension": true },
-    }
+/// A post on one account.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Target {
+    pub id: i64,
+    pub account_id: i64,
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    #[schemars(with = "Word<TargetStatus>")]
+    pub status: TargetStatus,
+    /// The wish for this account; null: the post's.
+    #[schemars(extend("examples" = [null]))]
+    pub content: Option<String>,
+    /// The wish for this account; null: the post's.
+    #[schemars(extend("examples" = [null]))]
+    pub media: Option<Vec<i64>>,
+    pub options: Map<String, Value>,
+    /// The post's id at the platform.
+    #[schemars(extend("examples" = [null]))]
+    pub external_id: Option<String>,
+    #[schemars(extend("examples" = [null]))]
+    pub url: Option<String>,
+    #[schemars(extend("examples" = [null]))]
+    pub error: Option<TargetError>,
+    /// How often it was tried.
+    #[schemars(extend("examples" = [0]))]
+    pub attempts: i32,
+    #[schemars(extend("examples" = [null]))]
+    pub next_attempt_at: Option<Timestamp>,
+    #[schemars(extend("examples" = [null]))]
+    pub published_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A target without what it says.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TargetView {
+    pub id: i64,
+    pub account_id: i64,
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    #[schemars(with = "Word<TargetStatus>")]
+    pub status: TargetStatus,
+    #[schemars(extend("examples" = [null]))]
+    pub external_id: Option<String>,
+    #[schemars(extend("examples" = [null]))]
+    pub url: Option<String>,
+    #[schemars(extend("examples" = [null]))]
+    pub error: Option<TargetError>,
+    #[schemars(extend("examples" = [0]))]
+    pub attempts: i32,
+    #[schemars(extend("examples" = [null]))]
+    pub next_attempt_at: Option<Timestamp>,
+    #[schemars(extend("examples" = [null]))]
+    pub published_at: Option<Timestamp>,
+}
+
+/// Who wrote a post.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Author {
+    pub id: i64,
+    #[schemars(extend("examples" = ["Ann"]))]
+    pub name: String,
+}
+
+/// A post as it is listed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Post {
+    pub id: i64,
+    #[schemars(with = "Word<PostStatus>", extend("examples" = ["scheduled"]))]
+    pub status: PostStatus,
+    #[schemars(extend("examples" = ["Fresh bread!"]))]
+    pub content: String,
+    #[schemars(with = "Word<ScheduleType>", extend("examples" = ["scheduled"]))]
+    pub schedule_type: ScheduleType,
+    pub scheduled_at: Option<ScheduledTimestamp>,
+    #[schemars(extend("examples" = [null]))]
+    pub published_at: Option<Timestamp>,
+    /// The ids of the accounts that it goes to, in order.
+    pub accounts: Vec<i64>,
+    /// The ids of the pictures, in order.
+    #[schemars(extend("x-extension" = true))]
+    pub media: Vec<i64>,
+    /// The first failed target's, where one has failed for good.
+    #[schemars(extend("examples" = [null]))]
+    pub error: Option<TargetError>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A post with its targets and its author.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PostDetail {
+    pub id: i64,
+    #[schemars(with = "Word<PostStatus>", extend("examples" = ["scheduled"]))]
+    pub status: PostStatus,
+    #[schemars(extend("examples" = ["Fresh bread!"]))]
+    pub content: String,
+    #[schemars(with = "Word<ScheduleType>", extend("examples" = ["scheduled"]))]
+    pub schedule_type: ScheduleType,
+    pub scheduled_at: Option<ScheduledTimestamp>,
+    #[schemars(extend("examples" = [null]))]
+    pub published_at: Option<Timestamp>,
+    /// The ids of the accounts that it goes to, in order.
+    pub accounts: Vec<i64>,
+    /// The ids of the pictures, in order.
+    #[schemars(extend("x-extension" = true))]
+    pub media: Vec<i64>,
+    /// The first failed target's, where one has failed for good.
+    #[schemars(extend("examples" = [null]))]
+    pub error: Option<TargetError>,
+    pub targets: Vec<Target>,
+    /// Null where the user is no more.
+    pub author: Option<Author>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A post to be made.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewPost {
+    /// Required unless there is media.
+    #[schemars(length(max = 65535))]
+    pub content: Option<String>,
+    #[schemars(with = "Option<Word<ScheduleType>>", extend("default" = "draft"))]
+    pub schedule_type: Option<ScheduleType>,
+    /// Required for `scheduled`, kept with a draft, ignored for `now`. In the future, within 5 years. Without an offset it is in the brand's time zone.
+    pub scheduled_at: Option<ScheduledTimestamp>,
+    /// Ids of accounts of the brand, at least one unless this is a draft.
+    #[schemars(length(max = 1000), extend("uniqueItems" = true))]
+    pub accounts: Option<Vec<i64>>,
+    #[schemars(length(max = 100), extend("uniqueItems" = true, "x-extension" = true))]
+    pub media: Option<Vec<i64>>,
+    #[schemars(length(max = 1000), extend("x-extension" = true))]
+    pub overrides: Option<Vec<edit::PostOverride>>,
 }
 
 impl From<Failure> for TargetError {

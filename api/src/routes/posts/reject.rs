@@ -6,6 +6,7 @@ use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
 use crier_domain::post::{Post, PostStatus, ScheduleType};
 use crier_store::{Tx, posts};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::approve::{check_role, lock_pending};
@@ -14,14 +15,13 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::request;
 use crate::response::ApiResponse;
 
-request! {
-    /// Why a post is not approved.
-    pub struct Rejection {
-        pub reason: Option<String> { "maxLength": 2000 },
-    }
+/// Why a post is not approved.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct Rejection {
+    #[schemars(length(max = 2000))]
+    pub reason: Option<String>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -3,26 +3,29 @@
 use crier_domain::access::Scope;
 use crier_domain::post::{PostStatus, ScheduleType};
 use crier_store::{Conn, targets};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{TAG, TargetView, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 
-record! {
-    /// How far a post is, without what it says.
-    pub struct PostStatusView {
-        pub id: i64,
-        pub status: PostStatus,
-        pub schedule_type: ScheduleType,
-        pub scheduled_at: Option<ScheduledTimestamp>,
-        pub published_at: Option<Timestamp>,
-        pub targets: Vec<TargetView>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// How far a post is, without what it says.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PostStatusView {
+    pub id: i64,
+    #[schemars(with = "Word<PostStatus>")]
+    pub status: PostStatus,
+    #[schemars(with = "Word<ScheduleType>")]
+    pub schedule_type: ScheduleType,
+    pub scheduled_at: Option<ScheduledTimestamp>,
+    pub published_at: Option<Timestamp>,
+    pub targets: Vec<TargetView>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 pub fn endpoint() -> Endpoint {

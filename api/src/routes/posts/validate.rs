@@ -7,6 +7,8 @@ use crier_domain::platform::Platform;
 use crier_domain::post::ScheduleType;
 use crier_platforms::notes;
 use crier_store::Conn;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::check::{self, LookupContext, TargetCheck, TextLengthCache};
@@ -16,36 +18,39 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{MAX_PROBLEMS, PatchField};
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-record! {
-    /// One thing that a platform would refuse.
-    pub struct ContentProblem {
-        pub field: String,
-        /// A stable word.
-        pub code: &'static str,
-        pub message: String,
-    }
+/// One thing that a platform would refuse.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ContentProblem {
+    pub field: String,
+    /// A stable word.
+    pub code: &'static str,
+    pub message: String,
+}
 
-    /// How a post stands to one platform's rules.
-    pub struct ValidatedTarget {
-        pub account_id: i64,
-        pub platform: Platform,
-        /// As the platform counts it.
-        pub length: u32,
-        /// Null where the platform sets none.
-        pub limit: Option<u32>,
-        pub problems: Vec<ContentProblem>,
-        /// What a user should know and what does not hinder the post, as what it costs.
-        pub notes: Vec<String> { "x-extension": true },
-    }
+/// How a post stands to one platform's rules.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ValidatedTarget {
+    pub account_id: i64,
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    /// As the platform counts it.
+    pub length: u32,
+    /// Null where the platform sets none.
+    pub limit: Option<u32>,
+    pub problems: Vec<ContentProblem>,
+    /// What a user should know and what does not hinder the post, as what it costs.
+    #[schemars(extend("x-extension" = true))]
+    pub notes: Vec<String>,
+}
 
-    /// Whether a post would be accepted.
-    pub struct Validation {
-        pub valid: bool,
-        pub targets: Vec<ValidatedTarget>,
-    }
+/// Whether a post would be accepted.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Validation {
+    pub valid: bool,
+    pub targets: Vec<ValidatedTarget>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::report::{self, MAX_NOTE, MAX_NOTES_BYTES, MAX_REPORTS, MAX_TITLE, MAX_WIDGETS, WidgetType};
 use crier_store::{Tx, brands, reports};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{FEATURES, Report, TAG, show};
@@ -12,28 +13,37 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::described;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-described! {
-    /// What a note says.
-    pub struct NewWidgetOptions {
-        /// Required for a note.
-        pub text: Option<String> { "minLength": 1, "maxLength": 20000 },
-    }
+/// What a note says.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewWidgetOptions {
+    /// Required for a note.
+    #[schemars(length(min = 1, max = 20000))]
+    pub text: Option<String>,
+}
 
-    /// A part of a report.
-    pub struct NewReportWidget {
-        pub r#type: WidgetType,
-        pub title: Option<String> { "maxLength": 120 },
-        pub options: Option<NewWidgetOptions>,
-    }
+/// A part of a report.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewReportWidget {
+    #[schemars(with = "Word<WidgetType>")]
+    pub r#type: WidgetType,
+    #[schemars(length(max = 120))]
+    pub title: Option<String>,
+    pub options: Option<NewWidgetOptions>,
+}
 
-    /// A report to be made.
-    pub struct NewReport {
-        pub name: String { "minLength": 1, "maxLength": 120 },
-        pub widgets: Vec<NewReportWidget> { "minItems": 1, "maxItems": 30 },
-    }
+/// A report to be made.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewReport {
+    #[schemars(length(min = 1, max = 120))]
+    pub name: String,
+    #[schemars(length(min = 1, max = 30))]
+    pub widgets: Vec<NewReportWidget>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -10,6 +10,7 @@ use crier_domain::report::{MAX_RECIPIENTS, MAX_SCHEDULES, ReportFormat};
 use crier_domain::report_schedule::{Frequency, parse_time};
 use crier_store::report_schedules::{self, NewSchedule};
 use crier_store::{Tx, report_deliveries};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{FEATURES, ReportSchedule, TAG, lock};
@@ -17,7 +18,7 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::described;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
 const DEFAULT_TIME: &str = "09:00";
@@ -25,18 +26,23 @@ const FIELDS: usize = 5;
 /// Maximum length of a cron expression, and of a time, in characters.
 const MAX_LENGTH: usize = 120;
 
-described! {
-    /// When a report is exported and mailed by itself.
-    pub struct NewReportSchedule {
-        /// Every day, every Monday, every 1st of a month, or as `cron` says.
-        pub frequency: Frequency,
-        /// Minute, hour, day, month, weekday (0 and 7 are Sunday); required for `cron`, refused for others.
-        pub cron: Option<String> { "maxLength": 120, "x-extension": true },
-        /// `HH:MM`; refused for `cron`.
-        pub time: Option<String> { "default": "09:00", "x-extension": true },
-        pub recipients: Vec<String> { "minItems": 1, "maxItems": 20 },
-        pub format: Option<ReportFormat> { "default": "pdf" },
-    }
+/// When a report is exported and mailed by itself.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewReportSchedule {
+    /// Every day, every Monday, every 1st of a month, or as `cron` says.
+    #[schemars(with = "Word<Frequency>")]
+    pub frequency: Frequency,
+    /// Minute, hour, day, month, weekday (0 and 7 are Sunday); required for `cron`, refused for others.
+    #[schemars(length(max = 120), extend("x-extension" = true))]
+    pub cron: Option<String>,
+    /// `HH:MM`; refused for `cron`.
+    #[schemars(extend("default" = "09:00", "x-extension" = true))]
+    pub time: Option<String>,
+    #[schemars(length(min = 1, max = 20))]
+    pub recipients: Vec<String>,
+    #[schemars(with = "Option<Word<ReportFormat>>", extend("default" = "pdf"))]
+    pub format: Option<ReportFormat>,
 }
 
 pub fn endpoint() -> Endpoint {

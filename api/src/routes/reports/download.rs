@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, SchemaFn};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::file::{self, FileResponse};
-use crate::openapi::schema::Documented;
+use crate::openapi::schema::Schemas;
 
 pub fn endpoint() -> Endpoint {
     let endpoint = Endpoint::get(
@@ -28,7 +28,7 @@ pub fn endpoint() -> Endpoint {
     .error_codes(&[ErrorCode::ReportNotReady])
     .downloads(download);
     ReportFormat::ALL.iter().fold(endpoint, |endpoint, format| {
-        let schema = (*format == ReportFormat::Json).then_some(ReportDocument::schema as SchemaFn);
+        let schema = (*format == ReportFormat::Json).then_some(Schemas::response::<ReportDocument> as SchemaFn);
         endpoint.file_type(format.media_type(), schema)
     })
 }

@@ -10,6 +10,7 @@ use crier_domain::report_schedule::{last_days, local_day};
 use crier_jobs::reports;
 use crier_store::Tx;
 use crier_store::report_deliveries::{self, NewDelivery};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{FEATURES, ReportDelivery, TAG, delivery_path, lock};
@@ -17,18 +18,19 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::described;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-described! {
-    /// Which days to export, and how.
-    pub struct NewExport {
-        pub format: ReportFormat,
-        /// The first day. Default: 29 days before `end`.
-        pub start: Option<NaiveDate>,
-        /// The last day, at most 365 days later. Default: today in the brand's time zone.
-        pub end: Option<NaiveDate>,
-    }
+/// Which days to export, and how.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewExport {
+    #[schemars(with = "Word<ReportFormat>")]
+    pub format: ReportFormat,
+    /// The first day. Default: 29 days before `end`.
+    pub start: Option<NaiveDate>,
+    /// The last day, at most 365 days later. Default: today in the brand's time zone.
+    pub end: Option<NaiveDate>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -7,11 +7,13 @@ use crier_domain::plan::Feature;
 use crier_domain::report::{self, ReportDeliveryStatus, ReportErrorCode, ReportFormat, ReportRecipient, WidgetType};
 use crier_domain::report_schedule::{self, Frequency};
 use crier_store::{Conn, Tx, report_deliveries, report_schedules, reports};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::{PREFIX, ScheduledTimestamp, Timestamp};
 
 mod create;
@@ -46,90 +48,115 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-record! {
-    /// What a note says.
-    pub struct WidgetOptions {
-        /// Shown as paragraphs; never as markup.
-        pub text: Option<String> { "examples": ["October was our best month yet."] },
-    }
+/// What a note says.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct WidgetOptions {
+    /// Shown as paragraphs; never as markup.
+    #[schemars(extend("examples" = ["October was our best month yet."]))]
+    pub text: Option<String>,
+}
 
-    /// A part of a report.
-    pub struct ReportWidget {
-        pub r#type: WidgetType,
-        /// Shown above it; null: a title by its type.
-        pub title: Option<String> { "examples": ["At a glance"] },
-        /// Of a note; null for other types.
-        pub options: Option<WidgetOptions>,
-    }
+/// A part of a report.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReportWidget {
+    #[schemars(with = "Word<WidgetType>")]
+    pub r#type: WidgetType,
+    /// Shown above it; null: a title by its type.
+    #[schemars(extend("examples" = ["At a glance"]))]
+    pub title: Option<String>,
+    /// Of a note; null for other types.
+    pub options: Option<WidgetOptions>,
+}
 
-    /// When a report is exported and mailed by itself.
-    pub struct ReportSchedule {
-        pub id: i64,
-        pub report_id: i64,
-        pub frequency: Frequency,
-        /// Five POSIX fields; null for other frequencies.
-        pub cron: Option<String> { "examples": [null] },
-        /// Null for `cron`.
-        pub time: Option<String> { "x-extension": true, "examples": ["09:00"] },
-        /// The brand's.
-        pub timezone: String { "examples": ["Europe/Berlin"] },
-        pub recipients: Vec<String> { "examples": [["ann@example.com"]] },
-        pub format: ReportFormat,
-        pub next_run_at: ScheduledTimestamp,
-        pub last_run_at: Option<Timestamp>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// When a report is exported and mailed by itself.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReportSchedule {
+    pub id: i64,
+    pub report_id: i64,
+    #[schemars(with = "Word<Frequency>")]
+    pub frequency: Frequency,
+    /// Five POSIX fields; null for other frequencies.
+    #[schemars(extend("examples" = [null]))]
+    pub cron: Option<String>,
+    /// Null for `cron`.
+    #[schemars(extend("examples" = ["09:00"], "x-extension" = true))]
+    pub time: Option<String>,
+    /// The brand's.
+    #[schemars(extend("examples" = ["Europe/Berlin"]))]
+    pub timezone: String,
+    #[schemars(extend("examples" = [["ann@example.com"]]))]
+    pub recipients: Vec<String>,
+    #[schemars(with = "Word<ReportFormat>")]
+    pub format: ReportFormat,
+    pub next_run_at: ScheduledTimestamp,
+    pub last_run_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
 
-    /// A report.
-    pub struct Report {
-        pub id: i64,
-        pub name: String { "examples": ["Monthly report"] },
-        pub widgets: Vec<ReportWidget>,
-        /// Oldest first.
-        pub schedules: Vec<ReportSchedule>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A report.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Report {
+    pub id: i64,
+    #[schemars(extend("examples" = ["Monthly report"]))]
+    pub name: String,
+    pub widgets: Vec<ReportWidget>,
+    /// Oldest first.
+    pub schedules: Vec<ReportSchedule>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
 
-    /// Why an export or a mail failed.
-    pub struct ReportProblem {
-        pub code: ReportErrorCode,
-        /// For people.
-        pub message: String,
-    }
+/// Why an export or a mail failed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReportProblem {
+    #[schemars(with = "Word<ReportErrorCode>")]
+    pub code: ReportErrorCode,
+    /// For people.
+    pub message: String,
+}
 
-    /// A mail with a scheduled report.
-    pub struct ReportMail {
-        pub recipient: String { "format": "email" },
-        pub status: MailStatus,
-        pub error: Option<ReportProblem>,
-    }
+/// A mail with a scheduled report.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReportMail {
+    #[schemars(email)]
+    pub recipient: String,
+    #[schemars(with = "Word<MailStatus>")]
+    pub status: MailStatus,
+    pub error: Option<ReportProblem>,
+}
 
-    /// An export of a report.
-    pub struct ReportDelivery {
-        pub id: i64,
-        pub report_id: i64,
-        /// Null where it was asked for, or the schedule was deleted.
-        pub schedule_id: Option<i64> { "examples": [null] },
-        /// `sent`: the file is there.
-        pub status: ReportDeliveryStatus,
-        pub format: ReportFormat,
-        /// The first day.
-        pub start: chrono::NaiveDate,
-        /// The last day.
-        pub end: chrono::NaiveDate,
-        pub size_bytes: Option<i64> { "examples": [48213] },
-        /// Why it failed; while it is pending, why the try before did.
-        pub error: Option<ReportProblem> { "examples": [null] },
-        /// A path from the host's root; null while there is no file, and after its time.
-        pub download_url: Option<String> { "format": "uri-reference", "examples": ["/api/public/v1/brands/17/reports/deliveries/42/download"] },
-        /// The mails of a scheduled export.
-        pub mail: Vec<ReportMail> { "x-extension": true },
-        pub completed_at: Option<Timestamp>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// An export of a report.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReportDelivery {
+    pub id: i64,
+    pub report_id: i64,
+    /// Null where it was asked for, or the schedule was deleted.
+    #[schemars(extend("examples" = [null]))]
+    pub schedule_id: Option<i64>,
+    /// `sent`: the file is there.
+    #[schemars(with = "Word<ReportDeliveryStatus>")]
+    pub status: ReportDeliveryStatus,
+    #[schemars(with = "Word<ReportFormat>")]
+    pub format: ReportFormat,
+    /// The first day.
+    pub start: chrono::NaiveDate,
+    /// The last day.
+    pub end: chrono::NaiveDate,
+    #[schemars(extend("examples" = [48213]))]
+    pub size_bytes: Option<i64>,
+    /// Why it failed; while it is pending, why the try before did.
+    #[schemars(extend("examples" = [null]))]
+    pub error: Option<ReportProblem>,
+    /// A path from the host's root; null while there is no file, and after its time.
+    #[schemars(extend("examples" = ["/api/public/v1/brands/17/reports/deliveries/42/download"], "format" = "uri-reference"))]
+    pub download_url: Option<String>,
+    /// The mails of a scheduled export.
+    #[schemars(extend("x-extension" = true))]
+    pub mail: Vec<ReportMail>,
+    pub completed_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl From<report::ReportWidget> for ReportWidget {

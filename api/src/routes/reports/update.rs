@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::report::MAX_TITLE;
 use crier_store::{Tx, reports};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{FEATURES, Report, TAG, find, lock, show};
@@ -12,14 +13,14 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::described;
 use crate::response::ApiResponse;
 
-described! {
-    /// A new name of a report.
-    pub struct ReportChanges {
-        pub name: PatchField<String> { "minLength": 1, "maxLength": 120 },
-    }
+/// A new name of a report.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct ReportChanges {
+    #[schemars(length(min = 1, max = 120))]
+    pub name: PatchField<String>,
 }
 
 pub fn endpoint() -> Endpoint {

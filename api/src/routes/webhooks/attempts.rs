@@ -3,29 +3,31 @@
 use crier_domain::access::Scope;
 use crier_domain::webhook::DeliveryOutcome;
 use crier_store::{Conn, deliveries};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{FEATURES, TAG, delivery};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, Timestamp};
 
-record! {
-    /// One attempt at a delivery.
-    pub struct DeliveryAttempt {
-        pub id: i64,
-        /// From 1.
-        pub number: i32,
-        pub started_at: Timestamp,
-        pub duration_ms: i64,
-        /// The class of the answer's status, or why there was none.
-        pub outcome: DeliveryOutcome,
-        pub response_code: Option<i32>,
-        pub error: Option<String>,
-        /// The first 1 KiB.
-        pub response_body: Option<String>,
-    }
+/// One attempt at a delivery.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DeliveryAttempt {
+    pub id: i64,
+    /// From 1.
+    pub number: i32,
+    pub started_at: Timestamp,
+    pub duration_ms: i64,
+    /// The class of the answer's status, or why there was none.
+    #[schemars(with = "Word<DeliveryOutcome>")]
+    pub outcome: DeliveryOutcome,
+    pub response_code: Option<i32>,
+    pub error: Option<String>,
+    /// The first 1 KiB.
+    pub response_body: Option<String>,
 }
 
 pub fn endpoint() -> Endpoint {

@@ -4,6 +4,7 @@ use crier_domain::access::Scope;
 use crier_domain::event::EventName;
 use crier_domain::webhook::MAX_WEBHOOKS;
 use crier_store::{Tx, users, webhooks};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{FEATURES, TAG, URL, WebhookWithSecret, check_url, make_secret};
@@ -11,18 +12,21 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::openapi::schema::request;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-request! {
-    /// A webhook endpoint to be made.
-    pub struct NewWebhook {
-        /// Public and https.
-        pub url: String { "format": "uri", "maxLength": 2048 },
-        pub events: Vec<EventName> { "minItems": 1 },
-        pub description: Option<String> { "maxLength": 255 },
-        pub is_active: Option<bool> { "default": true },
-    }
+/// A webhook endpoint to be made.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct NewWebhook {
+    /// Public and https.
+    #[schemars(length(max = 2048), url)]
+    pub url: String,
+    #[schemars(with = "Vec<Word<EventName>>", length(min = 1))]
+    pub events: Vec<EventName>,
+    #[schemars(length(max = 255))]
+    pub description: Option<String>,
+    #[schemars(extend("default" = true))]
+    pub is_active: Option<bool>,
 }
 
 pub fn endpoint() -> Endpoint {

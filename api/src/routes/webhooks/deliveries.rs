@@ -5,37 +5,41 @@ use crier_domain::event::EventName;
 use crier_domain::webhook::{self, DeliveryStatus};
 use crier_store::deliveries::{self, DeliveryFilter};
 use crier_store::{Conn, Page};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{FEATURES, TAG, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::pagination;
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 
-record! {
-    /// A delivery of an event to an endpoint.
-    pub struct Delivery {
-        pub id: i64,
-        pub webhook_id: i64,
-        pub event: EventName,
-        pub status: DeliveryStatus,
-        pub response_code: Option<i32>,
-        pub attempts: i32,
-        pub max_attempts: i32,
-        pub duration_ms: Option<i64>,
-        pub error: Option<String>,
-        /// The first 1 KiB.
-        pub response_body: Option<String>,
-        /// The envelope as it is sent.
-        pub payload: Value { "type": "object" },
-        pub next_attempt_at: Option<ScheduledTimestamp>,
-        pub last_attempt_at: Option<Timestamp>,
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A delivery of an event to an endpoint.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Delivery {
+    pub id: i64,
+    pub webhook_id: i64,
+    #[schemars(with = "Word<EventName>")]
+    pub event: EventName,
+    #[schemars(with = "Word<DeliveryStatus>")]
+    pub status: DeliveryStatus,
+    pub response_code: Option<i32>,
+    pub attempts: i32,
+    pub max_attempts: i32,
+    pub duration_ms: Option<i64>,
+    pub error: Option<String>,
+    /// The first 1 KiB.
+    pub response_body: Option<String>,
+    /// The envelope as it is sent.
+    #[schemars(extend("type" = "object"))]
+    pub payload: Value,
+    pub next_attempt_at: Option<ScheduledTimestamp>,
+    pub last_attempt_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl From<webhook::Delivery> for Delivery {
@@ -66,8 +70,8 @@ pub fn endpoint() -> Endpoint {
         .summary("List the deliveries to a webhook endpoint, newest first")
         .features(FEATURES)
         .pages()
-        .extension_query::<DeliveryStatus>("status", "Only deliveries of this status.")
-        .extension_query::<EventName>("event", "Only deliveries of this event.")
+        .extension_query::<Word<DeliveryStatus>>("status", "Only deliveries of this status.")
+        .extension_query::<Word<EventName>>("event", "Only deliveries of this event.")
         .response::<Delivery>(200, ResponseShape::Pages)
         .reads(list)
 }

@@ -3,23 +3,26 @@
 use crier_domain::access::Scope;
 use crier_domain::event::EventName;
 use crier_store::Conn;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{FEATURES, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-record! {
-    /// An event that can be sent.
-    pub struct Event {
-        pub name: EventName,
-        pub description: &'static str,
-        /// A whole envelope as an endpoint gets it.
-        pub sample: Value { "type": "object" },
-    }
+/// An event that can be sent.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Event {
+    #[schemars(with = "Word<EventName>")]
+    pub name: EventName,
+    pub description: &'static str,
+    /// A whole envelope as an endpoint gets it.
+    #[schemars(extend("type" = "object"))]
+    pub sample: Value,
 }
 
 pub fn endpoint() -> Endpoint {

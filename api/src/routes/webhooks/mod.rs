@@ -8,13 +8,15 @@ use crier_domain::webhook;
 use crier_domain::webhook_signature::new_secret;
 use crier_http::SchemePolicy;
 use crier_store::{Tx, webhooks};
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::openapi::schema::record;
+use crate::openapi::schema::Word;
 use crate::response::Timestamp;
 
 mod attempts;
@@ -54,34 +56,41 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-record! {
-    /// A webhook endpoint. Its secret is never among a read's fields.
-    pub struct Webhook {
-        pub id: i64,
-        pub url: String { "format": "uri" },
-        pub events: Vec<EventName>,
-        pub description: Option<String>,
-        pub is_active: bool,
-        /// Why the service switched it off; null where it did not.
-        pub disabled_reason: Option<String> { "x-extension": true },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A webhook endpoint. Its secret is never among a read's fields.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Webhook {
+    pub id: i64,
+    #[schemars(url)]
+    pub url: String,
+    #[schemars(with = "Vec<Word<EventName>>")]
+    pub events: Vec<EventName>,
+    pub description: Option<String>,
+    pub is_active: bool,
+    /// Why the service switched it off; null where it did not.
+    #[schemars(extend("x-extension" = true))]
+    pub disabled_reason: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
 
-    /// A webhook endpoint with its new signing secret, which is shown this once.
-    pub struct WebhookWithSecret {
-        pub id: i64,
-        pub url: String { "format": "uri" },
-        pub events: Vec<EventName>,
-        pub description: Option<String>,
-        pub is_active: bool,
-        /// Why the service switched it off; null where it did not.
-        pub disabled_reason: Option<String> { "x-extension": true },
-        /// The whole text is the key of the HMAC.
-        pub secret: String { "pattern": "^whsec_[A-Za-z0-9]{40}$" },
-        pub created_at: Timestamp,
-        pub updated_at: Timestamp,
-    }
+/// A webhook endpoint with its new signing secret, which is shown this once.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct WebhookWithSecret {
+    pub id: i64,
+    #[schemars(url)]
+    pub url: String,
+    #[schemars(with = "Vec<Word<EventName>>")]
+    pub events: Vec<EventName>,
+    pub description: Option<String>,
+    pub is_active: bool,
+    /// Why the service switched it off; null where it did not.
+    #[schemars(extend("x-extension" = true))]
+    pub disabled_reason: Option<String>,
+    /// The whole text is the key of the HMAC.
+    #[schemars(regex(pattern = "^whsec_[A-Za-z0-9]{40}$"))]
+    pub secret: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl From<webhook::Webhook> for Webhook {

@@ -6,6 +6,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Scope;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_store::{Tx, deliveries, jobs};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::{FEATURES, TAG, check_active, lock_webhook};
@@ -13,26 +15,23 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::{record, request};
 use crate::response::ApiResponse;
 
 /// The maximum age of deliveries to repeat.
 const MAX_RECOVERY_AGE: TimeDelta = TimeDelta::days(14);
 
-request! {
-    /// Which failed deliveries are to be repeated.
-    pub struct WebhookRecovery {
-        /// Those made at this time or later. Not in the future, at most 14 days ago. Without an offset it is UTC.
-        pub since: DateTime<Utc>,
-    }
+/// Which failed deliveries are to be repeated.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct WebhookRecovery {
+    /// Those made at this time or later. Not in the future, at most 14 days ago. Without an offset it is UTC.
+    pub since: DateTime<Utc>,
 }
 
-record! {
-    /// What a recovery began.
-    pub struct WebhookRecovered {
-        /// How many deliveries are attempted again.
-        pub recovered: u64,
-    }
+/// What a recovery began.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct WebhookRecovered {
+    /// How many deliveries are attempted again.
+    pub recovered: u64,
 }
 
 pub fn endpoint() -> Endpoint {

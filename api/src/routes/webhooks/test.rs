@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::event::EventName;
 use crier_store::{Tx, deliveries, events};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::deliveries::Delivery;
@@ -13,15 +14,15 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::request;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-request! {
-    /// What an endpoint is to be sent as a test.
-    pub struct WebhookTest {
-        /// Any event of the list, whatever the endpoint asked for.
-        pub event: EventName,
-    }
+/// What an endpoint is to be sent as a test.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct WebhookTest {
+    /// Any event of the list, whatever the endpoint asked for.
+    #[schemars(with = "Word<EventName>")]
+    pub event: EventName,
 }
 
 pub fn endpoint() -> Endpoint {

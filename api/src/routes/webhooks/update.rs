@@ -3,6 +3,7 @@
 use crier_domain::access::Scope;
 use crier_domain::event::EventName;
 use crier_store::{Tx, webhooks};
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{FEATURES, TAG, URL, Webhook, check_url, lock_webhook, show};
@@ -10,18 +11,20 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::openapi::schema::request;
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-request! {
-    /// What may change of a webhook endpoint; what is absent stays.
-    pub struct WebhookChange {
-        /// Public and https.
-        pub url: PatchField<String> { "format": "uri", "maxLength": 2048 },
-        pub events: PatchField<Vec<EventName>> { "minItems": 1 },
-        pub is_active: PatchField<bool>,
-        pub description: PatchField<String> { "maxLength": 255, "x-extension": true },
-    }
+/// What may change of a webhook endpoint; what is absent stays.
+#[derive(Clone, Debug, JsonSchema)]
+pub struct WebhookChange {
+    /// Public and https.
+    #[schemars(length(max = 2048), url)]
+    pub url: PatchField<String>,
+    #[schemars(with = "PatchField<Vec<Word<EventName>>>", length(min = 1))]
+    pub events: PatchField<Vec<EventName>>,
+    pub is_active: PatchField<bool>,
+    #[schemars(length(max = 255), extend("x-extension" = true))]
+    pub description: PatchField<String>,
 }
 
 pub fn endpoint() -> Endpoint {

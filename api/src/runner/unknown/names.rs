@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::near::{self, KnownName};
 use crate::endpoint::Endpoint;
-use crate::openapi::schema::Schema;
+use crate::openapi::schema::Schemas;
 
 /// The maximum depth, which ends recursive schemas.
 const MAX_DEPTH: u32 = 8;
@@ -19,7 +19,7 @@ pub struct KnownNames {
 
 impl KnownNames {
     pub fn of(endpoint: &Endpoint) -> Self {
-        let mut s = Schema::default();
+        let mut s = Schemas::default();
         let body = endpoint.body.as_ref().map(|body| (body.schema)(&mut s));
         let body = body.and_then(|schema| match KnownValue::of(&schema, &s, MAX_DEPTH) {
             KnownValue::Object(fields) => Some(fields),
@@ -53,7 +53,7 @@ pub(super) enum KnownValue {
 }
 
 impl KnownValue {
-    fn of(schema: &Value, s: &Schema, depth: u32) -> Self {
+    fn of(schema: &Value, s: &Schemas, depth: u32) -> Self {
         if depth == 0 {
             return Self::Any;
         }

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::openapi::example::build_example;
-use crate::openapi::schema::Schema;
+use crate::openapi::schema::Schemas;
 use crate::routes;
 
 fn endpoint(id: &str) -> Endpoint {
@@ -43,7 +43,7 @@ fn every_example_has_known_fields_alone() {
 fn a_record_that_is_sent_back_has_no_typos() {
     for endpoint in routes::all().into_iter().filter(|endpoint| endpoint.method == http::Method::PUT) {
         let (Some(_), Some(schema)) = (&endpoint.body, endpoint.schema) else { continue };
-        let mut s = Schema::default();
+        let mut s = Schemas::default();
         let record = build_example(&schema(&mut s), &s.named);
         let found = check(endpoint.id, &record);
         assert!(found.typos.is_empty(), "{}: {:?}", endpoint.id, found.typos);
