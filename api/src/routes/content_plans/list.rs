@@ -1,13 +1,51 @@
 //! `GET /brands/{brand}/content-plans`
 
+use chrono::NaiveDate;
 use crier_domain::access::Scope;
+use crier_domain::content_plan::{self, ItemStatus};
 use crier_store::{Conn, content_plans};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{ContentPlanHead, FEATURES, TAG};
+use super::{FEATURES, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::openapi::schema::Word;
+use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
+
+/// An item of a content plan as plans are listed: without its content.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PlanItemHead {
+    pub id: i64,
+    #[schemars(extend("examples" = ["Rye week"]))]
+    pub title: String,
+    pub planned_at: Option<ScheduledTimestamp>,
+    /// `scheduled` while there is a post made from it.
+    #[schemars(with = "Word<ItemStatus>")]
+    pub status: ItemStatus,
+    /// The post made from it; null where there is none, or where it was deleted.
+    #[schemars(extend("examples" = [null]))]
+    pub post_id: Option<i64>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A content plan as it is listed. What its items say is told by the plan itself.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ContentPlanHead {
+    pub id: i64,
+    #[schemars(extend("examples" = ["November"]))]
+    pub name: String,
+    #[schemars(extend("examples" = ["What we bake, day by day"]))]
+    pub description: Option<String>,
+    pub starts_on: Option<NaiveDate>,
+    pub ends_on: Option<NaiveDate>,
+    /// By their time; those without one come last.
+    pub items: Vec<PlanItemHead>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/content-plans", "listContentPlans", Scope::ContentRead)
@@ -30,4 +68,33 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         ContentPlanHead::new(plan, own)
     });
     ApiResponse::ok(shown.collect::<Vec<_>>())
+}
+
+impl From<content_plan::PlanItemHead> for PlanItemHead {
+    fn from(i: content_plan::PlanItemHead) -> Self {
+        Self {
+            id: i.id,
+            title: i.title,
+            planned_at: i.planned_at.map(Into::into),
+            status: ItemStatus::of(i.post_id),
+            post_id: i.post_id,
+            created_at: i.created_at.into(),
+            updated_at: i.updated_at.into(),
+        }
+    }
+}
+
+impl ContentPlanHead {
+    fn new(plan: content_plan::ContentPlan, items: impl IntoIterator<Item = content_plan::PlanItemHead>) -> Self {
+        Self {
+            id: plan.id,
+            name: plan.name,
+            description: plan.description,
+            starts_on: plan.starts_on,
+            ends_on: plan.ends_on,
+            items: items.into_iter().map(Into::into).collect(),
+            created_at: plan.created_at.into(),
+            updated_at: plan.updated_at.into(),
+        }
+    }
 }

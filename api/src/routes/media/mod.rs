@@ -92,20 +92,6 @@ impl MediaAsset {
     }
 }
 
-/// A picture to be kept.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub struct NewMedia {
-    /// A JPEG, PNG, GIF or WebP of at most 25 MiB and 100 megapixels (the operator may set other limits).
-    #[schemars(extend("format" = "binary"))]
-    pub file: String,
-    #[schemars(with = "Option<Word<AssetType>>", extend("default" = "image"))]
-    pub asset_type: Option<AssetType>,
-    /// What the picture shows, for those who do not see it.
-    #[schemars(length(max = 2000), extend("x-extension" = true))]
-    pub alt_text: Option<String>,
-}
-
 pub const MAX_ALT_TEXT_CHARS: usize = 2_000;
 
 /// Returns the owner of pictures stored by this request.

@@ -6,13 +6,29 @@ use crier_domain::access::Scope;
 use crier_domain::media::AssetType;
 use crier_media::{self as media, Described, IngestedFile};
 use crier_store::{Tx, media as assets};
+use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{MAX_ALT_TEXT_CHARS, MediaAsset, NewMedia, TAG, owner, refused};
+use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, owner, refused};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
+
+/// A picture to be kept.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewMedia {
+    /// A JPEG, PNG, GIF or WebP of at most 25 MiB and 100 megapixels (the operator may set other limits).
+    #[schemars(extend("format" = "binary"))]
+    pub file: String,
+    #[schemars(with = "Option<Word<AssetType>>", extend("default" = "image"))]
+    pub asset_type: Option<AssetType>,
+    /// What the picture shows, for those who do not see it.
+    #[schemars(length(max = 2000), extend("x-extension" = true))]
+    pub alt_text: Option<String>,
+}
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/media", "uploadMedia", Scope::MediaWrite)

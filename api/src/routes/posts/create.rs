@@ -3,16 +3,40 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
+use crier_domain::post::ScheduleType;
 use crier_store::Tx;
+use schemars::JsonSchema;
 use serde_json::json;
 
-use super::edit::{self, DesiredPost, PostChange};
-use super::{NewPost, PostDetail, TAG, apply, check, show};
+use super::edit::{self, DesiredPost, PostChange, PostOverride};
+use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::ParsedBody;
-use crate::response::ApiResponse;
+use crate::openapi::schema::Word;
+use crate::response::{ApiResponse, ScheduledTimestamp};
+
+/// A post to be made.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct NewPost {
+    /// Required unless there is media.
+    #[schemars(length(max = 65535))]
+    pub content: Option<String>,
+    #[schemars(with = "Option<Word<ScheduleType>>", extend("default" = "draft"))]
+    pub schedule_type: Option<ScheduleType>,
+    /// Required for `scheduled`, kept with a draft, ignored for `now`. In the future, within 5 years. Without an offset
+    /// it is in the brand's time zone.
+    pub scheduled_at: Option<ScheduledTimestamp>,
+    /// Ids of accounts of the brand, at least one unless this is a draft.
+    #[schemars(length(max = 1000), extend("uniqueItems" = true))]
+    pub accounts: Option<Vec<i64>>,
+    #[schemars(length(max = 100), extend("uniqueItems" = true, "x-extension" = true))]
+    pub media: Option<Vec<i64>>,
+    #[schemars(length(max = 1000), extend("x-extension" = true))]
+    pub overrides: Option<Vec<PostOverride>>,
+}
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts", "createPost", Scope::PostsWrite)

@@ -102,60 +102,12 @@ pub struct Target {
     pub updated_at: Timestamp,
 }
 
-/// A target without what it says.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TargetView {
-    pub id: i64,
-    pub account_id: i64,
-    #[schemars(with = "Word<Platform>")]
-    pub platform: Platform,
-    #[schemars(with = "Word<TargetStatus>")]
-    pub status: TargetStatus,
-    #[schemars(extend("examples" = [null]))]
-    pub external_id: Option<String>,
-    #[schemars(extend("examples" = [null]))]
-    pub url: Option<String>,
-    #[schemars(extend("examples" = [null]))]
-    pub error: Option<TargetError>,
-    #[schemars(extend("examples" = [0]))]
-    pub attempts: i32,
-    #[schemars(extend("examples" = [null]))]
-    pub next_attempt_at: Option<Timestamp>,
-    #[schemars(extend("examples" = [null]))]
-    pub published_at: Option<Timestamp>,
-}
-
 /// Who wrote a post.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Author {
     pub id: i64,
     #[schemars(extend("examples" = ["Ann"]))]
     pub name: String,
-}
-
-/// A post as it is listed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Post {
-    pub id: i64,
-    #[schemars(with = "Word<PostStatus>", extend("examples" = ["scheduled"]))]
-    pub status: PostStatus,
-    #[schemars(extend("examples" = ["Fresh bread!"]))]
-    pub content: String,
-    #[schemars(with = "Word<ScheduleType>", extend("examples" = ["scheduled"]))]
-    pub schedule_type: ScheduleType,
-    pub scheduled_at: Option<ScheduledTimestamp>,
-    #[schemars(extend("examples" = [null]))]
-    pub published_at: Option<Timestamp>,
-    /// The ids of the accounts that it goes to, in order.
-    pub accounts: Vec<i64>,
-    /// The ids of the pictures, in order.
-    #[schemars(extend("x-extension" = true))]
-    pub media: Vec<i64>,
-    /// The first failed target's, where one has failed for good.
-    #[schemars(extend("examples" = [null]))]
-    pub error: Option<TargetError>,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
 }
 
 /// A post with its targets and its author.
@@ -184,26 +136,6 @@ pub struct PostDetail {
     pub author: Option<Author>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-}
-
-/// A post to be made.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub struct NewPost {
-    /// Required unless there is media.
-    #[schemars(length(max = 65535))]
-    pub content: Option<String>,
-    #[schemars(with = "Option<Word<ScheduleType>>", extend("default" = "draft"))]
-    pub schedule_type: Option<ScheduleType>,
-    /// Required for `scheduled`, kept with a draft, ignored for `now`. In the future, within 5 years. Without an offset it is in the brand's time zone.
-    pub scheduled_at: Option<ScheduledTimestamp>,
-    /// Ids of accounts of the brand, at least one unless this is a draft.
-    #[schemars(length(max = 1000), extend("uniqueItems" = true))]
-    pub accounts: Option<Vec<i64>>,
-    #[schemars(length(max = 100), extend("uniqueItems" = true, "x-extension" = true))]
-    pub media: Option<Vec<i64>>,
-    #[schemars(length(max = 1000), extend("x-extension" = true))]
-    pub overrides: Option<Vec<edit::PostOverride>>,
 }
 
 impl From<Failure> for TargetError {
@@ -240,23 +172,6 @@ impl From<post::Target> for Target {
     }
 }
 
-impl From<post::Target> for TargetView {
-    fn from(t: post::Target) -> Self {
-        Self {
-            id: t.id,
-            account_id: t.account_id,
-            platform: t.platform,
-            status: t.status,
-            external_id: t.external_id,
-            url: t.url,
-            error: t.error.map(Into::into),
-            attempts: t.attempts,
-            next_attempt_at: t.next_attempt_at.map(Into::into),
-            published_at: t.published_at.map(Into::into),
-        }
-    }
-}
-
 /// Returns the error of a post: that of its first failed target, if the post failed or is partially published.
 fn error_of<'a>(
     status: PostStatus,
@@ -267,24 +182,6 @@ fn error_of<'a>(
     }
     let failed = targets.into_iter().find(|(status, _)| *status == TargetStatus::Failed);
     failed.and_then(|(_, error)| error.cloned()).map(Into::into)
-}
-
-impl Post {
-    fn new(p: post::Post, targets: &[targets::TargetSummary]) -> Self {
-        Self {
-            id: p.id,
-            status: p.status,
-            content: p.content,
-            schedule_type: p.schedule_type,
-            scheduled_at: p.scheduled_at.map(Into::into),
-            published_at: p.published_at.map(Into::into),
-            accounts: targets.iter().map(|t| t.account_id).collect(),
-            media: p.media,
-            error: error_of(p.status, targets.iter().map(|t| (t.status, t.error.as_ref()))),
-            created_at: p.created_at.into(),
-            updated_at: p.updated_at.into(),
-        }
-    }
 }
 
 impl PostDetail {

@@ -1,12 +1,13 @@
 //! `GET /brands/{brand}/posts/{post}/status`
 
 use crier_domain::access::Scope;
-use crier_domain::post::{PostStatus, ScheduleType};
+use crier_domain::platform::Platform;
+use crier_domain::post::{self, PostStatus, ScheduleType, TargetStatus};
 use crier_store::{Conn, targets};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{TAG, TargetView, show};
+use super::{TAG, TargetError, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
@@ -26,6 +27,29 @@ pub struct PostStatusView {
     pub targets: Vec<TargetView>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+}
+
+/// A target without what it says.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TargetView {
+    pub id: i64,
+    pub account_id: i64,
+    #[schemars(with = "Word<Platform>")]
+    pub platform: Platform,
+    #[schemars(with = "Word<TargetStatus>")]
+    pub status: TargetStatus,
+    #[schemars(extend("examples" = [null]))]
+    pub external_id: Option<String>,
+    #[schemars(extend("examples" = [null]))]
+    pub url: Option<String>,
+    #[schemars(extend("examples" = [null]))]
+    pub error: Option<TargetError>,
+    #[schemars(extend("examples" = [0]))]
+    pub attempts: i32,
+    #[schemars(extend("examples" = [null]))]
+    pub next_attempt_at: Option<Timestamp>,
+    #[schemars(extend("examples" = [null]))]
+    pub published_at: Option<Timestamp>,
 }
 
 pub fn endpoint() -> Endpoint {
@@ -49,4 +73,21 @@ async fn status(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         created_at: post.created_at.into(),
         updated_at: post.updated_at.into(),
     })
+}
+
+impl From<post::Target> for TargetView {
+    fn from(t: post::Target) -> Self {
+        Self {
+            id: t.id,
+            account_id: t.account_id,
+            platform: t.platform,
+            status: t.status,
+            external_id: t.external_id,
+            url: t.url,
+            error: t.error.map(Into::into),
+            attempts: t.attempts,
+            next_attempt_at: t.next_attempt_at.map(Into::into),
+            published_at: t.published_at.map(Into::into),
+        }
+    }
 }

@@ -11,9 +11,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
+use super::TAG;
 use super::check::{self, LookupContext, TargetCheck, TextLengthCache};
+use super::create::NewPost;
 use super::edit::{self, DesiredPost, PostChange};
-use super::{NewPost, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
