@@ -4,10 +4,8 @@
 //! days is the sum over posts. A figure that no platform gave is null.
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
-use crier_domain::analytics::{Figures, Tz, day_start, zone};
+use crier_domain::analytics::{Tz, day_start, zone};
 use crier_domain::plan::Feature;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;
@@ -25,27 +23,6 @@ pub const FEATURES: &[Feature] = &[Feature::BasicAnalytics, Feature::Analytics];
 const DEFAULT_DAYS: u64 = 30;
 /// What is shown at most where the plan keeps figures without an end.
 const MAX_RETENTION: u64 = 3_650;
-
-/// What people did with posts; null where no platform gave a figure.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct PostFigures {
-    pub impressions: Option<i64>,
-    pub reach: Option<i64>,
-    pub likes: Option<i64>,
-    pub comments: Option<i64>,
-    pub shares: Option<i64>,
-    pub clicks: Option<i64>,
-    /// Likes, comments, shares and clicks together.
-    pub engagements: Option<i64>,
-}
-
-impl From<Figures> for PostFigures {
-    fn from(f: Figures) -> Self {
-        let engagements = f.engagements();
-        let Figures { impressions, reach, likes, comments, shares, clicks } = f;
-        Self { impressions, reach, likes, comments, shares, clicks, engagements }
-    }
-}
 
 /// The days of a series, both included.
 pub struct Window {

@@ -7,37 +7,40 @@ use crier_store::{Conn, analytics};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FEATURES, PostFigures, TAG, Window};
+use super::{FEATURES, TAG, Window};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::response::ApiResponse;
+
+/// What people did with posts; null where no platform gave a figure.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PostFigures {
+    pub impressions: Option<i64>,
+    pub reach: Option<i64>,
+    pub likes: Option<i64>,
+    pub comments: Option<i64>,
+    pub shares: Option<i64>,
+    pub clicks: Option<i64>,
+    // Likes, comments, shares and clicks together.
+    pub engagements: Option<i64>,
+}
 
 /// The posts that were published on a day.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DayOfPosts {
     pub date: NaiveDate,
     pub posts: i64,
-    pub impressions: Option<i64>,
-    pub reach: Option<i64>,
-    pub likes: Option<i64>,
-    pub comments: Option<i64>,
-    pub shares: Option<i64>,
-    pub clicks: Option<i64>,
-    pub engagements: Option<i64>,
+    #[serde(flatten)]
+    pub figures: PostFigures,
 }
 
 /// The sums over all days.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostTotals {
     pub posts: i64,
-    pub impressions: Option<i64>,
-    pub reach: Option<i64>,
-    pub likes: Option<i64>,
-    pub comments: Option<i64>,
-    pub shares: Option<i64>,
-    pub clicks: Option<i64>,
-    pub engagements: Option<i64>,
+    #[serde(flatten)]
+    pub figures: PostFigures,
 }
 
 /// The figures of a brand's posts by day.
@@ -82,11 +85,11 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
             (posts, totals) = (posts + day.posts, totals.plus(&day.figures));
         }
     }
-    let series = days.iter().zip(by_day).map(|(date, (posts, figures))| {
-        let PostFigures { impressions, reach, likes, comments, shares, clicks, engagements } = figures.into();
-        DayOfPosts { date: *date, posts, impressions, reach, likes, comments, shares, clicks, engagements }
+    let series = days.iter().zip(by_day).map(|(date, (posts, figures))| DayOfPosts {
+        date: *date,
+        posts,
+        figures: figures.into(),
     });
-    let PostFigures { impressions, reach, likes, comments, shares, clicks, engagements } = totals.into();
     ApiResponse::ok(PostSeries {
         start: window.start,
         end: window.end,
@@ -94,6 +97,14 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         timezone: window.zone.to_string(),
         retention_days: window.retention_days,
         series: series.collect(),
-        totals: PostTotals { posts, impressions, reach, likes, comments, shares, clicks, engagements },
+        totals: PostTotals { posts, figures: totals.into() },
     })
+}
+
+impl From<Figures> for PostFigures {
+    fn from(f: Figures) -> Self {
+        let engagements = f.engagements();
+        let Figures { impressions, reach, likes, comments, shares, clicks } = f;
+        Self { impressions, reach, likes, comments, shares, clicks, engagements }
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::content_plan::{Destination, PlanItem};
 use crier_domain::plan::Feature;
-use crier_domain::post::{Post, PostStatus, ScheduleType};
+use crier_domain::post::{Post, ScheduleType};
 use crier_store::{Conn, Tx, content_plans};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,10 +20,10 @@ use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
 use crate::openapi::schema::Word;
-use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
+use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::check::Accounts;
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
-use crate::routes::posts::{self, Author, PostDetail, Target, TargetError, apply, check};
+use crate::routes::posts::{self, Author, PostDetail, PostFields, Target, apply, check};
 
 /// Where an item's post is to go.
 #[derive(JsonSchema)]
@@ -45,23 +45,8 @@ pub struct PlanScheduling {
 pub struct ScheduledPost {
     pub id: i64,
     pub plan_item_id: i64,
-    #[schemars(with = "Word<PostStatus>", extend("examples" = ["scheduled"]))]
-    pub status: PostStatus,
-    #[schemars(extend("examples" = ["All week: rye bread from our own sourdough."]))]
-    pub content: String,
-    #[schemars(with = "Word<ScheduleType>", extend("examples" = ["scheduled"]))]
-    pub schedule_type: ScheduleType,
-    pub scheduled_at: Option<ScheduledTimestamp>,
-    #[schemars(extend("examples" = [null]))]
-    pub published_at: Option<Timestamp>,
-    /// The ids of the accounts that it goes to, in order.
-    pub accounts: Vec<i64>,
-    /// The ids of the pictures, in order.
-    #[schemars(extend("x-extension" = true))]
-    pub media: Vec<i64>,
-    /// The first failed target's, where one has failed for good.
-    #[schemars(extend("examples" = [null]))]
-    pub error: Option<TargetError>,
+    #[serde(flatten)]
+    pub fields: PostFields,
     pub targets: Vec<Target>,
     /// Null where the user is no more.
     pub author: Option<Author>,
@@ -175,21 +160,7 @@ fn map_field(path: &str) -> String {
 
 impl ScheduledPost {
     fn of(plan_item_id: i64, post: PostDetail) -> Self {
-        Self {
-            id: post.id,
-            plan_item_id,
-            status: post.status,
-            content: post.content,
-            schedule_type: post.schedule_type,
-            scheduled_at: post.scheduled_at,
-            published_at: post.published_at,
-            accounts: post.accounts,
-            media: post.media,
-            error: post.error,
-            targets: post.targets,
-            author: post.author,
-            created_at: post.created_at,
-            updated_at: post.updated_at,
-        }
+        let PostDetail { id, fields, targets, author, created_at, updated_at } = post;
+        Self { id, plan_item_id, fields, targets, author, created_at, updated_at }
     }
 }

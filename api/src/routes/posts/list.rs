@@ -1,18 +1,18 @@
 //! `GET /brands/{brand}/posts`
 
 use crier_domain::access::Scope;
-use crier_domain::post::{self, PostStatus, ScheduleType};
+use crier_domain::post::{self, PostStatus};
 use crier_store::{Conn, Page, posts, targets};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{TAG, TargetError, error_of};
+use super::{PostFields, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::Word;
 use crate::pagination;
-use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
+use crate::response::{ApiResponse, Timestamp};
 
 /// The maximum bytes of content in one response. A page of up to [`ALWAYS_FITS`] posts never exceeds it.
 const MAX_CONTENT: i64 = 8 << 20;
@@ -22,23 +22,8 @@ const ALWAYS_FITS: i64 = 30;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Post {
     pub id: i64,
-    #[schemars(with = "Word<PostStatus>", extend("examples" = ["scheduled"]))]
-    pub status: PostStatus,
-    #[schemars(extend("examples" = ["Fresh bread!"]))]
-    pub content: String,
-    #[schemars(with = "Word<ScheduleType>", extend("examples" = ["scheduled"]))]
-    pub schedule_type: ScheduleType,
-    pub scheduled_at: Option<ScheduledTimestamp>,
-    #[schemars(extend("examples" = [null]))]
-    pub published_at: Option<Timestamp>,
-    /// The ids of the accounts that it goes to, in order.
-    pub accounts: Vec<i64>,
-    /// The ids of the pictures, in order.
-    #[schemars(extend("x-extension" = true))]
-    pub media: Vec<i64>,
-    /// The first failed target's, where one has failed for good.
-    #[schemars(extend("examples" = [null]))]
-    pub error: Option<TargetError>,
+    #[serde(flatten)]
+    pub fields: PostFields,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -88,18 +73,8 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
 
 impl Post {
     fn new(p: post::Post, targets: &[targets::TargetSummary]) -> Self {
-        Self {
-            id: p.id,
-            status: p.status,
-            content: p.content,
-            schedule_type: p.schedule_type,
-            scheduled_at: p.scheduled_at.map(Into::into),
-            published_at: p.published_at.map(Into::into),
-            accounts: targets.iter().map(|t| t.account_id).collect(),
-            media: p.media,
-            error: error_of(p.status, targets.iter().map(|t| (t.status, t.error.as_ref()))),
-            created_at: p.created_at.into(),
-            updated_at: p.updated_at.into(),
-        }
+        let (id, created_at, updated_at) = (p.id, p.created_at.into(), p.updated_at.into());
+        let targets = targets.iter().map(|t| (t.account_id, t.status, t.error.as_ref()));
+        Self { id, fields: PostFields::new(p, targets), created_at, updated_at }
     }
 }

@@ -110,10 +110,9 @@ pub struct Author {
     pub name: String,
 }
 
-/// A post with its targets and its author.
+/// What is shown of a post wherever it is shown.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct PostDetail {
-    pub id: i64,
+pub struct PostFields {
     #[schemars(with = "Word<PostStatus>", extend("examples" = ["scheduled"]))]
     pub status: PostStatus,
     #[schemars(extend("examples" = ["Fresh bread!"]))]
@@ -131,6 +130,14 @@ pub struct PostDetail {
     /// The first failed target's, where one has failed for good.
     #[schemars(extend("examples" = [null]))]
     pub error: Option<TargetError>,
+}
+
+/// A post with its targets and its author.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PostDetail {
+    pub id: i64,
+    #[serde(flatten)]
+    pub fields: PostFields,
     pub targets: Vec<Target>,
     /// Null where the user is no more.
     pub author: Option<Author>,
@@ -172,6 +179,22 @@ impl From<post::Target> for Target {
     }
 }
 
+impl PostFields {
+    /// `targets` are the post's, in order: the account, the status, and the failure.
+    fn new<'a>(p: post::Post, targets: impl Iterator<Item = (i64, TargetStatus, Option<&'a Failure>)> + Clone) -> Self {
+        Self {
+            status: p.status,
+            content: p.content,
+            schedule_type: p.schedule_type,
+            scheduled_at: p.scheduled_at.map(Into::into),
+            published_at: p.published_at.map(Into::into),
+            accounts: targets.clone().map(|(account_id, ..)| account_id).collect(),
+            media: p.media,
+            error: error_of(p.status, targets.map(|(_, status, error)| (status, error))),
+        }
+    }
+}
+
 /// Returns the error of a post: that of its first failed target, if the post failed or is partially published.
 fn error_of<'a>(
     status: PostStatus,
@@ -185,22 +208,11 @@ fn error_of<'a>(
 }
 
 impl PostDetail {
-    pub fn new(p: post::Post, targets: Vec<post::Target>) -> Self {
-        Self {
-            id: p.id,
-            status: p.status,
-            content: p.content,
-            schedule_type: p.schedule_type,
-            scheduled_at: p.scheduled_at.map(Into::into),
-            published_at: p.published_at.map(Into::into),
-            accounts: targets.iter().map(|t| t.account_id).collect(),
-            media: p.media,
-            error: error_of(p.status, targets.iter().map(|t| (t.status, t.error.as_ref()))),
-            targets: targets.into_iter().map(Into::into).collect(),
-            author: p.author_id.zip(p.author_name).map(|(id, name)| Author { id, name }),
-            created_at: p.created_at.into(),
-            updated_at: p.updated_at.into(),
-        }
+    pub fn new(mut p: post::Post, targets: Vec<post::Target>) -> Self {
+        let (id, created_at, updated_at) = (p.id, p.created_at.into(), p.updated_at.into());
+        let author = p.author_id.zip(p.author_name.take()).map(|(id, name)| Author { id, name });
+        let fields = PostFields::new(p, targets.iter().map(|t| (t.account_id, t.status, t.error.as_ref())));
+        Self { id, fields, targets: targets.into_iter().map(Into::into).collect(), author, created_at, updated_at }
     }
 
     /// Loads the post's targets.
