@@ -34,10 +34,10 @@ pub struct CaptionOptions {
     #[schemars(range(min = 1, max = 10), extend("default" = 3))]
     pub count: Option<i64>,
     /// In a few words.
-    #[schemars(length(min = 1, max = 60), extend("x-extension" = true))]
+    #[schemars(length(min = 1, max = MAX_TONE_CHARS), extend("x-extension" = true))]
     pub tone: Option<String>,
     /// A BCP 47 tag, such as `de` or `pt-BR`; without one the prompt's language.
-    #[schemars(length(max = 35), extend("x-extension" = true))]
+    #[schemars(length(max = MAX_LANGUAGE_CHARS), extend("x-extension" = true))]
     pub language: Option<String>,
     #[schemars(with = "Option<Word<Length>>", extend("x-extension" = true))]
     pub length: Option<Length>,
@@ -53,7 +53,7 @@ pub struct CaptionOptions {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewCaptions {
-    #[schemars(length(min = 1, max = 8000))]
+    #[schemars(length(min = 1, max = MAX_PROMPT_CHARS))]
     pub prompt: String,
     pub options: Option<CaptionOptions>,
 }

@@ -21,7 +21,7 @@ use crate::response::ApiResponse;
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewHashtags {
     /// The post's text.
-    #[schemars(length(min = 1, max = 8000))]
+    #[schemars(length(min = 1, max = MAX_PROMPT_CHARS))]
     pub content: String,
     /// Where it is to be posted: no more than do good there are answered.
     #[schemars(with = "Option<Word<Platform>>")]

@@ -41,7 +41,7 @@ pub struct ImageOptions {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewImage {
-    #[schemars(length(min = 1, max = 8000))]
+    #[schemars(length(min = 1, max = MAX_PROMPT_CHARS))]
     pub prompt: String,
     pub options: Option<ImageOptions>,
 }

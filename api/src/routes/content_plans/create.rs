@@ -28,7 +28,7 @@ pub struct NewContentPlan {
     pub starts_on: Option<NaiveDate>,
     /// Not before `starts_on`.
     pub ends_on: Option<NaiveDate>,
-    #[schemars(length(max = 500))]
+    #[schemars(length(max = items::MAX_NEW_ITEMS))]
     pub items: Option<Vec<NewPlanItem>>,
 }
 

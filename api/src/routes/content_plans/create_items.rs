@@ -18,7 +18,7 @@ use crate::response::ApiResponse;
 /// Items to be made, all or none.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewPlanItems {
-    #[schemars(length(min = 1, max = 500))]
+    #[schemars(length(min = 1, max = items::MAX_NEW_ITEMS))]
     pub items: Vec<NewPlanItem>,
 }
 

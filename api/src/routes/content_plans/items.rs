@@ -20,7 +20,7 @@ pub struct NewPlanItem {
     #[schemars(length(min = 1, max = 200))]
     pub title: String,
     /// What a post made from it is to say.
-    #[schemars(length(max = 65535))]
+    #[schemars(length(max = MAX_CONTENT_CHARS))]
     pub content: Option<String>,
     /// Without an offset it is in the brand's time zone.
     pub planned_at: Option<DateTime<Utc>>,

@@ -30,13 +30,13 @@ use crate::routes::posts::{self, Author, PostDetail, PostFields, Target, apply, 
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct PlanScheduling {
     /// Ids of accounts of the brand, at least one unless it becomes a draft.
-    #[schemars(length(max = 1000), extend("uniqueItems" = true))]
+    #[schemars(length(max = edit::MAX_ACCOUNTS), extend("uniqueItems" = true))]
     pub account_ids: Option<Vec<i64>>,
     /// `calendar`: a post at the item's time; `draft`: a draft; `approval`: a post that waits for approval.
     #[schemars(with = "Option<Word<Destination>>", extend("default" = "calendar"))]
     pub destination: Option<Destination>,
     /// As those of a post.
-    #[schemars(length(max = 1000), extend("x-extension" = true))]
+    #[schemars(length(max = edit::MAX_ACCOUNTS), extend("x-extension" = true))]
     pub overrides: Option<Vec<PostOverride>>,
 }
 

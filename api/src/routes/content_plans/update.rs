@@ -30,7 +30,7 @@ pub struct ContentPlanChange {
     /// Not before `starts_on`.
     pub ends_on: PatchField<NaiveDate>,
     /// In place of all that there were: one with an `id` stays and changes, one without is new, and what is not here goes.
-    #[schemars(length(max = 1000))]
+    #[schemars(length(max = MAX_ITEMS))]
     pub items: PatchField<Vec<PlanItemEntry>>,
 }
 
@@ -42,7 +42,7 @@ pub struct PlanItemEntry {
     /// Required for a new one.
     #[schemars(length(min = 1, max = 200))]
     pub title: PatchField<String>,
-    #[schemars(length(max = 65535))]
+    #[schemars(length(max = MAX_CONTENT_CHARS))]
     pub content: PatchField<String>,
     /// Without an offset it is in the brand's time zone.
     pub planned_at: PatchField<DateTime<Utc>>,

@@ -22,7 +22,7 @@ use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 pub struct PlanItemChange {
     #[schemars(length(min = 1, max = 200))]
     pub title: PatchField<String>,
-    #[schemars(length(max = 65535))]
+    #[schemars(length(max = MAX_CONTENT_CHARS))]
     pub content: PatchField<String>,
     /// Without an offset it is in the brand's time zone.
     pub planned_at: PatchField<DateTime<Utc>>,

@@ -23,7 +23,7 @@ const MAX_REPLY: usize = 10_000;
 /// A reply.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewReply {
-    #[schemars(length(min = 1, max = 10000))]
+    #[schemars(length(min = 1, max = MAX_REPLY))]
     pub body: String,
 }
 

@@ -19,7 +19,7 @@ use crate::response::ApiResponse;
 #[derive(Clone, Debug, JsonSchema)]
 pub struct ConversationTags {
     /// At most 20, each of at most 40 characters; an empty list removes all.
-    #[schemars(length(max = 20))]
+    #[schemars(length(max = MAX_TAGS))]
     pub tags: Vec<String>,
 }
 

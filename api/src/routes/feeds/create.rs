@@ -1,7 +1,7 @@
 //! `POST /brands/{brand}/feeds`
 
 use crier_domain::access::Scope;
-use crier_domain::feed::{FeedType, MAX_FEEDS};
+use crier_domain::feed::{FeedType, MAX_FEED_NAME, MAX_FEEDS};
 use crier_store::{Tx, brands, feeds};
 use schemars::JsonSchema;
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::response::ApiResponse;
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewFeed {
     /// The feed's own title if it is left out.
-    #[schemars(length(min = 1, max = 120), extend("type" = "string"))]
+    #[schemars(length(min = 1, max = MAX_FEED_NAME), extend("type" = "string"))]
     pub name: Option<String>,
     /// Of a feed, or of a page that names one; public, http or https.
     #[schemars(length(max = 2048), url)]

@@ -1,6 +1,7 @@
 //! `PUT /brands/{brand}/feeds/{feed}`
 
 use crier_domain::access::Scope;
+use crier_domain::feed::MAX_FEED_NAME;
 use crier_store::{Tx, feeds};
 use schemars::JsonSchema;
 use serde_json::json;
@@ -15,7 +16,7 @@ use crate::response::ApiResponse;
 /// What may change of a feed; what is absent stays.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct FeedChange {
-    #[schemars(length(min = 1, max = 120), extend("type" = "string"))]
+    #[schemars(length(min = 1, max = MAX_FEED_NAME), extend("type" = "string"))]
     pub name: Option<String>,
     /// Of a feed, or of a page that names one; public, http or https.
     #[schemars(length(max = 2048), url)]

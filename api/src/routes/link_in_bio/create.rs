@@ -40,7 +40,7 @@ pub struct NewLinkInBioPage {
     /// The id of a picture of the brand's library.
     #[schemars(extend("x-extension" = true))]
     pub avatar: Option<i64>,
-    #[schemars(length(max = 100))]
+    #[schemars(length(max = MAX_LINKS))]
     pub links: Option<Vec<NewBioLink>>,
 }
 

@@ -13,7 +13,7 @@ use crate::openapi::schema::Word;
 
 pub const TITLE: RangeInclusive<usize> = 1..=120;
 pub const BIO: RangeInclusive<usize> = 0..=500;
-const MAX_URL_CHARS: usize = 2048;
+pub const MAX_URL_CHARS: usize = 2048;
 pub const TAKEN: &str = "Another page has this slug. Choose another one.";
 
 /// A link to be shown.
@@ -22,7 +22,7 @@ pub struct NewBioLink {
     #[schemars(length(min = 1, max = 120))]
     pub title: String,
     /// http, https, mailto or tel.
-    #[schemars(length(max = 2048), url)]
+    #[schemars(length(max = MAX_URL_CHARS), url)]
     pub url: String,
     #[schemars(with = "Option<Word<LinkIcon>>", extend("x-extension" = true))]
     pub icon: Option<LinkIcon>,

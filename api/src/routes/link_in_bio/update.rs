@@ -34,7 +34,7 @@ pub struct LinkInBioPageChange {
     #[schemars(extend("x-extension" = true))]
     pub avatar: PatchField<i64>,
     /// In place of all that there were, in this order: one with an `id` stays and keeps its clicks, one without is new, and what is not here goes.
-    #[schemars(length(max = 100), extend("x-extension" = true))]
+    #[schemars(length(max = MAX_LINKS), extend("x-extension" = true))]
     pub links: PatchField<Vec<BioLinkEntry>>,
 }
 
@@ -47,7 +47,7 @@ pub struct BioLinkEntry {
     #[schemars(length(min = 1, max = 120))]
     pub title: PatchField<String>,
     /// http, https, mailto or tel. Required for a new one.
-    #[schemars(length(max = 2048), url)]
+    #[schemars(length(max = fields::MAX_URL_CHARS), url)]
     pub url: PatchField<String>,
     #[schemars(with = "PatchField<Word<LinkIcon>>", extend("x-extension" = true))]
     pub icon: PatchField<LinkIcon>,

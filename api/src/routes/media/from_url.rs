@@ -31,7 +31,7 @@ pub struct NewMediaImport {
     #[schemars(with = "Option<Word<AssetType>>", extend("default" = "image"))]
     pub asset_type: Option<AssetType>,
     /// What the picture shows, for those who do not see it.
-    #[schemars(length(max = 2000), extend("x-extension" = true))]
+    #[schemars(length(max = MAX_ALT_TEXT_CHARS), extend("x-extension" = true))]
     pub alt_text: Option<String>,
 }
 

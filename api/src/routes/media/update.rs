@@ -22,7 +22,7 @@ use crate::response::ApiResponse;
 pub struct MediaChange {
     /// What the picture shows, for those who do not see it; null empties it. Posts that are still to go out take the new
     /// one along.
-    #[schemars(length(max = 2000))]
+    #[schemars(length(max = MAX_ALT_TEXT_CHARS))]
     pub alt_text: PatchField<String>,
     /// As the picture is called in the library.
     #[schemars(length(min = 1, max = 255))]

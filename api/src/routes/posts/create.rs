@@ -22,7 +22,7 @@ use crate::response::{ApiResponse, ScheduledTimestamp};
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewPost {
     /// Required unless there is media.
-    #[schemars(length(max = 65535))]
+    #[schemars(length(max = edit::MAX_CONTENT_CHARS))]
     pub content: Option<String>,
     #[schemars(with = "Option<Word<ScheduleType>>", extend("default" = "draft"))]
     pub schedule_type: Option<ScheduleType>,
@@ -30,11 +30,11 @@ pub struct NewPost {
     /// it is in the brand's time zone.
     pub scheduled_at: Option<ScheduledTimestamp>,
     /// Ids of accounts of the brand, at least one unless this is a draft.
-    #[schemars(length(max = 1000), extend("uniqueItems" = true))]
+    #[schemars(length(max = edit::MAX_ACCOUNTS), extend("uniqueItems" = true))]
     pub accounts: Option<Vec<i64>>,
-    #[schemars(length(max = 100), extend("uniqueItems" = true, "x-extension" = true))]
+    #[schemars(length(max = edit::MAX_MEDIA), extend("uniqueItems" = true, "x-extension" = true))]
     pub media: Option<Vec<i64>>,
-    #[schemars(length(max = 1000), extend("x-extension" = true))]
+    #[schemars(length(max = edit::MAX_ACCOUNTS), extend("x-extension" = true))]
     pub overrides: Option<Vec<PostOverride>>,
 }
 

@@ -28,18 +28,18 @@ pub const MAX_MEDIA: usize = 100;
 /// What is to change of a post; what is absent stays, null empties.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct PostChange {
-    #[schemars(length(max = 65535))]
+    #[schemars(length(max = MAX_CONTENT_CHARS))]
     pub content: PatchField<String>,
     #[schemars(with = "PatchField<Word<ScheduleType>>")]
     pub schedule_type: PatchField<ScheduleType>,
     #[schemars(extend("x-extension" = true))]
     pub scheduled_at: PatchField<DateTime<Utc>>,
-    #[schemars(length(max = 1000), extend("uniqueItems" = true, "x-extension" = true))]
+    #[schemars(length(max = MAX_ACCOUNTS), extend("uniqueItems" = true, "x-extension" = true))]
     pub accounts: PatchField<Vec<i64>>,
-    #[schemars(length(max = 100), extend("uniqueItems" = true, "x-extension" = true))]
+    #[schemars(length(max = MAX_MEDIA), extend("uniqueItems" = true, "x-extension" = true))]
     pub media: PatchField<Vec<i64>>,
     /// In place of all that there were.
-    #[schemars(length(max = 1000), extend("x-extension" = true))]
+    #[schemars(length(max = MAX_ACCOUNTS), extend("x-extension" = true))]
     pub overrides: PatchField<Vec<PostOverride>>,
 }
 
@@ -48,9 +48,9 @@ pub struct PostChange {
 pub struct PostOverride {
     /// One of the post's accounts.
     pub account_id: i64,
-    #[schemars(length(min = 1, max = 65535))]
+    #[schemars(length(min = 1, max = MAX_CONTENT_CHARS))]
     pub content: Option<String>,
-    #[schemars(length(max = 100), extend("uniqueItems" = true))]
+    #[schemars(length(max = MAX_MEDIA), extend("uniqueItems" = true))]
     pub media: Option<Vec<i64>>,
     pub options: Option<PostOptions>,
 }

@@ -21,7 +21,7 @@ use crate::response::ApiResponse;
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewWidgetOptions {
     /// Required for a note.
-    #[schemars(length(min = 1, max = 20000))]
+    #[schemars(length(min = 1, max = MAX_NOTE))]
     pub text: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub struct NewWidgetOptions {
 pub struct NewReportWidget {
     #[schemars(with = "Word<WidgetType>")]
     pub r#type: WidgetType,
-    #[schemars(length(max = 120))]
+    #[schemars(length(max = MAX_TITLE))]
     pub title: Option<String>,
     pub options: Option<NewWidgetOptions>,
 }
@@ -40,9 +40,9 @@ pub struct NewReportWidget {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewReport {
-    #[schemars(length(min = 1, max = 120))]
+    #[schemars(length(min = 1, max = MAX_TITLE))]
     pub name: String,
-    #[schemars(length(min = 1, max = 30))]
+    #[schemars(length(min = 1, max = MAX_WIDGETS))]
     pub widgets: Vec<NewReportWidget>,
 }
 

@@ -34,12 +34,12 @@ pub struct NewReportSchedule {
     #[schemars(with = "Word<Frequency>")]
     pub frequency: Frequency,
     /// Minute, hour, day, month, weekday (0 and 7 are Sunday); required for `cron`, refused for others.
-    #[schemars(length(max = 120), extend("x-extension" = true))]
+    #[schemars(length(max = MAX_LENGTH), extend("x-extension" = true))]
     pub cron: Option<String>,
     /// `HH:MM`; refused for `cron`.
     #[schemars(extend("default" = "09:00", "x-extension" = true))]
     pub time: Option<String>,
-    #[schemars(length(min = 1, max = 20))]
+    #[schemars(length(min = 1, max = MAX_RECIPIENTS))]
     pub recipients: Vec<String>,
     #[schemars(with = "Option<Word<ReportFormat>>", extend("default" = "pdf"))]
     pub format: Option<ReportFormat>,

@@ -19,7 +19,7 @@ use crate::response::ApiResponse;
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct ReportChanges {
-    #[schemars(length(min = 1, max = 120))]
+    #[schemars(length(min = 1, max = MAX_TITLE))]
     pub name: PatchField<String>,
 }
 
