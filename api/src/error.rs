@@ -410,7 +410,12 @@ mod tests {
         let refused = ApiError::field("accounts.0", "There is no such account.");
         assert_eq!(
             text(&refused),
-            r#"{"error":{"type":"validation_error","code":"validation_failed","message":"`accounts.0` is not valid: There is no such account.","fields":{"accounts.0":["There is no such account."]},"request_id":"req_1","doc_url":"https://x.example/docs/errors#validation_failed"}}"#
+            concat!(
+                r#"{"error":{"type":"validation_error","code":"validation_failed","#,
+                r#""message":"`accounts.0` is not valid: There is no such account.","#,
+                r#""fields":{"accounts.0":["There is no such account."]},"request_id":"req_1","#,
+                r#""doc_url":"https://x.example/docs/errors#validation_failed"}}"#
+            )
         );
         assert!(!text(&ApiError::not_found("post")).contains("fields"));
     }

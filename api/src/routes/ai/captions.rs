@@ -62,7 +62,9 @@ pub struct NewCaptions {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CaptionResult {
     /// As many as were asked for, all different.
-    #[schemars(extend("examples" = [["Fresh from the oven, every morning.", "Smell that? The bread is out.", "Six o'clock, warm bread."]]))]
+    #[schemars(extend("examples" = [[
+        "Fresh from the oven, every morning.", "Smell that? The bread is out.", "Six o'clock, warm bread."
+    ]]))]
     pub captions: Vec<String>,
     /// Which model wrote them.
     #[schemars(extend("examples" = ["writer-1"]))]
@@ -81,7 +83,10 @@ pub fn endpoint() -> Endpoint {
         .description("Takes 15 credits; they are given back if no result comes.")
         .body::<NewCaptions>(json!({
             "prompt": "Our sourdough is out of the oven at seven every morning.",
-            "options": { "platform": "bluesky", "count": 3, "tone": "warm", "language": "en", "length": "short", "include_hashtags": true, "include_emojis": false },
+            "options": {
+                "platform": "bluesky", "count": 3, "tone": "warm", "language": "en", "length": "short",
+                "include_hashtags": true, "include_emojis": false,
+            },
         }))
         .response::<CaptionResult>(200, ResponseShape::One)
         .error_codes(ERROR_CODES)

@@ -36,7 +36,8 @@ pub fn endpoint() -> Endpoint {
         .summary("Create a brand")
         .description("The key's user becomes its owner. Emits `brand.created`.")
         .body::<NewBrand>(json!({
-            "name": "Acme Bakery", "description": "Bread since 1920", "website": "https://acme.example", "timezone": "Europe/Berlin"
+            "name": "Acme Bakery", "description": "Bread since 1920", "website": "https://acme.example",
+            "timezone": "Europe/Berlin",
         }))
         .response::<Brand>(201, ResponseShape::One)
         .error_codes(&[ErrorCode::LimitReached])

@@ -29,7 +29,8 @@ pub struct ContentPlanChange {
     pub starts_on: PatchField<NaiveDate>,
     /// Not before `starts_on`.
     pub ends_on: PatchField<NaiveDate>,
-    /// In place of all that there were: one with an `id` stays and changes, one without is new, and what is not here goes.
+    /// In place of all that there were: one with an `id` stays and changes, one without is new, and what is not here
+    /// goes.
     #[schemars(length(max = MAX_ITEMS))]
     pub items: PatchField<Vec<PlanItemEntry>>,
 }

@@ -33,7 +33,8 @@ pub struct LinkInBioPageChange {
     /// The id of a picture of the brand's library; null takes it away.
     #[schemars(extend("x-extension" = true))]
     pub avatar: PatchField<i64>,
-    /// In place of all that there were, in this order: one with an `id` stays and keeps its clicks, one without is new, and what is not here goes.
+    /// In place of all that there were, in this order: one with an `id` stays and keeps its clicks, one without is new,
+    /// and what is not here goes.
     #[schemars(length(max = MAX_LINKS), extend("x-extension" = true))]
     pub links: PatchField<Vec<BioLinkEntry>>,
 }

@@ -20,8 +20,8 @@ use crate::response::ApiResponse;
 /// What may change of a picture; what is absent stays.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct MediaChange {
-    /// What the picture shows, for those who do not see it; null empties it. Posts that are still to go out take the new
-    /// one along.
+    /// What the picture shows, for those who do not see it; null empties it. Posts that are still to go out take the
+    /// new one along.
     #[schemars(length(max = MAX_ALT_TEXT_CHARS))]
     pub alt_text: PatchField<String>,
     /// As the picture is called in the library.
