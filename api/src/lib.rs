@@ -45,15 +45,13 @@ pub use serve::{Stop, serve, serve_on};
 fn service(app: Arc<App>, connections: Connections) -> Service {
     let mut api = Router::with_path(response::PREFIX.trim_start_matches('/'));
     api = api.push(openapi::serve::document(app.clone()));
-    let mut runners = Vec::new();
-    for endpoint in routes::all() {
-        let (path, method) = (pattern(endpoint.path), endpoint.method.clone());
-        let runner = runner::Runner::new(app.clone(), endpoint);
-        runners.push(runner.clone());
+    let runners = runner::Runner::all(&app);
+    for runner in &runners {
+        let (path, method) = (pattern(runner.endpoint().path), runner.endpoint().method.clone());
         if method == Method::GET {
             api = api.push(Router::with_path(&path).head(runner.clone()));
         }
-        api = api.push(Router::with_path(path).filter(MethodFilter::new(method)).goal(runner));
+        api = api.push(Router::with_path(path).filter(MethodFilter::new(method)).goal(runner.clone()));
     }
     let router = Router::new().push(api).push(pages::router(&app, runners));
     Service::new(router).hoop(middleware::RequestMiddleware { app, connections })

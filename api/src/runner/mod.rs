@@ -6,7 +6,7 @@
 //! Salvo does the routing; [`Runner::run`] does everything after it, from top to bottom.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crier_domain::access::KeyMode;
 use crier_store::keys::{Authenticated, Caller};
@@ -21,7 +21,7 @@ use crate::error::{ApiError, Result};
 use crate::file::{self, FileResponse, SentFile};
 use crate::middleware::{RequestId, RouteLabel};
 use crate::response::ApiResponse;
-use crate::{admission, reply};
+use crate::{admission, reply, routes};
 
 mod body;
 mod body_reader;
@@ -37,6 +37,18 @@ pub use large_bodies::LargeBodySemaphore;
 use unknown::KnownNames;
 pub use unknown::UnknownNames;
 
+/// The endpoints, and the names that each of them knows. They depend on nothing but the program, and building the schemas
+/// that the names come from takes longer than everything else at the start of an instance.
+static ENDPOINTS: LazyLock<Vec<(Arc<Endpoint>, Arc<KnownNames>)>> = LazyLock::new(|| {
+    let endpoints = routes::all().into_iter();
+    endpoints
+        .map(|endpoint| {
+            let known = KnownNames::of(&endpoint);
+            (Arc::new(endpoint), Arc::new(known))
+        })
+        .collect()
+});
+
 /// Runs one endpoint.
 #[derive(Clone)]
 pub struct Runner {
@@ -46,8 +58,14 @@ pub struct Runner {
 }
 
 impl Runner {
-    pub fn new(app: Arc<App>, endpoint: Endpoint) -> Self {
-        Self { app, known: Arc::new(KnownNames::of(&endpoint)), endpoint: Arc::new(endpoint) }
+    /// Returns a runner for each endpoint, in the order of the OpenAPI document.
+    pub fn all(app: &Arc<App>) -> Vec<Self> {
+        let runner = |(endpoint, known): &(Arc<Endpoint>, Arc<KnownNames>)| Self {
+            app: app.clone(),
+            endpoint: endpoint.clone(),
+            known: known.clone(),
+        };
+        ENDPOINTS.iter().map(runner).collect()
     }
 
     pub fn endpoint(&self) -> &Endpoint {
