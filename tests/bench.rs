@@ -3,14 +3,14 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use redis::AsyncCommands as _;
 use serde_json::Value;
 use sqlx::{Connection as _, PgConnection};
-use tokio::sync::Mutex;
+use url::Url;
 
-use crate::support::servers;
+use crate::support::client::until;
+use crate::support::{databases, servers};
 
 const TINY_JOBS: &[&str] = &["jobs", "--jobs", "20", "--rows", "2000", "--posts", "20", "--json"];
 #[rustfmt::skip]
@@ -24,8 +24,6 @@ const TINY_PAGES: &[&str] = &["pages", "--requests", "200", "--pages", "5", "--j
 const TINY_INBOX: &[&str] = &["inbox", "--conversations", "200", "--messages", "600", "--repeat", "2", "--json"];
 const TINY_REPORTS: &[&str] = &["reports", "--posts", "3", "--json"];
 const TINY_ANALYTICS: &[&str] = &["analytics", "--posts", "700", "--repeat", "2", "--json"];
-/// All tests share a Postgres, and cannot tell the databases of one `crier bench` from those of another.
-static SERVER: Mutex<()> = Mutex::const_new(());
 
 const MACHINE: &[&str] = &["form", "version", "cores", "database", "durability"];
 
@@ -172,16 +170,11 @@ async fn embedded(tiny: &[&str], expected: &Names) {
 
 /// Runs beside an installation on Postgres and Redis; then runs `long`, which takes half a minute, and interrupts it.
 async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
-    let _alone = SERVER.lock().await;
-    let installation = servers::postgres(|url| async move {
-        let db = crier_store::Db::postgres(&url, 2).expect("a URL");
-        db.migrate().await.expect("a schema");
-        db.close().await;
-    })
-    .await;
+    let installation = databases::postgres().await;
+    let url = as_own_role(&installation.url).await;
     let redis = servers::redis().await;
-    let mut server = PgConnection::connect(&installation.url).await.expect("a database");
-    let env = [("CRIER_DATABASE_URL", installation.url.as_str()), ("CRIER_REDIS_URL", redis.as_str())];
+    let mut server = PgConnection::connect(&url).await.expect("a database");
+    let env = [("CRIER_DATABASE_URL", url.as_str()), ("CRIER_REDIS_URL", redis.as_str())];
     let dir = tempfile::tempdir().expect("a directory");
 
     let (done, stdout, stderr) = end(start(dir.path(), tiny, &env)).await;
@@ -190,9 +183,7 @@ async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
     assert_no_leftovers(&mut server, &redis).await;
 
     let child = start(dir.path(), long, &env);
-    while !has_rows(&mut server, &installation.url).await {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("rows of the benchmark", || async { has_rows(&url).await.then_some(()) }).await;
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
     assert!(status.success());
     let (done, stdout, stderr) = end(child).await;
@@ -316,14 +307,29 @@ async fn embedded_reports_report_every_figure_and_clean_up() {
     embedded(TINY_REPORTS, &of_reports()).await;
 }
 
+/// Creates a role, and returns the URL with it: the tests share a server, on which the databases of one `crier bench` differ
+/// from those of another by their owner.
+async fn as_own_role(url: &str) -> String {
+    let name = format!("bench_{:016x}", crier_base::random::u64());
+    let mut server = PgConnection::connect(url).await.expect("a database");
+    let create = sqlx::AssertSqlSafe(format!("CREATE ROLE {name} LOGIN SUPERUSER PASSWORD '{name}'"));
+    sqlx::raw_sql(create).execute(&mut server).await.expect("a role");
+    let mut url = Url::parse(url).expect("a URL");
+    url.set_username(&name).and_then(|()| url.set_password(Some(&name))).expect("it has a host");
+    url.into()
+}
+
+/// Returns the databases of the benchmark that runs as the connection's role.
 async fn databases(server: &mut PgConnection) -> Vec<String> {
-    let own = "SELECT datname::text FROM pg_database WHERE datname LIKE 'crier_bench_%'";
+    let own = "SELECT datname::text FROM pg_database \
+         WHERE datname LIKE 'crier_bench_%' AND pg_get_userbyid(datdba) = current_user";
     sqlx::query_scalar(own).fetch_all(server).await.expect("a list of databases")
 }
 
 /// Whether the benchmark's own database contains rows.
-async fn has_rows(server: &mut PgConnection, url: &str) -> bool {
-    let Some(name) = databases(server).await.pop() else { return false };
+async fn has_rows(url: &str) -> bool {
+    let mut server = PgConnection::connect(url).await.expect("a database");
+    let Some(name) = databases(&mut server).await.pop() else { return false };
     let (server, _) = url.rsplit_once('/').expect("a URL with a database");
     // It may be deleted already, or have no tables yet.
     let Ok(mut own) = PgConnection::connect(&format!("{server}/{name}")).await else { return false };
@@ -385,8 +391,7 @@ async fn embedded_requests_and_jobs_cost_what_they_should() {
 
 #[tokio::test]
 async fn split_requests_and_jobs_cost_what_they_should() {
-    let _alone = SERVER.lock().await;
-    let installation = servers::postgres(|_| async {}).await;
+    let installation = databases::postgres().await;
     let redis = servers::redis().await;
     let env = [("CRIER_DATABASE_URL", installation.url.as_str()), ("CRIER_REDIS_URL", redis.as_str())];
     let dir = tempfile::tempdir().expect("a directory");

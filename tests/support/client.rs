@@ -11,15 +11,24 @@ use super::sites::Sites;
 /// The time limit for any condition; expected waits take less than half of it.
 const CONDITION_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Polls until there is a value.
-pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+/// Polls other processes until there is a value.
+pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, look: impl FnMut() -> F) -> T {
+    poll(what, Duration::from_millis(50), look).await
+}
+
+/// Polls this process or its database until there is a value.
+pub async fn until_soon<T, F: Future<Output = Option<T>>>(what: &str, look: impl FnMut() -> F) -> T {
+    poll(what, Duration::from_millis(5), look).await
+}
+
+async fn poll<T, F: Future<Output = Option<T>>>(what: &str, pause: Duration, mut look: impl FnMut() -> F) -> T {
     let end = Instant::now() + CONDITION_TIMEOUT;
     loop {
         if let Some(found) = look().await {
             return found;
         }
         assert!(Instant::now() < end, "not within {CONDITION_TIMEOUT:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

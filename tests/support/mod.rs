@@ -9,6 +9,7 @@ pub mod command;
 pub mod connector;
 pub mod console;
 pub mod containers;
+pub mod databases;
 pub mod facebook;
 pub mod failures;
 pub mod fake_inbox;

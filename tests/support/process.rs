@@ -14,7 +14,8 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteCo
 
 use super::client::{Client, until};
 use super::command::{CommandOutput, run};
-use super::servers::{self, TestDatabase, free_port};
+use super::databases::{self, TestDatabase};
+use super::servers::{self, free_port};
 
 /// A running installation; dereferences to a [`Client`] of it.
 pub struct Installation {
@@ -90,12 +91,12 @@ impl Installation {
 
     /// Like `split`, with configuration keys, which may include the servers' URLs.
     pub async fn split_with(keys: &[(&str, &str)]) -> Self {
-        Self::split_on(migrated().await, None, keys).await
+        Self::split_on(databases::postgres().await, None, keys).await
     }
 
     /// Starts the three processes of another release, which makes the schema.
     pub async fn split_of(release: &Path) -> Self {
-        Self::split_on(servers::empty_postgres().await, Some(release), &[]).await
+        Self::split_on(databases::empty_postgres().await, Some(release), &[]).await
     }
 
     async fn split_on(database: TestDatabase, release: Option<&Path>, keys: &[(&str, &str)]) -> Self {
@@ -392,14 +393,4 @@ impl Drop for Installation {
             }
         }
     }
-}
-
-/// Creates a database with only the schema; `crier migrate` creates the processes' own data.
-async fn migrated() -> TestDatabase {
-    servers::postgres(|url| async move {
-        let db = crier_store::Db::postgres(&url, 2).expect("a URL");
-        db.migrate().await.expect("the schema can be made");
-        db.close().await;
-    })
-    .await
 }

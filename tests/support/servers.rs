@@ -1,17 +1,16 @@
-//! Databases for tests: each test has its own Postgres database and Redis database, empty except for the schema, on the
-//! servers that `./scripts/test` starts.
+//! Servers for tests, and what they have on those that `./scripts/test` starts (the databases of Postgres are in
+//! `databases.rs`).
 //!
 //! No state is shared in memory, so tests can run as threads of one process or as separate processes.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher as _, RandomState};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crier_store::Db;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::OnceCell;
 
 /// Returns an unused port that a process can bind, and bind again after a restart: below the system's ephemeral port
@@ -21,88 +20,6 @@ pub fn free_port() -> u16 {
         let port = 10_000 + u16::try_from(RandomState::new().build_hasher().finish() % 10_000).expect("it is small");
         if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
-        }
-    }
-}
-
-/// A Postgres database that is dropped with this value.
-pub struct TestDatabase {
-    pub url: String,
-    name: String,
-}
-
-impl Drop for TestDatabase {
-    fn drop(&mut self) {
-        let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        // The test's runtime may be shutting down or block this thread, so use a separate runtime.
-        let dropped = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(async { execute(&mut connect().await, sql).await })
-        })
-        .join();
-        if !std::thread::panicking() {
-            dropped.expect("no panic").expect("the database of the test can be dropped");
-        }
-    }
-}
-
-/// Returns a database with the schema. `migrate` creates the schema in the database at the given URL. It is called once
-/// for all tests (and again when a migration has changed); the other databases are copies.
-pub async fn postgres<F>(migrate: impl FnOnce(String) -> F) -> TestDatabase
-where
-    F: Future<Output = ()>,
-{
-    let template = format!("schema_{:016x}", schema_hash());
-    let mut admin = connect().await;
-    // No lock: the template almost always exists.
-    if !exists(&mut admin, &template).await {
-        make_template(&mut admin, &template, migrate).await;
-    }
-    copy(&mut admin, &template).await
-}
-
-async fn exists(admin: &mut PgConnection, database: &str) -> bool {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)")
-        .bind(database)
-        .fetch_one(admin)
-        .await
-        .expect("a list of databases")
-}
-
-/// Returns a database without a schema.
-pub async fn empty_postgres() -> TestDatabase {
-    copy(&mut connect().await, "template0").await
-}
-
-async fn copy(admin: &mut PgConnection, template: &str) -> TestDatabase {
-    let name = format!("test_{:016x}", RandomState::new().build_hasher().finish());
-    let database = TestDatabase { url: with_database(&name), name };
-    execute(admin, format!("CREATE DATABASE {} TEMPLATE {template}", database.name))
-        .await
-        .expect("a copy of the schema");
-    database
-}
-
-async fn make_template<F>(admin: &mut PgConnection, template: &str, migrate: impl FnOnce(String) -> F)
-where
-    F: Future<Output = ()>,
-{
-    // Other tests, in this process or another, wait here for the first one; the lock is released with the connection.
-    let mut lock = connect().await;
-    execute(&mut lock, "SELECT pg_advisory_lock(4021)".to_owned()).await.expect("a lock");
-    if !exists(admin, template).await {
-        let draft = format!("{template}_draft");
-        for sql in [format!("DROP DATABASE IF EXISTS {draft} WITH (FORCE)"), format!("CREATE DATABASE {draft}")] {
-            execute(admin, sql).await.expect("a database for the schema");
-        }
-        migrate(with_database(&draft)).await;
-        for sql in [
-            // Rename and copy allow no open connections; a pool may still be closing.
-            format!("ALTER DATABASE {draft} ALLOW_CONNECTIONS false"),
-            format!("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{draft}'"),
-            format!("ALTER DATABASE {draft} RENAME TO {template}"),
-        ] {
-            execute(admin, sql).await.expect("the schema can be kept as a template");
         }
     }
 }
@@ -355,43 +272,11 @@ pub fn signal(child: &Child, name: &str) {
     assert!(sent.expect("kill runs").success(), "no process for SIG{name}");
 }
 
+/// Returns the address of a server.
 #[expect(clippy::disallowed_methods, reason = "says where the servers of the tests are")]
-fn variable(name: &str) -> String {
+pub fn variable(name: &str) -> String {
     std::env::var(name)
         .unwrap_or_else(|_| panic!("{name} is not set: run the tests with ./scripts/test, which starts the servers"))
-}
-
-async fn connect() -> PgConnection {
-    PgConnection::connect(&variable("CRIER_TEST_PG_URL")).await.expect("the Postgres of the tests answers")
-}
-
-async fn execute(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
-    // Contains only names that were generated here.
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.map(drop)
-}
-
-/// Returns the URL of another database on the same server.
-fn with_database(name: &str) -> String {
-    let url = variable("CRIER_TEST_PG_URL");
-    let (address, query) = url.split_once('?').map_or((url.as_str(), None), |(address, query)| (address, Some(query)));
-    let (server, _) = address.rsplit_once('/').expect("CRIER_TEST_PG_URL ends with /database");
-    match query {
-        Some(query) => format!("{server}/{name}?{query}"),
-        None => format!("{server}/{name}"),
-    }
-}
-
-/// Returns a hash that changes with the migrations, so that a server that outlives a run never provides an old schema.
-fn schema_hash() -> u64 {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/postgres");
-    let mut files: Vec<_> = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    let mut hasher = std::hash::DefaultHasher::new();
-    for file in files {
-        hasher.write(file.file_name().unwrap_or_default().as_encoded_bytes());
-        hasher.write(&std::fs::read(&file).unwrap_or_default());
-    }
-    hasher.finish()
 }
 
 mod tests {
@@ -400,34 +285,6 @@ mod tests {
     use redis::AsyncCommands;
 
     use super::*;
-
-    async fn migrate(url: String) {
-        let mut connection = PgConnection::connect(&url).await.expect("a new database");
-        execute(&mut connection, "CREATE TABLE kept (id bigint)".to_owned()).await.expect("a table");
-    }
-
-    #[tokio::test]
-    async fn each_test_has_a_copy_of_the_schema_that_goes_with_it() {
-        // Not `postgres`: the other tests' template is created by their migrations, not by this one.
-        let mut admin = connect().await;
-        let template = format!("selftest_{:016x}", RandomState::new().build_hasher().finish());
-        tokio::join!(make_template_alone(&template), make_template_alone(&template), make_template_alone(&template));
-        let (one, two) = (copy(&mut admin, &template).await, copy(&mut admin, &template).await);
-        let mut first = PgConnection::connect(&one.url).await.expect("a database");
-        execute(&mut first, "INSERT INTO kept VALUES (1)".to_owned()).await.expect("a row");
-        let mut second = PgConnection::connect(&two.url).await.expect("a database");
-        let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM kept").fetch_one(&mut second).await.expect("a table");
-        assert_eq!(rows, 0);
-        let name = one.name.clone();
-        // With a connection still open.
-        drop(one);
-        assert!(!exists(&mut admin, &name).await);
-        execute(&mut admin, format!("DROP DATABASE {template}")).await.expect("the template can go");
-    }
-
-    async fn make_template_alone(template: &str) {
-        make_template(&mut connect().await, template, migrate).await;
-    }
 
     #[tokio::test]
     async fn each_test_has_a_redis_database_of_its_own() {

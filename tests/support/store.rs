@@ -31,7 +31,9 @@ use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 
 use super::s3::S3Server;
-use super::servers::{self, TestDatabase};
+use super::client::until_soon;
+use super::databases::{self, TestDatabase};
+use super::servers;
 
 /// Creates two tests for each function: one on SQLite, one on Postgres.
 macro_rules! on_both {
@@ -148,12 +150,7 @@ impl TestStore {
     }
 
     pub async fn postgres() -> Self {
-        let database = servers::postgres(|url| async move {
-            let db = Db::postgres(&url, 2).expect("a URL");
-            db.migrate().await.expect("a schema");
-            db.close().await;
-        })
-        .await;
+        let database = databases::postgres().await;
         let db = Db::postgres(&database.url, 12).expect("a URL");
         Self::over(db, Keep::Database(database))
     }

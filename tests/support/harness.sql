@@ -1,0 +1,84 @@
+-- In the template of the tests' databases (`databases.rs`).
+create schema harness;
+
+-- What the catalog was like before any test.
+create table harness.pristine (catalog text);
+
+-- The rows that the migrations made.
+do $$
+declare
+    t record;
+begin
+    for t in
+        select c.relname
+        from pg_class c
+        where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relname <> '_sqlx_migrations'
+            and pg_relation_size(c.oid) > 0
+    loop
+        execute format('create table harness.%1$I as table public.%1$I', t.relname);
+    end loop;
+end
+$$;
+
+-- Differs after any change to tables, columns, indexes, constraints, triggers or functions: such a change writes rows of
+-- the catalog, which then name another transaction.
+create function harness.catalog() returns text language sql stable as $$
+    select string_agg(rows || ':' || writers, ' ' order by catalog)
+    from (
+        select 1, count(*), sum(xmin::text::bigint) from pg_class where oid >= 16384
+        union all
+        select 2, count(*), sum(xmin::text::bigint) from pg_attribute where attrelid >= 16384
+        union all
+        select 3, count(*), sum(xmin::text::bigint) from pg_index where indrelid >= 16384
+        union all
+        select 4, count(*), sum(xmin::text::bigint) from pg_constraint where conrelid >= 16384
+        union all
+        select 5, count(*), coalesce(sum(xmin::text::bigint), 0) from pg_trigger where tgrelid >= 16384
+        union all
+        select 6, count(*), sum(xmin::text::bigint) from pg_proc where oid >= 16384
+    ) c (catalog, rows, writers)
+$$;
+
+-- Makes the database what it was before the test; false if that cannot be done.
+create function harness.empty() returns boolean language plpgsql as $$
+declare
+    t record;
+begin
+    if harness.catalog() is distinct from (select catalog from harness.pristine)
+        or exists (
+            select from pg_db_role_setting s
+            join pg_database d on d.oid = s.setdatabase
+            where d.datname = current_database()
+        )
+        -- Statistics change the plans of later tests.
+        or exists (select from pg_statistic where starelid >= 16384)
+        -- Deleted rows still take space, and time to skip.
+        or 4000000 < (
+            select sum(pg_table_size(oid))
+            from pg_class
+            where relnamespace = 'public'::regnamespace and relkind = 'r'
+        )
+    then
+        return false;
+    end if;
+    -- Without foreign keys, so in any order.
+    set local session_replication_role = replica;
+    for t in
+        select c.relname
+        from pg_class c
+        where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relname <> '_sqlx_migrations'
+            and pg_relation_size(c.oid) > 0
+    loop
+        execute format('delete from public.%I', t.relname);
+    end loop;
+    for t in
+        select c.relname
+        from pg_class c
+        where c.relnamespace = 'harness'::regnamespace and c.relkind = 'r' and c.relname <> 'pristine'
+    loop
+        execute format('insert into public.%1$I overriding system value select * from harness.%1$I', t.relname);
+    end loop;
+    perform setval(seqrelid, seqstart, false) from pg_sequence where pg_sequence_last_value(seqrelid) is not null;
+    return true;
+end
+$$;
