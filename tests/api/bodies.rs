@@ -213,7 +213,8 @@ async fn check_slow_body(app: TestApp) {
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too slowly"), "{answer}");
 }
 
-/// Sends a byte now and then until there is a response.
+/// Sends a byte now and then until there is a response. The pace of real bytes is what the API measures, so the time is
+/// real.
 pub async fn send_slowly(socket: &mut tokio::net::TcpStream) -> String {
     let (mut from, mut to) = socket.split();
     let mut answer = Vec::new();

@@ -5,6 +5,7 @@ use crier_domain::post::{PostStatus, TargetStatus};
 use crier_store::{jobs, posts};
 use serde_json::{Value, json};
 
+use crate::support::client::until_soon;
 use crate::support::command::{command, crier};
 use crate::support::fake_platform::{PublishStep, rate_limited};
 use crate::support::jobs::{TestWorker, worker_on_both};
@@ -270,10 +271,10 @@ async fn an_interrupted_retry_keeps_jobs_consistent(w: TestWorker) {
         .current_dir(dir.path())
         .spawn()
         .unwrap();
-    while w.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await == 0 {
-        assert!(retry.try_wait().unwrap().is_none_or(|status| status.success()));
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
+    until_soon("the first batch", || async {
+        (w.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await > 0).then_some(())
+    })
+    .await;
     std::process::Command::new("kill").args(["-INT", &retry.id().to_string()]).status().unwrap();
     retry.wait().unwrap();
     let revived = count_revived(&w, &died).await;

@@ -1,7 +1,7 @@
 //! A database that fails for a while: locked, its connections cut, its disk full. Invariant: nothing is partially
 //! written, no wrong result is reported, and after recovery everything continues without being done twice.
 
-use std::time::Duration;
+use std::cell::Cell;
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{JobKind, JobState, NewJob};
@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::support::app::TestApp;
+use crate::support::client::until_soon;
 use crate::support::fake_platform::{Gate, PublishStep};
 use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::scripted::{JobBehavior, enqueue_noop, scripted_engine, start};
@@ -42,10 +43,13 @@ async fn locked(w: &TestWorker) -> Tx {
 /// On Postgres: terminates `count` connections that wait for a lock. On SQLite, their statements fail by themselves.
 async fn cut(w: &TestWorker, count: i64) {
     const CUT: &str = "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock') cut";
-    let mut ended = 0;
-    while w.is_postgres() && ended < count {
-        ended += w.number(CUT).await;
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    let ended = Cell::new(0);
+    if w.is_postgres() {
+        until_soon("statements wait for the lock", || async {
+            ended.set(ended.get() + w.number(CUT).await);
+            (ended.get() >= count).then_some(())
+        })
+        .await;
     }
 }
 

@@ -44,7 +44,8 @@ async fn assert_drain_outlasts_lease(mut crier: Installation) {
         crier.start_one("crier-worker#2").await;
     }
     crier.signal(&worker, "TERM");
-    // The lease is 30 s: without a heartbeat it would have expired, and another worker would have the job.
+    // The lease is 30 s, in real time like the heartbeat: without one it would have expired, and another worker would
+    // have the job.
     tokio::time::sleep(Duration::from_secs(36)).await;
     assert_eq!((sites.held("a long call"), sites.calls("a long call").len()), (1, 1));
     sites.release();

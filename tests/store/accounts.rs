@@ -245,7 +245,7 @@ async fn a_concurrent_connect_keeps_the_account(s: TestStore) {
     accounts::save(&mut connecting, w.workspace, &new).await.unwrap();
     accounts::attach(&mut connecting, second.brand, account.id).await.unwrap();
     let (result, ()) = tokio::join!(s.write(async |tx| accounts::disconnect(tx, w.brand, account.id).await), async {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        s.until_blocked(1).await;
         connecting.commit().await.unwrap();
     });
     assert_eq!(result, Some(DisconnectResult::Detached));
@@ -254,7 +254,7 @@ async fn a_concurrent_connect_keeps_the_account(s: TestStore) {
     let gone = accounts::disconnect(&mut letting_go, second.brand, account.id).await.unwrap();
     assert_eq!(gone, Some(DisconnectResult::Revoked));
     let (made, ()) = tokio::join!(s.account(w, "1", "t3"), async {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        s.until_blocked(1).await;
         letting_go.commit().await.unwrap();
     });
     assert_ne!(made.id, account.id);

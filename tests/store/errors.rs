@@ -1,7 +1,5 @@
 //! Errors: which ones are retryable, and which ones are bugs.
 
-use std::time::Duration;
-
 use crier_store::{Db, Store, StoreError, users};
 use sqlx::Connection;
 
@@ -169,7 +167,7 @@ async fn deadlocks_are_recognised() {
         result
     };
     let second = async {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        s.until_blocked(1).await;
         let result = users::set_plan(&mut b, one, "b").await;
         if result.is_err() {
             b.rollback().await.unwrap()

@@ -107,7 +107,7 @@ async fn a_concurrently_deleted_endpoint_is_skipped(s: TestStore) {
     assert!(webhooks::delete(&mut deleting, w.user, gone.id).await.unwrap());
     let nothing = json!({});
     let (recipients, ()) = tokio::join!(emit(&s, w.brand, PUBLISHED, &nothing), async {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        s.until_blocked(1).await;
         deleting.commit().await.unwrap();
     });
     assert_eq!(recipients, 1);

@@ -1,7 +1,5 @@
 //! Stored responses, by `Idempotency-Key`.
 
-use std::time::Duration;
-
 use crier_store::idempotency::{self, IdempotencySlot, KeyState, LEASE, RETENTION, StoredBody, StoredResponse};
 use crier_store::{StoreError, users};
 
@@ -122,9 +120,9 @@ async fn a_concurrent_request_is_in_progress(s: TestStore) {
         first.commit().await.unwrap();
         assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
     } else {
-        // Writers are serialized: the second one waits for the first, and then finds its response.
-        let (second, ()) = tokio::join!(take(&s, &slot), async {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        // Writers are serialized: the second one waits for the first, and then finds its response. `join!` polls the
+        // second one first, which asks for its turn before it waits for anything else.
+        let (second, ()) = tokio::join!(biased; take(&s, &slot), async {
             idempotency::store(&mut first, &slot, &answer(), None).await.unwrap();
             first.commit().await.unwrap();
         });

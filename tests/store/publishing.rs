@@ -1,7 +1,5 @@
 //! The effects of an ended target, and of a dead job.
 
-use std::time::Duration;
-
 use crier_domain::event::EventName;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::JobKind;
@@ -192,7 +190,7 @@ async fn a_dead_job_and_its_concurrent_result_are_consistent(s: TestStore) {
     let held = posts::lock(&mut ending, post).await.unwrap().unwrap();
     let died = s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, ids[0], None).await);
     let end = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        s.until_blocked(1).await;
         publishing::end_target(&mut ending, held, &running, &published(&s), None, None).await.unwrap();
         ending.commit().await.unwrap();
     };

@@ -361,6 +361,14 @@ impl TestStore {
         })
         .await
     }
+    /// Waits until `count` statements wait for locks of other transactions. On Postgres; on SQLite a writer waits for its
+    /// turn before it sends a statement.
+    pub async fn until_blocked(&self, count: i64) {
+        const BLOCKED: &str = "SELECT count(*) FROM pg_stat_activity \
+             WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        until_soon("statements wait for locks", || async { (self.number(BLOCKED).await >= count).then_some(()) }).await;
+    }
+
 
     /// Creates a publishing post with a pending target for each account.
     pub async fn post(&self, world: World, accounts: &[i64]) -> (i64, Vec<i64>) {

@@ -30,7 +30,8 @@ async fn a_request_on_an_unaccepted_connection_has_not_arrived() {
     }
 }
 
-/// Starts a server that writes `head` once, and then `drip` repeatedly.
+/// Starts a server that writes `head` once, and then `drip` repeatedly, in real time like the deadline of the request: a
+/// faster server would reach the limit of the headers or of the body before the deadline.
 async fn dripping(head: &'static [u8], drip: &'static [u8]) -> TestServer {
     TestServer::run(move |mut stream| async move {
         read_request(&mut stream).await;

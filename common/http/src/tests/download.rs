@@ -238,7 +238,7 @@ async fn the_limit_applies_to_the_decompressed_size() {
 
 #[tokio::test]
 async fn redirects_and_body_share_one_deadline() {
-    // Each step alone is fast enough.
+    // Each step alone is fast enough. The time is real, since paused time would advance while bytes are in a socket.
     let server = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
         tokio::time::sleep(SHORT / 2).await;
