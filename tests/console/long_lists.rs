@@ -1,4 +1,4 @@
-//! Lists with 10,000 rows: each page is small, the first and the last one can be reached, and filters go on working.
+//! Lists with 10,000 rows (1,100 unless the tests run in full): each page is small, the first and the last one can be reached, and filters go on working.
 
 use serde_json::json;
 
@@ -6,24 +6,25 @@ use super::inbox::inbox;
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::console::{ConsoleUser, Page};
 use crate::support::picture;
+use crate::support::size::sized;
 
-on_both_apps!(every_list_of_ten_thousand_is_paged);
+on_both_apps!(every_long_list_is_paged);
 
-const ROWS: i64 = 10_000;
 const MAX_PAGE: usize = 100_000;
 
-/// Copies the newest row of a table until it has [`ROWS`] rows more. `changed`: columns with an expression of `n` each.
+/// Copies the newest row of a table until it has 10,000 (1,100) rows more. `changed`: columns with an expression of `n` each.
 async fn multiply(app: &TestApp, table: &str, changed: &[(&str, &str)]) {
+    let rows = sized(10_000, 1_100);
     let (columns, numbers) = if app.store.is_postgres() {
         let names = format!(
             "SELECT string_agg(column_name, ',') FROM information_schema.columns \
              WHERE table_name = '{table}' AND table_schema = 'public' AND column_name <> 'id'"
         );
-        (names, format!("SELECT n FROM generate_series(1, {ROWS}) n"))
+        (names, format!("SELECT n FROM generate_series(1, {rows}) n"))
     } else {
         let names = format!("SELECT group_concat(name, ',') FROM pragma_table_info('{table}') WHERE name <> 'id'");
         let numbers =
-            format!("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {ROWS}) SELECT n FROM c");
+            format!("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {rows}) SELECT n FROM c");
         (names, numbers)
     };
     let columns: String = app.value(columns).await;
@@ -97,7 +98,7 @@ fn last_page(first: &Page) -> i64 {
     (total + size - 1) / size
 }
 
-async fn every_list_of_ten_thousand_is_paged(app: TestApp) {
+async fn every_long_list_is_paged(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     fill(&app, &t).await;

@@ -9,6 +9,7 @@ use crate::support::client::until;
 use crate::support::process::Installation;
 use crate::support::servers::RedisServer;
 use crate::support::sites::Sites;
+use crate::support::size::sized;
 
 /// The maximum duration of a post while the machine is busy.
 const SOON: Duration = Duration::from_secs(5);
@@ -18,12 +19,7 @@ const NOT_DONE: &str = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state 
 const ONCE: &str = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state = 'done' AND attempt = 1 AND fence = 1";
 
 /// Asserts that the worker finishes `count` jobs, and finishes a post long before that.
-async fn assert_backlog_is_processed(
-    crier: &mut Installation,
-    sites: &Sites,
-    count: i64,
-    mut sample: impl AsyncFnMut(),
-) {
+async fn assert_backlog_is_processed(crier: &mut Installation, sites: &Sites, count: i64, sample: impl AsyncFn()) {
     let brand = crier.brand().await;
     let account = crier.connect(brand, sites, 1).await[0];
     until("a part of them", || async { (crier.number(NOT_DONE).await < count).then_some(()) }).await;
@@ -32,14 +28,12 @@ async fn assert_backlog_is_processed(
     crier.all_published(brand, &[post]).await;
     assert!(asked.elapsed() < SOON || crier.number(NOT_DONE).await > 0, "the post waited for all of them");
     let worker = crier.of("worker");
-    loop {
+    until("the end of all jobs", || async {
         sample().await;
         assert!(crier.memory(&worker) < MEMORY, "{} MiB", crier.memory(&worker));
-        if crier.number(NOT_DONE).await == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+        (crier.number(NOT_DONE).await == 0).then_some(())
+    })
+    .await;
     assert_eq!(crier.number(ONCE).await, count);
     assert_eq!(sites.count("in the middle"), 1);
     crier.assert_all_run();
@@ -48,15 +42,16 @@ async fn assert_backlog_is_processed(
 #[tokio::test]
 async fn a_backlog_is_processed_embedded() {
     let mut crier = Installation::embedded().await;
+    let jobs = sized(10_000, 2_000);
     crier
-        .execute(
-            "WITH RECURSIVE ids(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM ids WHERE n < 10000) \
+        .execute(&format!(
+            "WITH RECURSIVE ids(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM ids WHERE n < {jobs}) \
              INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at) \
              SELECT 'noop', n, 'scheduled', t, 5, t, t \
              FROM ids, (SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now', '+2 seconds') AS t)",
-        )
+        ))
         .await;
-    assert_backlog_is_processed(&mut crier, &Sites::start(), 10_000, async || {}).await;
+    assert_backlog_is_processed(&mut crier, &Sites::start(), jobs, async || {}).await;
 }
 
 /// More jobs than the capacity of the notifier, which fills while the worker is down.

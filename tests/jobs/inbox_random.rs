@@ -15,6 +15,7 @@ use super::inbox::{all, start, sync};
 use crate::support::fake_inbox::{COMMENTS, DMS, OVERLAP, message};
 use crate::support::fake_platform::{permanent, rate_limited, transient};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker};
+use crate::support::size::sized;
 use crate::support::store::TestStore;
 
 /// How many messages are asked for at once whether they were deleted.
@@ -68,12 +69,12 @@ fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
 
 #[test]
 fn each_message_is_stored_once_on_sqlite() {
-    explore(25, TestStore::sqlite);
+    explore(sized(25, 6), TestStore::sqlite);
 }
 
 #[test]
 fn each_message_is_stored_once_on_postgres() {
-    explore(10, TestStore::postgres);
+    explore(sized(10, 3), TestStore::postgres);
 }
 
 /// Makes the account due, and returns its job if it can be claimed.

@@ -15,6 +15,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::support::fake_platform::{Gate, PublishStep, auth_expired, permanent, rate_limited, transient, unknown};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker};
+use crate::support::size::sized;
 use crate::support::store::TestStore;
 
 /// What happens to one of the notified jobs, or to all.
@@ -77,12 +78,12 @@ fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
 
 #[test]
 fn no_scenario_publishes_twice_on_sqlite() {
-    explore(60, TestStore::sqlite);
+    explore(sized(60, 15), TestStore::sqlite);
 }
 
 #[test]
 fn no_scenario_publishes_twice_on_postgres() {
-    explore(25, TestStore::postgres);
+    explore(sized(25, 5), TestStore::postgres);
 }
 
 async fn run_scenario(w: TestWorker, can_tell: bool, steps: &[(usize, Step)]) {

@@ -11,6 +11,7 @@ use futures::future::join_all;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::support::size::sized;
 use crate::support::store::{TestStore, World, on_both};
 
 on_both!(
@@ -200,10 +201,10 @@ fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
 
 #[test]
 fn usage_equals_the_sum_of_reservations_on_sqlite() {
-    explore(40, TestStore::sqlite);
+    explore(sized(40, 10), TestStore::sqlite);
 }
 
 #[test]
 fn usage_equals_the_sum_of_reservations_on_postgres() {
-    explore(15, TestStore::postgres);
+    explore(sized(15, 4), TestStore::postgres);
 }

@@ -39,6 +39,7 @@ pub mod servers;
 pub mod shopify;
 pub mod sites;
 pub mod source;
+pub mod size;
 pub mod store;
 pub mod tiktok;
 pub mod tumblr;

@@ -11,6 +11,7 @@ use crier_store::jobs::{self, dispatch, engine, lanes};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::support::size::sized;
 use crate::support::store::TestStore;
 
 /// One step. Numbers select existing items.
@@ -377,7 +378,7 @@ fn is_final(state: JobState) -> bool {
 #[test]
 fn jobs_match_the_model() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let config = Config { cases: 24, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
+    let config = Config { cases: sized(24, 8), failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
     // Deterministic: the same histories in each run.
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let lives = prop::collection::vec(step(), 40..120);
