@@ -3,10 +3,10 @@
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
-use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+use crate::support::app::{Reply, Tenant, TestApp, on_one_app};
 use crate::support::picture;
 
-on_both_apps!(
+on_one_app!(
     a_page_is_served_publicly,
     a_link_redirects_to_its_url,
     an_unknown_slug_returns_404,

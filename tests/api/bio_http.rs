@@ -6,9 +6,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::app::{Reply, TestApp, on_both_apps};
+use crate::support::app::{Reply, TestApp, on_one_app};
 
-on_both_apps!(
+on_one_app!(
     a_matching_etag_returns_304,
     pages_are_compressed_if_accepted,
     every_response_has_security_headers,

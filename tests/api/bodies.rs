@@ -6,7 +6,7 @@ use crier_domain::access::KeyMode;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::app::{BASE, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{BASE, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::store::TestStore;
 
 on_sqlite_app!(
@@ -17,7 +17,7 @@ on_sqlite_app!(
     every_body_shape_gets_a_small_response,
 );
 
-on_both_apps!(unicode_text_is_preserved, unknown_fields_are_ignored, unexpected_bodies_are_ignored,);
+on_one_app!(unicode_text_is_preserved, unknown_fields_are_ignored, unexpected_bodies_are_ignored,);
 
 async fn malformed_json_returns_400(app: TestApp) {
     let t = app.tenant("unlimited").await;

@@ -4,9 +4,9 @@ use chrono::TimeDelta;
 use crier_domain::access::{KeyMode, Scope};
 use serde_json::Value;
 
-use crate::support::app::{BARE, MISSING_ID, Reply, Request, Tenant, TestApp, on_both_apps};
+use crate::support::app::{BARE, MISSING_ID, Reply, Request, Tenant, TestApp, on_one_app};
 
-on_both_apps!(
+on_one_app!(
     checks_run_in_the_documented_order,
     every_endpoint_accepts_its_documented_scope,
     a_wrong_method_returns_405_without_a_key,

@@ -3,9 +3,9 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+use crate::support::app::{Reply, Tenant, TestApp, on_one_app};
 
-on_both_apps!(
+on_one_app!(
     text_per_plan_is_capped,
     an_oversized_plan_can_shrink,
     plans_per_brand_are_capped,

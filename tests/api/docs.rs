@@ -4,9 +4,9 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use super::bio_http::raw;
-use crate::support::app::{BASE, Reply, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{BASE, Reply, TestApp, on_one_app, on_sqlite_app};
 
-on_both_apps!(examples_work_on_a_fresh_installation,);
+on_one_app!(examples_work_on_a_fresh_installation,);
 
 on_sqlite_app!(
     the_reference_is_a_page_without_inline_scripts,

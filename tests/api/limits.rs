@@ -8,12 +8,12 @@ use crier_api::limits::{Limiter, RateLimitSubject};
 use crier_base::clock::Clock;
 use secrecy::SecretString;
 
-use crate::support::app::{TestApp, on_both_apps};
+use crate::support::app::{TestApp, on_one_app};
 use crate::support::client::until;
 use crate::support::servers::{self, RedisServer};
 use crate::support::store::start_time;
 
-on_both_apps!(
+on_one_app!(
     the_rate_limit_of_a_key_depends_on_its_plan,
     requests_without_a_key_are_limited_by_address,
     replays_count_against_the_rate_limit

@@ -4,9 +4,9 @@ use chrono::TimeDelta;
 
 use super::checks;
 use super::tenancy::TenantRecords;
-use crate::support::app::{Reply, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{Reply, TestApp, on_one_app, on_sqlite_app};
 
-on_both_apps!(head_answers_like_get,);
+on_one_app!(head_answers_like_get,);
 
 on_sqlite_app!(robots_and_browsers_find_their_files, what_is_missing_is_a_page,);
 

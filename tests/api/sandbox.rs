@@ -4,9 +4,9 @@ use chrono::TimeDelta;
 use crier_store::sandbox::{self, MAX_COMMENTS};
 use serde_json::json;
 
-use crate::support::app::{Reply, TestApp, on_both_apps};
+use crate::support::app::{Reply, TestApp, on_one_app};
 
-on_both_apps!(
+on_one_app!(
     timelines_are_paginated,
     a_comment_is_shown_under_its_post,
     comments_are_rate_limited_by_address,

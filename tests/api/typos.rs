@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::checks;
 use super::tenancy::TenantRecords;
-use crate::support::app::{Reply, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{Reply, TestApp, on_one_app, on_sqlite_app};
 use crate::support::picture;
 
-on_both_apps!(
+on_one_app!(
     a_typo_never_publishes,
     every_endpoint_refuses_typos_in_its_body,
     a_replay_names_the_same_ignored_fields,

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::support::command::{CommandOutput, command, crier, run};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     a_url_for_a_mastodon_server_is_printed,
     a_url_for_a_shop_is_printed,
     what_cannot_be_connected_is_refused,

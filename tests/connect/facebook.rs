@@ -10,9 +10,9 @@ use wiremock::MockServer;
 use crate::support::app::TestApp;
 use crate::support::facebook::Facebook;
 use crate::support::person::{Person, assert_page, text};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(a_page_is_chosen_and_connected, a_permission_that_was_switched_off_is_named,);
+on_one!(a_page_is_chosen_and_connected, a_permission_that_was_switched_off_is_named,);
 
 const PAGES: &[(&str, &str)] = &[("41", "Bakery"), ("42", "Mill"), ("43", "Shop")];
 

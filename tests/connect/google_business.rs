@@ -8,9 +8,9 @@ use wiremock::MockServer;
 use crate::support::app::{Tenant, TestApp};
 use crate::support::google::{Google, no_quota};
 use crate::support::person::{Person, assert_page, text};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(a_location_is_found_and_connected, without_quota_the_page_names_the_operators_part,);
+on_one!(a_location_is_found_and_connected, without_quota_the_page_names_the_operators_part,);
 
 async fn start(s: TestStore) -> (TestApp, Google, MockServer) {
     let locations: Vec<u64> = (1..=40).collect();

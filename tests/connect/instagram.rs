@@ -13,9 +13,9 @@ use crate::support::app::{Tenant, TestApp};
 use crate::support::containers::{ACCOUNT, ContainerServer, INSTAGRAM};
 use crate::support::facebook::Facebook;
 use crate::support::person::{Person, assert_page, text};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(an_account_is_connected_by_its_own_login, an_account_behind_a_page_is_chosen,);
+on_one!(an_account_is_connected_by_its_own_login, an_account_behind_a_page_is_chosen,);
 
 fn settings(server: &MockServer, with_application: bool) -> PlatformConfig {
     PlatformConfig {

@@ -13,9 +13,9 @@ use wiremock::{MockServer, ResponseTemplate};
 use crate::support::app::{Reply, Tenant, TestApp};
 use crate::support::linkedin::Linkedin;
 use crate::support::person::{Person, assert_page, text};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     a_page_is_connected_with_the_second_application,
     an_application_is_set_for_each_target,
     a_dead_version_is_named_on_the_page,

@@ -5,11 +5,11 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::{mastodon_path, now};
-use crate::support::app::{TestApp, on_both_apps};
+use crate::support::app::{TestApp, on_one_app};
 use crate::support::mastodon::Mastodon;
 use crate::support::person::{Person, assert_page, text};
 
-on_both_apps!(
+on_one_app!(
     a_person_connects_an_account_through_two_replicas,
     an_application_is_registered_once_for_each_server,
     a_server_that_forgot_the_application_gets_a_new_one,

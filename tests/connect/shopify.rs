@@ -12,9 +12,9 @@ use wiremock::MockServer;
 use crate::support::app::{Tenant, TestApp};
 use crate::support::person::{Person, assert_page, text};
 use crate::support::shopify::{SECRET, SHOP, Shopify, blog_id};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     a_blog_of_a_shop_is_chosen_and_connected,
     an_answer_that_shopify_did_not_sign_is_not_used,
     a_shop_is_configured_by_an_application,

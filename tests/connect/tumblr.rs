@@ -12,10 +12,10 @@ use wiremock::MockServer;
 
 use crate::support::app::{Reply, Tenant, TestApp};
 use crate::support::person::{Person, assert_page, text};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 use crate::support::tumblr::{TOKEN_LIFE, Tumblr};
 
-on_both!(
+on_one!(
     a_blog_is_chosen_and_connected,
     the_only_blog_needs_no_choice,
     a_long_list_can_be_searched,

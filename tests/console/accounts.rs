@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::support::app::{MISSING_ID, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{MISSING_ID, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(
+on_one_app!(
     accounts_and_platforms_are_listed,
     the_sandbox_is_connected_by_its_form,
     an_account_is_checked_and_disconnected,

@@ -5,10 +5,10 @@ use crier_domain::analytics::{AccountFigures, Figures};
 use crier_store::analytics;
 use serde_json::json;
 
-use crate::support::app::{BARE, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{BARE, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(figures_of_posts_and_accounts_are_shown, the_best_times_are_named);
+on_one_app!(figures_of_posts_and_accounts_are_shown, the_best_times_are_named);
 on_sqlite_app!(
     a_new_brand_has_no_figures,
     days_that_are_none_are_refused,

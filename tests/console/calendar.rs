@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app};
 use crate::support::console::{ConsoleUser, Page};
 
-on_both_apps!(
+on_one_app!(
     a_post_is_on_its_local_day,
     a_crowded_day_leads_to_the_list,
     any_address_is_a_calendar,

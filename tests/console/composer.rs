@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_one_app};
 use crate::support::console::{ConsoleUser, Page};
 use crate::support::picture;
 
-on_both_apps!(
+on_one_app!(
     a_form_that_is_sent_twice_makes_one_post,
     a_post_is_scheduled_at_a_local_time,
     problems_are_shown_beside_what_was_typed,

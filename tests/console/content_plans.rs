@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(
+on_one_app!(
     a_plan_is_made_changed_and_deleted,
     items_are_added_changed_and_deleted,
     a_post_is_made_of_an_item_once,

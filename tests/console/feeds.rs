@@ -4,10 +4,10 @@ use crier_domain::feed::FoundArticle;
 use crier_store::articles::{self, ArticleRow, Changes};
 use serde_json::json;
 
-use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(a_feed_is_added_changed_and_deleted, an_article_becomes_a_draft_once, articles_are_paged);
+on_one_app!(a_feed_is_added_changed_and_deleted, an_article_becomes_a_draft_once, articles_are_paged);
 on_sqlite_app!(
     problems_of_a_feed_are_shown,
     a_failing_feed_says_why,

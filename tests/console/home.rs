@@ -3,10 +3,10 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use crate::support::app::{TestApp, on_both_apps};
+use crate::support::app::{TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(a_new_brand_has_a_checklist, what_goes_out_next_and_what_failed_is_shown);
+on_one_app!(a_new_brand_has_a_checklist, what_goes_out_next_and_what_failed_is_shown);
 
 async fn a_new_brand_has_a_checklist(app: TestApp) {
     let t = app.tenant("unlimited").await;

@@ -7,11 +7,11 @@ use crier_platforms::sandbox::Sandbox;
 use crier_store::accounts;
 use crier_store::conversations::receive;
 
-use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::fake_inbox::{COMMENTS, message};
 
-on_both_apps!(
+on_one_app!(
     conversations_are_filtered_and_searched,
     a_reply_is_sent_once,
     a_conversation_is_snoozed_until_a_local_time,

@@ -4,11 +4,11 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::{ConsoleUser, Page};
 use crate::support::picture;
 
-on_both_apps!(
+on_one_app!(
     a_picture_is_uploaded_once,
     pictures_are_searched_and_paged,
     a_picture_is_changed_and_deleted,

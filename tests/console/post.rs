@@ -3,10 +3,10 @@
 use crier_domain::access::Role;
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(
+on_one_app!(
     a_post_shows_where_it_goes,
     a_long_text_is_cut,
     a_post_is_rescheduled_and_taken_back,

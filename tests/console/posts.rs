@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(
+on_one_app!(
     posts_are_listed_and_filtered,
     a_list_has_pages,
     a_new_brand_says_what_to_do,

@@ -2,17 +2,17 @@
 
 use serde_json::json;
 
-use crate::support::app::{BARE, MISSING_ID, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{BARE, MISSING_ID, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::reports::{Reports, all_widgets, create};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both_apps!(
+on_one_app!(
     a_report_is_made_in_the_order_of_its_numbers,
     a_report_is_renamed_and_deleted,
     a_schedule_is_added_and_deleted,
 );
-on_both!(an_export_is_downloaded_with_the_session);
+on_one!(an_export_is_downloaded_with_the_session);
 on_sqlite_app!(
     problems_of_a_report_are_shown_at_their_rows,
     a_report_is_copied,

@@ -3,10 +3,10 @@
 use crier_domain::access::Role;
 
 use crate::api::tenancy::TenantRecords;
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(another_workspaces_brand_is_not_found, another_workspaces_records_are_not_found);
+on_one_app!(another_workspaces_brand_is_not_found, another_workspaces_records_are_not_found);
 on_sqlite_app!(pages_have_strict_headers, forged_forms_are_refused, pages_are_limited_by_session);
 
 async fn another_workspaces_brand_is_not_found(app: TestApp) {

@@ -3,10 +3,10 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(
+on_one_app!(
     a_webhook_is_created_and_its_secret_shown_once,
     a_webhook_is_changed_paused_and_deleted,
     a_new_secret_replaces_the_old_one,

@@ -9,9 +9,9 @@ use wiremock::{Request, ResponseTemplate};
 
 use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     replies_to_a_post_are_threads_and_mentions_are_others,
     a_nested_reply_belongs_to_the_thread_of_its_first_comment,
     pages_are_read_back_to_what_is_known_and_each_message_once,

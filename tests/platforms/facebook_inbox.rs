@@ -12,9 +12,9 @@ use crate::support::facebook::error;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::meta_inbox::{newest_first, paged};
 use crate::support::oauth::bearer;
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     comments_and_messages_arrive_in_their_threads,
     all_pages_are_read_and_each_message_once,
     comments_and_messages_are_answered,

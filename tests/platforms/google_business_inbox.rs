@@ -10,9 +10,9 @@ use wiremock::{Request, ResponseTemplate};
 use super::support::connector;
 use crate::support::google::error;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     reviews_and_their_answers_arrive,
     pages_are_read_back_to_what_is_known_and_each_message_once,
     an_edit_is_followed,

@@ -10,9 +10,9 @@ use wiremock::{Request, ResponseTemplate};
 
 use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     comments_and_their_answers_become_threads,
     all_pages_are_read_and_each_comment_once,
     an_edit_is_followed,

@@ -9,9 +9,9 @@ use wiremock::{Request, ResponseTemplate};
 
 use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     mentions_become_threads_and_private_ones_a_conversation,
     a_nested_answer_belongs_to_the_thread_of_its_first_answer,
     pages_are_read_forwards_and_each_message_once,

@@ -7,9 +7,9 @@ use wiremock::{Request, ResponseTemplate};
 
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::oauth::form;
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     comments_mentions_and_messages_arrive,
     pages_are_read_back_to_what_is_known_and_each_message_once,
     an_answer_is_a_comment_below,

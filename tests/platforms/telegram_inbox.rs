@@ -8,9 +8,9 @@ use wiremock::{Request, ResponseTemplate};
 
 use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     private_chats_and_comments_arrive,
     updates_are_deleted_only_after_they_were_stored,
     a_full_page_is_followed_by_the_next_one,

@@ -11,9 +11,9 @@ use crate::support::facebook::error;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::meta_inbox::{newest_first, paged};
 use crate::support::oauth::{bearer, form};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     replies_and_mentions_arrive_in_their_threads,
     all_pages_are_read_and_each_message_once,
     a_reply_is_a_container_that_is_published,

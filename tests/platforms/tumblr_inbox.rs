@@ -9,9 +9,9 @@ use wiremock::{Request, ResponseTemplate};
 use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::oauth::bearer;
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     replies_reblogs_and_mentions_arrive,
     pages_are_read_and_each_entry_once,
     nothing_can_be_answered,

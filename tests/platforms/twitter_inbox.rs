@@ -10,9 +10,9 @@ use wiremock::{Request, ResponseTemplate};
 use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::oauth::bearer;
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     mentions_since_the_connect_arrive,
     pages_are_read_and_each_mention_once,
     a_mention_is_answered_in_its_conversation,

@@ -9,9 +9,9 @@ use wiremock::{Request, ResponseTemplate};
 
 use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     comments_become_threads,
     a_comment_that_is_approved_late_arrives,
     pages_are_read_forwards_and_each_message_once,

@@ -54,6 +54,28 @@ macro_rules! on_both_apps {
 }
 pub(crate) use on_both_apps;
 
+/// Creates two tests for each function whose subject is not the database: one on SQLite, and one on Postgres that runs with
+/// `CRIER_TEST_FULL=1`.
+macro_rules! on_one_app {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::support::{app::TestApp, store::TestStore};
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name(TestApp::start(TestStore::sqlite().await).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
+            async fn postgres() {
+                super::$name(TestApp::start(TestStore::postgres().await).await).await;
+            }
+        }
+    )+};
+}
+pub(crate) use on_one_app;
+
 /// Creates a test for each function, on SQLite: for answers that are decided before a statement is sent.
 macro_rules! on_sqlite_app {
     ($($name:ident),+ $(,)?) => {$(

@@ -54,6 +54,26 @@ macro_rules! on_both {
 pub(crate) use on_both;
 
 /// Creates four tests for each function: both engines, each with files in a directory and in a bucket.
+/// Creates two tests for each function whose subject is not the database (a platform's protocol, a page, a format): one on
+/// SQLite, and one on Postgres that runs with `CRIER_TEST_FULL=1`.
+macro_rules! on_one {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[tokio::test]
+            async fn sqlite() {
+                super::$name($crate::support::store::TestStore::sqlite().await).await;
+            }
+
+            #[tokio::test]
+            #[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
+            async fn postgres() {
+                super::$name($crate::support::store::TestStore::postgres().await).await;
+            }
+        }
+    )+};
+}
+pub(crate) use on_one;
+
 macro_rules! on_both_storages {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::support::ai_server::{AiApp, KEY, captions, chat, error};
 use crate::support::app::{Reply, Tenant};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     options_are_passed_to_the_model,
     missing_captions_are_requested_once_more,
     overlong_captions_are_retried_then_truncated,

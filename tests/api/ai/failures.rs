@@ -7,9 +7,9 @@ use wiremock::ResponseTemplate;
 
 use crate::support::ai_server::{AiApp, KEY, ai_at, chat, choice, completion, error};
 use crate::support::app::{Tenant, TestApp};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     provider_errors_refund_the_credits,
     an_unparsable_response_is_retried_once,
     a_refused_prompt_is_a_validation_error,

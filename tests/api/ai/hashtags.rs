@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::support::ai_server::{AiApp, chat};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(hashtags_are_normalized, the_hashtag_count_is_limited_by_platform, invalid_fields_are_reported);
+on_one!(hashtags_are_normalized, the_hashtag_count_is_limited_by_platform, invalid_fields_are_reported);
 
 fn hashtags(list: &[&str]) -> wiremock::ResponseTemplate {
     chat(&json!({ "hashtags": list }).to_string())

@@ -10,9 +10,9 @@ use crate::support::ai_server::{AiApp, AiServer, ai_at, captions, chat, choice, 
 use crate::support::app::{Reply, Tenant, TestApp};
 use crate::support::picture::png;
 use crate::support::source::{Source, SourceResponse, cut_off, ok};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_one};
 
-on_both!(
+on_one!(
     falls_back_to_prompt_without_schema_support,
     every_response_format_is_parsed,
     the_base_url_may_omit_the_version,

@@ -5,10 +5,10 @@ use crier_domain::media::Asset;
 use crier_domain::platform::Platform;
 use crier_store::media;
 
-use crate::support::app::{TestApp, on_both_apps};
+use crate::support::app::{TestApp, on_one_app};
 use crate::support::picture;
 
-on_both_apps!(a_platform_downloads_what_it_takes, an_address_cannot_be_made_or_used_for_ever,);
+on_one_app!(a_platform_downloads_what_it_takes, an_address_cannot_be_made_or_used_for_ever,);
 
 /// Uploads a PNG and returns it.
 async fn asset(app: &TestApp) -> Asset {

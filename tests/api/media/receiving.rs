@@ -7,12 +7,12 @@ use tokio::net::TcpStream;
 
 use super::upload::upload_response;
 use crate::api::bodies::{SHORT_PACE, send_slowly};
-use crate::support::app::{BASE, Tenant, TestApp, on_both_apps};
+use crate::support::app::{BASE, Tenant, TestApp, on_one_app};
 use crate::support::client::until_true;
 use crate::support::picture;
 use crate::support::store::TestStore;
 
-on_both_apps!(
+on_one_app!(
     a_content_length_over_the_free_storage_is_refused,
     a_chunked_body_over_the_free_storage_is_refused,
     an_upload_is_replayed_even_if_storage_is_full,

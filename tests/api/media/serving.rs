@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::app::{Reply, TestApp, on_both_apps};
+use crate::support::app::{Reply, TestApp, on_one_app};
 use crate::support::picture;
 use crate::support::store::{TestStore, on_both_storages};
 
-on_both_apps!(
+on_one_app!(
     pictures_are_served_with_their_headers,
     range_requests_return_partial_content,
     a_matching_etag_returns_304,

@@ -7,17 +7,10 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::app::{BASE, Reply, Tenant, TestApp, on_both_apps};
+use crate::support::app::{BASE, Reply, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::picture;
 
 on_both_apps!(
-    an_upload_is_stored_and_described,
-    the_mime_type_is_detected_from_the_bytes,
-    an_invalid_form_stores_nothing,
-    a_malformed_multipart_body_is_refused,
-    files_other_than_pictures_are_refused,
-    an_oversized_content_length_is_refused_before_reading,
-    an_oversized_chunked_body_is_refused_while_reading,
     a_repeated_upload_is_replayed,
     reusing_a_key_for_another_form_is_refused,
     concurrent_uploads_with_one_key_create_one_asset,
@@ -25,6 +18,15 @@ on_both_apps!(
     an_upload_over_the_plan_cap_is_not_stored,
     concurrent_uploads_never_exceed_the_storage_cap,
     a_failed_write_releases_its_storage,
+);
+on_one_app!(
+    an_upload_is_stored_and_described,
+    the_mime_type_is_detected_from_the_bytes,
+    an_invalid_form_stores_nothing,
+    a_malformed_multipart_body_is_refused,
+    files_other_than_pictures_are_refused,
+    an_oversized_content_length_is_refused_before_reading,
+    an_oversized_chunked_body_is_refused_while_reading,
 );
 
 /// The storage counted for the workspaces; it should equal `SIZES`.

@@ -4,9 +4,9 @@ use crier_domain::event::EventName;
 use serde_json::{Value, json};
 
 use super::{open_jobs, subscribe};
-use crate::support::app::{TestApp, on_both_apps};
+use crate::support::app::{TestApp, on_one_app};
 
-on_both_apps!(
+on_one_app!(
     every_event_has_a_sample_delivery,
     a_sample_ignores_the_endpoint_subscriptions,
     a_repeated_key_sends_one_sample,
