@@ -27,6 +27,7 @@ mod pages;
 mod post_media;
 mod posts;
 mod publishing;
+mod records;
 mod refusals;
 mod sandbox;
 pub mod tenancy;

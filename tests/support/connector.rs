@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 pub struct FakeConnector {
     pub connects: AtomicUsize,
     pub revoked: Mutex<Vec<String>>,
-    /// The real sandbox, if the test connects with it.
+    /// The real sandbox, if the test connects and publishes with it.
     pub real: OnceLock<Sandbox>,
     /// Counts the waiting calls; each permit of `go` releases one.
     pub waiting: Semaphore,
@@ -123,7 +123,10 @@ impl Connector for FakeConnector {
         false
     }
 
-    async fn publish(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Published, CallError> {
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        if let Some(real) = self.real.get() {
+            return real.publish(account, post).await;
+        }
         Err(CallError::Permanent(Failure::of(Category::PlatformRejected, json!("not here").to_string())))
     }
 
