@@ -62,6 +62,7 @@ fn ids(list: &Value) -> Vec<i64> {
 }
 
 async fn lists_are_filtered_and_show_every_field(w: TestWorker) {
+    w.leaves_jobs();
     let died = create_dead_jobs(&w, 2).await;
     let delivery = w.job_at(JobKind::DeliverWebhook, 9, Some("endpoint:7"), w.later(60)).await;
     let list = |args: &[&str]| ids(&crier(&w, &[&["jobs", "list", "--json"], args].concat()).json());
@@ -137,6 +138,7 @@ async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
 }
 
 async fn a_job_that_cannot_be_retried_does_not_block_others(w: TestWorker) {
+    w.leaves_jobs();
     let died = create_dead_jobs(&w, 6).await;
     // One job's post is deleted, one target has another job by now, one target's row cannot be read.
     w.write(async |tx| posts::delete(tx, died[1].0).await).await;
@@ -156,6 +158,7 @@ async fn a_job_that_cannot_be_retried_does_not_block_others(w: TestWorker) {
 }
 
 async fn ids_are_changed_individually_or_refused_with_a_reason(w: TestWorker) {
+    w.leaves_jobs();
     let died = create_dead_jobs(&w, 2).await;
     let (job, gone) = (died[0].2.to_string(), died[1].2.to_string());
     w.write(async |tx| posts::delete(tx, died[1].0).await).await;
@@ -183,6 +186,7 @@ async fn ids_are_changed_individually_or_refused_with_a_reason(w: TestWorker) {
 }
 
 async fn pending_jobs_are_cancelled_by_filter(w: TestWorker) {
+    w.leaves_jobs();
     let (one, other) = (w.account.id, w.another_account("other").await.id);
     let (_, now) = w.publish(&[one, other]).await;
     let (post, later) = w.schedule(w.later(3_600)).await;
@@ -204,6 +208,7 @@ async fn pending_jobs_are_cancelled_by_filter(w: TestWorker) {
 }
 
 async fn kinds_are_listed_with_counts_and_pause_state(w: TestWorker) {
+    w.leaves_jobs();
     create_dead_jobs(&w, 2).await;
     let due = w.now();
     w.enqueue_job(JobKind::Noop, 1, None).await;

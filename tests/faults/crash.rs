@@ -183,6 +183,7 @@ async fn a_scheduler_crash_while_notifying_is_recovered(w: TestWorker) {
 /// Invariant: a crash is counted once, and a dead job's subject is notified once, even if the first scheduler to do so
 /// dies.
 async fn a_scheduler_crash_during_a_rescue_is_recovered(w: TestWorker) {
+    w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, poisoned) = w.publish_one().await;
     let (_, fine) = w.publish_one().await;

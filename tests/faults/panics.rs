@@ -141,6 +141,7 @@ async fn assert_reported_as_failed(w: &TestWorker, post: i64, target: i64, why: 
 }
 
 async fn a_panic_in_the_run_fails_only_its_target(w: TestWorker) {
+    w.leaves_jobs();
     let (w, post, targets) = story(w, Where::Run).await;
     assert_reported_as_failed(&w, post, targets[1], "panicked").await;
     assert_eq!((w.job_of(targets[1]).await.attempt, w.fake.posts().len()), (8, 2));
@@ -148,6 +149,7 @@ async fn a_panic_in_the_run_fails_only_its_target(w: TestWorker) {
 
 /// Its call was made, so the platform has the post, but its result cannot be stored. It is dead, without a crash.
 async fn a_panic_while_storing_fails_only_its_target(w: TestWorker) {
+    w.leaves_jobs();
     let (w, post, targets) = story(w, Where::End).await;
     assert_reported_as_failed(&w, post, targets[1], "the end of its run could not be stored").await;
     assert_eq!(w.job_of(targets[1]).await.crashes, 0);
@@ -163,6 +165,7 @@ async fn a_panic_in_observe_changes_no_result(w: TestWorker) {
 }
 
 async fn a_panic_in_the_retry_delay_fails_only_its_target(w: TestWorker) {
+    w.leaves_jobs();
     let (w, post, targets) = story(w, Where::Pause).await;
     assert_reported_as_failed(&w, post, targets[1], "poison").await;
     assert_eq!(w.fake.posts().len(), 2);
@@ -173,6 +176,7 @@ async fn a_panic_while_storing_does_not_affect_other_jobs(w: TestWorker) {
 }
 
 async fn a_panic_is_retried_and_reported_after_the_last_attempt(w: TestWorker) {
+    w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes((0..8).map(|_| PublishStep::Panic));
     let (post, target) = w.publish_one().await;

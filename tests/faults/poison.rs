@@ -48,6 +48,7 @@ async fn poisoned(w: &TestWorker, accepted: bool) -> (i64, i64) {
 }
 
 async fn repeated_crashes_are_poison(w: TestWorker) {
+    w.leaves_jobs();
     let (post, target) = poisoned(&w, false).await;
     let job = w.job_of(target).await;
     assert_eq!((job.state, job.last_error.as_deref(), job.attempt), (JobState::Dead, Some("poison"), 3));
@@ -63,6 +64,7 @@ async fn repeated_crashes_are_poison(w: TestWorker) {
 }
 
 async fn republishing_a_poisoned_post_finds_the_published_one(w: TestWorker) {
+    w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = publish_to(&w, PublishStep::AcceptAndHang).await;
     w.sql("UPDATE jobs SET crashes = 2 WHERE kind = 'publish_target'").await;
@@ -77,6 +79,7 @@ async fn republishing_a_poisoned_post_finds_the_published_one(w: TestWorker) {
 /// Invariant: of three jobs that ran in the processes that died, the one that killed them is dead; the others are
 /// published once each.
 async fn jobs_next_to_a_crashing_job_are_unaffected(w: TestWorker) {
+    w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
     let (post, targets) = w.publish(&accounts).await;

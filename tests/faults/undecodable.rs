@@ -36,6 +36,7 @@ async fn jobs_of_deleted_subjects_are_cancelled(w: TestWorker) {
 
 /// Invariant: every row of a kind that this version does not know is unchanged, and every other job has ended.
 async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
+    w.leaves_jobs();
     let lane = format!("account:{}", w.account.id);
     let rows =
         [("scheduled", false, "NULL"), ("ready", false, "NULL"), ("ready", true, "NULL"), ("running", false, "run_at")];
@@ -122,6 +123,7 @@ async fn assert_others_are_published(w: &TestWorker, post: i64, targets: &[i64])
 }
 
 async fn an_unreadable_target_does_not_affect_others(w: TestWorker) {
+    w.leaves_jobs();
     let (post, targets) = publish_three_with_one_unreadable(&w).await;
     let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
@@ -130,6 +132,7 @@ async fn an_unreadable_target_does_not_affect_others(w: TestWorker) {
 }
 
 async fn an_unreadable_target_is_reported_after_a_crash(w: TestWorker) {
+    w.leaves_jobs();
     let (post, targets) = publish_three_with_one_unreadable(&w).await;
     let ids = w.s.notifier.take();
     w.claim(&ids[1..2], "gone").await;
@@ -151,6 +154,7 @@ async fn publish_with_swapped_secrets(w: &TestWorker) -> (i64, i64) {
 }
 
 async fn undecryptable_secrets_do_not_affect_other_accounts(w: TestWorker) {
+    w.leaves_jobs();
     let (closed, fine) = publish_with_swapped_secrets(&w).await;
     w.run_until_idle().await;
     assert_eq!((w.target(fine).await.status, w.job_of(fine).await.attempt), (TargetStatus::Published, 1));
@@ -169,6 +173,7 @@ async fn secrets_are_used_once_decryptable_again(w: TestWorker) {
 }
 
 async fn an_unrescuable_job_does_not_block_others(w: TestWorker) {
+    w.leaves_jobs();
     let (post, stuck) = w.publish_one().await;
     let (_, fine) = w.publish_one().await;
     let ids = w.s.notifier.take();
@@ -187,6 +192,7 @@ async fn an_unrescuable_job_does_not_block_others(w: TestWorker) {
 }
 
 async fn a_store_error_is_reported_after_the_last_attempt(w: TestWorker) {
+    w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
     let (_, target) = w.publish_one().await;
     let id = w.notified_job();

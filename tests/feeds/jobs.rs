@@ -390,6 +390,7 @@ async fn a_slow_host_does_not_block_others(w: TestWorker) {
 }
 
 async fn a_dead_fetch_marks_the_feed_failing_and_is_rescheduled(w: TestWorker) {
+    w.leaves_jobs();
     let server = Server::start().await;
     server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First")])));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;

@@ -139,6 +139,7 @@ async fn a_disabled_endpoint_s_backlog_fails_at_once(w: TestWorker) {
 /// Two endpoints accept connections and never respond, with more deliveries each than this worker has slots: a third
 /// endpoint still receives its events.
 async fn hanging_endpoints_release_their_slots(w: TestWorker) {
+    w.leaves_jobs();
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     for _ in 0..2 {

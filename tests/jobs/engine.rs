@@ -93,6 +93,7 @@ async fn an_open_call_after_the_grace_period_keeps_its_lease(w: TestWorker) {
 }
 
 async fn concurrent_jobs_are_settled_in_one_batch(w: TestWorker) {
+    w.leaves_jobs();
     let engine = scripted_engine(&w, [(7, JobBehavior::End(Outcome::Abort("no".into())))]);
     let mut ids = Vec::new();
     for subject in 0..60 {
@@ -111,6 +112,7 @@ async fn a_failed_settle_does_not_affect_others(w: TestWorker) {
 }
 
 async fn an_unstorable_result_makes_its_job_dead(w: TestWorker) {
+    w.leaves_jobs();
     for (how, times) in [(StoreFailure::Final, 1_000), (StoreFailure::Panic, 1_000)] {
         w.sql("DELETE FROM jobs").await;
         assert_eq!(

@@ -23,6 +23,7 @@ worker_on_both!(hanging_sites_release_their_slots, a_run_failing_after_a_rejecti
 /// The sites of two accounts hang, with more posts than this worker has slots: the post of a third account is still
 /// published.
 async fn hanging_sites_release_their_slots(w: TestWorker) {
+    w.leaves_jobs();
     let gate = Gate::new();
     w.fake.script_publishes((0..8).map(|_| PublishStep::Hang(gate.clone())));
     let notifier = Arc::new(MemoryNotifier::default());

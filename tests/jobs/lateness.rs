@@ -128,6 +128,7 @@ async fn downtime_counts_as_late_despite_a_full_lane(w: TestWorker) {
 }
 
 async fn overlapping_holds_are_counted_once(w: TestWorker) {
+    w.leaves_jobs();
     let at = |hours: i64| -> DateTime<Utc> { w.later(hours * HOUR) };
     let id = w.enqueue_job(JobKind::PublishTarget, 1, Some("account:1")).await;
     let job = w.claim(&[id], "w").await.remove(0);

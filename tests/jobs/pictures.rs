@@ -317,6 +317,7 @@ async fn new_pictures_on_a_failed_post_are_uploaded(w: TestWorker) {
 }
 
 async fn a_run_with_a_lost_lease_stores_no_upload(w: TestWorker) {
+    w.leaves_jobs();
     let all = three(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let (_, target) = w.publish_pictures(w.account.id, &all).await;
@@ -383,6 +384,7 @@ async fn a_stop_during_a_reconcile_refunds_the_attempt(w: TestWorker) {
 }
 
 async fn a_stop_after_a_lost_lease_refunds_nothing(w: TestWorker) {
+    w.leaves_jobs();
     let all = three(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gate = Gate::new();

@@ -87,6 +87,7 @@ fn no_scenario_publishes_twice_on_postgres() {
 }
 
 async fn run_scenario(w: TestWorker, can_tell: bool, steps: &[(usize, Step)]) {
+    w.leaves_jobs();
     if !can_tell {
         w.fake.disable_reconcile();
     }

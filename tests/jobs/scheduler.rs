@@ -37,6 +37,7 @@ async fn dispatch_returns_the_delay_until_the_next_due_job(w: TestWorker) {
 }
 
 async fn a_crash_on_the_last_attempt_is_reported(w: TestWorker) {
+    w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
     let (_, target) = w.publish_one().await;
     w.sql("UPDATE jobs SET attempt = 7").await;
@@ -50,6 +51,7 @@ async fn a_crash_on_the_last_attempt_is_reported(w: TestWorker) {
 }
 
 async fn clean_up_deletes_only_expired_rows(w: TestWorker) {
+    w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
     let (kept, kept_target) = w.publish_one().await;
     let (deleted, _) = w.publish_one().await;

@@ -119,6 +119,7 @@ async fn a_mail_arrives_unchanged(s: TestStore) {
 async fn mail_content_never_becomes_a_header_or_command(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
+    w.leaves_jobs();
     let evil = "Hello\r\nBcc: eve@example.com\r\n\r\nbody\u{2028}\0";
     let new = NewMail {
         recipient: RECIPIENT,
@@ -175,6 +176,7 @@ async fn an_unreachable_server_is_retried_for_a_day(s: TestStore) {
     let address = nobody.local_addr().unwrap();
     drop(nobody);
     let w = TestWorker::with_mailer(s, mailer(&format!("smtp://{address}"))).await;
+    w.leaves_jobs();
     let (id, begun) = (post_one(&w).await, w.now());
     w.run_until_idle().await;
     let (state, attempts, why) = job(&w, id).await;
@@ -189,6 +191,7 @@ async fn an_unreachable_server_is_retried_for_a_day(s: TestStore) {
 async fn a_permanent_smtp_error_fails_at_once(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
+    w.leaves_jobs();
     for (number, step) in (1..).zip([SmtpStep::Sender, SmtpStep::Recipient, SmtpStep::Data, SmtpStep::End]) {
         server.then(step, SmtpReply::Say("550 5.1.1 no such user here"));
         let message_id = format!("<mail-{number}@example.com>");
@@ -212,6 +215,7 @@ async fn a_permanent_smtp_error_fails_at_once(s: TestStore) {
 async fn an_invalid_address_fails_at_once(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
+    w.leaves_jobs();
     for (number, recipient) in
         (1..).zip(["ann", "ann@", "@example.com", "ann@exa mple.com", "ann@example.com, bob@example.com"])
     {

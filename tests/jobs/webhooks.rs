@@ -386,6 +386,7 @@ async fn a_crash_redelivers_with_the_same_id(w: TestWorker) {
 
 /// A run whose lease was lost may begin next to the rescued one; their fences decide which of them counts.
 async fn concurrent_runs_of_one_delivery_both_send_it(w: TestWorker) {
+    w.leaves_jobs();
     let (receiver, _, _) = endpoint_with_delivery(&w).await;
     let run = Run::new(w.claim(&[w.notified_job()], "w").await.remove(0));
     let handler = w.handler(JobKind::DeliverWebhook);
@@ -398,6 +399,7 @@ async fn concurrent_runs_of_one_delivery_both_send_it(w: TestWorker) {
 }
 
 async fn a_backlog_does_not_delay_other_endpoints(w: TestWorker) {
+    w.leaves_jobs();
     // An endpoint that never responds uses all slots of its lane; further deliveries wait outside.
     let (dead, _, _) = endpoint_with_delivery(&w).await;
     let cap = JobKind::DeliverWebhook.limits().lane_cap.unwrap();

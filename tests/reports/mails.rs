@@ -153,6 +153,7 @@ async fn without_a_mail_server_the_file_is_there(s: TestStore) {
 async fn one_refused_recipient_does_not_deprive_the_others(s: TestStore) {
     let server = MailServer::start().await;
     let r = start(s, &server).await;
+    r.leaves_jobs();
     let (t, report) = weekly(&r, "R", &["gone@example.com", "ann@example.com"]).await;
     server.then(SmtpStep::Recipient, SmtpReply::Say("550 5.1.1 No such user"));
     next_week(&r).await;

@@ -223,6 +223,7 @@ impl TestWorker {
         config: PlatformsConfig,
         connector: impl FnOnce(&Store) -> Arc<dyn crier_platforms::Connector>,
     ) -> Self {
+        s.check_jobs();
         let world = s.create_world().await;
         let account = s.account(world, "demo", "token-0").await;
         let client = HttpClient::trusted(TIMEOUT, 1 << 20);

@@ -59,6 +59,7 @@ impl Reports {
             Some(url) => TestApp::start_at(store, url).await,
             None => TestApp::start(store).await,
         };
+        app.check_jobs();
         let transport = FixedCapacityTransport::with_room(10_000);
         let library = app.library(settings.public_url.unwrap_or(&app.url));
         let plans: Arc<Plans> = Arc::default();

@@ -7,6 +7,7 @@
 
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -30,9 +31,10 @@ use crier_store::{Conn, Db, Result, Store, Tx, keys, posts, users};
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 
-use super::s3::S3Server;
 use super::client::until_soon;
 use super::databases::{self, TestDatabase};
+use super::leftovers;
+use super::s3::S3Server;
 use super::servers;
 
 /// Creates two tests for each function: one on SQLite, one on Postgres.
@@ -53,7 +55,6 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-/// Creates four tests for each function: both engines, each with files in a directory and in a bucket.
 /// Creates two tests for each function whose subject is not the database (a platform's protocol, a page, a format): one on
 /// SQLite, and one on Postgres that runs with `CRIER_TEST_FULL=1`.
 macro_rules! on_one {
@@ -74,6 +75,7 @@ macro_rules! on_one {
 }
 pub(crate) use on_one;
 
+/// Creates four tests for each function: both engines, each with files in a directory and in a bucket.
 macro_rules! on_both_storages {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -139,6 +141,18 @@ pub struct TestStore {
     keep: Keep,
     files: TempDir,
     bucket: Option<S3Server>,
+    /// Whether jobs that went wrong fail the test at its end.
+    checks_jobs: AtomicBool,
+}
+
+impl Drop for TestStore {
+    fn drop(&mut self) {
+        if !self.checks_jobs.load(Ordering::Relaxed) || std::thread::panicking() {
+            return;
+        }
+        let faults = leftovers::faults(&self.place());
+        assert!(faults.is_empty(), "jobs went wrong, and the test does not say so with `leaves_jobs()`: {faults}");
+    }
 }
 
 impl Deref for TestStore {
@@ -185,7 +199,18 @@ impl TestStore {
             keep,
             files,
             bucket: None,
+            checks_jobs: AtomicBool::new(false),
         }
+    }
+
+    /// Fails the test if a job has gone wrong at its end; for stores with a worker.
+    pub fn check_jobs(&self) {
+        self.checks_jobs.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that the test ends with jobs that are running, dead, stranded, or failed by a panic or an error of ours.
+    pub fn leaves_jobs(&self) {
+        self.checks_jobs.store(false, Ordering::Relaxed);
     }
 
     /// Uses an S3-compatible bucket instead of the directory.
@@ -337,6 +362,14 @@ impl TestStore {
         .expect("the test's query returns a value")
     }
 
+    /// Waits until `count` statements wait for locks of other transactions. On Postgres; on SQLite a writer waits for its
+    /// turn before it sends a statement.
+    pub async fn until_blocked(&self, count: i64) {
+        const BLOCKED: &str = "SELECT count(*) FROM pg_stat_activity \
+             WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        until_soon("statements wait for locks", || async { (self.number(BLOCKED).await >= count).then_some(()) }).await;
+    }
+
     pub async fn workspace(&self) -> i64 {
         self.write(async |tx| users::create_workspace(tx, "Acme", "pro").await).await
     }
@@ -381,14 +414,6 @@ impl TestStore {
         })
         .await
     }
-    /// Waits until `count` statements wait for locks of other transactions. On Postgres; on SQLite a writer waits for its
-    /// turn before it sends a statement.
-    pub async fn until_blocked(&self, count: i64) {
-        const BLOCKED: &str = "SELECT count(*) FROM pg_stat_activity \
-             WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        until_soon("statements wait for locks", || async { (self.number(BLOCKED).await >= count).then_some(()) }).await;
-    }
-
 
     /// Creates a publishing post with a pending target for each account.
     pub async fn post(&self, world: World, accounts: &[i64]) -> (i64, Vec<i64>) {

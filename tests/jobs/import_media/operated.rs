@@ -83,6 +83,7 @@ async fn the_import_of_a_dead_job_fails_and_can_be_retried(w: TestWorker) {
 
 /// A newer version has another error code.
 async fn an_unreadable_import_fails_and_is_reported(w: TestWorker) {
+    w.leaves_jobs();
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
@@ -114,6 +115,7 @@ async fn a_finished_import_is_not_run_again(w: TestWorker) {
 }
 
 async fn an_import_that_crashes_its_process_fails(w: TestWorker) {
+    w.leaves_jobs();
     listen(&w).await;
     let source = Source::with_responses([SourceResponse::Stall(Vec::new())]).await;
     let id = import_from(&w, &source).await;
@@ -195,6 +197,7 @@ async fn a_stopping_worker_releases_the_import(w: TestWorker) {
 
 /// Its storage usage is released at once, not by the sweep.
 async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
+    w.leaves_jobs();
     import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
     let job = w.claim(&[w.notified_job()], "worker").await.remove(0);
     let ending = w.handler(JobKind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
@@ -208,6 +211,7 @@ async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
 }
 
 async fn a_run_with_a_lost_lease_fetches_nothing(w: TestWorker) {
+    w.leaves_jobs();
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     let job = w.claim(&[w.notified_job()], "frozen").await.remove(0);

@@ -77,6 +77,7 @@ async fn identical_bytes_of_two_imports_are_stored_once(w: TestWorker) {
 }
 
 async fn a_busy_brand_does_not_block_other_imports(w: TestWorker) {
+    w.leaves_jobs();
     let source = Source::with(ok(&picture::png(3, 2))).await;
     for _ in 0..6 {
         import_from(&w, &source).await;
