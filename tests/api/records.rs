@@ -2,9 +2,9 @@
 //! still, so times are compared as well; ids and random parts are not. `cargo insta accept` accepts a change.
 
 use chrono::TimeDelta;
-use crier_common::domain::analytics::{AccountFigures, Figures};
-use crier_common::platforms::sandbox::Sandbox;
-use crier_common::store::analytics;
+use crier_domain::analytics::{AccountFigures, Figures};
+use crier_platforms::sandbox::Sandbox;
+use crier_store::analytics;
 use insta::internals::{Content, ContentPath};
 use serde_json::{Value, json};
 
