@@ -1,8 +1,8 @@
-//! The statements of the inbox and of analytics find their rows by an index: beside very many rows of others, on tables
+//! The statements of the inbox and of analytics find their rows by an index: beside 100,000 rows of others, on tables
 //! without planner statistics, no statement reads much more than the few hundred rows that it is about.
 //!
 //! What was read is measured: on Postgres the scans of whole tables and the entries of indexes, on SQLite the
-//! instructions of its machine, of which a walk over all rows takes some for each row.
+//! instructions of its machine, of which a walk over 100,000 rows takes some for each row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,17 +18,17 @@ use crier_store::conversations::{self, replies};
 use crier_store::db::Engine;
 use crier_store::{PageRequest, Result, Tx, inbox_syncs, report_figures};
 
-use crate::support::size::sized;
 use crate::support::store::{TestStore, World, on_both};
 
 on_both![
-    inbox_statements_read_few_of_many_rows,
-    analytics_statements_read_few_of_many_rows,
-    due_accounts_are_found_among_many,
+    inbox_statements_read_few_of_100_000_rows,
+    analytics_statements_read_few_of_100_000_rows,
+    due_accounts_are_found_among_100_000,
 ];
 
 /// After five runs Postgres may switch to a generic plan, which ignores the bound values.
 const RUNS: usize = 7;
+const ROWS: i64 = 100_000;
 /// Rows of the brand that is asked about.
 const OWN: i64 = 300;
 /// Index entries that one run may read on Postgres.
@@ -37,11 +37,6 @@ const MAX_ENTRIES: i64 = 8_000;
 const MAX_STEPS: i64 = 120_000;
 /// After how many instructions they are counted.
 const STEP: i32 = 100;
-
-/// Returns the rows of others: more than a run may read.
-fn rows() -> i64 {
-    sized(100_000, 30_000)
-}
 
 /// Returns the scans of whole tables and the index entries read in this transaction so far, on Postgres.
 async fn reads(tx: &mut Tx) -> (i64, i64) {
@@ -127,7 +122,7 @@ impl Full {
         Self { s, own, others, account, busy }
     }
 
-    /// Numbers from 1; those above [`rows`] are of the brand that is asked about.
+    /// Numbers from 1; those above [`ROWS`] are of the brand that is asked about.
     fn numbers(&self, last: i64) -> String {
         match self.s.is_postgres() {
             true => format!("generate_series(1, {last}) AS s (n)"),
@@ -148,7 +143,7 @@ impl Full {
 
     /// `own` of the rows of the brand that is asked about, else `others`.
     fn of(own: i64, others: i64) -> String {
-        format!("CASE WHEN n > {} THEN {own} ELSE {others} END", rows())
+        format!("CASE WHEN n > {ROWS} THEN {own} ELSE {others} END")
     }
 
     async fn sql(&self, sql: String) {
@@ -160,7 +155,7 @@ impl Full {
     }
 
     async fn fill_inbox(&self) {
-        let (numbers, now) = (self.numbers(rows() + OWN), self.s.now().to_rfc3339());
+        let (numbers, now) = (self.numbers(ROWS + OWN), self.s.now().to_rfc3339());
         let (brand, account) = (Self::of(self.own.brand, self.others.brand), Self::of(self.account, self.busy));
         let assignee = Self::of(self.own.user, self.others.user);
         for sql in [
@@ -182,7 +177,7 @@ impl Full {
     }
 
     async fn fill_figures(&self) {
-        let (numbers, now) = (self.numbers(rows() + OWN), self.s.now().to_rfc3339());
+        let (numbers, now) = (self.numbers(ROWS + OWN), self.s.now().to_rfc3339());
         let brand = Self::of(self.own.brand, self.others.brand);
         for sql in [
             format!(
@@ -222,7 +217,7 @@ impl Full {
                 "INSERT INTO social_accounts (workspace_id, platform, external_id, name, kind, status, secrets, figures_at, connected_at, created_at, updated_at) \
                  SELECT {}, 'sandbox', 'a' || n, 'x', 'profile', 'active', {secrets}, {later}, '{now}', '{now}', '{now}' FROM {}",
                 self.others.workspace,
-                self.numbers(rows())
+                self.numbers(ROWS)
             ),
             "INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, updated_at, cursors) \
              SELECT id, figures_at, created_at, created_at, '{}' FROM social_accounts WHERE figures_at IS NOT NULL"
@@ -241,7 +236,7 @@ impl Full {
     }
 }
 
-async fn inbox_statements_read_few_of_many_rows(s: TestStore) {
+async fn inbox_statements_read_few_of_100_000_rows(s: TestStore) {
     let full = Full::new(s).await;
     full.fill_inbox().await;
     let own = format!("SELECT max(id) FROM conversations WHERE brand_id = {}", full.own.brand);
@@ -296,7 +291,7 @@ async fn inbox_statements_read_few_of_many_rows(s: TestStore) {
     m.finish();
 }
 
-async fn analytics_statements_read_few_of_many_rows(s: TestStore) {
+async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
     let full = Full::new(s).await;
     full.fill_figures().await;
     full.fill_accounts().await;
@@ -331,7 +326,7 @@ async fn analytics_statements_read_few_of_many_rows(s: TestStore) {
     m.finish();
 }
 
-async fn due_accounts_are_found_among_many(s: TestStore) {
+async fn due_accounts_are_found_among_100_000(s: TestStore) {
     let full = Full::new(s).await;
     full.fill_accounts().await;
     let account = full.account;
