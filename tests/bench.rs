@@ -360,8 +360,8 @@ const COSTS: &[Cost] = &[
     ("create-brand", (6.0, 1.0),  (7.0, 1.0)),
     ("draft",        (6.0, 1.0),  (6.0, 1.0)),
     ("schedule",     (8.0, 1.0),  (10.0, 1.0)),
-    ("publish",      (27.0, 4.0), (34.0, 5.0)),
-    ("deliver",      (19.0, 3.0), (24.0, 3.0)),
+    ("publish",      (25.0, 4.0), (32.0, 5.0)),
+    ("deliver",      (13.0, 2.0), (22.0, 3.0)),
 ];
 
 fn check_costs(stdout: &str, expected: impl Fn(&Cost) -> (f64, f64)) {

@@ -9,7 +9,7 @@ use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState, LEASE, NewJob, Outcome};
 use crier_domain::webhook::DeliveryStatus;
 use crier_store::db::Engine;
-use crier_store::deliveries::{self, AttemptRow};
+use crier_store::deliveries::{self, AttemptRow, EndedAttempt};
 use crier_store::jobs::operate::{self, JobQuery};
 use crier_store::jobs::{self, dispatch, engine};
 use crier_store::{Result, Tx, events, idempotency, posts, targets};
@@ -211,8 +211,8 @@ async fn emit_delivery(tx: &mut Tx, brand: i64) -> (i64, i64) {
     sqlx::query_as(newest).fetch_one(conn).await.unwrap()
 }
 
-async fn delivered(tx: &mut Tx, delivery_id: i64) -> Result<()> {
-    let attempt = AttemptRow {
+fn arrived(tx: &Tx, delivery_id: i64) -> AttemptRow {
+    AttemptRow {
         delivery_id,
         number: 1,
         started_at: tx.now,
@@ -223,7 +223,20 @@ async fn delivered(tx: &mut Tx, delivery_id: i64) -> Result<()> {
         response_body: None,
         status: DeliveryStatus::Succeeded,
         next_attempt_at: None,
-    };
+    }
+}
+
+/// Emits an event, and claims and settles its delivery.
+async fn settled_at_once(tx: &mut Tx, brand: i64, webhook_id: i64) -> Result<()> {
+    let (job, delivery) = emit_delivery(tx, brand).await;
+    let held = engine::claim(tx, &[job], "w").await?.remove(0);
+    let ended = EndedAttempt { webhook_id, row: arrived(tx, delivery), job: &held };
+    assert!(deliveries::settle(tx, &[ended]).await?);
+    Ok(())
+}
+
+async fn delivered(tx: &mut Tx, delivery_id: i64) -> Result<()> {
+    let attempt = arrived(tx, delivery_id);
     deliveries::load_outgoing(tx, &[delivery_id]).await?;
     deliveries::lock_each(tx, &[delivery_id]).await?;
     deliveries::record(tx, &[attempt]).await.map(drop)
@@ -244,6 +257,7 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
         let held = engine::claim(tx, &[job], "w").await.unwrap().remove(0);
         delivered(tx, delivery).await.unwrap();
         engine::settle(tx, &[(&held, Outcome::Done)]).await.unwrap();
+        settled_at_once(tx, w.brand, webhook).await.unwrap();
     }
     let now = s.now().to_rfc3339();
     for sql in [
@@ -265,6 +279,8 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
         bounded(tx, "claim", 500, async |tx| engine::claim(tx, &[job], "w").await).await;
         bounded(tx, "the attempt", 500, async |tx| delivered(tx, delivery).await).await;
     }
+    bounded(tx, "a delivery settled in one statement", 1_000, async |tx| settled_at_once(tx, w.brand, webhook).await)
+        .await;
     bounded(tx, "emit", 500, async |tx| {
         events::emit(tx, w.brand, EventName::PostPublished, &serde_json::json!({}), None).await
     })

@@ -5,12 +5,14 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 use crier_base::secrets::Cipher;
 use crier_domain::event::EventName;
-use crier_domain::job::JobAttempt;
+use crier_domain::job::{Claimed, JobAttempt};
 use crier_domain::webhook::{Delivery, DeliveryStatus, WebhookAttempt};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::db::{execute, run, time_text};
+use super::jobs::engine::{end_done, held_list};
+use super::jobs::lanes::{Places, is_waited_for};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Page, PageRequest, Result, Tx, webhooks};
 
@@ -204,58 +206,114 @@ macro_rules! attempts {
     };
 }
 
+/// Sets the deliveries' new states; `$only_if` is a further condition.
+macro_rules! update_deliveries {
+    ($engine:ident, $only_if:literal) => {
+        concat!(
+            "
+            UPDATE webhook_deliveries AS d
+            SET status = a.status, attempts = a.number, response_code = a.response_code,
+                duration_ms = a.duration_ms, error = a.error, response_body = a.response_body,
+                next_attempt_at = a.next_attempt_at, last_attempt_at = a.started_at, updated_at = $2
+            FROM ",
+            attempts!($engine),
+            " WHERE d.id = a.delivery_id ",
+            $only_if,
+            " RETURNING id"
+        )
+    };
+}
+
+/// Inserts the attempts.
+macro_rules! insert_attempts {
+    ($engine:ident, $where:literal) => {
+        concat!(
+            "
+            INSERT INTO webhook_attempts (
+                delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body
+            )
+            SELECT delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body
+            FROM ",
+            attempts!($engine),
+            $where
+        )
+    };
+}
+
 /// Records attempts at different deliveries, and the deliveries' new states, however many there are. Returns the
 /// deliveries that still exist; nothing is written for the others.
 pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64>> {
-    macro_rules! update {
-        ($engine:ident) => {
-            concat!(
-                "
-                UPDATE webhook_deliveries AS d
-                SET status = a.status, attempts = a.number, response_code = a.response_code,
-                    duration_ms = a.duration_ms, error = a.error, response_body = a.response_body,
-                    next_attempt_at = a.next_attempt_at, last_attempt_at = a.started_at, updated_at = $2
-                FROM
-                ",
-                attempts!($engine),
-                " WHERE d.id = a.delivery_id RETURNING id"
-            )
-        };
-    }
-    macro_rules! insert {
-        ($engine:ident, $where:literal) => {
-            concat!(
-                "
-                INSERT INTO webhook_attempts (
-                    delivery_id, number, started_at, duration_ms, outcome, response_code, error,
-                    response_body
-                )
-                SELECT delivery_id, number, started_at, duration_ms, outcome, response_code, error,
-                    response_body
-                FROM
-                ",
-                attempts!($engine),
-                $where
-            )
-        };
-    }
     // One statement on Postgres, where each is a round trip.
     const PG: &str = concat!(
         "WITH delivery AS (",
-        update!(pg),
+        update_deliveries!(pg, ""),
         "), attempt AS (",
-        insert!(pg, " WHERE delivery_id IN (SELECT id FROM delivery)"),
+        insert_attempts!(pg, " WHERE delivery_id IN (SELECT id FROM delivery)"),
         ") SELECT id FROM delivery"
     );
-    let (sql, now) = (tx.for_engine(PG, update!(sqlite)), tx.now);
+    let (sql, now) = (tx.for_engine(PG, update_deliveries!(sqlite, "")), tx.now);
     let rows = as_json(attempts);
     let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(now).fetch_all(c))?;
     let found: BTreeSet<i64> = found.into_iter().collect();
     if !tx.is_postgres() {
         let existing = as_json(attempts.iter().filter(|a| found.contains(&a.delivery_id)));
-        execute!(tx, insert!(sqlite, ""), &existing)?;
+        execute!(tx, insert_attempts!(sqlite, ""), &existing)?;
     }
     Ok(found)
+}
+
+/// An attempt at a delivery to an endpoint, and the job that made it.
+#[derive(Debug, Clone)]
+pub struct EndedAttempt<'a> {
+    pub webhook_id: i64,
+    pub row: AttemptRow,
+    pub job: &'a Claimed,
+}
+
+/// Records attempts after which nothing is left to do, and settles their jobs as done, in one statement: for a
+/// transaction of [`super::Store::begin_single`] on Postgres. Returns `false` if it wrote nothing because an endpoint's
+/// health record is not clean or a delivery is gone. An error, also for a lost lease, means that nothing was written, or
+/// that the connection was lost and it may have been written; the fence then rejects a second settle.
+pub async fn settle(tx: &mut Tx, ended: &[EndedAttempt<'_>]) -> Result<bool> {
+    // Locks all deliveries before the first job, as a settle of several statements does. The statement is a transaction:
+    // it fails if it cannot settle all jobs whose deliveries it has changed.
+    const SQL: &str = concat!(
+        "WITH delivery AS (",
+        update_deliveries!(
+            pg,
+            "
+            AND NOT EXISTS (
+                SELECT 1
+                FROM webhooks w
+                WHERE w.id IN (SELECT value::bigint FROM json_array_elements_text($3::json) WHERE value = value || '')
+                    AND (w.failing_since IS NOT NULL OR w.strikes > 0)
+            )"
+        ),
+        "), attempt AS (",
+        insert_attempts!(pg, " WHERE delivery_id IN (SELECT id FROM delivery)"),
+        "), ended AS (",
+        end_done!("$4", "$2", " AND (SELECT count(*) FROM delivery) = $5"),
+        ")
+        SELECT CASE
+                WHEN deliveries.n = $5 AND jobs.n = $5 OR deliveries.n = 0 THEN jobs.n
+                ELSE ('a lease was lost, or a delivery is gone: ' || jobs.n)::bigint
+            END,",
+        is_waited_for!("$6", "$7"),
+        "
+        FROM (SELECT count(*) AS n FROM delivery) deliveries, (SELECT count(*) AS n FROM ended) jobs"
+    );
+    let (rows, now, all) = (as_json(ended.iter().map(|e| &e.row)), tx.now, i64::try_from(ended.len()).unwrap_or(-1));
+    let webhooks: BTreeSet<i64> = ended.iter().map(|e| e.webhook_id).collect();
+    let webhooks = id_list(&webhooks.into_iter().collect::<Vec<_>>());
+    let jobs = || ended.iter().map(|e| e.job);
+    let (lanes, workspaces) = Places::left(jobs());
+    let (settled, is_waited_for): (i64, bool) = run!(tx, c => sqlx::query_as(SQL).bind(&rows).bind(now)
+        .bind(&webhooks).bind(held_list(jobs())).bind(all).bind(lanes.as_json()).bind(workspaces.as_json())
+        .fetch_one(c))?;
+    if is_waited_for {
+        jobs().for_each(|job| tx.leave_lanes(job));
+    }
+    Ok(settled == all)
 }
 
 fn as_json<'a>(attempts: impl IntoIterator<Item = &'a AttemptRow>) -> String {

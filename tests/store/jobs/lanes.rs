@@ -23,6 +23,7 @@ on_both![
     the_sweep_finds_stranded_lanes_behind_full_ones,
     a_narrowed_lane_has_fewer_slots_until_widened,
     run_now_moves_a_waiting_job_to_another_lane,
+    a_job_parked_during_a_settle_is_woken,
 ];
 
 const CAP: i64 = 4;
@@ -343,4 +344,25 @@ async fn run_now_moves_a_waiting_job_to_another_lane(s: TestStore) {
     assert_eq!(s.notifier.take(), [ids[4]]);
     assert_eq!(ids_of(&s.claim(&ids, "w").await), [ids[4]]);
     assert_eq!(s.show(ids[4]).await.lane.as_deref(), Some("endpoint:1:asked"));
+}
+
+/// On Postgres a claim can set a job waiting between the statement of a settle and its commit.
+async fn a_job_parked_during_a_settle_is_woken(s: TestStore) {
+    if !s.is_postgres() {
+        return;
+    }
+    let ids = publishes(&s, "account:1", 0..5).await;
+    let held = s.claim(&ids[..4], "w").await;
+    let mut settles = Vec::new();
+    for job in &held {
+        let mut tx = s.begin().await.unwrap();
+        assert!(engine::settle(&mut tx, &[(job, Outcome::Done)]).await.unwrap());
+        settles.push(tx);
+    }
+    assert!(s.claim(&ids[4..], "w").await.is_empty(), "no settle is committed");
+    assert_eq!((waiting(&s).await, s.notifier.take()), (1, vec![]));
+    for tx in settles {
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(s.notifier.take(), ids[4..], "woken once, without a sweep");
 }

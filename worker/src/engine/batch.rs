@@ -113,6 +113,10 @@ pub async fn settle_batch(store: Store, registry: Registry, mut ends: Vec<Finish
     while !rest.is_empty() {
         let (ends, others) = rest.split_at(fitting(&registry, rest));
         rest = others;
+        if settle_at_once(&registry, ends).await {
+            answers.extend(ends.iter().map(|(job, _)| (key(job), Ok(Some(Outcome::Done)))));
+            continue;
+        }
         let together = if ends.len() > 1 { settle(&store, &registry, ends).await.ok().flatten() } else { None };
         if let Some(outcomes) = together {
             answers.extend(ends.iter().map(|(job, _)| key(job)).zip(outcomes.into_iter().map(|o| Ok(Some(o)))));
@@ -163,12 +167,35 @@ async fn settle(store: &Store, registry: &Registry, ends: &[FinishedRun]) -> Res
     });
     let panicked = || StoreError::Decode("the end of a job panicked".into());
     let settled = settled.catch_unwind().await.unwrap_or_else(|_| Err(panicked()))?;
-    // Counted only once, after the commit.
-    for ((_, ending), outcome) in ends.iter().zip(settled.iter().flatten()) {
+    observe(ends, settled.iter().flatten());
+    Ok(settled)
+}
+
+/// Settles runs in one statement if their kind can; `false`: they have to be settled in a transaction.
+async fn settle_at_once(registry: &Registry, ends: &[FinishedRun]) -> bool {
+    let Some((first, _)) = ends.first() else { return false };
+    let Some(kind) = registry.get(first.kind).filter(|_| ends.iter().all(|(job, _)| job.kind == first.kind)) else {
+        return false;
+    };
+    match AssertUnwindSafe(kind.settle_at_once(ends)).catch_unwind().await {
+        Ok(Ok(true)) => {}
+        Ok(Ok(false)) => return false,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "runs could not be settled in one statement; settling them in a transaction");
+            return false;
+        }
+        Err(_) => return false,
+    }
+    observe(ends, std::iter::repeat_n(&Outcome::Done, ends.len()));
+    true
+}
+
+/// Counts settled runs: only once, after the commit.
+fn observe<'a>(ends: &[FinishedRun], outcomes: impl Iterator<Item = &'a Outcome>) {
+    for ((_, ending), outcome) in ends.iter().zip(outcomes) {
         // Already committed: a panic while counting must not prevent the other jobs from being settled.
         if std::panic::catch_unwind(AssertUnwindSafe(|| ending.observe(outcome))).is_err() {
             tracing::error!("a settled job could not be counted");
         }
     }
-    Ok(settled)
 }

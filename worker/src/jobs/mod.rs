@@ -51,6 +51,13 @@ pub trait Job: Send + Sync {
         Ok(outcomes)
     }
 
+    /// Settles runs in one statement, which is a transaction by itself: their results, and their jobs as done. Returns
+    /// `false` if these results need more than that, and nothing was written; an error means the same, or that the
+    /// connection was lost. In both cases they are settled in a transaction of several statements.
+    async fn settle_at_once(&self, _ends: &[FinishedRun]) -> Result<bool> {
+        Ok(false)
+    }
+
     /// The maximum number of ends of this kind in one transaction. A kind whose [`Job::write_results`] is a few statements for all
     /// returns more.
     fn max_results_per_transaction(&self) -> usize {

@@ -9,30 +9,59 @@ use serde_json::json;
 
 use super::super::db::{execute, run};
 use super::super::{Result, Tx};
-use super::lanes::load_lanes;
+use super::lanes::{Places, is_waited_for, load_lanes};
 use super::{id_list, known_kinds, list_sql};
+
+/// A job that may be claimed.
+#[derive(sqlx::FromRow)]
+struct Candidate {
+    id: i64,
+    kind: JobKind,
+    lane: Option<String>,
+    workspace_lane: Option<String>,
+}
+
+impl Candidate {
+    /// Returns the lane in which it needs a place, and the lane's cap.
+    fn capped(&self) -> Option<(&str, i64)> {
+        Some((self.lane.as_deref()?, self.kind.limits().lane_cap?))
+    }
+
+    fn capped_workspace(&self) -> Option<(&str, i64)> {
+        Some((self.workspace_lane.as_deref()?, self.kind.limits().workspace_cap?))
+    }
+}
 
 /// Claims those of the ids that are ready. Skips an id that is unknown, ended, claimed by another worker or of a paused
 /// kind. A job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job to leave
 /// wakes it. For a transaction of [`super::super::Store::begin_claim`].
 pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed>> {
-    #[derive(sqlx::FromRow)]
-    struct Candidate {
-        id: i64,
-        kind: JobKind,
-        lane: Option<String>,
-        workspace_lane: Option<String>,
+    let candidates = lock_candidates(tx, ids).await?;
+    if candidates.is_empty() {
+        return Ok(Vec::new());
     }
-    impl Candidate {
-        /// Returns the lane in which it needs a place, and the lane's cap.
-        fn capped(&self) -> Option<(&str, i64)> {
-            Some((self.lane.as_deref()?, self.kind.limits().lane_cap?))
-        }
+    // Most often there is a place for each of them, which the statement that starts them checks.
+    let all: Vec<i64> = candidates.iter().map(|candidate| candidate.id).collect();
+    let lanes = Places::needed(candidates.iter().filter_map(Candidate::capped));
+    let workspaces = Places::needed(candidates.iter().filter_map(Candidate::capped_workspace));
+    let started = start_if_room(tx, &all, (&lanes, &workspaces), worker).await?;
+    if !started.is_empty() {
+        return Ok(started);
+    }
+    let (take, park) = choose(tx, &candidates).await?;
+    if !park.is_empty() {
+        let sql = list_sql!(tx, "UPDATE jobs SET waiting = TRUE WHERE id", "");
+        execute!(tx, sql, id_list(&park))?;
+    }
+    if take.is_empty() {
+        return Ok(Vec::new());
+    }
+    start_if_room(tx, &take, (&Places::default(), &Places::default()), worker).await
+}
 
-        fn capped_workspace(&self) -> Option<(&str, i64)> {
-            Some((self.workspace_lane.as_deref()?, self.kind.limits().workspace_cap?))
-        }
-    }
+/// Locks the rows of those of the jobs that may be claimed, and their lanes. Returns them in the order in which they
+/// should run.
+async fn lock_candidates(tx: &mut Tx, ids: &[i64]) -> Result<Vec<Candidate>> {
     // On Postgres one look-up per id: `LIMIT 1` keeps the look-ups apart, `state || ''` avoids the index of ready jobs. The
     // lanes are locked in the same statement, in the order of their bytes, and their load is read in the next one, which
     // sees what the previous holders of the locks have committed.
@@ -90,14 +119,18 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
         ),
     );
     let list = id_list(ids);
-    let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?)
+}
+
+/// Decides which jobs start and which wait because a lane or a share has no place for them.
+async fn choose(tx: &mut Tx, candidates: &[Candidate]) -> Result<(Vec<i64>, Vec<i64>)> {
     let capped = candidates.iter().filter_map(Candidate::capped).map(|(lane, _)| lane).collect();
     let workspaces = candidates.iter().filter_map(Candidate::capped_workspace).map(|(lane, _)| lane).collect();
     let now = tx.now;
     let loads = load_lanes(tx, &capped, &workspaces, now).await?;
     let mut lanes: HashMap<_, _> = loads.into_iter().map(|lane| (lane.lane.clone(), lane)).collect();
     let (mut take, mut park) = (Vec::new(), Vec::new());
-    for candidate in &candidates {
+    for candidate in candidates {
         let (own, shared) = (candidate.capped(), candidate.capped_workspace());
         let full = [own, shared].into_iter().flatten().find(|(lane, cap)| lanes[*lane].room(*cap) <= 0);
         match full {
@@ -117,24 +150,64 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
             }
         }
     }
-    if !park.is_empty() {
-        let sql = list_sql!(tx, "UPDATE jobs SET waiting = TRUE WHERE id", "");
-        execute!(tx, sql, id_list(&park))?;
+    Ok((take, park))
+}
+
+/// Starts jobs whose rows and lanes are locked, with a lease and the next fence: all of them if their lanes and their
+/// workspaces' shares have the places that are needed, else none.
+async fn start_if_room(
+    tx: &mut Tx,
+    ids: &[i64],
+    (lanes, workspaces): (&Places<'_>, &Places<'_>),
+    worker: &str,
+) -> Result<Vec<Claimed>> {
+    // The conditions do not depend on the row, so they are evaluated once.
+    macro_rules! start {
+        ($ids:literal, $lanes:literal, $workspaces:literal) => {
+            concat!(
+                "
+                UPDATE jobs
+                SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3
+                WHERE id IN (", $ids, ")
+                    AND NOT EXISTS (
+                        SELECT 1
+                        FROM (", $lanes, ") wanted
+                        WHERE wanted.lane IN (SELECT lane FROM paused_lanes WHERE paused_until > $6)
+                            OR coalesce((SELECT n.places FROM narrow_lanes n WHERE n.lane = wanted.lane), wanted.cap)
+                                - (SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.lane = wanted.lane)
+                                < wanted.jobs
+                    )
+                    AND NOT EXISTS (
+                        SELECT 1
+                        FROM (", $workspaces, ") wanted
+                        WHERE wanted.cap - (
+                                SELECT count(*)
+                                FROM jobs r
+                                WHERE r.state = 'running' AND r.workspace_lane = wanted.lane
+                            ) < wanted.jobs
+                    )
+                RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, worker,
+                    run_at, trace"
+            )
+        };
     }
-    if take.is_empty() {
-        return Ok(Vec::new());
-    }
-    let sql = list_sql!(
-        tx,
-        "
-            UPDATE jobs
-            SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3
-            WHERE id",
-        "RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, worker, run_at, \
-         trace"
+    let sql = tx.for_engine(
+        start!(
+            "SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || ''",
+            "SELECT value ->> 0 AS lane, (value ->> 1)::bigint AS cap, (value ->> 2)::bigint AS jobs
+             FROM json_array_elements($4::json)",
+            "SELECT value ->> 0 AS lane, (value ->> 1)::bigint AS cap, (value ->> 2)::bigint AS jobs
+             FROM json_array_elements($5::json)"
+        ),
+        start!(
+            "SELECT value FROM json_each($1)",
+            "SELECT value ->> 0 AS lane, value ->> 1 AS cap, value ->> 2 AS jobs FROM json_each($4)",
+            "SELECT value ->> 0 AS lane, value ->> 1 AS cap, value ->> 2 AS jobs FROM json_each($5)"
+        ),
     );
-    let (list, until) = (id_list(&take), tx.now + LEASE);
-    Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).fetch_all(c))?)
+    let (list, now, until) = (id_list(ids), tx.now, tx.now + LEASE);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).bind(lanes.as_json())
+        .bind(workspaces.as_json()).bind(now).fetch_all(c))?)
 }
 
 /// Renews the leases of the jobs that this worker holds, in one statement however many there are.
@@ -219,8 +292,8 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
         let updated = match outcome {
             // By far the most common outcome: settled together, in one statement.
             Outcome::Done => {
-                done.push((job.id, job.fence, &job.worker));
-                1
+                done.push(*job);
+                continue;
             }
             Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", stored_reason(why), now, &job.worker)?,
             Outcome::Cancelled(why) => {
@@ -241,24 +314,47 @@ fn stored_reason(reason: &str) -> String {
     untrusted::line(reason, MAX_MESSAGE)
 }
 
-/// Takes ids with their fences and workers; returns `false` if one of the jobs is no longer held.
-async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> {
-    if done.is_empty() {
-        return Ok(true);
-    }
-    let sql = tx.for_engine(
-        "
+/// Ends jobs that are done, on Postgres: `$held` is a list of their ids, each with the fence and the worker of its claim.
+macro_rules! end_done {
+    ($held:literal, $now:literal, $only_if:literal) => {
+        concat!(
+            "
             UPDATE jobs
-            SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL
+            SET state = 'done', last_error = NULL, finished_at = ",
+            $now,
+            ", lease_until = NULL
             FROM (
                 SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS fence, value ->> 2 AS worker
-                FROM json_array_elements($1::json)
+                FROM json_array_elements(",
+            $held,
+            "::json)
                 WHERE value ->> 0 = (value ->> 0) || ''
             ) held
             WHERE jobs.id = held.id
                 AND jobs.fence = held.fence
                 AND jobs.worker = held.worker
                 AND jobs.state || '' = 'running'",
+            $only_if,
+            "
+            RETURNING jobs.id"
+        )
+    };
+}
+pub(in crate::store) use end_done;
+
+/// Encodes held jobs as one bind, for `end_done!` and SQLite's text.
+pub(in crate::store) fn held_list<'a>(jobs: impl Iterator<Item = &'a Claimed>) -> String {
+    json!(jobs.map(|job| (job.id, job.fence, &job.worker)).collect::<Vec<_>>()).to_string()
+}
+
+/// Settles jobs that are done; returns `false` if one of them is no longer held. Where a job waits for one of their lanes,
+/// or may be set waiting at this moment (`is_waited_for!`), the lanes are looked at again after the commit.
+async fn settle_done(tx: &mut Tx, done: &[&Claimed]) -> Result<bool> {
+    if done.is_empty() {
+        return Ok(true);
+    }
+    let sql = tx.for_engine(
+        concat!("WITH ended AS (", end_done!("$1", "$2", ""), ") SELECT ", is_waited_for!("$3", "$4"), " FROM ended"),
         "
             UPDATE jobs
             SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL
@@ -269,10 +365,23 @@ async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> 
             WHERE jobs.id = held.id
                 AND jobs.fence = held.fence
                 AND jobs.worker = held.worker
-                AND jobs.state || '' = 'running'",
+                AND jobs.state || '' = 'running'
+            RETURNING EXISTS (SELECT 1 FROM jobs w WHERE w.lane = jobs.lane AND w.state = 'ready' AND w.waiting)
+                OR EXISTS (
+                    SELECT 1
+                    FROM jobs w
+                    WHERE w.workspace_lane = jobs.workspace_lane AND w.state = 'ready' AND w.waiting
+                )",
     );
-    let (held, now) = (json!(done).to_string(), tx.now);
-    Ok(execute!(tx, sql, held, now)? == done.len() as u64)
+    let held = held_list(done.iter().copied());
+    let (lanes, workspaces) = Places::left(done.iter().copied());
+    let now = tx.now;
+    let waited_for: Vec<bool> = run!(tx, c => sqlx::query_scalar(sql).bind(held).bind(now).bind(lanes.as_json())
+        .bind(workspaces.as_json()).fetch_all(c))?;
+    if waited_for.contains(&true) {
+        done.iter().for_each(|job| tx.leave_lanes(job));
+    }
+    Ok(waited_for.len() == done.len())
 }
 
 /// Returns a job to the queue without using up an attempt (drain); `false`: the lease was lost.

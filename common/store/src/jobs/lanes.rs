@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
-use crier_domain::job::JobKind;
+use crier_domain::job::{Claimed, JobKind};
 use serde_json::json;
 
 use super::super::db::{Conn, execute, run};
@@ -29,6 +29,78 @@ impl LaneLoad {
         if self.paused { 0 } else { self.places.unwrap_or(cap) - self.running }
     }
 }
+
+/// Lanes with a cap, and the number of jobs in each that need a place or leave one.
+#[derive(Default)]
+pub(crate) struct Places<'a>(BTreeMap<&'a str, (i64, i64)>);
+
+impl<'a> Places<'a> {
+    /// Takes the lane and the cap of each job. Where kinds of different caps share a lane, the smallest cap counts.
+    pub fn needed(jobs: impl IntoIterator<Item = (&'a str, i64)>) -> Self {
+        let mut lanes = BTreeMap::new();
+        for (lane, cap) in jobs {
+            let (smallest, count) = lanes.entry(lane).or_insert((cap, 0));
+            *smallest = cap.min(*smallest);
+            *count += 1;
+        }
+        Self(lanes)
+    }
+
+    /// Returns the lanes that jobs leave, and the workspaces' shares. A lane without a cap is never full.
+    pub fn left(jobs: impl Iterator<Item = &'a Claimed> + Clone) -> (Self, Self) {
+        let lane = |job: &'a Claimed| Some((job.lane.as_deref()?, job.kind.limits().lane_cap.unwrap_or(i64::MAX)));
+        let share = |job: &'a Claimed| Some((job.workspace_lane.as_deref()?, job.kind.limits().workspace_cap?));
+        (Self::needed(jobs.clone().filter_map(lane)), Self::needed(jobs.filter_map(share)))
+    }
+
+    /// Encodes them as one bind: a JSON array with an array of name, cap and number for each.
+    pub fn as_json(&self) -> String {
+        json!(self.0.iter().map(|(lane, (cap, jobs))| json!([lane, cap, jobs])).collect::<Vec<_>>()).to_string()
+    }
+}
+
+/// On Postgres, whether a settle must look at the lanes and shares that it leaves ([`Places::left`]) again after its
+/// commit, as an SQL condition: a job waits for one of them, or as many jobs run in one as its cap allows.
+///
+/// Why that is enough: a claim may set a job waiting while a settle is between its statement and its commit. Then the
+/// statement does not see the job, and the claim's second look (see [`wake_lanes`]) does not see the free place. At that
+/// second look as many jobs run as the cap allows. Of these, consider the one whose settle's statement begins last. If it
+/// begins after the claim's commit, it finds the waiting job. Else all of them are claimed by then and none of their
+/// settles is committed, so it finds the lane full. In both cases it looks again after its commit. A job waits for the
+/// sweep only if the lane was narrowed meanwhile, or if its kind has a smaller cap than theirs.
+macro_rules! is_waited_for {
+    ($lanes:literal, $workspaces:literal) => {
+        concat!(
+            "
+            (
+                EXISTS (
+                    SELECT 1
+                    FROM json_array_elements(", $lanes, "::json) own (place)
+                    WHERE EXISTS (
+                            SELECT 1 FROM jobs w WHERE w.lane = place ->> 0 AND w.state = 'ready' AND w.waiting
+                        )
+                        OR (SELECT count(*) FROM jobs r WHERE r.lane = place ->> 0 AND r.state = 'running') >= coalesce(
+                            (SELECT n.places FROM narrow_lanes n WHERE n.lane = place ->> 0),
+                            (place ->> 1)::bigint
+                        )
+                )
+                OR EXISTS (
+                    SELECT 1
+                    FROM json_array_elements(", $workspaces, "::json) own (place)
+                    WHERE EXISTS (
+                            SELECT 1
+                            FROM jobs w
+                            WHERE w.workspace_lane = place ->> 0 AND w.state = 'ready' AND w.waiting
+                        )
+                        OR (
+                            SELECT count(*) FROM jobs r WHERE r.workspace_lane = place ->> 0 AND r.state = 'running'
+                        ) >= (place ->> 1)::bigint
+                )
+            )"
+        )
+    };
+}
+pub(crate) use is_waited_for;
 
 /// Returns the load of lanes, and of workspaces, which have neither pauses nor reduced caps.
 pub(super) async fn load_lanes(

@@ -9,15 +9,16 @@ use crier_domain::circuit::{Circuit, CircuitVerdict, Health, MAX_OPEN_ATTEMPTS};
 use crier_domain::job::{Claimed, JobKind, Lane, Outcome};
 use crier_domain::webhook::DeliveryStatus;
 use crier_mail::Mailer;
-use crier_store::deliveries::{self, AttemptRow};
+use crier_store::deliveries::{self, AttemptRow, EndedAttempt};
 use crier_store::jobs::lanes::{narrow_lane, pause_lane, widen_lane};
 use crier_store::{Result, Tx, webhooks};
 use crier_telemetry::metrics;
 
-use crate::jobs::RunResult;
 use crate::notices;
 use crate::webhooks::schedule;
 use crate::webhooks::sender::AttemptResult;
+
+use crate::jobs::RunResult;
 
 /// An endpoint without a success for this long is disabled.
 const DISABLE_AFTER: TimeDelta = TimeDelta::days(5);
@@ -67,6 +68,12 @@ impl RunResult for DeliveryEnd {
 impl DeliveryEnd {
     fn verdict(&self) -> CircuitVerdict {
         CircuitVerdict::of(self.result.outcome.is_success(), self.result.duration)
+    }
+
+    /// Returns what to record if the event arrived quickly: on a clean health record this has no effect.
+    pub(super) fn ended_quickly<'a>(&self, job: &'a Claimed) -> Option<EndedAttempt<'a>> {
+        let is_quick = self.verdict() == CircuitVerdict::Quick;
+        is_quick.then(|| EndedAttempt { webhook_id: self.webhook_id, row: self.row(None), job })
     }
 
     /// Returns the time of the next attempt after this one failed, `None` for never; disables an endpoint that returned

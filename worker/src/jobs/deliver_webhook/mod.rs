@@ -13,8 +13,10 @@ use crier_domain::job::{Claimed, Outcome};
 use crier_domain::webhook::DeliveryStatus;
 use crier_mail::Mailer;
 use crier_store::deliveries::{self, OutgoingDelivery};
-use crier_store::{Result, Store, StoreError, Tx};
+use crier_store::{Db, Result, Store, StoreError, Tx};
 use crier_telemetry::metrics;
+
+use crate::webhooks::sender::{DeliveryRequest, Sender};
 
 use super::{Deps, FinishedRun, Job, RunResult};
 use crate::engine::{Batcher, Run};
@@ -108,6 +110,21 @@ impl Job for DeliverWebhook {
 
     fn max_results_per_transaction(&self) -> usize {
         usize::MAX
+    }
+
+    /// Events that arrived quickly, at endpoints whose health record is clean.
+    async fn settle_at_once(&self, ends: &[FinishedRun]) -> Result<bool> {
+        let quick = |end| attempt(end).and_then(|arrived| arrived.ended_quickly(&end.0));
+        let ended: Option<Vec<_>> = ends.iter().map(quick).collect();
+        match (self.store.db(), ended) {
+            (Db::Pg(_), Some(ended)) => {
+                let mut tx = self.store.begin_single().await?;
+                let settled = deliveries::settle(&mut tx, &ended).await?;
+                tx.commit().await?;
+                Ok(settled)
+            }
+            _ => Ok(false),
+        }
     }
 
     async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
