@@ -14,6 +14,7 @@ use crate::support::store::{TestStore, World, on_both};
 
 on_both![
     a_post_ends_with_its_last_target,
+    a_post_ends_as_its_targets_have_ended,
     concurrent_target_ends_always_end_the_post,
     a_target_waiting_for_a_retry_emits_no_event,
     a_deleted_post_is_unchanged_and_its_events_are_emitted,
@@ -103,6 +104,43 @@ async fn a_post_ends_with_its_last_target(s: TestStore) {
     assert_eq!(reported[0].1, with(json!({ "external_id": "x1", "url": "https://x.test/1" })));
     let error = json!({ "code": "platform_rejected", "message": "No." });
     assert_eq!(reported[2].1, with(json!({ "post_id": some, "error": error })));
+}
+
+/// The statement that ends a target counts as `PostStatus::of_targets` does.
+async fn a_post_ends_as_its_targets_have_ended(s: TestStore) {
+    use TargetStatus::{Failed, Pending, Published, Publishing};
+    let w = s.create_world().await;
+    for last in [Published, Failed] {
+        for others in
+            [vec![], vec![Published], vec![Failed], vec![Published, Failed], vec![Publishing], vec![Pending, Failed]]
+        {
+            let accounts: Vec<i64> = (0..=others.len() as i64).collect();
+            let (post, ids) = s.post(w, &accounts).await;
+            let before = s.now();
+            for (id, status) in ids.iter().zip(&others) {
+                let at = format!("'{}'", before.to_rfc3339());
+                let at = if *status == Published { at.as_str() } else { "NULL" };
+                s.sql(format!("UPDATE post_targets SET status = '{status}', published_at = {at} WHERE id = {id}"))
+                    .await;
+            }
+            s.advance(1);
+            let id = *ids.last().unwrap();
+            match last {
+                Published => end(&s, id, &published(&s)).await,
+                _ => end(&s, id, &rejected(&target(&s, id).await)).await,
+            }
+            let all: Vec<_> = others.iter().copied().chain([last]).collect();
+            let after = posts::find(&mut s.conn().await, w.brand, post).await.unwrap().unwrap();
+            assert_eq!(after.status, PostStatus::of_targets(&all).unwrap_or(PostStatus::Publishing), "{all:?}");
+            let newest = match (last, others.contains(&Published)) {
+                _ if after.status == PostStatus::Publishing => None,
+                (Published, _) => Some(s.now()),
+                (_, true) => Some(before),
+                (_, false) => None,
+            };
+            assert_eq!(after.published_at, newest, "{all:?}");
+        }
+    }
 }
 
 async fn concurrent_target_ends_always_end_the_post(s: TestStore) {

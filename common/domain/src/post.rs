@@ -88,6 +88,25 @@ impl PostStatus {
     }
 }
 
+/// The status that a post gets when the last of its targets ends: [`PostStatus::of_targets`] for a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostEnds {
+    pub all_published: PostStatus,
+    pub all_failed: PostStatus,
+    pub mixed: PostStatus,
+}
+
+impl PostEnds {
+    /// Returns the statuses for a post that is `now`; fails if the table does not allow one of them.
+    pub fn of(now: PostStatus) -> Result<Self, PostTransitionError> {
+        Ok(Self {
+            all_published: now.to(PostStatus::Published)?,
+            all_failed: now.to(PostStatus::Failed)?,
+            mixed: now.to(PostStatus::PartiallyPublished)?,
+        })
+    }
+}
+
 impl TargetStatus {
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Published | Self::Failed)

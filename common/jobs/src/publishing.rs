@@ -4,7 +4,7 @@ use crier_domain::event::EventName;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
-use crier_domain::post::{Post, PostStatus, Target, TargetStatus};
+use crier_domain::post::{Post, PostEnds, PostStatus, Target, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
 use crier_store::targets::{self, NewAttempt, TargetEnd, TargetEnded};
 use crier_store::{Result, Tx, brands, events, posts};
@@ -20,22 +20,14 @@ pub async fn end_target(
     attempt: Option<&NewAttempt>,
     trace: Option<&str>,
 ) -> Result<()> {
-    let TargetEnded { ends, has_endpoint } = targets::end(tx, target.id, ended, attempt).await?;
-    if !ended.status.is_terminal() {
-        return Ok(());
-    }
-    let (mut post, deleted) = post;
-    if has_endpoint {
+    let (post, deleted) = post;
+    let post_ends = match post.status {
+        PostStatus::Publishing if !deleted && ended.status.is_terminal() => Some(PostEnds::of(post.status)?),
+        _ => None,
+    };
+    let stored = targets::end_with_post(tx, target.id, ended, attempt, post_ends).await?;
+    if stored.has_endpoint && ended.status.is_terminal() {
         emit_end(tx, &post, target, ended, trace).await?;
-    }
-    if deleted || post.status != PostStatus::Publishing {
-        return Ok(());
-    }
-    let (statuses, times): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
-    if let Some(status) = PostStatus::of_targets(&statuses) {
-        post.move_to(status)?;
-        post.published_at = times.into_iter().flatten().max();
-        posts::update(tx, &post).await?;
     }
     Ok(())
 }

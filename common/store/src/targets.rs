@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::{Claimed, JobAttempt, Lane};
 use crier_domain::platform::Platform;
-use crier_domain::post::{Attempt, AttemptOutcome, Target, TargetOverride, TargetStatus};
+use crier_domain::post::{Attempt, AttemptOutcome, PostEnds, PostStatus, Target, TargetOverride, TargetStatus};
 use serde_json::{Map, Value, json};
 use sqlx::types::Json;
 
@@ -336,8 +336,19 @@ pub struct TargetEnded {
 
 /// Stores the state in which a run left its target, and the attempt that it made. The caller has locked the post's row.
 pub async fn end(tx: &mut Tx, target_id: i64, ended: &TargetEnd, attempt: Option<&NewAttempt>) -> Result<TargetEnded> {
+    end_with_post(tx, target_id, ended, attempt, None).await
+}
+
+/// Does what [`end`] does. If all targets of the post are terminal then, gives the post the status in `post`.
+pub async fn end_with_post(
+    tx: &mut Tx,
+    target_id: i64,
+    ended: &TargetEnd,
+    attempt: Option<&NewAttempt>,
+    post: Option<PostEnds>,
+) -> Result<TargetEnded> {
     if tx.is_postgres() {
-        return end_in_one_statement(tx, target_id, ended, attempt).await;
+        return end_in_one_statement(tx, target_id, ended, attempt, post).await;
     }
     const SQL: &str = "
         UPDATE post_targets
@@ -348,24 +359,34 @@ pub async fn end(tx: &mut Tx, target_id: i64, ended: &TargetEnd, attempt: Option
         SELECT status, published_at
         FROM post_targets
         WHERE post_id = (SELECT post_id FROM post_targets WHERE id = $1)";
+    const POST: &str = "
+        UPDATE posts
+        SET status = $2, published_at = $3, updated_at = $4
+        WHERE id = (SELECT post_id FROM post_targets WHERE id = $1)";
     let (now, error) = (tx.now, ended.error.as_ref().map(Json));
     let (next, at, open) = (ended.next_attempt_at, ended.published_at, ended.call_open);
     execute!(tx, SQL, target_id, ended.status, &ended.external_id, &ended.url, error, next, at, open, now)?;
     if let Some(attempt) = attempt {
         add_attempt(tx, target_id, attempt).await?;
     }
-    let ends = run!(tx, c => sqlx::query_as(ENDS).bind(target_id).fetch_all(c))?;
+    let ends: Vec<(TargetStatus, Option<DateTime<Utc>>)> =
+        run!(tx, c => sqlx::query_as(ENDS).bind(target_id).fetch_all(c))?;
+    let (statuses, times): (Vec<_>, Vec<_>) = ends.iter().copied().unzip();
+    if let Some(status) = post.and(PostStatus::of_targets(&statuses)) {
+        execute!(tx, POST, target_id, status, times.into_iter().flatten().max(), now)?;
+    }
     Ok(TargetEnded { ends, has_endpoint: true })
 }
 
-/// [`end`] on Postgres, where each statement is a round trip.
+/// [`end_with_post`] on Postgres, where each statement is a round trip.
 async fn end_in_one_statement(
     tx: &mut Tx,
     target_id: i64,
     ended: &TargetEnd,
     attempt: Option<&NewAttempt>,
+    post: Option<PostEnds>,
 ) -> Result<TargetEnded> {
-    // The statement does not see what it changes itself, hence the `UNION`.
+    // The statement does not see what it changes itself, hence the `UNION`. `post` counts like `PostStatus::of_targets`.
     const SQL: &str = "
         WITH ended AS (
             UPDATE post_targets
@@ -389,6 +410,25 @@ async fn end_in_one_statement(
             SELECT t.post_id, t.status, t.published_at
             FROM ended
             JOIN post_targets t ON t.post_id = ended.post_id AND t.id <> ended.id
+        ),
+        post AS (
+            UPDATE posts
+            SET status = CASE
+                    WHEN all_ends.failed = 0 THEN $16
+                    WHEN all_ends.published = 0 THEN $17
+                    ELSE $18
+                END,
+                published_at = all_ends.newest, updated_at = $9
+            FROM (
+                SELECT post_id, count(*) AS targets, max(published_at) AS newest,
+                    count(*) FILTER (WHERE status = 'published') AS published,
+                    count(*) FILTER (WHERE status = 'failed') AS failed
+                FROM target
+                GROUP BY post_id
+            ) all_ends
+            WHERE posts.id = all_ends.post_id
+                AND all_ends.published + all_ends.failed = all_ends.targets
+                AND $16 IS NOT NULL
         )
         SELECT status, published_at,
             EXISTS (
@@ -406,7 +446,8 @@ async fn end_in_one_statement(
         .bind(ended.call_open).bind(now).bind(attempt.map(|a| a.number)).bind(attempt.map(|a| a.started_at))
         .bind(attempt.map(|a| a.duration_ms(now))).bind(attempt.map(|a| a.outcome))
         .bind(attempt.and_then(|a| a.status_code)).bind(attempt.and_then(|a| a.error.as_ref()).map(Json))
-        .fetch_all(c))?;
+        .bind(post.map(|post| post.all_published)).bind(post.map(|post| post.all_failed))
+        .bind(post.map(|post| post.mixed)).fetch_all(c))?;
     let has_endpoint = rows.iter().any(|(.., has_endpoint)| *has_endpoint);
     Ok(TargetEnded { ends: rows.into_iter().map(|(status, at, _)| (status, at)).collect(), has_endpoint })
 }
