@@ -1,0 +1,1 @@
+-- Only Postgres needs this: SQLite changes a row in its place.
