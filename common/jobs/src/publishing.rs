@@ -6,7 +6,7 @@ use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
 use crier_domain::post::{Post, PostEnds, PostStatus, Target, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
-use crier_store::targets::{self, NewAttempt, TargetEnd, TargetEnded};
+use crier_store::targets::{self, NewAttempt, TargetEnd};
 use crier_store::{Result, Tx, brands, events, posts};
 use serde_json::json;
 

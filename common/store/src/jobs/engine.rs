@@ -340,10 +340,10 @@ macro_rules! end_done {
         )
     };
 }
-pub(in crate::store) use end_done;
+pub(crate) use end_done;
 
 /// Encodes held jobs as one bind, for `end_done!` and SQLite's text.
-pub(in crate::store) fn held_list<'a>(jobs: impl Iterator<Item = &'a Claimed>) -> String {
+pub(crate) fn held_list<'a>(jobs: impl Iterator<Item = &'a Claimed>) -> String {
     json!(jobs.map(|job| (job.id, job.fence, &job.worker)).collect::<Vec<_>>()).to_string()
 }
 
