@@ -167,9 +167,10 @@ mod tests {
         let mut before = 0;
         for round in 0..5 {
             // A wake-up, then the silence in which the worker looks by itself.
-            match round % 2 {
-                0 => drop(wake.send_replace(())),
-                _ => sleep(FALLBACK_INTERVAL).await,
+            if round % 2 == 0 {
+                wake.send_replace(());
+            } else {
+                sleep(FALLBACK_INTERVAL).await;
             }
             sleep(SECOND_LOOK * 2).await;
             let now = fetches.load(Ordering::SeqCst);

@@ -14,11 +14,10 @@ use crier_store::jobs::lanes::{narrow_lane, pause_lane, widen_lane};
 use crier_store::{Result, Tx, webhooks};
 use crier_telemetry::metrics;
 
+use crate::jobs::RunResult;
 use crate::notices;
 use crate::webhooks::schedule;
 use crate::webhooks::sender::AttemptResult;
-
-use crate::jobs::RunResult;
 
 /// An endpoint without a success for this long is disabled.
 const DISABLE_AFTER: TimeDelta = TimeDelta::days(5);

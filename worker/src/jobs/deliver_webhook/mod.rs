@@ -16,8 +16,6 @@ use crier_store::deliveries::{self, OutgoingDelivery};
 use crier_store::{Db, Result, Store, StoreError, Tx};
 use crier_telemetry::metrics;
 
-use crate::webhooks::sender::{DeliveryRequest, Sender};
-
 use super::{Deps, FinishedRun, Job, RunResult};
 use crate::engine::{Batcher, Run};
 use crate::webhooks::sender::{DeliveryRequest, Sender};
