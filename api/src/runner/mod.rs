@@ -37,8 +37,8 @@ pub use large_bodies::LargeBodySemaphore;
 use unknown::KnownNames;
 pub use unknown::UnknownNames;
 
-/// The endpoints, and the names that each of them knows. They depend on nothing but the program, and building the schemas
-/// that the names come from takes longer than everything else at the start of an instance.
+/// The endpoints, and the names that each of them knows. They depend on nothing but the program, so that they are built
+/// once for all instances in a process.
 static ENDPOINTS: LazyLock<Vec<(Arc<Endpoint>, Arc<KnownNames>)>> = LazyLock::new(|| {
     let endpoints = routes::all().into_iter();
     endpoints
