@@ -11,9 +11,9 @@ use super::slide::{Align, CONTENT, POINT, Rect, Slide, Text};
 use super::xml::colour;
 use super::{Deck, MAX_SLIDES, sentences, title};
 
+use crate::palette::{ACCENT, INK, LINE, SURFACE};
 use crate::text::{cell, clip, link_target, single_line, width};
 use crate::{Cell, Column, ColumnType, Table, Widget};
-use crate::palette::{ACCENT, INK, LINE, SURFACE};
 
 /// A cell's margins, in points.
 const MARGIN_X: i64 = 5;
