@@ -12,7 +12,7 @@ on_one_app!(
     a_typo_never_publishes,
     every_endpoint_refuses_typos_in_its_body,
     a_replay_names_the_same_ignored_fields,
-    an_expired_account_is_refused,
+    an_expired_account_is_named_by_validate_alone,
     now_refuses_a_time_to_come,
 );
 
@@ -181,30 +181,22 @@ async fn now_refuses_a_time_to_come(app: TestApp) {
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["status"], "publishing");
 }
 
-async fn an_expired_account_is_refused(app: TestApp) {
+async fn an_expired_account_is_named_by_validate_alone(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (good, bad) = (t.account("good").await, t.account("bad").await);
     app.sql(format!("UPDATE social_accounts SET status = 'expired' WHERE id = {bad}")).await;
-    let body = |schedule_type: &str| {
+    for (schedule_type, status) in [("now", "publishing"), ("scheduled", "scheduled")] {
         let at = (app.now() + TimeDelta::hours(2)).to_rfc3339();
         let at = (schedule_type == "scheduled").then_some(at);
-        json!({ "content": "x", "schedule_type": schedule_type, "scheduled_at": at, "accounts": [good, bad] })
-    };
-    for schedule_type in ["now", "scheduled"] {
-        let reply = t.post(&t.path("/posts"), body(schedule_type)).await;
-        assert_eq!(reply.invalid_fields(), ["accounts.1"]);
-        assert!(reply.json()["error"]["message"].as_str().unwrap().contains("expired"));
-        let asked = t.post(&t.path("/posts/validate"), body(schedule_type)).await.data(200);
+        let body =
+            json!({ "content": "x", "schedule_type": schedule_type, "scheduled_at": at, "accounts": [good, bad] });
+        let asked = t.post(&t.path("/posts/validate"), body.clone()).await.data(200);
         let problem = &asked["targets"][1]["problems"][0];
         assert_eq!((&asked["valid"], &asked["targets"][0]["problems"]), (&json!(false), &json!([])));
         assert_eq!((&problem["field"], &problem["code"]), (&json!("accounts.1"), &json!("account_expired")));
+        assert!(problem["message"].as_str().unwrap().contains("Refresh it"), "{problem}");
+        assert_eq!(t.post(&t.path("/posts"), body).await.data(201)["status"], status);
     }
-    let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), body("draft")).await.data(201)["id"]));
-    let submit = t.request("POST", &format!("{path}/submit")).send().await;
-    assert_eq!(submit.invalid_fields(), ["accounts.1"]);
-    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid_fields(), ["accounts.1"]);
-    t.account("bad").await;
-    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["status"], "publishing");
 }
 
 async fn a_wrong_part_of_a_form_is_named(app: TestApp) {
