@@ -18,7 +18,7 @@ use super::COLUMNS;
 /// A set of at most this many entries is read whole.
 const SMALL: i64 = 2_000;
 /// How many entries of the list are looked up in the sets before these are read whole.
-const MAX_WALK: i64 = 2_000;
+const MAX_WALK: i64 = 1_000;
 /// A conversation is looked up in a range of at most this many different words.
 const MAX_WORDS: i64 = 8;
 
@@ -184,30 +184,28 @@ impl<'a> Query<'a> {
         format!("FROM {from} WHERE {conditions}")
     }
 
-    /// The ids of those that are found among the first entries of the list in this order; `None`: on Postgres, which may
-    /// compare each with each, a range of many words is better read whole.
-    fn found_near(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>, order: &str) -> Option<String> {
+    /// The first entries of the list in this order.
+    fn near(&mut self, filter: &ConversationFilter, order: &str) -> String {
         let conditions = self.filters(filter);
-        let is_in = sets.all.iter().map(|set| match self.is_in(set) {
-            None if self.is_postgres => None,
-            // To compare all entries of a wide range with these conversations takes less than to make a set of them.
-            None => Some(format!("c.id IN ({} AND conversation_id IN (SELECT id FROM near))", self.set(set))),
-            is_in => is_in,
+        format!(
+            "SELECT c.id, c.last_message_at
+            FROM conversations c
+            WHERE {conditions}
+            ORDER BY {order}
+            LIMIT {MAX_WALK}"
+        )
+    }
+
+    /// The ids of those that are found among the first entries of the list in this order. `ids` are these entries, for
+    /// the sets that have too many words to be looked up.
+    fn found_near(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>, order: &str, ids: &str) -> String {
+        let near = self.near(filter, order);
+        let is_in = sets.all.iter().map(|set| {
+            // Postgres looks numbers of the text up in a hash table; those of a subquery it may compare one by one.
+            self.is_in(set).unwrap_or_else(|| format!("c.id IN ({} AND conversation_id IN ({ids}))", self.set(set)))
         });
-        let is_in = is_in.collect::<Option<Vec<_>>>()?.join(" AND ");
-        Some(format!(
-            "WITH near AS MATERIALIZED (
-                SELECT c.id, c.last_message_at
-                FROM conversations c
-                WHERE {conditions}
-                ORDER BY {order}
-                LIMIT {MAX_WALK}
-            )
-            SELECT c.id
-            FROM near c
-            WHERE {is_in}
-            ORDER BY {order}"
-        ))
+        let is_in = is_in.collect::<Vec<_>>().join(" AND ");
+        format!("WITH near AS MATERIALIZED ({near}) SELECT c.id FROM near c WHERE {is_in} ORDER BY {order}")
     }
 }
 
@@ -229,6 +227,11 @@ struct Sets<'a> {
 }
 
 impl<'a> Sets<'a> {
+    /// Whether one has too many words to be looked up.
+    fn has_wide(&self) -> bool {
+        self.all.iter().any(|set| matches!(set, Set::Words { words: None, .. }))
+    }
+
     async fn read(conn: &mut Conn, brand_id: i64, filter: &'a ConversationFilter) -> Result<Self> {
         let mut all: Vec<Set<'_>> = filter.tag.iter().map(|tag| Set::Tag(tag)).collect();
         all.extend(filter.words.iter().map(|range| Set::Words { range, words: None }));
@@ -325,8 +328,9 @@ async fn ids_near(
     if skipped + rows > MAX_WALK {
         return Ok(None);
     }
+    let near = if sets.has_wide() { ids_of_near(conn, brand_id, filter, order).await? } else { String::new() };
     let mut query = Query::of(brand_id, conn.is_postgres());
-    let Some(found) = query.found_near(filter, sets, order) else { return Ok(None) };
+    let found = query.found_near(filter, sets, order, &near);
     let (limit, offset) = (query.bind(Bind::Number(rows)), query.bind(Bind::Number(skipped)));
     let sql = sqlx::AssertSqlSafe(format!("{found} LIMIT {limit} OFFSET {offset}"));
     let mut ids: Vec<i64> =
@@ -335,6 +339,15 @@ async fn ids_near(
         ids.reverse();
     }
     Ok(Some(ids).filter(|ids| ids.len() as i64 == rows))
+}
+
+/// Returns the ids of the first entries of the list in this order, as a list of SQL.
+async fn ids_of_near(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter, order: &str) -> Result<String> {
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let sql = sqlx::AssertSqlSafe(format!("SELECT id FROM ({}) AS near", query.near(filter, order)));
+    let ids: Vec<i64> = run!(conn, c => bound!(sqlx::query_scalar(sql), &query.binds).fetch_all(c))?;
+    // No list of SQL is empty, and no conversation has the id 0.
+    Ok(ids.iter().fold("0".to_owned(), |list, id| format!("{list}, {id}")))
 }
 
 /// Returns the ids of a page: a walk along the index from the newest entry, or a sort of a small set.
