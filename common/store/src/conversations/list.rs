@@ -17,10 +17,15 @@ use super::COLUMNS;
 
 /// A set of at most this many entries is read whole.
 const SMALL: i64 = 2_000;
+/// At most this many conversations are looked up in sets of any size.
+const FEW: i64 = 5_000;
 /// How many entries of the list are looked up in the sets before these are read whole.
 const MAX_WALK: i64 = 1_000;
 /// A conversation is looked up in a range of at most this many different words.
 const MAX_WORDS: i64 = 8;
+
+/// Ends the subquery of an `EXISTS` that is to be a look-up. Without it, Postgres may read the whole set instead.
+const LOOK_UP: &str = "LIMIT 1 OFFSET 0";
 
 /// What a list shows; `None`: all.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +146,7 @@ impl<'a> Query<'a> {
                         SELECT 1
                         FROM conversation_tags t
                         WHERE t.brand_id = $1 AND t.tag = {tag} AND t.conversation_id = c.id
+                        {LOOK_UP}
                     )"
                 ))
             }
@@ -155,6 +161,7 @@ impl<'a> Query<'a> {
                         SELECT 1
                         FROM conversation_words w
                         WHERE w.brand_id = $1 AND w.word IN ({}) AND w.conversation_id = c.id
+                        {LOOK_UP}
                     )",
                     words.join(", ")
                 ))
@@ -175,7 +182,7 @@ impl<'a> Query<'a> {
                 conditions += " AND c.id = few.id";
                 continue;
             }
-            let is_in = if sets.small.is_some() { self.is_in(set) } else { None };
+            let is_in = if sets.are_looked_up { self.is_in(set) } else { None };
             // With `+`, the set does not drive the query of SQLite.
             let id = if self.is_postgres { "c.id" } else { "+c.id" };
             let is_in = is_in.unwrap_or_else(|| format!("{id} IN ({})", self.set(set)));
@@ -224,6 +231,8 @@ struct Sets<'a> {
     all: Vec<Set<'a>>,
     /// The index of the first small one, which is read whole.
     small: Option<usize>,
+    /// Whether a conversation is looked up in the others, because it is one of few.
+    are_looked_up: bool,
 }
 
 impl<'a> Sets<'a> {
@@ -243,7 +252,8 @@ impl<'a> Sets<'a> {
                 *words = words_of(conn, brand_id, range).await?;
             }
         }
-        Ok(Self { all, small })
+        let are_looked_up = small.is_some() || has_few(conn, brand_id, filter).await?;
+        Ok(Self { all, small, are_looked_up })
     }
 }
 
@@ -253,6 +263,21 @@ async fn is_small(conn: &mut Conn, brand_id: i64, set: &Set<'_>) -> Result<bool>
     let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM ({ids} LIMIT {}) AS entries", SMALL + 1));
     let entries: i64 = run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_one(c))?;
     Ok(entries <= SMALL)
+}
+
+/// Whether the filters alone leave few conversations.
+async fn has_few(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter) -> Result<bool> {
+    if filter.has_no_column() || filter.words.is_empty() && filter.tag.is_none() {
+        return Ok(false);
+    }
+    let mut query = Query::of(brand_id, conn.is_postgres());
+    let conditions = query.filters(filter);
+    let sql = sqlx::AssertSqlSafe(format!(
+        "SELECT count(*) FROM (SELECT 1 FROM conversations c WHERE {conditions} LIMIT {}) AS entries",
+        FEW + 1
+    ));
+    let found: i64 = run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_one(c))?;
+    Ok(found <= FEW)
 }
 
 /// Returns the different words of a range; `None`: they are more than [`MAX_WORDS`]. Each is one look-up in the key.
