@@ -5,22 +5,17 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
+use crier_bench::BenchCommand;
 use crier_config::{ConfigSource, keys};
 use crier_domain::access::{KeyMode, Role, Scopes};
 use secrecy::SecretString;
 
 mod backup;
-mod bench;
 mod connect;
 mod jobs;
 mod post;
 
 pub use backup::{Overdue, ResumeArgs};
-pub use bench::{
-    AnalyticsMeasurement, BenchAnalytics, BenchCommand, BenchCost, BenchInbox, BenchJobs, BenchMedia, BenchOptions,
-    BenchPages, BenchReports, BenchWebhooks, CostMeasurement, InboxMeasurement, Measurement, MediaMeasurement,
-    PagesMeasurement, WebhookMeasurement,
-};
 pub use connect::{AccountCommand, AppCommand, ConnectAccount, SetApp};
 pub use jobs::{JobFilter, JobsCommand};
 pub use post::{ListPosts, PostCommand};

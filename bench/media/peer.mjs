@@ -3,7 +3,7 @@
 //
 //   node peer.mjs CRIER bench media…     runs this command with `--peer` and its own address, and exits with it
 //
-// So it is measured with the clients of `crier bench media`, like Crier itself; src/commands/bench/service.rs describes
+// So it is measured with the clients of `crier bench media`, like Crier itself; bench/src/service.rs describes
 // what they expect of a peer.
 //
 // Settings, from https://sharp.pixelplumbing.com: `rotate()` without an angle rotates by EXIF (api-operation/#rotate);

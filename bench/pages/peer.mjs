@@ -4,7 +4,7 @@
 //   node peer.mjs PAGE CRIER bench pages…     runs this command with `--peer` and its own address, and exits with it
 //
 // PAGE is the file that `crier bench pages --page-to` wrote: the same headers and the same compressed bytes. It is
-// measured with the clients of `crier bench pages`; src/commands/bench/service.rs describes what they expect of a peer.
+// measured with the clients of `crier bench pages`; bench/src/service.rs describes what they expect of a peer.
 
 import cluster from 'node:cluster'
 import { readdirSync, readFileSync } from 'node:fs'

@@ -4,7 +4,7 @@
 //   node peer.mjs CRIER bench webhooks…     runs this command with `--peer` and its own address, and exits with it
 //
 // So it is measured with the clients and endpoints of `crier bench webhooks`, like Crier itself;
-// src/commands/bench/webhooks/service.rs describes what they expect of a peer.
+// bench/src/webhooks/service.rs describes what they expect of a peer.
 //
 // Settings, from https://docs.bullmq.io: `concurrency` (guide/workers/concurrency) is that of Crier's worker;
 // `removeOnComplete` (guide/queues/auto-removal-of-jobs) is the cheapest way to complete a job; `addBulk`

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crier_bench::BenchError;
 use crier_config::{Config, Database};
 use crier_domain::job::NoopNotifier;
 use crier_runtime::error::print;
@@ -12,12 +13,12 @@ use crier_store::{Store, StoreError};
 use crier_telemetry::logs;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::{BenchCommand, Command, WebhooksCommand};
+use crate::cli::{Command, WebhooksCommand};
+use crate::output;
 
 mod account;
 mod app;
 mod backup;
-mod bench;
 mod doctor;
 mod jobs;
 mod key;
@@ -48,6 +49,16 @@ pub enum CommandError {
     Store(#[from] StoreError),
 }
 
+impl From<BenchError> for CommandError {
+    fn from(error: BenchError) -> Self {
+        match error {
+            BenchError::Refused(why) => Self::Refused(why),
+            BenchError::Start(error) => Self::Start(error),
+            BenchError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
 pub type Result = std::result::Result<(), CommandError>;
 
 pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError> {
@@ -57,16 +68,7 @@ pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError
 pub fn run(config: Config, command: Command) -> ExitCode {
     // The benchmark does not open the installation's database.
     if let Command::Bench(command) = command {
-        return exit(match command {
-            BenchCommand::Jobs(args) => bench::run(config, args),
-            BenchCommand::Webhooks(args) => bench::run(config, args),
-            BenchCommand::Media(args) => bench::run(config, args),
-            BenchCommand::Pages(args) => bench::run(config, args),
-            BenchCommand::Inbox(args) => bench::run(config, args),
-            BenchCommand::Analytics(args) => bench::run(config, args),
-            BenchCommand::Reports(args) => bench::run(config, args),
-            BenchCommand::Cost(args) => bench::run(config, args),
-        });
+        return exit(crier_bench::run(config, command, output::rows).map_err(CommandError::from));
     }
     if let Command::Doctor(format) = command {
         return doctor::run(&config, format);

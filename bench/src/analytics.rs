@@ -1,0 +1,168 @@
+//! `crier bench analytics`: measures the series of a brand with many posts, through the functions that the API calls.
+//!
+//! **To add a measurement:** a call of `measure` in [`run`], and its figures in `tests/bench.rs`.
+
+use std::time::Instant;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::analytics::{Figures as PostFigures, Tz, day_start};
+use crier_domain::platform::Platform;
+use crier_domain::post::{Post, TargetOverride, TargetStatus};
+use crier_store::analytics::{self, Collected};
+use crier_store::brands::{self, NewBrand};
+use crier_store::targets::{self, NewTarget, TargetEnd};
+use crier_store::{Store, StoreError, Tx, bench as store_bench, posts, users};
+
+use super::figure::{Figure, nth};
+use super::{Figures, Suite, figure, refused, sandbox_accounts};
+use crate::args::{AnalyticsMeasurement, BenchAnalytics, BenchOptions};
+
+type Bench = super::Bench<BenchAnalytics>;
+
+const NAME: &str = "series";
+/// Posts per transaction.
+const CHUNK: i64 = 500;
+/// How often each post's figures were read.
+const READINGS: i64 = 3;
+/// The most posts of best times, as in the API.
+const NEWEST: i64 = 5_000;
+
+impl Suite for BenchAnalytics {
+    fn options(&self) -> &BenchOptions {
+        &self.options
+    }
+
+    async fn measure(bench: &Bench) -> Figures {
+        let mut figures = figure::machine_figures(&*bench.create_environment().await?).await?;
+        let measure = async |measurement| match measurement {
+            AnalyticsMeasurement::Series => run(bench).await,
+        };
+        figures.extend(bench.each(AnalyticsMeasurement::ALL, &[], measure).await?);
+        Ok(figures)
+    }
+}
+
+async fn run(bench: &Bench) -> Figures {
+    let place = bench.create_environment().await?;
+    let store = place.api();
+    let mut tx = store.begin().await?;
+    let workspace = users::create_workspace(&mut tx, "bench", "unlimited").await?;
+    let user = users::create(&mut tx, workspace, "bench@localhost", "bench").await?;
+    let new = NewBrand { name: "bench", description: None, website: None, timezone: "Europe/Berlin" };
+    let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
+        return refused("a brand without a cap was refused");
+    };
+    let account = sandbox_accounts::create(&mut tx, workspace, brand.id, 1).await?[0];
+    tx.commit().await?;
+    let post = fill(bench, store, brand.id, account).await?;
+    store_bench::tidy(store.db()).await?;
+
+    let zone = Tz::Europe__Berlin;
+    let today = store.now().with_timezone(&zone).date_naive();
+    let day = |back: i64| {
+        let date = today - TimeDelta::days(back);
+        (day_start(date, zone), day_start(date + TimeDelta::days(1), zone))
+    };
+    let year: Vec<(DateTime<Utc>, DateTime<Utc>)> = (0..365).rev().map(day).collect();
+    let since = year[0].0;
+    let days = analytics::days_of_posts(&mut store.read().await?, brand.id, &year).await?;
+    if days.iter().map(|day| day.posts).sum::<i64>() != i64::from(bench.args.posts) {
+        return refused("not all posts are in the series");
+    }
+    let mut figures = Vec::new();
+    figures.extend(
+        measure(bench, "a year by day", async || {
+            analytics::days_of_posts(&mut store.read().await?, brand.id, &year).await.map(drop)
+        })
+        .await?,
+    );
+    figures.extend(
+        measure(bench, "best times", async || {
+            analytics::engagements(&mut store.read().await?, brand.id, since, NEWEST).await.map(drop)
+        })
+        .await?,
+    );
+    figures.extend(
+        measure(bench, "one post", async || analytics::of_post(&mut store.read().await?, post, since).await.map(drop))
+            .await?,
+    );
+    Ok(figures)
+}
+
+/// Writes posts that were published over a year, and what was read of them. Returns one of them.
+async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<i64, super::BenchError> {
+    let posts = i64::from(bench.args.posts);
+    let (now, step) = (store.now(), TimeDelta::days(364) / i32::try_from(posts).unwrap_or(i32::MAX));
+    let mut written = Vec::new();
+    for first in (0..posts).step_by(usize::try_from(CHUNK).unwrap_or(1)) {
+        bench.show_progress(format_args!("series: {first} of {posts} posts written"));
+        let mut tx = store.begin().await?;
+        let until = posts.min(first + CHUNK);
+        for number in first..until {
+            let at = now - TimeDelta::hours(1) - step * i32::try_from(posts - number).unwrap_or(0);
+            written.push(published(&mut tx, brand, account, at).await?);
+        }
+        tx.commit().await?;
+    }
+    let mut tx = store.begin().await?;
+    while analytics::add_published(&mut tx, CHUNK).await? > 0 {}
+    tx.commit().await?;
+    for some in written.chunks(usize::try_from(CHUNK).unwrap_or(1)) {
+        let mut tx = store.begin().await?;
+        for reading in 1..=READINGS {
+            tx.now = now - TimeDelta::minutes(READINGS - reading);
+            let seen = |(target, _): &(i64, i64)| Collected {
+                target_id: *target,
+                figures: Some(PostFigures {
+                    impressions: Some(target % 997 * reading),
+                    likes: Some(target % 89 * reading),
+                    comments: Some(target % 7),
+                    ..PostFigures::default()
+                }),
+                next_at: None,
+            };
+            let collected: Vec<Collected> = some.iter().map(seen).collect();
+            analytics::record_posts(&mut tx, &collected).await?;
+        }
+        tx.commit().await?;
+    }
+    Ok(written.first().map(|(_, post)| *post).unwrap_or_default())
+}
+
+/// Creates a post that was published then; returns its target and itself.
+async fn published(tx: &mut Tx, brand: i64, account: i64, at: DateTime<Utc>) -> Result<(i64, i64), StoreError> {
+    let post = Post { content: "Fresh bread.".to_owned(), counted: true, ..Post::draft(brand, at) };
+    let post = posts::insert(tx, &post).await?;
+    let overrides = TargetOverride::default();
+    let new = NewTarget { account_id: account, platform: Platform::Sandbox, position: 0, target_override: &overrides };
+    let target = targets::insert(tx, post, &[new]).await?[0];
+    let ended = TargetEnd {
+        status: TargetStatus::Published,
+        external_id: Some(target.to_string()),
+        url: None,
+        error: None,
+        next_attempt_at: None,
+        published_at: Some(at),
+        call_open: false,
+    };
+    targets::end(tx, target, &ended, None).await?;
+    Ok((target, post))
+}
+
+async fn measure(
+    bench: &Bench,
+    name: &str,
+    read: impl AsyncFn() -> Result<(), StoreError>,
+) -> Result<Vec<Figure>, super::BenchError> {
+    bench.show_progress(format_args!("series: {name}"));
+    // Warms the cache.
+    read().await?;
+    let mut times = Vec::new();
+    for _ in 0..bench.args.repeat {
+        let began = Instant::now();
+        read().await?;
+        times.push(began.elapsed());
+    }
+    let median = Figure::time(NAME, format!("{name}, p50"), nth(times.clone(), 50));
+    Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), nth(times, 95))])
+}

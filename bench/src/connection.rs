@@ -1,0 +1,80 @@
+//! A client's connection to an API: one request at a time.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use futures::stream;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::{BenchError, refused};
+
+pub struct Connection {
+    requests: SendRequest<BoxBody<Bytes, Infallible>>,
+    address: SocketAddr,
+}
+
+impl Connection {
+    pub async fn open(address: SocketAddr) -> Result<Self, BenchError> {
+        let failed = |error: &dyn std::fmt::Display| BenchError::Refused(format!("a client, at {address}: {error}"));
+        let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
+        stream.set_nodelay(true).map_err(|error| failed(&error))?;
+        let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+        // Ends when `requests` is dropped; the request returns its errors.
+        tokio::spawn(connection);
+        Ok(Self { requests, address })
+    }
+
+    /// Sends a request and returns the JSON response; fails if the status is not 200.
+    pub async fn ask(&mut self, method: Method, path: &str, body: &Value) -> Result<Value, BenchError> {
+        let (status, answer) = self.exchange(Request::builder().method(method).uri(path), body).await?;
+        match serde_json::from_slice(&answer) {
+            Ok(answer) if status == StatusCode::OK => Ok(answer),
+            _ => refused(format!("{path} answered {status}: {}", String::from_utf8_lossy(&answer))),
+        }
+    }
+
+    pub async fn exchange(
+        &mut self,
+        request: http::request::Builder,
+        body: &Value,
+    ) -> Result<(StatusCode, Bytes), BenchError> {
+        self.send(request.header(CONTENT_TYPE, "application/json"), vec![body.to_string().into()]).await
+    }
+
+    /// Sends a body of any type, in chunks that requests may share.
+    pub async fn send(
+        &mut self,
+        request: http::request::Builder,
+        body: Vec<Bytes>,
+    ) -> Result<(StatusCode, Bytes), BenchError> {
+        let answer = self.answer(request, body).await?;
+        Ok((answer.status(), answer.into_body()))
+    }
+
+    /// Like [`Connection::send`], but returns the whole response with its headers.
+    pub async fn answer(
+        &mut self,
+        request: http::request::Builder,
+        body: Vec<Bytes>,
+    ) -> Result<Response<Bytes>, BenchError> {
+        let failed = |error: &dyn std::fmt::Display| BenchError::Refused(format!("a request: {error}"));
+        let length: usize = body.iter().map(Bytes::len).sum();
+        let request = request.header(HOST, self.address.to_string()).header(CONTENT_LENGTH, length);
+        let frames = stream::iter(body.into_iter().map(|piece| Ok(Frame::data(piece))));
+        let request = request.body(StreamBody::new(frames).boxed()).map_err(|error| failed(&error))?;
+        self.requests.ready().await.map_err(|error| failed(&error))?;
+        let response = self.requests.send_request(request).await.map_err(|error| failed(&error))?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.map_err(|error| failed(&error))?;
+        Ok(Response::from_parts(head, body.to_bytes()))
+    }
+}

@@ -1,0 +1,119 @@
+//! `crier bench cost`: counts what one operation asks of the database.
+//!
+//! API and worker are the real ones, without a scheduler, whose ticks would be counted too. Each operation is done a few
+//! times before it is counted, so that prepared statements and caches are as in a running service.
+//!
+//! **To add an operation:** add its word to [`CostMeasurement`], an arm in [`Operation::of`], and its counts in
+//! `tests/bench.rs`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crier_config::Config;
+use crier_domain::job::JobKind;
+use crier_store::bench::{log_position, pending_jobs, tidy};
+use crier_store::cost;
+use crier_worker::jobs::Registry;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::api::listen;
+use super::crew::{self, BenchRoles};
+use super::figure::Figure;
+use super::place::BenchEnvironment;
+use super::{BenchError, Figures, Suite, figure};
+use crate::args::{BenchCost, BenchOptions, CostMeasurement};
+
+mod operation;
+mod tenants;
+
+use operation::Operation;
+use tenants::Tenants;
+
+type Bench = super::Bench<BenchCost>;
+
+/// How often an operation is done before it is counted.
+const WARM_UP: u32 = 3;
+
+impl Suite for BenchCost {
+    fn options(&self) -> &BenchOptions {
+        &self.options
+    }
+
+    async fn measure(bench: &Bench) -> Figures {
+        let mut figures = figure::machine_figures(&*bench.create_environment().await?).await?;
+        let measure = async |measurement| Service::start(bench).await?.measure(bench, measurement).await;
+        figures.extend(bench.each(CostMeasurement::ALL, &bench.args.only, measure).await?);
+        Ok(figures)
+    }
+}
+
+/// A service with tenants, and a worker for the jobs that their requests enqueue.
+struct Service {
+    place: Arc<BenchEnvironment>,
+    address: SocketAddr,
+    tenants: Tenants,
+    worker: BenchRoles,
+    api: JoinSet<()>,
+    stop: CancellationToken,
+}
+
+impl Service {
+    async fn start(bench: &Bench) -> Result<Self, BenchError> {
+        let place = bench.create_environment().await?;
+        let config = Config { sandbox: true, ..bench.config.clone() };
+        let tenants = Tenants::create(place.api()).await?;
+        let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
+        let address = listen(&config, &place, &mut api, stop.clone()).await?;
+        let handler = |kind| Ok::<_, BenchError>((kind, crew::job(&config, &place, kind)?));
+        let registry = Registry::of([handler(JobKind::PublishTarget)?, handler(JobKind::DeliverWebhook)?]);
+        let worker = BenchRoles::worker(&place, registry, bench.slots())?;
+        Ok(Self { place, address, tenants, worker, api, stop })
+    }
+
+    async fn measure(mut self, bench: &Bench, measurement: CostMeasurement) -> Figures {
+        let operation = Operation::of(measurement, &self.tenants);
+        let times = if operation.at_once { bench.args.at_once } else { bench.args.repeat };
+        self.repeat(&operation, 0..WARM_UP).await?;
+        let db = self.place.api().db();
+        tidy(db).await?;
+        let (log, before) = (log_position(db).await?, cost::total());
+        self.repeat(&operation, WARM_UP..WARM_UP + times).await?;
+        let (after, end) = (cost::total(), log_position(db).await?);
+        let unit = if self.place.is_embedded() { "pages" } else { "bytes of WAL" };
+        let each = |what, unit, count| {
+            Figure::each(measurement.as_str(), format!("{}, {what}", operation.name), unit, count, times)
+        };
+        let figures = vec![
+            each("statements", "statements", after.statements - before.statements),
+            each("transactions", "transactions", after.transactions - before.transactions),
+            each("written", unit, end - log),
+        ];
+        self.stop.cancel();
+        self.worker.stop().await;
+        while self.api.join_next().await.is_some() {}
+        Ok(figures)
+    }
+
+    /// Does an operation several times, and waits until the jobs that it enqueued have ended.
+    async fn repeat(&self, operation: &Operation, numbers: std::ops::Range<u32>) -> Result<(), BenchError> {
+        if operation.at_once {
+            operation.request_at_once(self.address, numbers).await?;
+            return self.wait_until_idle().await;
+        }
+        for number in numbers {
+            operation.request(self.address, number).await?;
+            self.wait_until_idle().await?;
+        }
+        Ok(())
+    }
+
+    async fn wait_until_idle(&self) -> Result<(), BenchError> {
+        while pending_jobs(self.place.api().db()).await? > 0 {
+            tokio::time::sleep(crew::POLL_INTERVAL).await;
+        }
+        // A run is held until the statements after its commit are done.
+        self.worker.wait_until_idle().await;
+        Ok(())
+    }
+}

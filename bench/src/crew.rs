@@ -1,0 +1,147 @@
+//! A worker and a scheduler, as `crier` runs them, for one kind of job.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use crier_config::{Concurrency, Config, PlatformsConfig};
+use crier_domain::job::{JobKind, JobState, NewJob};
+use crier_http::{self as http, Guard};
+use crier_runtime::platforms_of;
+use crier_scheduler::Scheduler;
+use crier_store::jobs::{self, operate};
+use crier_store::{Store, StoreError};
+use crier_worker::engine::Engine;
+use crier_worker::heartbeat;
+use crier_worker::jobs::fetch_feed::Fetcher;
+use crier_worker::jobs::{Deps, Job, Registry, handler};
+use crier_worker::webhooks::Sender;
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::place::BenchEnvironment;
+use super::{BenchError, Result, refused};
+
+const DRAIN: Duration = Duration::from_secs(10);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// They stop when this is dropped.
+pub struct BenchRoles {
+    engine: Engine,
+    tasks: JoinSet<()>,
+    stop: CancellationToken,
+    _heartbeat: DropGuard,
+}
+
+impl BenchRoles {
+    /// Starts a worker for one kind, and a scheduler.
+    pub fn start(
+        place: &BenchEnvironment,
+        kind: JobKind,
+        job: Arc<dyn Job>,
+        slots: usize,
+    ) -> std::result::Result<Self, BenchError> {
+        let mut roles = Self::worker(place, Registry::of([(kind, job)]), slots)?;
+        roles.tasks.spawn(scheduler(place).run(roles.stop.clone()));
+        Ok(roles)
+    }
+
+    /// Starts a worker without a scheduler.
+    pub fn worker(place: &BenchEnvironment, registry: Registry, slots: usize) -> std::result::Result<Self, BenchError> {
+        let engine = Engine::new(place.worker().clone(), registry, slots);
+        let (stop, beating) = (CancellationToken::new(), CancellationToken::new());
+        let store = place.worker().clone();
+        let open = move || {
+            let store = store.clone();
+            async move { store.new_connections().await.ok() }
+        };
+        heartbeat::start(engine.clone(), open, beating.clone())
+            .map_err(|error| super::io("the heartbeat's thread", error))?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(crier_worker::run(
+            engine.clone(),
+            place.notifier().clone(),
+            Concurrency::each(slots),
+            DRAIN,
+            stop.clone(),
+        ));
+        Ok(Self { engine, tasks, stop, _heartbeat: beating.drop_guard() })
+    }
+
+    /// Waits until no job runs.
+    pub async fn wait_until_idle(&self) {
+        while !self.engine.held().is_empty() {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+pub fn scheduler(place: &BenchEnvironment) -> Scheduler {
+    Scheduler {
+        store: place.scheduler().clone(),
+        transport: place.notifier().clone(),
+        library: place.library().clone(),
+        plans: Arc::default(),
+        figures: PlatformsConfig::default().with_figures(),
+    }
+}
+
+/// Returns the product's handler of a kind, with the sandbox enabled.
+pub fn job(config: &Config, place: &BenchEnvironment, kind: JobKind) -> std::result::Result<Arc<dyn Job>, BenchError> {
+    http::check_root_certificates().map_err(|error| BenchError::Refused(error.to_string()))?;
+    let mut config = config.clone();
+    config.sandbox = true;
+    let delta = |length: Duration| TimeDelta::from_std(length).unwrap_or(TimeDelta::MAX);
+    let (store, guard) = (place.worker().clone(), guard());
+    let deps = Deps {
+        platforms: Arc::new(platforms_of(&config, &store, &guard)),
+        store,
+        library: place.library().clone(),
+        plans: Arc::new(config.plans.clone()),
+        webhooks: Arc::new(Sender::new(guard.clone())),
+        feeds: Arc::new(Fetcher::new(guard.clone())),
+        guard,
+        mailer: None,
+        max_attachment_bytes: config.mail.max_attachment_bytes,
+        latest_publish: delta(config.latest_publish),
+        platform_timeout: delta(config.worker.platform_timeout),
+        import_timeout: crier_worker::jobs::IMPORT_TIMEOUT,
+    };
+    Ok(handler(kind, &deps))
+}
+
+/// Returns the product's guard, which allows 127.0.0.1 as an operator would configure it.
+pub fn guard() -> Guard {
+    Guard::new(vec![IpAddr::from(Ipv4Addr::LOCALHOST).into()])
+}
+
+/// Enqueues a no-op job in its own transaction.
+pub async fn enqueue(store: &Store, subject: i64) -> std::result::Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    let job = NewJob::new(JobKind::Noop, subject, tx.now);
+    jobs::enqueue(&mut tx, &job).await?;
+    tx.commit().await
+}
+
+/// Waits until all jobs of the kind are settled; call it after all have started. Fails if one is dead. The scheduler may
+/// enqueue jobs of other kinds, such as the collection of an account's figures, which no worker here runs.
+pub async fn wait_until_settled(store: &Store, kind: JobKind) -> Result {
+    loop {
+        let mut overview = operate::overview(&mut store.read().await?).await?;
+        overview.retain(|one| one.kind == kind);
+        let of = |dead: bool| -> i64 {
+            overview.iter().filter(|one| (one.state == JobState::Dead) == dead).map(|one| one.jobs).sum()
+        };
+        match (of(true), of(false)) {
+            (0, 0) => return Ok(()),
+            (0, _) => tokio::time::sleep(POLL_INTERVAL).await,
+            (dead, _) => return refused(format!("{dead} jobs died")),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The time of a page with its total: plain, filtered, deep, and searched by frequent and rare words.
+
+use std::time::Instant;
+
+use chrono::TimeDelta;
+use crier_domain::conversation::ConversationStatus;
+use crier_domain::platform::ConversationType;
+use crier_domain::words;
+use crier_store::bench_inbox::{Filling, fill, tidy};
+use crier_store::brands::{self, NewBrand};
+use crier_store::conversations::list::{ConversationFilter, list};
+use crier_store::{PageRequest, users};
+
+use super::super::figure::{Figure, nth};
+use super::super::place::BenchEnvironment;
+use super::super::{BenchError, Figures, refused};
+use super::Bench;
+
+const NAME: &str = "lists";
+const PER_PAGE: i64 = 20;
+/// Conversations per transaction.
+const CHUNK: usize = 500;
+/// How many different words the messages have; the n-th is used about 1/n as often as the first.
+const VOCABULARY: u64 = 20_000;
+
+/// What is asked for: its name, a search, a filter, and how deep the page is: 0 for the first, 1 for the last.
+type Case = (&'static str, &'static str, fn() -> ConversationFilter, f64);
+
+pub const CASES: &[Case] = &[
+    ("all", "", ConversationFilter::default, 0.0),
+    ("all, the last page", "", ConversationFilter::default, 1.0),
+    ("open", "", || ConversationFilter { status: Some(ConversationStatus::Open), ..Default::default() }, 0.0),
+    ("unread direct messages", "", unread_dms, 0.0),
+    ("assigned to a member, none", "", || ConversationFilter { assignee_id: Some(1), ..Default::default() }, 0.0),
+    ("with a tag", "", || ConversationFilter { tag: Some("vip".to_owned()), ..Default::default() }, 0.0),
+    ("a word in every conversation", "hello", ConversationFilter::default, 0.0),
+    ("a word in every conversation, the last page", "hello", ConversationFilter::default, 1.0),
+    ("a word in every conversation, unread", "hello", unread_dms, 0.0),
+    ("a word in one of 10,000 conversations", "unicorn", ConversationFilter::default, 0.0),
+    ("a beginning of two letters", "ba", ConversationFilter::default, 0.0),
+    ("a beginning of three letters", "bad", ConversationFilter::default, 0.0),
+    ("a frequent and a rare word", "hello unicorn", ConversationFilter::default, 0.0),
+    ("two frequent words", "hello bab", ConversationFilter::default, 0.0),
+    ("part of a Japanese sentence", "届きます", ConversationFilter::default, 0.0),
+    ("a word that is not there", "zzz", ConversationFilter::default, 0.0),
+];
+
+fn unread_dms() -> ConversationFilter {
+    ConversationFilter { unread: Some(true), kind: Some(ConversationType::Dm), ..Default::default() }
+}
+
+pub async fn run(bench: &Bench) -> Figures {
+    let place = bench.create_environment().await?;
+    let store = place.api();
+    let (conversations, messages) = (i64::from(bench.args.conversations), i64::from(bench.args.messages));
+    let mut tx = store.begin().await?;
+    let workspace = users::create_workspace(&mut tx, "bench", "unlimited").await?;
+    let user = users::create(&mut tx, workspace, "bench@localhost", "bench").await?;
+    let new = NewBrand { name: "bench", description: None, website: None, timezone: "UTC" };
+    let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
+        return refused("a brand without a cap was refused");
+    };
+    tx.commit().await?;
+    let now = store.now() - TimeDelta::days(30);
+    let messages = messages / conversations.max(1);
+    let filling = Filling { brand_id: brand.id, account_id: 1, now, text: &text, messages };
+    for first in (0..conversations).step_by(CHUNK) {
+        bench.show_progress(format_args!("lists: {first} of {conversations} conversations written"));
+        let mut tx = store.begin().await?;
+        fill(&mut tx, &filling, first..conversations.min(first + i64::try_from(CHUNK).unwrap_or(i64::MAX))).await?;
+        tx.commit().await?;
+    }
+    tidy(store.db()).await?;
+    let mut figures = Vec::new();
+    for (name, search, filter, depth) in CASES {
+        bench.show_progress(format_args!("lists: {name}"));
+        let filter = ConversationFilter { words: words::wanted(search), ..filter() };
+        figures.extend(measure(bench, &place, brand.id, name, &filter, *depth).await?);
+    }
+    Ok(figures)
+}
+
+async fn measure(
+    bench: &Bench,
+    place: &BenchEnvironment,
+    brand: i64,
+    name: &str,
+    filter: &ConversationFilter,
+    depth: f64,
+) -> Result<Vec<Figure>, BenchError> {
+    let mut conn = place.api().read().await?;
+    let mut page = PageRequest { page: 1, per_page: PER_PAGE };
+    // Also warms the cache.
+    let total = list(&mut conn, brand, filter, page).await?.total;
+    if depth > 0.0 {
+        page.page = (total / PER_PAGE).max(1);
+    }
+    let mut times = Vec::new();
+    for _ in 0..bench.args.repeat {
+        let began = Instant::now();
+        list(&mut conn, brand, filter, page).await?;
+        times.push(began.elapsed());
+    }
+    let median = Figure::time(NAME, format!("{name}, p50"), nth(times.clone(), 50));
+    Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), nth(times, 95))])
+}
+
+/// Returns a pseudo-random number, the same in each run.
+fn mixed(n: u64) -> u64 {
+    let mut x = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// Returns the text of a message: eight words, some of which are frequent.
+fn text(conversation: i64, message: i64) -> String {
+    let seed = conversation.unsigned_abs().wrapping_mul(1_000).wrapping_add(message.unsigned_abs());
+    let mut text = String::from("hello");
+    for place in 0..7 {
+        // About as in a language: the rank is exponential in a uniform number.
+        let uniform = (mixed(seed.wrapping_mul(7).wrapping_add(place)) % 10_000) as f64 / 10_000.0;
+        let rank = (VOCABULARY as f64).powf(uniform) as u64;
+        text.push(' ');
+        text.push_str(&word(rank));
+    }
+    if conversation % 10_000 == 77 && message == 0 {
+        text.push_str(" unicorn");
+    }
+    if conversation % 100 == 3 && message == 0 {
+        text.push_str(" 東京都の注文はいつ届きますか");
+    }
+    text
+}
+
+/// Returns the word of a rank: syllables of a consonant and a vowel.
+fn word(rank: u64) -> String {
+    const CONSONANTS: &[u8] = b"bcdfghklmnprstvw";
+    const VOWELS: &[u8] = b"aeiou";
+    let (mut n, mut word) = (mixed(rank), String::new());
+    for _ in 0..3 {
+        for letters in [CONSONANTS, VOWELS] {
+            let count = letters.len() as u64;
+            word.push(letters[usize::try_from(n % count).unwrap_or(0)] as char);
+            n /= count;
+        }
+    }
+    word
+}

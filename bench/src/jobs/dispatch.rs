@@ -1,0 +1,104 @@
+//! The cost of making a due job ready, in a table with few and with many scheduled rows; and the cost of the
+//! scheduler's other tasks there.
+
+use std::time::{Duration, Instant};
+
+use chrono::TimeDelta;
+use crier_domain::job::{JobKind, JobState, NewJob};
+use crier_scheduler::tasks;
+use crier_store::bench::{fill, tidy};
+use crier_store::jobs;
+
+use super::super::BenchError;
+use super::super::crew;
+use super::super::figure::{Figure, median};
+use super::super::place::BenchEnvironment;
+use super::{Bench, Figures};
+
+const NAME: &str = "dispatch";
+const SMALL_TABLE_ROWS: i64 = 1_000;
+/// Rows per transaction.
+const CHUNK: usize = 10_000;
+/// How many jobs become due together.
+const DUE_BATCH_SIZES: [u32; 3] = [1, 10, 100];
+/// Total number of due jobs for each of these, with a minimum number of rounds.
+const TOTAL_DUE_JOBS: u32 = 200;
+const MIN_ROUNDS: u32 = 10;
+/// How often each of the other tasks is run.
+const RUNS_PER_TASK: usize = 5;
+
+pub async fn run(bench: &Bench) -> Figures {
+    let many = i64::from(bench.args.rows);
+    let (few, much) = (measure_table(bench, SMALL_TABLE_ROWS).await?, measure_table(bench, many).await?);
+    let mut figures = Vec::new();
+    for (small, large) in few.iter().zip(&much) {
+        figures.push(Figure::time(NAME, format!("{}, {SMALL_TABLE_ROWS} rows", small.0), small.1));
+        figures.push(Figure::time(NAME, format!("{}, {many} rows", large.0), large.1));
+        figures.push(Figure::ratio(NAME, format!("{}, ratio", small.0), large.1, small.1));
+    }
+    Ok(figures)
+}
+
+/// Names of the measurements with their median times.
+type Costs = Vec<(String, Duration)>;
+
+async fn measure_table(bench: &Bench, rows: i64) -> Result<Costs, BenchError> {
+    bench.show_progress(format_args!("dispatch: writing {rows} rows"));
+    let place = bench.create_environment().await?;
+    fill_up(&place, rows).await?;
+    bench.show_progress(format_args!("dispatch: {rows} rows"));
+    // Without a listener the notifier has no room, and no job is made ready.
+    place.notifier().buffer(JobKind::Noop);
+    let mut costs = Costs::new();
+    let mut subject = rows;
+    for together in DUE_BATCH_SIZES {
+        let mut times = Vec::new();
+        for _ in 0..(TOTAL_DUE_JOBS / together).max(MIN_ROUNDS) {
+            become_due(&place, subject, i64::from(together)).await?;
+            subject += i64::from(together);
+            let began = Instant::now();
+            tasks::dispatch::run(&crew::scheduler(&place)).await?;
+            times.push(began.elapsed() / together);
+        }
+        costs.push((format!("each of {together} due"), median(times)));
+    }
+    costs.push(("task measure".to_owned(), measure_task(&place, async |s| tasks::measure::run(s).await).await?));
+    costs.push(("task rescue".to_owned(), measure_task(&place, async |s| tasks::rescue::run(s).await).await?));
+    Ok(costs)
+}
+
+async fn measure_task<T>(
+    place: &BenchEnvironment,
+    task: impl AsyncFn(&crier_scheduler::Scheduler) -> crier_store::Result<T>,
+) -> Result<Duration, BenchError> {
+    let (scheduler, mut times) = (crew::scheduler(place), Vec::new());
+    for _ in 0..RUNS_PER_TASK {
+        let began = Instant::now();
+        task(&scheduler).await?;
+        times.push(began.elapsed());
+    }
+    Ok(median(times))
+}
+
+/// Writes rows that are due far in the future, each chunk a second after the previous one.
+async fn fill_up(place: &BenchEnvironment, rows: i64) -> Result<(), BenchError> {
+    let store = place.api();
+    let mut run_at = store.now() + TimeDelta::days(30);
+    for first in (0..rows).step_by(CHUNK) {
+        let chunk = first..rows.min(first + i64::try_from(CHUNK).unwrap_or(i64::MAX));
+        let mut tx = store.begin().await?;
+        fill(&mut tx, JobKind::Noop, JobState::Scheduled, chunk, run_at).await?;
+        tx.commit().await?;
+        run_at += TimeDelta::seconds(1);
+    }
+    Ok(tidy(store.db()).await?)
+}
+
+async fn become_due(place: &BenchEnvironment, first: i64, count: i64) -> Result<(), BenchError> {
+    let mut tx = place.api_one_hour_behind().begin().await?;
+    let due = tx.now + TimeDelta::seconds(1);
+    for subject in first..first + count {
+        jobs::enqueue(&mut tx, &NewJob::new(JobKind::Noop, subject, due)).await?;
+    }
+    Ok(tx.commit().await?)
+}

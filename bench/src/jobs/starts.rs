@@ -1,0 +1,124 @@
+//! Start times of jobs, recorded by the jobs themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::job::JobKind;
+use crier_store::Result as StoreResult;
+use crier_worker::engine::Run;
+use crier_worker::jobs::{Job, RunResult};
+use tokio::sync::Notify;
+
+use super::super::crew::{self, BenchRoles};
+use super::super::place::BenchEnvironment;
+use super::super::{BenchError, Result, refused};
+use super::Bench;
+
+/// Time limit for all jobs to start.
+const START_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The time of the first start of each subject in a range.
+pub struct Starts {
+    zero: Instant,
+    /// Wall-clock time at `zero`.
+    zero_at: DateTime<Utc>,
+    first: i64,
+    /// Nanoseconds after `zero`; 0 means not started.
+    at: Vec<AtomicU64>,
+    begun: AtomicUsize,
+    awaited: AtomicUsize,
+    reached: Notify,
+}
+
+impl Starts {
+    /// Records `subjects` subjects, starting with `first`.
+    pub fn of(first: i64, subjects: usize, now: DateTime<Utc>) -> Arc<Self> {
+        Arc::new(Self {
+            zero: Instant::now(),
+            zero_at: now,
+            first,
+            at: (0..subjects).map(|_| AtomicU64::new(0)).collect(),
+            begun: AtomicUsize::new(0),
+            awaited: AtomicUsize::new(usize::MAX),
+            reached: Notify::new(),
+        })
+    }
+
+    fn note(&self, subject: i64) {
+        let at = u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
+        let Some(slot) = usize::try_from(subject - self.first).ok().and_then(|index| self.at.get(index)) else {
+            return;
+        };
+        if slot.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self.begun.fetch_add(1, Ordering::SeqCst) + 1 >= self.awaited.load(Ordering::SeqCst)
+        {
+            self.reached.notify_one();
+        }
+    }
+
+    /// Waits until this many jobs have started.
+    pub async fn wait(&self, jobs: usize) -> Result {
+        self.awaited.store(jobs, Ordering::SeqCst);
+        let begun = async {
+            while self.begun.load(Ordering::SeqCst) < jobs {
+                self.reached.notified().await;
+            }
+        };
+        match tokio::time::timeout(START_TIMEOUT, begun).await {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let begun = self.begun.load(Ordering::SeqCst);
+                refused(format!("{begun} of {jobs} jobs began within {} s", START_TIMEOUT.as_secs()))
+            }
+        }
+    }
+
+    /// Returns when a subject's job started, if it has.
+    pub fn of_subject(&self, subject: i64) -> Option<Instant> {
+        let at = self.at.get(usize::try_from(subject - self.first).ok()?)?.load(Ordering::Relaxed);
+        (at > 0).then(|| self.zero + Duration::from_nanos(at))
+    }
+
+    /// Returns how long after `due` each job started.
+    pub fn delays_after(&self, due: DateTime<Utc>) -> Vec<Duration> {
+        let due = due - self.zero_at;
+        let began = self.at.iter().map(|at| at.load(Ordering::Relaxed)).filter(|at| *at > 0);
+        began
+            .map(|at| TimeDelta::nanoseconds(i64::try_from(at).unwrap_or(i64::MAX)) - due)
+            .map(|late| late.to_std().unwrap_or_default())
+            .collect()
+    }
+}
+
+/// Starts a crew for one kind and records when its jobs start.
+pub fn crew(
+    bench: &Bench,
+    place: &BenchEnvironment,
+    kind: JobKind,
+    slots: usize,
+    starts: &Arc<Starts>,
+) -> std::result::Result<BenchRoles, BenchError> {
+    let job = crew::job(&bench.config, place, kind)?;
+    BenchRoles::start(place, kind, Arc::new(RecordedJob { job, starts: starts.clone() }), slots)
+}
+
+/// The product's own handler, which also records its start time.
+struct RecordedJob {
+    job: Arc<dyn Job>,
+    starts: Arc<Starts>,
+}
+
+#[async_trait]
+impl Job for RecordedJob {
+    async fn run(&self, run: &Run) -> StoreResult<Box<dyn RunResult>> {
+        self.starts.note(run.job.subject_id);
+        self.job.run(run).await
+    }
+
+    fn backoff(&self, attempt: i32) -> TimeDelta {
+        self.job.backoff(attempt)
+    }
+}

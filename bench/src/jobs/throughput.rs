@@ -1,0 +1,127 @@
+//! No-op jobs per second: enqueued one per transaction, as the API does; processed from a backlog; both at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use crier_domain::job::{JobKind, NewJob};
+use crier_queue::memory::CAPACITY;
+use crier_store::jobs;
+use tokio::task::JoinSet;
+
+use super::super::BenchError;
+use super::super::crew;
+use super::super::figure::Figure;
+use super::super::place::BenchEnvironment;
+use super::starts::{self, Starts};
+use super::{Bench, Figures};
+
+const NAME: &str = "throughput";
+const CONCURRENCY_LEVELS: [usize; 3] = [1, 10, 100];
+/// A shorter run is repeated with more jobs.
+const MIN_DURATION: Duration = Duration::from_secs(2);
+const TARGET_DURATION: Duration = Duration::from_secs(3);
+
+pub async fn run(bench: &Bench) -> Figures {
+    let mut figures = Vec::new();
+    for clients in CONCURRENCY_LEVELS {
+        bench.show_progress(format_args!("throughput: {clients} enqueue"));
+        let place = bench.create_environment().await?;
+        let began = Instant::now();
+        let count = enqueue(&place, clients, bench.jobs(usize::MAX)).await?;
+        figures.push(Figure::rate(NAME, format!("enqueue, {clients} at once"), "jobs/s", count, began.elapsed()));
+    }
+    for slots in CONCURRENCY_LEVELS {
+        bench.show_progress(format_args!("throughput: {slots} run"));
+        let (count, took) = process(bench, slots).await?;
+        figures.push(Figure::rate(NAME, format!("process, {slots} at once"), "jobs/s", count, took));
+    }
+    bench.show_progress("throughput: 100 enqueue, 100 run");
+    let (count, took) = enqueue_and_process(bench, 100).await?;
+    figures.push(Figure::rate(NAME, "enqueue and process, 100 at once", "jobs/s", count, took));
+    Ok(figures)
+}
+
+/// Enqueues from concurrent clients, one transaction at a time each, for a few seconds or until `most` jobs exist.
+async fn enqueue(place: &BenchEnvironment, clients: usize, most: usize) -> Result<usize, BenchError> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let (next, began) = (Arc::new(AtomicI64::new(0)), Instant::now());
+    let mut tasks = JoinSet::new();
+    for _ in 0..clients {
+        let (store, next) = (place.api().clone(), next.clone());
+        tasks.spawn(async move {
+            let mut count = 0;
+            while began.elapsed() < TARGET_DURATION {
+                let subject = next.fetch_add(1, Ordering::Relaxed);
+                if subject >= most {
+                    break;
+                }
+                crew::enqueue(&store, subject).await?;
+                count += 1;
+            }
+            Ok::<usize, BenchError>(count)
+        });
+    }
+    let mut count = 0;
+    while let Some(done) = tasks.join_next().await {
+        count += done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
+    }
+    Ok(count)
+}
+
+/// Processes a backlog written before the worker starts, from its start until all jobs are settled. The backlog fits
+/// into the notifier: any excess would wait for the scheduler's next notification.
+async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), BenchError> {
+    let mut count = bench.jobs(if slots < 100 { 200 * slots } else { CAPACITY }).min(CAPACITY);
+    loop {
+        let place = bench.create_environment().await?;
+        place.notifier().buffer(JobKind::Noop);
+        backlog(&place, count).await?;
+        let starts = Starts::of(0, count, place.api().now());
+        let began = Instant::now();
+        let crew = starts::crew(bench, &place, JobKind::Noop, slots, &starts)?;
+        starts.wait(count).await?;
+        crew::wait_until_settled(place.api(), JobKind::Noop).await?;
+        let took = began.elapsed();
+        crew.stop().await;
+        if took >= MIN_DURATION || count == CAPACITY || bench.args.jobs.is_some() {
+            return Ok((count, took));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "clamped"
+        )]
+        let wanted = (count as f64 * TARGET_DURATION.as_secs_f64() / took.as_secs_f64()) as usize;
+        count = wanted.clamp(count, CAPACITY);
+    }
+}
+
+/// Writes ready jobs, whose ids wait for the worker.
+async fn backlog(place: &BenchEnvironment, count: usize) -> Result<(), BenchError> {
+    let mut left = 0..i64::try_from(count).unwrap_or(i64::MAX);
+    while !left.is_empty() {
+        let mut tx = place.api().begin().await?;
+        for subject in left.by_ref().take(1_000) {
+            let job = NewJob::new(JobKind::Noop, subject, tx.now);
+            jobs::enqueue(&mut tx, &job).await?;
+        }
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+async fn enqueue_and_process(bench: &Bench, at_once: usize) -> Result<(usize, Duration), BenchError> {
+    let place = bench.create_environment().await?;
+    let most = bench.jobs(CAPACITY).min(CAPACITY);
+    let starts = Starts::of(0, most, place.api().now());
+    let crew = starts::crew(bench, &place, JobKind::Noop, at_once, &starts)?;
+    let began = Instant::now();
+    let count = enqueue(&place, at_once, most).await?;
+    starts.wait(count).await?;
+    crew::wait_until_settled(place.api(), JobKind::Noop).await?;
+    let took = began.elapsed();
+    crew.stop().await;
+    Ok((count, took))
+}

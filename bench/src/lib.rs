@@ -1,0 +1,200 @@
+//! `crier bench`: measures this version on this machine.
+//!
+//! The real roles, store and notifier run in this process; everything around them is as fast as possible. Each
+//! measurement has a new database, which is deleted at the end, also after Ctrl-C and after an error. Compare figures
+//! only with others from the same machine.
+//!
+//! **To add a subcommand:** add its arguments in `args.rs`, a folder here with a [`Suite`], an arm in [`run`], and its
+//! figures in `tests/bench.rs`. The folders describe how to add a measurement.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use crier_config::{Config, LogConfig};
+use crier_domain::job::JobKind;
+use crier_domain::platform::Platform;
+use crier_telemetry::{logs, metrics};
+use futures::FutureExt;
+use indicatif::ProgressBar;
+use tokio::sync::Mutex;
+
+use crier_runtime::StartError;
+use crier_store::StoreError;
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+
+mod analytics;
+mod api;
+mod args;
+mod buffered_notifier;
+mod connection;
+mod cost;
+mod cpu;
+mod crew;
+mod figure;
+mod inbox;
+mod jobs;
+mod media;
+mod memory;
+mod outside;
+mod pages;
+mod place;
+mod reports;
+mod resident;
+mod sandbox_accounts;
+mod service;
+mod webhooks;
+
+use figure::Figure;
+use place::{BenchEnvironment, EnvironmentConfig};
+
+pub use args::BenchCommand;
+use args::BenchOptions;
+
+/// Why a measurement failed.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// What is wrong, and how to fix it.
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("the database: {0}")]
+    Store(#[from] StoreError),
+}
+
+pub type Result = std::result::Result<(), BenchError>;
+
+fn refused<T>(why: impl Into<String>) -> std::result::Result<T, BenchError> {
+    Err(BenchError::Refused(why.into()))
+}
+
+/// Prints rows, which have the same fields, as JSON or as a table.
+pub type PrintRows = fn(&[Value], bool);
+
+type Figures = std::result::Result<Vec<Figure>, BenchError>;
+
+/// The arguments of a subcommand, which select and run its measurements.
+trait Suite: Sized {
+    fn options(&self) -> &BenchOptions;
+
+    async fn measure(bench: &Bench<Self>) -> Figures;
+}
+
+/// Shared state of all measurements.
+struct Bench<A> {
+    config: Config,
+    args: A,
+    environment_config: EnvironmentConfig,
+    progress: ProgressBar,
+    /// The place of the current measurement.
+    place: Arc<Mutex<Option<Arc<BenchEnvironment>>>>,
+}
+
+/// Runs a subcommand, and prints its figures.
+pub fn run(config: Config, command: BenchCommand, print_rows: PrintRows) -> Result {
+    match command {
+        BenchCommand::Jobs(args) => run_suite(config, args, print_rows),
+        BenchCommand::Webhooks(args) => run_suite(config, args, print_rows),
+        BenchCommand::Media(args) => run_suite(config, args, print_rows),
+        BenchCommand::Pages(args) => run_suite(config, args, print_rows),
+        BenchCommand::Inbox(args) => run_suite(config, args, print_rows),
+        BenchCommand::Analytics(args) => run_suite(config, args, print_rows),
+        BenchCommand::Reports(args) => run_suite(config, args, print_rows),
+        BenchCommand::Cost(args) => run_suite(config, args, print_rows),
+    }
+}
+
+fn run_suite<A: Suite>(config: Config, args: A, print_rows: PrintRows) -> Result {
+    // The engine's own messages (worker drains, slow statement) would clutter the output.
+    logs::init(&LogConfig { filter: "warn,sqlx=error".to_owned(), ..config.log.clone() });
+    let kinds: Vec<&str> = JobKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let platforms: Vec<&str> = Platform::ALL.iter().map(|platform| platform.as_str()).collect();
+    metrics::init(config.role, &kinds, &platforms);
+    let ground = EnvironmentConfig::of(&config, args.options().dir.clone())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| io("the runtime", error))?;
+    runtime.block_on(async {
+        let bench = Bench {
+            config,
+            args,
+            environment_config: ground,
+            progress: ProgressBar::new_spinner(),
+            place: Arc::default(),
+        };
+        let measured = tokio::select! {
+            measured = AssertUnwindSafe(A::measure(&bench)).catch_unwind() => measured,
+            interrupted = interrupted() => Ok(interrupted.and_then(|()| refused("interrupted"))),
+        };
+        bench.progress.set_message("clearing up");
+        let cleared = bench.clear().await;
+        bench.progress.finish_and_clear();
+        match (measured.unwrap_or_else(|_| refused("a measurement panicked")), cleared) {
+            (Err(error), Err(left)) => refused(format!("{error}; {left}")),
+            (Err(error), Ok(())) => Err(error),
+            (Ok(figures), cleared) => {
+                figure::print(&figures, bench.args.options().json, print_rows);
+                cleared
+            }
+        }
+    })
+}
+
+/// Waits for Ctrl-C (SIGINT) or SIGTERM.
+async fn interrupted() -> Result {
+    let listen = |kind| signal(kind).map_err(|error| StartError::Io { what: "signals".into(), error });
+    let (mut int, mut term) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+    Ok(())
+}
+
+fn io(what: &str, error: std::io::Error) -> BenchError {
+    BenchError::Refused(format!("{what}: {error}"))
+}
+
+impl<A: Suite> Bench<A> {
+    /// Runs the selected measurements in order and returns their figures; an empty selection means all.
+    async fn each<M>(&self, all: &[M], only: &[M], measure: impl AsyncFn(M) -> Figures) -> Figures
+    where
+        M: Copy + PartialEq + std::fmt::Display,
+    {
+        let mut figures = Vec::new();
+        for measurement in all.iter().filter(|one| only.is_empty() || only.contains(one)) {
+            self.show_progress(measurement);
+            figures.extend(measure(*measurement).await?);
+        }
+        Ok(figures)
+    }
+
+    /// Shows the current step; only on a terminal.
+    fn show_progress(&self, what: impl std::fmt::Display) {
+        self.progress.set_message(what.to_string());
+        self.progress.tick();
+    }
+
+    /// Creates an empty database with its notifier, and deletes the previous one.
+    async fn create_environment(&self) -> std::result::Result<Arc<BenchEnvironment>, BenchError> {
+        self.clear().await?;
+        let mut here = self.place.clone().lock_owned().await;
+        let ground = self.environment_config.clone();
+        // In a separate task: cancelled halfway, it could leave a database that is never deleted.
+        let opened = tokio::spawn(async move {
+            let place = here.insert(Arc::new(BenchEnvironment::plan(ground)?)).clone();
+            place.open().await?;
+            Ok(place)
+        });
+        opened.await.unwrap_or_else(|_| refused("a database could not be made"))
+    }
+
+    async fn clear(&self) -> Result {
+        match self.place.lock().await.take() {
+            Some(place) => place.close().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns how many jobs the worker runs at once.
+    fn slots(&self) -> usize {
+        usize::from(self.args.options().slots)
+    }
+}

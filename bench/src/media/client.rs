@@ -1,0 +1,119 @@
+//! Clients that send pictures: one connection each, with one request at a time.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::request::Builder;
+use http::{Request, StatusCode};
+use secrecy::ExposeSecret as _;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::super::connection::Connection;
+use super::super::outside::ExternalRuntime;
+use super::super::service::Service;
+use super::super::{BenchError, refused};
+use super::photo;
+
+const BOUNDARY: &str = "a-boundary-that-stands-in-no-picture";
+
+/// The request to send for each picture.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    Upload,
+    /// Only peers implement it.
+    Thumbnail,
+}
+
+/// How long all requests took together, and each of them.
+pub struct Sent {
+    pub took: Duration,
+    pub times: Vec<Duration>,
+}
+
+/// Sends pictures from concurrent clients; each picture is a different file.
+pub async fn send(
+    service: &Service,
+    request_kind: RequestKind,
+    photo: &Bytes,
+    numbers: Range<u32>,
+    clients: u32,
+) -> Result<Sent, BenchError> {
+    let outside = ExternalRuntime::start()?;
+    let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
+    let next = Arc::new(AtomicU32::new(numbers.start));
+    let (head, run) = (head(service, request_kind), crier_base::random::u64());
+    let mut tasks = JoinSet::new();
+    for _ in 0..clients {
+        let (begin, next, photo, head, last) = (begin.clone(), next.clone(), photo.clone(), head.clone(), numbers.end);
+        let address = service.address;
+        let client = async move {
+            let mut connection = Connection::open(address).await?;
+            begin.wait().await;
+            let (began, mut times) = (Instant::now(), Vec::new());
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= last {
+                    return Ok::<_, BenchError>((began.elapsed(), times));
+                }
+                let body = body(request_kind, photo::another(&photo, number));
+                let asked = Instant::now();
+                send_picture(&mut connection, head(format!("{run:016x}-{number}")), body).await?;
+                times.push(asked.elapsed());
+            }
+        };
+        tasks.spawn_on(client, &outside.runtime);
+    }
+    let mut sent = Sent { took: Duration::ZERO, times: Vec::new() };
+    while let Some(done) = tasks.join_next().await {
+        let (took, times) = done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
+        sent.took = sent.took.max(took);
+        sent.times.extend(times);
+    }
+    Ok(sent)
+}
+
+/// Returns a function that builds a request's head from its `Idempotency-Key`.
+fn head(service: &Service, request_kind: RequestKind) -> Arc<dyn Fn(String) -> Builder + Send + Sync> {
+    let path = match request_kind {
+        RequestKind::Upload => format!("/api/public/v1/brands/{}/media", service.brand),
+        RequestKind::Thumbnail => "/thumbnail".to_owned(),
+    };
+    let content_type = match request_kind {
+        RequestKind::Upload => format!("multipart/form-data; boundary={BOUNDARY}"),
+        RequestKind::Thumbnail => "image/jpeg".to_owned(),
+    };
+    let key = format!("Bearer {}", service.key.expose_secret());
+    Arc::new(move |idempotency| {
+        Request::post(&path)
+            .header(AUTHORIZATION, &key)
+            .header("Idempotency-Key", idempotency)
+            .header(CONTENT_TYPE, &content_type)
+    })
+}
+
+/// Returns the body in chunks, so that all requests share the picture.
+fn body(request_kind: RequestKind, picture: [Bytes; 3]) -> Vec<Bytes> {
+    match request_kind {
+        RequestKind::Thumbnail => picture.into(),
+        RequestKind::Upload => {
+            let head = format!(
+                "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"photo.jpg\"\r\nContent-Type: image/jpeg\r\n\r\n"
+            );
+            let end = format!("\r\n--{BOUNDARY}--\r\n");
+            std::iter::once(head.into()).chain(picture).chain([end.into()]).collect()
+        }
+    }
+}
+
+async fn send_picture(connection: &mut Connection, head: Builder, body: Vec<Bytes>) -> Result<(), BenchError> {
+    let (status, answer) = connection.send(head, body).await?;
+    match status {
+        StatusCode::CREATED | StatusCode::OK => Ok(()),
+        _ => refused(format!("a picture was answered {status}: {}", String::from_utf8_lossy(&answer))),
+    }
+}

@@ -1,0 +1,47 @@
+//! `crier bench media`: measures uploads of pictures.
+//!
+//! The API, its store and its storage (a directory) are the real ones, reached over TCP. The clients have their own
+//! thread and do almost nothing, but share the machine's CPUs. Every upload is a different picture, so that no file is
+//! stored already. In `uploads` and `thumbnails` a peer can replace Crier.
+//!
+//! **To add a measurement:** add its word to [`MediaMeasurement`], a file here with a `run(&Bench)` that returns
+//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
+
+use super::{BenchError, Figures, Suite, api, figure, refused};
+use crate::args::{BenchMedia, BenchOptions, MediaMeasurement};
+
+mod client;
+mod memory;
+mod photo;
+mod thumbnails;
+mod uploads;
+
+type Bench = super::Bench<BenchMedia>;
+
+impl Suite for BenchMedia {
+    fn options(&self) -> &BenchOptions {
+        &self.options
+    }
+
+    async fn measure(bench: &Bench) -> Figures {
+        let mut figures = match bench.args.peer {
+            Some(peer) => api::about_peer(peer).await?,
+            None => figure::machine_figures(&*bench.create_environment().await?).await?,
+        };
+        let measure = async |measurement| match measurement {
+            MediaMeasurement::Memory => memory::run(bench).await,
+            MediaMeasurement::Uploads => uploads::run(bench).await,
+            MediaMeasurement::Thumbnails => thumbnails::run(bench).await,
+        };
+        const OF_A_PEER: &[MediaMeasurement] = &[MediaMeasurement::Uploads, MediaMeasurement::Thumbnails];
+        let only = match bench.args.peer {
+            Some(_) if bench.args.only.is_empty() => OF_A_PEER,
+            Some(_) if bench.args.only.contains(&MediaMeasurement::Memory) => {
+                return refused("memory cannot be measured of a peer; choose uploads, thumbnails or both");
+            }
+            _ => &bench.args.only,
+        };
+        figures.extend(bench.each(MediaMeasurement::ALL, only, measure).await?);
+        Ok(figures)
+    }
+}

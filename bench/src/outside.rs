@@ -1,0 +1,86 @@
+//! The clients and the endpoints, which are not part of Crier: they have their own thread and runtime, like another
+//! machine.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{BenchError, io};
+
+/// An endpoint's handler, which returns the response's status.
+pub type RequestHandler =
+    Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = StatusCode> + Send>> + Send + Sync>;
+
+/// Name of the thread.
+pub const THREAD: &str = "outside";
+
+/// The thread stops when this is dropped.
+pub struct ExternalRuntime {
+    pub runtime: Handle,
+    _until: DropGuard,
+}
+
+impl ExternalRuntime {
+    pub fn start() -> Result<Self, BenchError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| io("the endpoints' runtime", error))?;
+        let (handle, stop) = (runtime.handle().clone(), CancellationToken::new());
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name(THREAD.to_owned());
+        thread
+            .spawn(move || runtime.block_on(stopped.cancelled()))
+            .map_err(|error| io("the endpoints' thread", error))?;
+        Ok(Self { runtime: handle, _until: stop.drop_guard() })
+    }
+
+    /// Listens, spawns the server's task and returns the address. Aborting the task closes all its connections.
+    pub async fn listen(&self, server: &mut JoinSet<()>, answer: RequestHandler) -> Result<SocketAddr, BenchError> {
+        // Bind on the runtime that uses the listener.
+        let bound = self.runtime.spawn(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await;
+        let listener = bound.unwrap_or_else(|stopped| Err(std::io::Error::other(stopped)));
+        let listener = listener.map_err(|error| io("an endpoint", error))?;
+        let address = listener.local_addr().map_err(|error| io("an endpoint", error))?;
+        server.spawn_on(accept(listener, answer), &self.runtime);
+        Ok(address)
+    }
+}
+
+async fn accept(listener: TcpListener, answer: RequestHandler) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(serve(stream, answer.clone()))),
+                // The measurement detects the missing requests.
+                Err(error) => return tracing::error!(%error, "endpoint cannot accept connections"),
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, answer: RequestHandler) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let answer = answer(request);
+        async move {
+            let mut response = Response::new(Full::<Bytes>::default());
+            *response.status_mut() = answer.await;
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    // A client that disconnects is not an error.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}

@@ -1,0 +1,107 @@
+//! Visitors: one connection each, with one request at a time.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, IF_NONE_MATCH, USER_AGENT};
+use http::request::Builder;
+use http::{HeaderValue, Request, Response, StatusCode};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::super::connection::Connection;
+use super::super::outside::ExternalRuntime;
+use super::super::{BenchError, refused};
+
+const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+const BOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+
+/// What to request: the paths in order, then again from the first one.
+#[derive(Clone)]
+pub struct VisitRequest {
+    pub paths: Arc<[String]>,
+    /// The ETag of the page that the visitor already has.
+    pub known: Option<HeaderValue>,
+    /// Whether the visitor is a bot, whose visits are not counted.
+    pub bot: bool,
+}
+
+impl VisitRequest {
+    pub fn of(path: &str) -> Self {
+        Self { paths: Arc::new([path.to_owned()]), known: None, bot: false }
+    }
+
+    fn request(&self, number: usize) -> Builder {
+        let path = &self.paths[number % self.paths.len()];
+        let agent = if self.bot { BOT } else { BROWSER };
+        let request = Request::get(path).header(USER_AGENT, agent).header(ACCEPT_ENCODING, "gzip, deflate, br");
+        match &self.known {
+            Some(tag) => request.header(IF_NONE_MATCH, tag),
+            None => request,
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        if self.known.is_some() { StatusCode::NOT_MODIFIED } else { StatusCode::OK }
+    }
+}
+
+/// How long all requests took together, and each of them.
+pub struct VisitTimes {
+    pub took: Duration,
+    pub times: Vec<Duration>,
+}
+
+/// Makes one visit.
+pub async fn one(
+    connection: &mut Connection,
+    visit: &VisitRequest,
+    number: usize,
+) -> Result<Response<Bytes>, BenchError> {
+    let answer = connection.answer(visit.request(number), Vec::new()).await?;
+    match answer.status() {
+        status if status == visit.status() => Ok(answer),
+        status => refused(format!("a visit was answered {status}: {}", String::from_utf8_lossy(answer.body()))),
+    }
+}
+
+/// Makes visits from concurrent clients.
+pub async fn visit_concurrently(
+    address: SocketAddr,
+    visit: &VisitRequest,
+    requests: u32,
+    clients: u32,
+) -> Result<VisitTimes, BenchError> {
+    let count = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    let (outside, begin) = (ExternalRuntime::start()?, Arc::new(Barrier::new(count(clients))));
+    let (next, last) = (Arc::<AtomicUsize>::default(), count(requests));
+    let mut tasks = JoinSet::new();
+    for _ in 0..clients {
+        let (begin, next, visit) = (begin.clone(), next.clone(), visit.clone());
+        let client = async move {
+            let mut connection = Connection::open(address).await?;
+            begin.wait().await;
+            let (began, mut times) = (Instant::now(), Vec::new());
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= last {
+                    return Ok::<_, BenchError>((began.elapsed(), times));
+                }
+                let asked = Instant::now();
+                one(&mut connection, &visit, number).await?;
+                times.push(asked.elapsed());
+            }
+        };
+        tasks.spawn_on(client, &outside.runtime);
+    }
+    let mut asked = VisitTimes { took: Duration::ZERO, times: Vec::new() };
+    while let Some(done) = tasks.join_next().await {
+        let (took, times) = done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
+        asked.took = asked.took.max(took);
+        asked.times.extend(times);
+    }
+    Ok(asked)
+}

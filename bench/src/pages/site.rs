@@ -1,0 +1,46 @@
+//! The visited pages: ten links and a bio each, which is typical.
+
+use http::{Method, Request, StatusCode};
+use secrecy::ExposeSecret as _;
+use serde_json::{Value, json};
+
+use super::super::connection::Connection;
+use super::super::service::Service;
+use super::super::{BenchError, refused};
+
+/// Path of the page that is visited most, also on a peer.
+pub const PAGE: &str = "/@bench";
+pub const SLUG: &str = "bench";
+
+/// Creates a page and returns its path in the API.
+pub async fn make(api: &mut Connection, service: &Service, slug: &str) -> Result<String, BenchError> {
+    let links: Vec<Value> = (1..=10)
+        .map(
+            |n| json!({ "title": format!("Our shop number {n}"), "url": format!("https://shop{n}.example/?from=bio") }),
+        )
+        .collect();
+    let body = json!({
+        "title": "Acme Bakery", "slug": slug, "theme": "ocean", "links": links,
+        "bio": "Bread and cakes from our own oven, every day from seven. Come in, or have it brought to you.",
+    });
+    let path = format!("/api/public/v1/brands/{}/link-in-bio", service.brand);
+    let request = Request::builder().method(Method::POST).uri(&path).header("Idempotency-Key", slug);
+    let (status, answer) = api.exchange(request.header("Authorization", key(service)), &body).await?;
+    let made: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    match made["data"]["id"].as_i64() {
+        Some(id) if status == StatusCode::CREATED => Ok(format!("{path}/{id}")),
+        _ => refused(format!("a page was answered {status}: {}", String::from_utf8_lossy(&answer))),
+    }
+}
+
+/// Returns how many views of the page the database contains.
+pub async fn views(api: &mut Connection, service: &Service, path: &str) -> Result<u64, BenchError> {
+    let request = Request::builder().uri(path).header("Authorization", key(service));
+    let (_, answer) = api.send(request, Vec::new()).await?;
+    let page: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    page["data"]["views"].as_u64().map_or_else(|| refused("the page has no views"), Ok)
+}
+
+fn key(service: &Service) -> String {
+    format!("Bearer {}", service.key.expose_secret())
+}

@@ -1,0 +1,51 @@
+//! `crier bench reports`: writes a sample report in each format, as the worker does once it has read the record.
+//!
+//! **To add a format:** nothing; all of them are measured.
+
+use std::time::Instant;
+
+use crier_domain::report::ReportFormat;
+use crier_reports::sample;
+
+use super::figure::{self, Figure};
+use super::{Figures, Suite, refused, resident};
+use crate::args::{BenchOptions, BenchReports};
+
+type Bench = super::Bench<BenchReports>;
+
+const NAME: &str = "reports";
+
+impl Suite for BenchReports {
+    fn options(&self) -> &BenchOptions {
+        &self.options
+    }
+
+    async fn measure(bench: &Bench) -> Figures {
+        let mut figures = figure::machine_figures(&*bench.create_environment().await?).await?;
+        for posts in &bench.args.posts {
+            for format in ReportFormat::ALL {
+                if bench.args.only.is_empty() || bench.args.only.contains(format) {
+                    bench.show_progress(format_args!("reports: {posts} posts as {format}"));
+                    figures.extend(measure(*format, *posts)?);
+                }
+            }
+        }
+        Ok(figures)
+    }
+}
+
+/// Writes one file. The peak is that of the process while it does so, the document and the file included.
+fn measure(format: ReportFormat, posts: u32) -> Figures {
+    let document = sample::document(posts as usize);
+    resident::reset_peak();
+    let (began, mut file) = (Instant::now(), Vec::new());
+    if let Err(error) = crier_reports::write(&document, format, &mut file) {
+        return refused(format!("{posts} posts as {format}: {error}"));
+    }
+    let took = began.elapsed();
+    let of = |what: &str| format!("{format}, {posts} posts, {what}");
+    let mut figures = vec![Figure::time(NAME, of("time"), took)];
+    figures.extend(Figure::size(NAME, of("peak memory"), resident::peak()));
+    figures.extend(Figure::size(NAME, of("file"), Some(file.len() as u64)));
+    Ok(figures)
+}

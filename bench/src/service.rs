@@ -1,0 +1,59 @@
+//! The measured service: Crier's API in this process, reached over TCP like from any client; or a peer in another
+//! process.
+//!
+//! A peer responds to `GET /` with its `version` and `database`, and implements the measured paths like Crier. A peer
+//! for `media` also implements `POST /thumbnail`, with a picture as the body: it creates a thumbnail and returns 200. A
+//! peer for `pages` also implements `GET /cpu`, which returns the CPU time of its processes in `ns`.
+
+use std::net::SocketAddr;
+
+use crier_domain::access::{KeyMode, Scopes};
+use crier_domain::plan::Plans;
+use crier_store::brands::{self, NewBrand};
+use crier_store::{Store, keys, users};
+use secrecy::SecretString;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::api::listen;
+use super::{Bench, BenchError, Suite, refused};
+
+pub struct Service {
+    pub address: SocketAddr,
+    pub key: SecretString,
+    pub brand: i64,
+    api: JoinSet<()>,
+    stop: CancellationToken,
+}
+
+impl Service {
+    pub async fn start<A: Suite>(bench: &Bench<A>, peer: Option<SocketAddr>) -> Result<Self, BenchError> {
+        let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
+        if let Some(address) = peer {
+            return Ok(Self { address, key: SecretString::from("none"), brand: 1, api, stop });
+        }
+        let place = bench.create_environment().await?;
+        let (brand, key) = tenant(place.api()).await?;
+        let address = listen(&bench.config, &place, &mut api, stop.clone()).await?;
+        Ok(Self { address, key, brand, api, stop })
+    }
+
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        while self.api.join_next().await.is_some() {}
+    }
+}
+
+/// Creates a user with a brand and a key.
+async fn tenant(store: &Store) -> Result<(i64, SecretString), BenchError> {
+    let mut tx = store.begin().await?;
+    let workspace = users::create_workspace(&mut tx, "bench", Plans::UNLIMITED).await?;
+    let user = users::create(&mut tx, workspace, "bench@localhost", "bench").await?;
+    let new = NewBrand { name: "bench", description: None, website: None, timezone: "UTC" };
+    let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
+        return refused("a brand without a cap was refused");
+    };
+    let key = keys::create(&mut tx, user, KeyMode::Live, &Scopes::all()).await?;
+    tx.commit().await?;
+    Ok((brand.id, key))
+}

@@ -1,0 +1,41 @@
+//! Deliveries enqueued before the worker starts, from its start until the last one arrives. They fit into the notifier:
+//! any excess would wait for the scheduler's next notification.
+
+use std::time::Instant;
+
+use crier_domain::job::JobKind;
+use crier_queue::memory::CAPACITY;
+
+use super::super::crew;
+use super::super::figure::Figure;
+use super::receiver::Receiver;
+use super::tenant::Tenant;
+use super::{Bench, Figures, deliveries, format_count};
+
+const NAME: &str = "backlog";
+
+pub async fn run(bench: &Bench) -> Figures {
+    let mut figures = Vec::new();
+    for endpoints in &bench.args.endpoints {
+        figures.push(of(bench, *endpoints).await?);
+    }
+    Ok(figures)
+}
+
+async fn of(bench: &Bench, endpoints: u32) -> Result<Figure, super::BenchError> {
+    let most = u32::try_from(CAPACITY).unwrap_or(u32::MAX) / endpoints;
+    let messages = bench.messages(endpoints).min(most);
+    let (point, count) = (format_count(endpoints, "endpoint"), deliveries(messages, endpoints));
+    bench.show_progress(format_args!("backlog: {count} deliveries to {point}"));
+    let (receiver, place) = (Receiver::start().await?, bench.create_environment().await?);
+    place.notifier().buffer(JobKind::DeliverWebhook);
+    let tenant = Tenant::make(place.api(), "good", &receiver.urls(endpoints)).await?;
+    tenant.emit(place.api(), 0..messages).await?;
+    let began = Instant::now();
+    let crew = bench.crew(&place)?;
+    let took = receiver.arrivals.wait(count).await? - began;
+    crew::wait_until_settled(place.api(), JobKind::DeliverWebhook).await?;
+    crew.stop().await;
+    receiver.arrivals.check()?;
+    Ok(Figure::rate(NAME, point, "deliveries/s", count, took))
+}

@@ -1,0 +1,113 @@
+//! Misbehaving endpoints.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::net::TcpSocket;
+use tokio::task::JoinSet;
+
+use super::super::outside::{ExternalRuntime, RequestHandler};
+use super::super::{BenchError, io};
+
+/// Longer than any client waits.
+const HANG_DURATION: Duration = Duration::from_secs(86_400);
+const SLOW: Duration = Duration::from_secs(5);
+
+crier_base::text_enum! {
+    pub enum Fault {
+        /// Takes the request and says nothing.
+        Hangs = "beside one that hangs",
+        /// Nobody listens.
+        Refuses = "beside one that refuses",
+        Slow = "beside one that answers after 5 s",
+    }
+}
+
+impl Fault {
+    /// Returns when the fault takes effect: after the timeout; during the first attempts; after the first responses.
+    pub const fn shows_after(self) -> Duration {
+        match self {
+            Self::Hangs => HANG_DURATION,
+            Self::Refuses => Duration::from_secs(1),
+            Self::Slow => Duration::from_secs(11),
+        }
+    }
+}
+
+/// Closes with all of its connections when dropped.
+pub struct BadEndpoint {
+    pub url: String,
+    /// Requests without a response yet.
+    held: Arc<RequestCounts>,
+    _server: JoinSet<()>,
+    _port: Option<TcpSocket>,
+}
+
+impl BadEndpoint {
+    pub async fn start(outside: &ExternalRuntime, fault: Fault) -> Result<Self, BenchError> {
+        let (held, mut server) = (Arc::<RequestCounts>::default(), JoinSet::new());
+        let (address, port) = match fault {
+            Fault::Refuses => bind_unlistened_port().map(|(address, port)| (address, Some(port)))?,
+            Fault::Hangs => (outside.listen(&mut server, delayed_handler(HANG_DURATION, held.clone())).await?, None),
+            Fault::Slow => (outside.listen(&mut server, delayed_handler(SLOW, held.clone())).await?, None),
+        };
+        Ok(Self { url: format!("http://{address}/hook"), held, _server: server, _port: port })
+    }
+
+    /// Resets [`BadEndpoint::most`].
+    pub fn reset_max_concurrent(&self) {
+        self.held.most.store(self.held.now.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// Returns the maximum number of concurrent connections with a request.
+    pub fn most(&self) -> usize {
+        self.held.most.load(Ordering::SeqCst)
+    }
+}
+
+/// Binds a port without listening on it.
+fn bind_unlistened_port() -> Result<(SocketAddr, TcpSocket), BenchError> {
+    let taken = || {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        Ok((socket.local_addr()?, socket))
+    };
+    taken().map_err(|error| io("an endpoint", error))
+}
+
+fn delayed_handler(time: Duration, held: Arc<RequestCounts>) -> RequestHandler {
+    Arc::new(move |request| {
+        let one = HeldGuard::of(&held);
+        Box::pin(async move {
+            let _held = (one, request);
+            tokio::time::sleep(time).await;
+            StatusCode::NO_CONTENT
+        })
+    })
+}
+
+#[derive(Default)]
+struct RequestCounts {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// Counts one held request until dropped.
+struct HeldGuard(Arc<RequestCounts>);
+
+impl HeldGuard {
+    fn of(held: &Arc<RequestCounts>) -> Self {
+        let now = held.now.fetch_add(1, Ordering::SeqCst) + 1;
+        held.most.fetch_max(now, Ordering::SeqCst);
+        Self(held.clone())
+    }
+}
+
+impl Drop for HeldGuard {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,46 @@
+//! Messages at a rate that leaves all roles idle most of the time.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::super::BenchError;
+use super::super::figure::Figure;
+use super::arrivals::Delivered;
+use super::client::{Rate, Sent};
+use super::receiver::Receiver;
+use super::service::Service;
+use super::{Bench, Figures};
+
+const NAME: &str = "latency";
+/// Messages a second.
+pub const MESSAGES_PER_SECOND: u32 = 20;
+/// Enough that a slow response does not delay the next message.
+const CLIENTS: u32 = 16;
+
+pub async fn run(bench: &Bench) -> Figures {
+    let receiver = Receiver::start().await?;
+    let service = Service::start(bench, &receiver, 1).await?;
+    let (sent, delivered) = send_at_low_rate(&service, &receiver, 0..MESSAGES_PER_SECOND * bench.args.seconds).await?;
+    service.wait_until_settled().await?;
+    service.stop().await;
+    receiver.arrivals.check()?;
+    let answers = sent.iter().map(|one| one.answered - one.at).collect();
+    let mut figures = Figure::spread(NAME, "request to answer", answers);
+    figures.extend(Figure::spread(NAME, "request to delivery", delivered.times));
+    Ok(figures)
+}
+
+/// Sends messages to a service with one endpoint and waits until the last one is delivered. All earlier messages must
+/// be delivered already.
+pub async fn send_at_low_rate(
+    service: &Service,
+    receiver: &Receiver,
+    messages: Range<u32>,
+) -> Result<(Vec<Sent>, Delivered), BenchError> {
+    let rate = Rate { clients: CLIENTS, every: Duration::from_secs(1) / MESSAGES_PER_SECOND };
+    let end = messages.end;
+    let sent = service.send(receiver, messages, rate).await?;
+    receiver.arrivals.wait(usize::try_from(end).unwrap_or(usize::MAX)).await?;
+    let delivered = receiver.arrivals.of(&sent, 1)?;
+    Ok((sent, delivered))
+}

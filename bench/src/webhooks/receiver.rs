@@ -1,0 +1,53 @@
+//! Endpoints that accept every webhook immediately and record when it arrived.
+
+use std::sync::Arc;
+
+use http::{Request, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::task::JoinSet;
+
+use super::super::BenchError;
+use super::super::outside::{ExternalRuntime, RequestHandler};
+use super::arrivals::Arrivals;
+
+/// Number of hosts, for senders that pool connections by host; endpoints beyond that share them.
+const HOSTS: usize = 10;
+
+pub struct Receiver {
+    pub outside: ExternalRuntime,
+    pub arrivals: Arc<Arrivals>,
+    hosts: Vec<String>,
+    _servers: JoinSet<()>,
+}
+
+impl Receiver {
+    pub async fn start() -> Result<Self, BenchError> {
+        let (outside, arrivals) = (ExternalRuntime::start()?, Arc::new(Arrivals::new()));
+        let (mut hosts, mut servers) = (Vec::new(), JoinSet::new());
+        for _ in 0..HOSTS {
+            let arrivals = arrivals.clone();
+            let answer: RequestHandler = Arc::new(move |request| Box::pin(take(arrivals.clone(), request)));
+            hosts.push(format!("http://{}", outside.listen(&mut servers, answer).await?));
+        }
+        Ok(Self { outside, arrivals, hosts, _servers: servers })
+    }
+
+    /// Returns the URLs of this many endpoints.
+    pub fn urls(&self, endpoints: u32) -> Vec<String> {
+        let hosts = self.hosts.iter().cycle();
+        hosts.zip(0..endpoints).map(|(host, number)| format!("{host}/hooks/{number}")).collect()
+    }
+}
+
+async fn take(arrivals: Arc<Arrivals>, request: Request<Incoming>) -> StatusCode {
+    let id = request.headers().get("X-Webhook-Delivery-Id");
+    let delivery = id.and_then(|id| id.to_str().ok()?.parse().ok());
+    match request.into_body().collect().await {
+        Ok(body) => {
+            arrivals.note(delivery, &body.to_bytes());
+            StatusCode::NO_CONTENT
+        }
+        Err(_) => StatusCode::BAD_REQUEST,
+    }
+}

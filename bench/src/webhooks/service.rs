@@ -1,0 +1,85 @@
+//! The measured service: Crier in this process, reached over TCP like from any client; or a peer in another process.
+//!
+//! A peer responds to `GET /` with its `version` and `database`, receives the endpoints' URLs by `PUT /endpoints`, and
+//! then implements `POST /api/public/v1/brands` like Crier.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crier_domain::job::JobKind;
+use http::Method;
+use secrecy::SecretString;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::super::api::listen;
+use super::super::connection::Connection;
+use super::super::crew::{self, BenchRoles};
+use super::super::place::BenchEnvironment;
+use super::super::{BenchError, Result};
+use super::Bench;
+use super::client::{self, Rate, Sent};
+use super::receiver::Receiver;
+use super::tenant::Tenant;
+
+pub struct Service {
+    address: SocketAddr,
+    key: SecretString,
+    crier: Option<Crier>,
+}
+
+/// The roles stop when this is dropped.
+struct Crier {
+    place: Arc<BenchEnvironment>,
+    crew: BenchRoles,
+    api: JoinSet<()>,
+    stop: CancellationToken,
+}
+
+impl Service {
+    /// Starts the service with a user whose endpoints are the receiver's.
+    pub async fn start(bench: &Bench, receiver: &Receiver, endpoints: u32) -> std::result::Result<Self, BenchError> {
+        let urls = receiver.urls(endpoints);
+        if let Some(address) = bench.args.peer {
+            Connection::open(address).await?.ask(Method::PUT, "/endpoints", &json!(urls)).await?;
+            return Ok(Self { address, key: SecretString::from("none"), crier: None });
+        }
+        let place = bench.create_environment().await?;
+        let key = Tenant::make(place.api(), "good", &urls).await?.key;
+        let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
+        let address = listen(&bench.config, &place, &mut api, stop.clone()).await?;
+        let crew = bench.crew(&place)?;
+        Ok(Self { address, key, crier: Some(Crier { place, crew, api, stop }) })
+    }
+
+    /// Sends messages from the clients' thread.
+    pub async fn send(
+        &self,
+        receiver: &Receiver,
+        messages: Range<u32>,
+        rate: Rate,
+    ) -> std::result::Result<Vec<Sent>, BenchError> {
+        client::send(&receiver.outside.runtime, self.address, &self.key, messages, rate).await
+    }
+
+    pub fn place(&self) -> Option<&Arc<BenchEnvironment>> {
+        self.crier.as_ref().map(|crier| &crier.place)
+    }
+
+    /// Waits until all jobs are settled.
+    pub async fn wait_until_settled(&self) -> Result {
+        match &self.crier {
+            Some(crier) => crew::wait_until_settled(crier.place.api(), JobKind::DeliverWebhook).await,
+            None => Ok(()),
+        }
+    }
+
+    pub async fn stop(self) {
+        let Some(mut crier) = self.crier else { return };
+        crier.stop.cancel();
+        crier.crew.stop().await;
+        while crier.api.join_next().await.is_some() {}
+    }
+}
