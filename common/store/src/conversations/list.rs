@@ -3,8 +3,9 @@
 //! One index has all columns that a filter needs, in the order of the list: a page is a walk along it from the newer or
 //! the older end, a total a walk along all entries of the brand. Words and tags are sets of conversations. A small set
 //! is read whole and its conversations are looked up. With large sets only, the walk looks each entry up in them, which
-//! soon fills a page if they are frequent; if it has not after [`MAX_WALK`] entries, the sets are read whole. So the time
-//! depends neither on how frequent a word is nor on where its conversations are in the list.
+//! soon fills a page if they are frequent; if it has not after [`MAX_WALK`] entries, the sets are read whole. If the other
+//! filters leave at most [`FEW`] conversations, these are looked up, for the total too. So the time depends neither on how
+//! frequent a word is nor on where its conversations are in the list.
 
 use crier_domain::conversation::{Conversation, ConversationStatus};
 use crier_domain::platform::{ConversationType, Platform};
