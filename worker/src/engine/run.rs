@@ -55,18 +55,22 @@ impl Run {
     /// The same for a call that only waits for an external service: its slot goes to another job meanwhile, unless too
     /// many runs wait already.
     pub async fn call_and_wait<T>(&self, call: impl Future<Output = T>) -> T {
-        if let Some(slot) = &self.slot {
-            slot.release_if_allowed();
-        }
+        self.leave_slot();
         self.call(call).await
     }
 
     /// The same without an external effect: a run that is aborted meanwhile is released.
     pub async fn wait_without_slot<T>(&self, waiting: impl Future<Output = T>) -> T {
+        self.leave_slot();
+        waiting.await
+    }
+
+    /// Gives the slot to another job while the run is settled, unless too many runs wait already: the next claim does not
+    /// wait for the disk.
+    pub(super) fn leave_slot(&self) {
         if let Some(slot) = &self.slot {
             slot.release_if_allowed();
         }
-        waiting.await
     }
 
     /// Waits until few other runs of the workspace are in a transaction. The turn ends when the permit is dropped. A run
