@@ -1,0 +1,182 @@
+//! What the fake platform does when Crier calls it.
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+
+use super::*;
+
+#[async_trait]
+impl Connector for FakePlatform {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(self.platform)
+    }
+
+    async fn connect(&self, _workspace_id: i64, _credentials: &Secrets) -> Result<Connected, ConnectError> {
+        Err(ConnectError::Refused("the fake takes no connections".into()))
+    }
+
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+        self.called("refresh", None);
+        let held = self.held_refresh.lock().expect("no panic").take();
+        if let Some(gate) = held {
+            gate.enter().await;
+        }
+        if let Some(answer) = self.refreshes.lock().expect("no panic").pop_front() {
+            return answer;
+        }
+        // A refresh token is valid once, as on platforms that rotate refresh tokens.
+        let mut spent = self.spent.lock().expect("no panic");
+        if spent.contains(&token(account)) {
+            return Err(CallError::Reauth(auth()));
+        }
+        spent.push(token(account));
+        let new = self.token.lock().expect("no panic").clone().unwrap_or_else(|| "fresh".to_owned());
+        Ok(Refreshed { secrets: Some(secrets(&new)), token_expires_at: None, refresh_expires_at: None })
+    }
+
+    fn inbox(&self) -> Option<&dyn InboxConnector> {
+        Some(&self.inbox)
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        let left = |panics: usize| panics.checked_sub(1);
+        let panics = self.panics_at_marker.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+        assert!(panics.is_err(), "the process dies here, as the test wants");
+        Marker::from_iter([("key".to_owned(), json!(format!("{}-{:016x}", seed.target_id, seed.random)))])
+    }
+
+    fn can_reconcile(&self) -> bool {
+        self.can_reconcile.load(Ordering::SeqCst)
+    }
+
+    fn image_transfer(&self) -> ImageTransfer {
+        *self.pictures.lock().expect("no panic")
+    }
+
+    async fn upload(&self, account: &ConnectorAccount, post: &OutgoingPost, image: &Image) -> Result<Value, CallError> {
+        self.called("upload", Some(post));
+        self.check_token(account)?;
+        let next = self.upload_script.lock().expect("no panic").pop_front().unwrap_or(UploadStep::Accept);
+        if let UploadStep::Refuse(error) = next {
+            return Err(error);
+        }
+        if let UploadStep::Wait(gate) = &next {
+            gate.enter().await;
+        }
+        let number = {
+            let mut uploads = self.uploads.lock().expect("no panic");
+            uploads.push(image.clone());
+            uploads.len()
+        };
+        match next {
+            UploadStep::AcceptAndHang(gate) => gate.hang().await,
+            _ => Ok(json!(format!("upload-{number}"))),
+        }
+    }
+
+    async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        self.called("publish", Some(post));
+        self.check_token(account)?;
+        self.shown.lock().expect("no panic").push(post.images.clone());
+        let next = self.script.lock().expect("no panic").pop_front();
+        match next.unwrap_or(PublishStep::Publish) {
+            PublishStep::Publish => Ok(self.accept(post)),
+            PublishStep::PublishAs(published) => {
+                self.accept(post);
+                Ok(published)
+            }
+            PublishStep::Refuse(error) => Err(error),
+            PublishStep::AcceptAnd(error) => {
+                self.accept(post);
+                Err(error)
+            }
+            PublishStep::Wait(gate) => {
+                gate.enter().await;
+                Ok(self.accept(post))
+            }
+            PublishStep::WaitAndRefuse(gate, error) => {
+                gate.enter().await;
+                Err(error)
+            }
+            PublishStep::AcceptAndHang(gate) => {
+                self.accept(post);
+                gate.hang().await
+            }
+            PublishStep::AcceptLater(gate, seconds) => {
+                let at = self.clock.now() + TimeDelta::seconds(seconds);
+                self.late.lock().expect("no panic").push((at, key(post), post.text.clone()));
+                gate.hang().await
+            }
+            PublishStep::Hang(gate) => gate.hang().await,
+            PublishStep::Panic => panic!("the connector panics, as the test wants"),
+        }
+    }
+
+    fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
+        self.tells_figures.load(Ordering::SeqCst).then_some(self as &dyn AnalyticsConnector)
+    }
+
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        self.called("reconcile", Some(post));
+        self.check_token(account)?;
+        if let Some(answer) = self.answers.lock().expect("no panic").pop_front() {
+            return answer;
+        }
+        let found = self.posts().into_iter().find(|posted| posted.marker == key(post));
+        let held = self.held.lock().expect("no panic").take();
+        if let Some(gate) = held {
+            gate.enter().await;
+        }
+        Ok(found.map_or(Reconciled::Absent, |posted| Reconciled::Found(published(&posted.id))))
+    }
+}
+
+#[async_trait]
+impl AnalyticsConnector for FakePlatform {
+    fn posts_per_call(&self) -> usize {
+        10
+    }
+
+    fn names_posts_later(&self) -> bool {
+        self.late_id.lock().expect("no panic").is_some()
+    }
+
+    async fn find_id(&self, _account: &ConnectorAccount, marker: &Marker) -> Result<Option<Published>, CallError> {
+        assert!(!marker.is_empty(), "the marker of the publish is passed");
+        self.called("find_id", None);
+        if let Some(error) = self.figure_errors.lock().expect("no panic").pop_front() {
+            return Err(error);
+        }
+        Ok(self.late_id.lock().expect("no panic").clone().flatten())
+    }
+
+    async fn post_figures(
+        &self,
+        _account: &ConnectorAccount,
+        posts: &[PublishedPost],
+        aside: &mut SetAside,
+    ) -> Result<Vec<Option<Figures>>, CallError> {
+        self.called("post_figures", None);
+        if let Some(error) = self.figure_errors.lock().expect("no panic").pop_front() {
+            return Err(error);
+        }
+        if let Some(name) =
+            self.refused_metric.lock().expect("no panic").as_deref().filter(|name| !aside.contains(name))
+        {
+            self.called("refused_metric", None);
+            aside.add(name);
+        }
+        let set = self.post_figures.lock().expect("no panic").clone();
+        let of = |index: usize| set.get(index).copied().unwrap_or(Some(Figures::default()));
+        Ok((0..posts.len()).map(of).collect())
+    }
+
+    async fn account_figures(
+        &self,
+        _account: &ConnectorAccount,
+        _aside: &mut SetAside,
+    ) -> Result<AccountFigures, CallError> {
+        self.called("account_figures", None);
+        Ok(AccountFigures { followers: Some(7), ..AccountFigures::default() })
+    }
+}
