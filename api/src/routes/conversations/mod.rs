@@ -67,10 +67,9 @@ pub struct ConversationSubject {
     pub post_id: Option<i64>,
 }
 
-/// A conversation: of type `dm` one person on one account, of type `comment` or `mention` one thread.
+/// What a conversation has in lists and alone.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Conversation {
-    pub id: i64,
+pub struct ConversationFields {
     #[schemars(with = "Word<ConversationType>")]
     pub r#type: ConversationType,
     #[schemars(with = "Word<Platform>")]
@@ -90,6 +89,14 @@ pub struct Conversation {
     pub snoozed_until: Option<ScheduledTimestamp>,
     pub last_message_at: Timestamp,
     pub last_message_preview: String,
+}
+
+/// A conversation: of type `dm` one person on one account, of type `comment` or `mention` one thread.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Conversation {
+    pub id: i64,
+    #[serde(flatten)]
+    pub fields: ConversationFields,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -128,25 +135,8 @@ pub struct Message {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConversationDetail {
     pub id: i64,
-    #[schemars(with = "Word<ConversationType>")]
-    pub r#type: ConversationType,
-    #[schemars(with = "Word<Platform>")]
-    pub platform: Platform,
-    pub account_id: i64,
-    #[schemars(with = "Word<ConversationStatus>")]
-    pub status: ConversationStatus,
-    pub participant: Participant,
-    pub subject: Option<ConversationSubject>,
-    pub assignee_id: Option<i64>,
-    pub tags: Vec<String>,
-    pub unread_count: i32,
-    pub can_reply: bool,
-    /// Why it cannot be replied to, in a sentence.
-    #[schemars(extend("x-extension" = true))]
-    pub reply_refusal: Option<String>,
-    pub snoozed_until: Option<ScheduledTimestamp>,
-    pub last_message_at: Timestamp,
-    pub last_message_preview: String,
+    #[serde(flatten)]
+    pub fields: ConversationFields,
     /// Oldest first; the newest 500, with at most 2 MiB of text.
     pub messages: Vec<Message>,
     pub created_at: Timestamp,
@@ -173,8 +163,7 @@ impl From<conversation::Message> for Message {
 
 impl Conversation {
     fn new(c: conversation::Conversation, tags: Vec<String>, reply_refusal: Option<String>) -> Self {
-        Self {
-            id: c.id,
+        let fields = ConversationFields {
             r#type: c.kind,
             platform: c.platform,
             account_id: c.account_id,
@@ -198,9 +187,8 @@ impl Conversation {
             snoozed_until: c.snoozed_until.map(ScheduledTimestamp),
             last_message_at: c.last_message_at.into(),
             last_message_preview: c.last_message_preview,
-            created_at: c.created_at.into(),
-            updated_at: c.updated_at.into(),
-        }
+        };
+        Self { id: c.id, fields, created_at: c.created_at.into(), updated_at: c.updated_at.into() }
     }
 
     /// Renders conversations with what is stored elsewhere.
@@ -224,26 +212,8 @@ impl ConversationDetail {
         let messages = replies::messages(conn, row.id, MAX_MESSAGES, MAX_MESSAGES_SIZE).await?;
         let loaded = Conversation::load(cx, conn, vec![row]).await?.pop();
         let c = loaded.ok_or_else(|| ApiError::bug("a conversation was not rendered"))?;
-        Ok(Self {
-            id: c.id,
-            r#type: c.r#type,
-            platform: c.platform,
-            account_id: c.account_id,
-            status: c.status,
-            participant: c.participant,
-            subject: c.subject,
-            assignee_id: c.assignee_id,
-            tags: c.tags,
-            unread_count: c.unread_count,
-            can_reply: c.can_reply,
-            reply_refusal: c.reply_refusal,
-            snoozed_until: c.snoozed_until,
-            last_message_at: c.last_message_at,
-            last_message_preview: c.last_message_preview,
-            messages: messages.into_iter().map(Message::from).collect(),
-            created_at: c.created_at,
-            updated_at: c.updated_at,
-        })
+        let messages = messages.into_iter().map(Message::from).collect();
+        Ok(Self { id: c.id, fields: c.fields, messages, created_at: c.created_at, updated_at: c.updated_at })
     }
 }
 

@@ -127,7 +127,7 @@ pub struct PostFields {
     /// The ids of the pictures, in order.
     #[schemars(extend("x-extension" = true))]
     pub media: Vec<i64>,
-    /// The first failed target's, where one has failed for good.
+    /// The first failed target's, where one has failed and is not tried again.
     #[schemars(extend("examples" = [null]))]
     pub error: Option<TargetError>,
 }

@@ -38,7 +38,7 @@ pub struct ReportDocumentWidget {
     #[schemars(extend("examples" = ["At a glance"]))]
     pub title: String,
     /// Why there are no values, or what was left out.
-    #[schemars(skip_serializing_if = "Option::is_none", extend("examples" = [null]))]
+    #[schemars(extend("examples" = [null]))]
     pub remark: Option<String>,
     pub columns: Vec<ReportDocumentColumn>,
     /// A value for each column: a whole number, a day, a local time such as `2026-10-01T09:30:00`, or text; null

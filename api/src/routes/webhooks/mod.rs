@@ -56,10 +56,9 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// A webhook endpoint. Its secret is never among a read's fields.
+/// What a webhook endpoint has with and without its secret.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Webhook {
-    pub id: i64,
+pub struct WebhookFields {
     #[schemars(url)]
     pub url: String,
     #[schemars(with = "Vec<Word<EventName>>")]
@@ -69,6 +68,14 @@ pub struct Webhook {
     /// Why the service switched it off; null where it did not.
     #[schemars(extend("x-extension" = true))]
     pub disabled_reason: Option<String>,
+}
+
+/// A webhook endpoint. Its secret is never among a read's fields.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Webhook {
+    pub id: i64,
+    #[serde(flatten)]
+    pub fields: WebhookFields,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -77,15 +84,8 @@ pub struct Webhook {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WebhookWithSecret {
     pub id: i64,
-    #[schemars(url)]
-    pub url: String,
-    #[schemars(with = "Vec<Word<EventName>>")]
-    pub events: Vec<EventName>,
-    pub description: Option<String>,
-    pub is_active: bool,
-    /// Why the service switched it off; null where it did not.
-    #[schemars(extend("x-extension" = true))]
-    pub disabled_reason: Option<String>,
+    #[serde(flatten)]
+    pub fields: WebhookFields,
     /// The whole text is the key of the HMAC.
     #[schemars(regex(pattern = "^whsec_[A-Za-z0-9]{40}$"))]
     pub secret: String,
@@ -95,25 +95,21 @@ pub struct WebhookWithSecret {
 
 impl From<webhook::Webhook> for Webhook {
     fn from(w: webhook::Webhook) -> Self {
-        Self {
-            id: w.id,
+        let fields = WebhookFields {
             url: w.url,
             events: w.events,
             description: w.description,
             is_active: w.is_active,
             disabled_reason: w.disabled_reason,
-            created_at: w.created_at.into(),
-            updated_at: w.updated_at.into(),
-        }
+        };
+        Self { id: w.id, fields, created_at: w.created_at.into(), updated_at: w.updated_at.into() }
     }
 }
 
 impl WebhookWithSecret {
     fn of(webhook: webhook::Webhook, secret: &SecretString) -> Self {
-        let Webhook { id, url, events, description, is_active, disabled_reason, created_at, updated_at } =
-            webhook.into();
-        let secret = secret.expose_secret().to_owned();
-        Self { id, url, events, description, is_active, disabled_reason, secret, created_at, updated_at }
+        let Webhook { id, fields, created_at, updated_at } = webhook.into();
+        Self { id, fields, secret: secret.expose_secret().to_owned(), created_at, updated_at }
     }
 }
 
