@@ -44,8 +44,8 @@ const CLAIM_CONCURRENCY: usize = 1;
 const SETTLE_CONCURRENCY: usize = 1;
 /// The pauses between attempts to settle a run.
 const SETTLE_RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(100), Duration::from_secs(1));
-/// How many runs of a kind may wait for external services or their settle without a slot: each takes about 20 kB of memory. The limit
-/// is per kind, so that hanging webhook endpoints do not block publishes.
+/// How many runs of a kind may wait for external services or for their settle without a slot: each takes about 20 kB of
+/// memory. The limit is per kind, so that hanging webhook endpoints do not block publishes.
 const WAITING: usize = 2_048;
 /// How often a settle is attempted that fails with a permanent error.
 const MAX_SETTLE_ATTEMPTS: usize = 3;
