@@ -1,10 +1,10 @@
 //! Link-in-bio pages.
 
 use crier_domain::bio_page::Theme;
-use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use super::{Browser, DESKTOP, PHONE};
+use super::driver::Driver;
+use super::{DESKTOP, PHONE};
 use crate::support::app::TestApp;
 use crate::support::picture;
 use crate::support::store::TestStore;
@@ -42,8 +42,8 @@ fn odd_pages() -> Vec<(&'static str, Value)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_render_without_errors_in_every_theme() {
-    let Some(browser) = Browser::find() else { return };
     let app = TestApp::start(TestStore::sqlite().await).await;
+    let Some(browser) = Driver::start(&app.url).await else { return };
     let t = app.tenant("unlimited").await;
     let links =
         json!([link("Our shop"), link("This week's menu"), link("Book a table"), link("Instagram"), link("Call us")]);
@@ -53,30 +53,25 @@ async fn pages_render_without_errors_in_every_theme() {
         "avatar",
         json!({ "title": "With a picture", "theme": "ocean", "avatar": asset["id"], "links": links }),
     ));
-    let odd = pages.len();
     pages.extend(Theme::ALL.iter().map(|theme| {
         let bio = "Bread and cakes from our own oven, every day from seven. Come in, or have it brought to you.";
         (theme.as_str(), json!({ "title": "Acme Bakery", "bio": bio, "theme": theme.as_str(), "links": links }))
     }));
-    let mut pictures = Vec::new();
     for (name, mut body) in pages {
         body["slug"] = json!(format!("x-{name}"));
         t.post(&t.path("/link-in-bio"), body).await.expect(201);
-        let sizes = if name.parse::<Theme>().is_ok() { vec![PHONE, DESKTOP] } else { vec![PHONE] };
-        pictures.extend(sizes.into_iter().map(|size| (name, size)));
+        let sizes: &[_] = if name.parse::<Theme>().is_ok() { &[PHONE, DESKTOP] } else { &[PHONE] };
+        for size in sizes {
+            browser.picture(&format!("/@x-{name}"), &format!("bio-{name}"), *size).await;
+        }
     }
-    let (app, browser) = (&app, &browser);
-    let taken = stream::iter(pictures).map(|(name, size)| async move {
-        browser.picture(&format!("{}/@x-{name}", app.url), &format!("bio-{name}"), size).await
-    });
-    assert_eq!(taken.buffer_unordered(2).collect::<Vec<_>>().await.len(), 2 * Theme::ALL.len() + odd);
-    for size in [PHONE, DESKTOP] {
-        browser.picture(&format!("{}/@nobody", app.url), "bio-missing", size).await;
-    }
-    let page = browser.dom(&format!("{}/@x-ocean", app.url)).await;
+    let page = browser.picture("/@x-ocean", "bio-ocean", PHONE).await;
     assert!(page.contains("<title>Acme Bakery</title>") && page.contains("This week's menu"), "{page}");
     assert_eq!(page.matches("rel=\"noopener nofollow ugc\"").count(), 5, "{page}");
     assert_eq!(page.matches("<a href=\"/@x-ocean/l/").count(), 5, "{page}");
-    let page = browser.dom(&format!("{}/@nobody", app.url)).await;
-    assert!(page.contains("<title>Not found · Crier</title>"), "{page}");
+    for size in [PHONE, DESKTOP] {
+        let page = browser.picture("/@nobody", "bio-missing", size).await;
+        assert!(page.contains("<title>Not found · Crier</title>"), "{page}");
+    }
+    browser.quit().await;
 }

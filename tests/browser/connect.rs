@@ -7,7 +7,8 @@ use serde_json::json;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::{Browser, DESKTOP, PHONE};
+use super::driver::Driver;
+use super::{DESKTOP, PHONE};
 use crate::support::app::{Tenant, TestApp};
 use crate::support::person::{Person, text};
 use crate::support::store::TestStore;
@@ -15,13 +16,13 @@ use crate::support::tumblr::Tumblr;
 
 #[tokio::test]
 async fn connect_pages_look_right() {
-    let Some(browser) = Browser::find() else { return };
     let mut config = PlatformsConfig::default();
     for platform in [Platform::Instagram, Platform::Tiktok] {
         let settings = PlatformConfig { client_id: Some("app".to_owned()), ..PlatformConfig::default() };
         config.platforms.insert(platform, settings);
     }
     let app = TestApp::start_with_platforms(TestStore::sqlite().await, config).await;
+    let Some(browser) = Driver::start(&app.url).await else { return };
     let t = app.tenant("unlimited").await;
     let mut urls = Vec::new();
     for (name, target) in [("instagram", "default"), ("tiktok", "default")] {
@@ -31,17 +32,17 @@ async fn connect_pages_look_right() {
     }
     for (name, url) in &urls {
         for size in [PHONE, DESKTOP] {
-            browser.picture(url, &format!("connect-{name}"), size).await;
+            let page = browser.picture(url, &format!("connect-{name}"), size).await;
+            assert!(page.contains("Crier will be allowed to") && page.contains("<button>Continue to"), "{page}");
         }
-        let page = browser.dom(url).await;
-        assert!(page.contains("Crier will be allowed to") && page.contains("<button>Continue to"), "{page}");
     }
     app.clock.advance(chrono::TimeDelta::minutes(31));
     let unknown = format!("{}/connect/{}", app.url, "x".repeat(43));
     for (name, url) in [("expired", &urls[0].1), ("unknown", &unknown)] {
-        browser.picture(url, &format!("connect-{name}"), PHONE).await;
-        assert!(browser.dom(url).await.contains("<h1>"), "{name}");
+        let page = browser.picture(url, &format!("connect-{name}"), PHONE).await;
+        assert!(page.contains("<h1>"), "{name}");
     }
+    browser.quit().await;
 }
 
 async fn with_tumblr(blogs: &[(&str, &str)]) -> (TestApp, Tumblr, MockServer) {
@@ -69,7 +70,6 @@ async fn authorize(t: &Tenant<'_>) -> String {
 /// the browser is given what a person got.
 #[tokio::test]
 async fn wrong_turns_at_a_platform_look_right() {
-    let Some(browser) = Browser::find() else { return };
     let (empty, tumblr, _server) = with_tumblr(&[]).await;
     let (url, mut person) = (authorize(&empty.tenant("free").await).await, Person::new(&empty));
     let back = tumblr.oauth.agree(&person.leave(&url).await);
@@ -88,6 +88,7 @@ async fn wrong_turns_at_a_platform_look_right() {
     Mock::given(any()).respond_with(ResponseTemplate::new(503)).mount(&server).await;
     let away = person.open(back.as_str()).await;
 
+    let Some(browser) = Driver::start(&app.url).await else { return };
     for (name, title, page) in [
         ("nothing", "There is nothing to connect", nothing),
         ("full", "There is no room for another account", full),
@@ -102,4 +103,5 @@ async fn wrong_turns_at_a_platform_look_right() {
             browser.picture(&url, &format!("connect-{name}"), size).await;
         }
     }
+    browser.quit().await;
 }

@@ -20,6 +20,8 @@ use crate::support::servers::free_port;
 const PROGRAM: &str = "/usr/bin/chromedriver";
 /// How long a page or an element may take to appear.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often the page is asked. Each time, the browser lays it out.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the mouse takes from one place to another.
 const STROKE: Duration = Duration::from_millis(100);
 
@@ -96,7 +98,7 @@ impl Driver {
         let shown = |text: &str| text.to_lowercase().contains(&words.to_lowercase());
         let waited = tokio::time::timeout(PATIENCE, async {
             while !shown(&self.try_text().await) {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         });
         if waited.await.is_err() {
@@ -255,6 +257,24 @@ impl Driver {
         self.assert_no_messages(name).await;
     }
 
+    /// Opens a page in a window of this size, and saves a screenshot. Fails if the page has errors, is wider than the window
+    /// or has faults that axe-core finds. Returns the page as the browser parsed it.
+    pub async fn picture(&self, path: &str, name: &str, (width, height): (u32, u32)) -> String {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots");
+        std::fs::create_dir_all(&folder).unwrap();
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", size).await.unwrap();
+        self.open(path).await;
+        let page = self.client.source().await.unwrap();
+        let wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
+        assert_eq!(wide, json!(false), "{name} is wider than {width} pixels");
+        let png = self.client.screenshot().await.unwrap();
+        std::fs::write(folder.join(format!("{name}-{width}x{height}.png")), png).unwrap();
+        self.assert_accessible(name).await;
+        self.assert_no_messages(name).await;
+        page
+    }
+
     /// Fails if axe-core finds a fault of the page, with everything open that can be opened.
     #[expect(clippy::print_stderr, reason = "who runs the tests is to see what was left out")]
     async fn assert_accessible(&self, page: &str) {
@@ -269,7 +289,7 @@ impl Driver {
             const [done] = arguments;
             const closed = [...document.querySelectorAll('details:not([open])')];
             closed.forEach((details) => { details.open = true; });
-            axe.run(document, { resultTypes: ['violations'] }).then(
+            axe.run(document, { preload: false, resultTypes: ['violations'] }).then(
                 ({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html)}`),
                 (error) => [String(error)],
             ).then((found) => {
@@ -283,20 +303,26 @@ impl Driver {
     /// Fails if a page had errors, or something that the policy forbids.
     async fn assert_no_messages(&self, name: &str) {
         let log = ChromeCommand("se/log", json!({ "type": "browser" }));
-        let messages = self.client.issue_cmd(log).await.unwrap();
+        let mut messages = self.client.issue_cmd(log).await.unwrap();
+        // That a page says it is not found is no error of the page.
+        let own = format!("{} - Failed to load resource", self.client.current_url().await.unwrap());
+        if let Some(messages) = messages.as_array_mut() {
+            messages.retain(|message| !message["message"].as_str().unwrap_or_default().starts_with(&own));
+        }
         assert_eq!(messages, json!([]), "{name}: messages of the browser");
     }
 
-    /// Sets the colour scheme that the person prefers.
+    /// Sets the colour scheme that the person prefers, without transitions, which a picture would catch half-way.
     async fn emulate(&self, scheme: &str) -> Result<(), CmdError> {
-        let parameters = json!({
-            "cmd": "Emulation.setEmulatedMedia",
-            // Without transitions, which a picture would catch half-way.
-            "params": { "features": [
-                { "name": "prefers-color-scheme", "value": scheme },
-                { "name": "prefers-reduced-motion", "value": "reduce" },
-            ] }
-        });
+        let features = json!({ "features": [
+            { "name": "prefers-color-scheme", "value": scheme },
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ] });
+        self.devtools("Emulation.setEmulatedMedia", features).await
+    }
+
+    async fn devtools(&self, command: &str, parameters: Value) -> Result<(), CmdError> {
+        let parameters = json!({ "cmd": command, "params": parameters });
         self.client.issue_cmd(ChromeCommand("goog/cdp/execute", parameters)).await.map(drop)
     }
 
