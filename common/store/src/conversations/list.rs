@@ -253,7 +253,7 @@ impl<'a> Sets<'a> {
                 *words = words_of(conn, brand_id, range).await?;
             }
         }
-        let are_looked_up = small.is_some() || has_few(conn, brand_id, filter).await?;
+        let are_looked_up = small.is_some() || (!all.is_empty() && has_few(conn, brand_id, filter).await?);
         Ok(Self { all, small, are_looked_up })
     }
 }
@@ -268,7 +268,7 @@ async fn is_small(conn: &mut Conn, brand_id: i64, set: &Set<'_>) -> Result<bool>
 
 /// Whether the filters alone leave few conversations.
 async fn has_few(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter) -> Result<bool> {
-    if filter.has_no_column() || filter.words.is_empty() && filter.tag.is_none() {
+    if filter.has_no_column() {
         return Ok(false);
     }
     let mut query = Query::of(brand_id, conn.is_postgres());
@@ -371,7 +371,7 @@ async fn ids_near(
 async fn ids_of_near(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter, order: &str) -> Result<String> {
     let mut query = Query::of(brand_id, conn.is_postgres());
     let sql = sqlx::AssertSqlSafe(format!("SELECT id FROM ({}) AS near", query.near(filter, order)));
-    let ids: Vec<i64> = run!(conn, c => bound!(sqlx::query_scalar(sql), &query.binds).fetch_all(c))?;
+    let ids: Vec<i64> = run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_all(c))?;
     // No list of SQL is empty, and no conversation has the id 0.
     Ok(ids.iter().fold("0".to_owned(), |list, id| format!("{list}, {id}")))
 }
