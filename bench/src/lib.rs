@@ -18,10 +18,9 @@ use futures::FutureExt;
 use indicatif::ProgressBar;
 use tokio::sync::Mutex;
 
-use crier_runtime::StartError;
+use crier_runtime::{StartError, interrupted};
 use crier_store::StoreError;
 use serde_json::Value;
-use tokio::signal::unix::{SignalKind, signal};
 
 mod analytics;
 mod api;
@@ -124,7 +123,7 @@ fn run_suite<A: Suite>(config: Config, args: A, print_rows: PrintRows) -> Result
         };
         let measured = tokio::select! {
             measured = AssertUnwindSafe(A::measure(&bench)).catch_unwind() => measured,
-            interrupted = interrupted() => Ok(interrupted.and_then(|()| refused("interrupted"))),
+            interrupted = interrupted() => Ok(interrupted.map_err(Into::into).and_then(|()| refused("interrupted"))),
         };
         bench.progress.set_message("clearing up");
         let cleared = bench.clear().await;
@@ -138,14 +137,6 @@ fn run_suite<A: Suite>(config: Config, args: A, print_rows: PrintRows) -> Result
             }
         }
     })
-}
-
-/// Waits for Ctrl-C (SIGINT) or SIGTERM.
-async fn interrupted() -> Result {
-    let listen = |kind| signal(kind).map_err(|error| StartError::Io { what: "signals".into(), error });
-    let (mut int, mut term) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-    tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
-    Ok(())
 }
 
 fn io(what: &str, error: std::io::Error) -> BenchError {

@@ -11,7 +11,6 @@ use crier_runtime::error::print;
 use crier_runtime::{OnMissing, StartError, check_keys, open_store};
 use crier_store::{Store, StoreError};
 use crier_telemetry::logs;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Command, WebhooksCommand};
 use crate::output;
@@ -126,14 +125,6 @@ async fn run_in(config: Config, command: Command) -> Result {
 pub fn webhooks(command: WebhooksCommand) -> ExitCode {
     let WebhooksCommand::Listen(args) = command;
     exit(webhooks::listen(args))
-}
-
-/// Waits for Ctrl-C (SIGINT) or SIGTERM.
-async fn interrupted() -> Result {
-    let listen = |kind| signal(kind).map_err(|error| StartError::Io { what: "signals".into(), error });
-    let (mut int, mut term) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-    tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
-    Ok(())
 }
 
 fn exit(done: Result) -> ExitCode {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crier_base::clock::Clock;
-use crier_runtime::StartError;
+use crier_runtime::{StartError, interrupted};
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{CommandError, Result, interrupted};
+use super::{CommandError, Result};
 use crate::cli::ListenWebhooks;
 use crate::output::line;
 
@@ -50,7 +50,7 @@ pub fn listen(args: ListenWebhooks) -> Result {
         tokio::select! {
             // Poll signals first, so that their handlers are installed before the address is printed.
             biased;
-            ended = interrupted() => ended,
+            ended = interrupted() => ended.map_err(Into::into),
             ended = serve(args) => ended,
         }
     })
@@ -103,7 +103,12 @@ fn welcome(addr: SocketAddr, args: &ListenWebhooks) -> String {
         None => "\nIts answer has the secret: with --secret whsec_… signatures are checked.\n",
     };
     format!(
-        "{listening}\n\nCrier delivers to it when it runs with CRIER_ALLOWED_PRIVATE_NETWORKS={network} (the worker and the API), else to public https addresses alone. Register it:\n\n  curl -X POST \"$API/webhooks\" -H \"Authorization: Bearer $KEY\" -H 'Content-Type: application/json' -H \"Idempotency-Key: $(date +%s)\" -d '{{\"url\":\"{url}\",\"events\":[\"post.published\",\"post.failed\"]}}'\n{secret}"
+        "{listening}\n\n\
+         Crier delivers to it when it runs with CRIER_ALLOWED_PRIVATE_NETWORKS={network} (the worker and the API), else to \
+         public https addresses alone. Register it:\n\n\
+         \x20 curl -X POST \"$API/webhooks\" -H \"Authorization: Bearer $KEY\" -H 'Content-Type: application/json' \
+         -H \"Idempotency-Key: $(date +%s)\" \
+         -d '{{\"url\":\"{url}\",\"events\":[\"post.published\",\"post.failed\"]}}'\n{secret}"
     )
 }
 

@@ -70,7 +70,7 @@ async fn pages_render_without_errors_in_every_theme() {
     assert_eq!(page.matches("rel=\"noopener nofollow ugc\"").count(), 5, "{page}");
     assert_eq!(page.matches("<a href=\"/@x-ocean/l/").count(), 5, "{page}");
     for size in [PHONE, DESKTOP] {
-        let page = browser.picture("/@nobody", "bio-missing", size).await;
+        let page = browser.picture("/@no-page", "bio-missing", size).await;
         assert!(page.contains("<title>Not found · Crier</title>"), "{page}");
     }
     browser.quit().await;

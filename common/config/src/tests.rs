@@ -233,7 +233,8 @@ fn an_invalid_value_error_contains_an_example() {
         (
             "LOG",
             "verbose",
-            "`verbose` has `verbose`, which is no level (off, error, warn, info, debug, trace) and no module=level; a right value is for example info,crier_worker=debug",
+            "`verbose` has `verbose`, which is no level (off, error, warn, info, debug, trace) and no module=level; \
+             a right value is for example info,crier_worker=debug",
         ),
         ("LOG_FORMAT", "xml", "`xml` is neither text nor json; a right value is for example json"),
         (

@@ -285,6 +285,14 @@ fn on_signal(stop: &CancellationToken) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Waits for Ctrl-C (SIGINT) or SIGTERM: for a command, which has no orderly stop.
+pub async fn interrupted() -> Result<(), StartError> {
+    let listen = |kind| signal(kind).map_err(|error| StartError::Io { what: "signals".into(), error });
+    let (mut int, mut term) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+    Ok(())
+}
+
 /// What happens if the installation does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMissing {
