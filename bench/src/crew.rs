@@ -49,7 +49,7 @@ impl BenchRoles {
 
     /// Starts a worker without a scheduler.
     pub fn worker(place: &BenchEnvironment, registry: Registry, slots: usize) -> std::result::Result<Self, BenchError> {
-        let engine = Engine::new(place.worker().clone(), registry, slots);
+        let engine = Engine::new(place.worker().clone(), registry);
         let (stop, beating) = (CancellationToken::new(), CancellationToken::new());
         let store = place.worker().clone();
         let open = move || {

@@ -56,7 +56,7 @@ struct Listening {
 impl Listening {
     fn start(s: TestStore, notifier: Arc<dyn Transport>) -> Self {
         let tally = Arc::new(Tally::default());
-        let engine = Engine::new(s.store.clone(), Registry::of([(JobKind::Noop, tally.clone())]), 8);
+        let engine = Engine::new(s.store.clone(), Registry::of([(JobKind::Noop, tally.clone())]));
         let stop = CancellationToken::new();
         let worker = tokio::spawn(crier_worker::run(
             engine,

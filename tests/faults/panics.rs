@@ -113,7 +113,7 @@ async fn story(mut w: TestWorker, at: Where) -> (TestWorker, i64, Vec<i64>) {
         (JobKind::DeliverWebhook, w.handler(JobKind::DeliverWebhook)),
         (JobKind::Noop, w.handler(JobKind::Noop)),
     ]);
-    w.engine = Engine::new(w.store.clone(), registry, 64);
+    w.engine = Engine::new(w.store.clone(), registry);
     let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
     for i in [0, 2] {

@@ -126,7 +126,7 @@ async fn unstorable(mut w: TestWorker) -> TestWorker {
         (JobKind::DeliverWebhook, w.handler(JobKind::DeliverWebhook)),
         (JobKind::RefreshToken, w.handler(JobKind::RefreshToken)),
     ]);
-    w.engine = Engine::new(w.store.clone(), registry, 64);
+    w.engine = Engine::new(w.store.clone(), registry);
     w
 }
 

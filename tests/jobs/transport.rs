@@ -86,7 +86,7 @@ fn running(s: &TestStore, transport: Arc<dyn Transport>, drain: Duration) -> Run
         Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(ReceivedNotifications(transport.clone())));
     let counted = Counted::new();
     let registry = Registry::of([(JobKind::Noop, Arc::new(Count(counted.clone())))]);
-    let engine = Engine::new(store.clone(), registry, AT_ONCE);
+    let engine = Engine::new(store.clone(), registry);
     let stop = CancellationToken::new();
     let worker = tokio::spawn(crier_worker::run(engine, transport, Concurrency::each(AT_ONCE), drain, stop.clone()));
     Running { store, counted, stop, worker }

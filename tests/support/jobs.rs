@@ -243,14 +243,14 @@ impl TestWorker {
             max_attachment_bytes: 10 << 20,
             import_timeout: IMPORT_TIMEOUT,
         };
-        let engine = Engine::new(s.store.clone(), outside.registry(&s.store, JobKind::ALL), 64);
+        let engine = Engine::new(s.store.clone(), outside.registry(&s.store, JobKind::ALL));
         Self { s, world, account, fake, engine, scheduler, notifier, outside }
     }
 
     /// Returns an engine of another process that handles only these kinds.
     pub fn engine_for(&self, store: Store, kinds: &[JobKind]) -> Engine {
         let registry = self.outside.registry(&store, kinds);
-        Engine::new(store, registry, 64)
+        Engine::new(store, registry)
     }
 
     /// Returns the handler of a kind, for tests that run its steps separately.
@@ -463,7 +463,7 @@ impl TestWorker {
         let (own, outside) = (store.clone(), self.outside.clone());
         let made = runtime.spawn(async move {
             let registry = outside.registry(&own, JobKind::ALL);
-            Engine::new(own, registry, 64)
+            Engine::new(own, registry)
         });
         KillableWorker::new(made.await.expect("an engine"), store, runtime)
     }

@@ -83,7 +83,7 @@ impl Reports {
             platform_timeout: TimeDelta::seconds(10),
             import_timeout: Duration::from_secs(10),
         };
-        let engine = Engine::new(app.store.store.clone(), Registry::new(&deps, JobKind::ALL), 64);
+        let engine = Engine::new(app.store.store.clone(), Registry::new(&deps, JobKind::ALL));
         let figures = PlatformsConfig::default().with_figures();
         let scheduler = Scheduler { store: app.store.store.clone(), transport, library, plans, figures };
         Self { app, engine, scheduler }

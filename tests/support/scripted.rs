@@ -80,7 +80,7 @@ impl RunResult for Refused {
 /// Returns an engine with only this kind; jobs without an entry are done at once.
 pub fn scripted_engine(w: &TestWorker, acts: impl IntoIterator<Item = (i64, JobBehavior)>) -> Engine {
     let scripted = Scripted(acts.into_iter().collect());
-    Engine::new(w.store.clone(), Registry::of([(JobKind::Noop, Arc::new(scripted))]), 64)
+    Engine::new(w.store.clone(), Registry::of([(JobKind::Noop, Arc::new(scripted))]))
 }
 
 /// Enqueues a job of the kind and drops its notification.

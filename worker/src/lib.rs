@@ -51,7 +51,7 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
     let registry = Registry::new(&deps, &config.worker.kinds);
     let concurrency = config.worker.concurrency.clone();
     let slots = config.worker.kinds.iter().map(|kind| concurrency.of(*kind)).sum();
-    let engine = Engine::new(process.store.clone(), registry, slots);
+    let engine = Engine::new(process.store.clone(), registry);
     metrics::worker_slots(0, slots);
     let beating = CancellationToken::new();
     let opener = process.clone();

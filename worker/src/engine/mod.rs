@@ -60,8 +60,6 @@ struct Inner {
     worker: String,
     /// The running jobs, each with its fence.
     held: Mutex<HashSet<(i64, i64)>>,
-    slots: usize,
-    busy: AtomicUsize,
     /// By kind: one permit for each run that waits without a slot.
     waiting: HashMap<JobKind, Arc<Semaphore>>,
     turns: WorkspaceLimiter,
@@ -79,8 +77,8 @@ struct Inner {
 }
 
 impl Engine {
-    /// `slots` is only for the metric of free and busy slots; the caller limits the concurrency.
-    pub fn new(store: Store, registry: Registry, slots: usize) -> Self {
+    /// The caller limits the concurrency.
+    pub fn new(store: Store, registry: Registry) -> Self {
         // A new name at each start, so that a lease is never mistaken for that of an earlier process.
         let worker = format!("{:016x}", crier_base::random::u64());
         let kinds = registry.kinds();
@@ -100,8 +98,6 @@ impl Engine {
             registry,
             worker,
             held: Mutex::default(),
-            slots,
-            busy: AtomicUsize::new(0),
             waiting,
             turns,
             active: AtomicUsize::new(0),

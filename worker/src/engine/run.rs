@@ -164,7 +164,7 @@ impl JobSlot {
     pub fn take(inner: &Arc<Inner>, job: &Claimed, left: Arc<Notify>) -> Self {
         let key = (job.id, job.fence);
         insert(&inner.held, key);
-        count(inner, inner.busy.fetch_add(1, Ordering::SeqCst) + 1);
+        metrics::slot_taken();
         Self {
             inner: inner.clone(),
             key,
@@ -187,7 +187,7 @@ impl JobSlot {
 
     fn mark_free(&self) {
         if self.busy.swap(false, Ordering::SeqCst) {
-            count(&self.inner, self.inner.busy.fetch_sub(1, Ordering::SeqCst) - 1);
+            metrics::slot_given_back();
         }
     }
 }
@@ -197,10 +197,6 @@ impl Drop for JobSlot {
         remove(&self.inner.held, &self.key);
         self.mark_free();
     }
-}
-
-fn count(inner: &Inner, busy: usize) {
-    metrics::worker_slots(busy, inner.slots.saturating_sub(busy));
 }
 
 /// An id that waits until it can run alone; at most once, however often it is notified meanwhile.

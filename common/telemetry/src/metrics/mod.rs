@@ -224,9 +224,23 @@ pub fn http_connections_evicted(count: usize) {
     counter!("crier_http_connections_evicted_total").increment(count as u64);
 }
 
+/// Sets the slots of a worker.
 pub fn worker_slots(busy: usize, free: usize) {
     gauge!("crier_worker_slots", "state" => "busy").set(busy as f64);
     gauge!("crier_worker_slots", "state" => "free").set(free as f64);
+}
+
+/// Counts a free slot as busy. Slots are counted by differences: of two totals, set by two threads, the older one could be
+/// the last.
+pub fn slot_taken() {
+    gauge!("crier_worker_slots", "state" => "busy").increment(1.0);
+    gauge!("crier_worker_slots", "state" => "free").decrement(1.0);
+}
+
+/// Counts a busy slot as free.
+pub fn slot_given_back() {
+    gauge!("crier_worker_slots", "state" => "busy").decrement(1.0);
+    gauge!("crier_worker_slots", "state" => "free").increment(1.0);
 }
 
 pub fn published(platform: &'static str, outcome: AttemptOutcome) {
