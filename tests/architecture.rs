@@ -330,6 +330,23 @@ fn both_engines_have_the_same_migrations() {
     assert_eq!(names("postgres"), names("sqlite"), "each migration must exist for both engines");
 }
 
+/// The compiler finds a missing file; this finds one that is no longer used.
+#[test]
+fn each_statement_of_the_queue_is_used() {
+    let folder = root().join("common/store/src/jobs/sql");
+    let users: String = sources("common/store/src").iter().map(|(_, source)| source.as_str()).collect();
+    let mut found = Vec::new();
+    for engine in ["postgres", "sqlite"] {
+        for entry in fs::read_dir(folder.join(engine)).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
+            let is_used = users.contains(&format!("\"{name}\"")) || users.contains(&format!("{engine}/{name}.sql"));
+            found.extend((!is_used).then(|| name_of(&path)));
+        }
+    }
+    assert_no_violations("a statement of the queue is not used", found);
+}
+
 #[test]
 fn the_source_scanner_finds_imports() {
     assert!(names("use salvo::prelude::*;", "salvo") && names("    salvo::Router::new()", "salvo"));

@@ -11,8 +11,8 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::db::{execute, run, time_text};
-use super::jobs::engine::{end_done, held_list};
-use super::jobs::lanes::{Places, is_waited_for};
+use super::jobs::engine::held_list;
+use super::jobs::lanes::Places;
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Page, PageRequest, Result, Tx, webhooks};
 
@@ -180,35 +180,43 @@ pub struct AttemptRow {
     pub next_attempt_at: Option<DateTime<Utc>>,
 }
 
-/// The attempts in `$1` as SQL rows, named `a`; for the `|| ''` see [`list_sql!`].
+/// The attempts in a bind as SQL rows, named `a`; for the `|| ''` see [`list_sql!`].
 macro_rules! attempts {
-    (pg) => {
-        "
+    (pg, $rows:literal) => {
+        concat!(
+            "
             (
                 SELECT (value ->> 0)::bigint AS delivery_id, (value ->> 1)::integer AS number,
                     (value ->> 2)::timestamptz AS started_at, (value ->> 3)::bigint AS duration_ms,
                     value ->> 4 AS outcome, (value ->> 5)::integer AS response_code, value ->> 6 AS error,
                     value ->> 7 AS response_body, value ->> 8 AS status,
                     (value ->> 9)::timestamptz AS next_attempt_at
-                FROM json_array_elements($1::json)
+                FROM json_array_elements(",
+            $rows,
+            "::json)
                 WHERE value ->> 0 = (value ->> 0) || ''
             ) a"
+        )
     };
-    (sqlite) => {
-        "
+    (sqlite, $rows:literal) => {
+        concat!(
+            "
             (
                 SELECT value ->> 0 AS delivery_id, value ->> 1 AS number, value ->> 2 AS started_at,
                     value ->> 3 AS duration_ms, value ->> 4 AS outcome, value ->> 5 AS response_code,
                     value ->> 6 AS error, value ->> 7 AS response_body, value ->> 8 AS status,
                     value ->> 9 AS next_attempt_at
-                FROM json_each($1)
+                FROM json_each(",
+            $rows,
+            ")
             ) a"
+        )
     };
 }
 
 /// Sets the deliveries' new states; `$only_if` is a further condition.
 macro_rules! update_deliveries {
-    ($engine:ident, $only_if:literal) => {
+    ($engine:ident, $rows:literal, $only_if:literal) => {
         concat!(
             "
             UPDATE webhook_deliveries AS d
@@ -216,7 +224,7 @@ macro_rules! update_deliveries {
                 duration_ms = a.duration_ms, error = a.error, response_body = a.response_body,
                 next_attempt_at = a.next_attempt_at, last_attempt_at = a.started_at, updated_at = $2
             FROM ",
-            attempts!($engine),
+            attempts!($engine, $rows),
             " WHERE d.id = a.delivery_id ",
             $only_if,
             " RETURNING id"
@@ -226,7 +234,7 @@ macro_rules! update_deliveries {
 
 /// Inserts the attempts.
 macro_rules! insert_attempts {
-    ($engine:ident, $where:literal) => {
+    ($engine:ident, $rows:literal, $where:literal) => {
         concat!(
             "
             INSERT INTO webhook_attempts (
@@ -234,7 +242,7 @@ macro_rules! insert_attempts {
             )
             SELECT delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body
             FROM ",
-            attempts!($engine),
+            attempts!($engine, $rows),
             $where
         )
     };
@@ -246,18 +254,18 @@ pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64
     // One statement on Postgres, where each is a round trip.
     const PG: &str = concat!(
         "WITH delivery AS (",
-        update_deliveries!(pg, ""),
+        update_deliveries!(pg, "$1", ""),
         "), attempt AS (",
-        insert_attempts!(pg, " WHERE delivery_id IN (SELECT id FROM delivery)"),
+        insert_attempts!(pg, "$1", " WHERE delivery_id IN (SELECT id FROM delivery)"),
         ") SELECT id FROM delivery"
     );
-    let (sql, now) = (tx.for_engine(PG, update_deliveries!(sqlite, "")), tx.now);
+    let (sql, now) = (tx.for_engine(PG, update_deliveries!(sqlite, "$1", "")), tx.now);
     let rows = as_json(attempts);
     let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(now).fetch_all(c))?;
     let found: BTreeSet<i64> = found.into_iter().collect();
     if !tx.is_postgres() {
         let existing = as_json(attempts.iter().filter(|a| found.contains(&a.delivery_id)));
-        execute!(tx, insert_attempts!(sqlite, ""), &existing)?;
+        execute!(tx, insert_attempts!(sqlite, "$1", ""), &existing)?;
     }
     Ok(found)
 }
@@ -281,24 +289,28 @@ pub async fn settle(tx: &mut Tx, ended: &[EndedAttempt<'_>]) -> Result<bool> {
         "WITH delivery AS (",
         update_deliveries!(
             pg,
+            "$5",
             "
             AND NOT EXISTS (
                 SELECT 1
                 FROM webhooks w
-                WHERE w.id IN (SELECT value::bigint FROM json_array_elements_text($3::json) WHERE value = value || '')
+                WHERE w.id IN (SELECT value::bigint FROM json_array_elements_text($6::json) WHERE value = value || '')
                     AND (w.failing_since IS NOT NULL OR w.strikes > 0)
             )"
         ),
         "), attempt AS (",
-        insert_attempts!(pg, " WHERE delivery_id IN (SELECT id FROM delivery)"),
+        insert_attempts!(pg, "$5", " WHERE delivery_id IN (SELECT id FROM delivery)"),
         "), ended AS (",
-        end_done!("$4", "$2", " AND (SELECT count(*) FROM delivery) = $5"),
-        ")
+        include_str!("jobs/sql/postgres/end_done.sql"),
+        "
+            AND (SELECT count(*) FROM delivery) = $7
+            RETURNING jobs.id
+        )
         SELECT CASE
-                WHEN deliveries.n = $5 AND jobs.n = $5 OR deliveries.n = 0 THEN jobs.n
+                WHEN deliveries.n = $7 AND jobs.n = $7 OR deliveries.n = 0 THEN jobs.n
                 ELSE ('a lease was lost, or a delivery is gone: ' || jobs.n)::bigint
             END,",
-        is_waited_for!("$6", "$7"),
+        include_str!("jobs/sql/postgres/is_waited_for.sql"),
         "
         FROM (SELECT count(*) AS n FROM delivery) deliveries, (SELECT count(*) AS n FROM ended) jobs"
     );
@@ -307,8 +319,8 @@ pub async fn settle(tx: &mut Tx, ended: &[EndedAttempt<'_>]) -> Result<bool> {
     let webhooks = id_list(&webhooks.into_iter().collect::<Vec<_>>());
     let jobs = || ended.iter().map(|e| e.job);
     let (lanes, workspaces) = Places::left(jobs());
-    let (settled, is_waited_for): (i64, bool) = run!(tx, c => sqlx::query_as(SQL).bind(&rows).bind(now)
-        .bind(&webhooks).bind(held_list(jobs())).bind(all).bind(lanes.as_json()).bind(workspaces.as_json())
+    let (settled, is_waited_for): (i64, bool) = run!(tx, c => sqlx::query_as(SQL).bind(held_list(jobs()))
+        .bind(now).bind(lanes.as_json()).bind(workspaces.as_json()).bind(&rows).bind(&webhooks).bind(all)
         .fetch_one(c))?;
     if is_waited_for {
         jobs().for_each(|job| tx.leave_lanes(job));

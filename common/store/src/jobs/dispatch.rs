@@ -7,154 +7,38 @@ use crier_domain::job::{Claimed, JobKind, JobNotification, MAX_CRASHES};
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
 use super::lanes::{lock_lanes, wake_lane};
-use super::{NotifyRow, id_list, known_kinds, list_sql, notify_in_order, workspaces};
+use super::{NotifyRow, id_list, known_kinds, list_sql, notify_in_order, sql_file, workspaces};
 
 /// A ready job that was not claimed for this long after its notification is notified again.
 pub const RENOTIFY_AFTER: TimeDelta = TimeDelta::seconds(10);
 
 /// Returns when the first scheduled job of each kind is due; kinds without one are left out.
 pub async fn next_due(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
-    first_of_each(
-        conn,
-        "
-            SELECT value,
-                (
-                    SELECT run_at
-                    FROM jobs
-                    WHERE kind = value AND state = 'scheduled'
-                    ORDER BY run_at
-                    LIMIT 1
-                )
-            FROM json_array_elements_text($1::json)",
-        "
-            SELECT value,
-                (
-                    SELECT run_at
-                    FROM jobs
-                    WHERE kind = value AND state = 'scheduled'
-                    ORDER BY run_at
-                    LIMIT 1
-                )
-            FROM json_each($1)",
-    )
-    .await
+    first_of_each(conn, sql_file!(conn, "next_due")).await
 }
 
 /// Makes due jobs of a kind ready, earliest first, at most `limit`, and notifies after the commit; returns how many.
 pub async fn promote_due(tx: &mut Tx, kind: JobKind, limit: i64) -> Result<usize> {
-    let sql = tx.for_engine(
-        "
-            WITH found AS MATERIALIZED (
-                SELECT id
-                FROM jobs
-                WHERE kind = $4
-                    AND state = 'scheduled'
-                    AND run_at <= $1
-                ORDER BY run_at
-                LIMIT (SELECT $2)
-                FOR UPDATE SKIP LOCKED
-            )
-            UPDATE jobs
-            SET state = 'ready', dispatched_at = $3
-            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
-            RETURNING kind, id, priority, run_at",
-        "
-            UPDATE jobs
-            SET state = 'ready', dispatched_at = $3
-            WHERE id IN (
-                SELECT id
-                FROM jobs
-                WHERE kind = $4
-                    AND state = 'scheduled'
-                    AND run_at <= $1
-                ORDER BY run_at
-                LIMIT $2
-            )
-            RETURNING kind, id, priority, run_at",
-    );
+    let sql = sql_file!(tx, "promote_due");
     notify_rows(tx, sql, kind, tx.now, limit).await
 }
 
 /// Returns since when the first ready job of each kind waits for a claim; without paused kinds and kinds without one.
 pub async fn oldest_unclaimed(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
-    first_of_each(
-        conn,
-        "
-            SELECT value,
-                (
-                    SELECT dispatched_at
-                    FROM jobs
-                    WHERE kind = value
-                        AND state = 'ready'
-                        AND NOT waiting
-                    ORDER BY dispatched_at
-                    LIMIT 1
-                )
-            FROM json_array_elements_text($1::json)
-            WHERE value NOT IN (SELECT kind FROM paused_kinds)",
-        "
-            SELECT value,
-                (
-                    SELECT dispatched_at
-                    FROM jobs
-                    WHERE kind = value
-                        AND state = 'ready'
-                        AND NOT waiting
-                    ORDER BY dispatched_at
-                    LIMIT 1
-                )
-            FROM json_each($1)
-            WHERE value NOT IN (SELECT kind FROM paused_kinds)",
-    )
-    .await
+    first_of_each(conn, sql_file!(conn, "oldest_unclaimed")).await
 }
 
 /// Notifies again for ready jobs of a kind that were not claimed: their notification was lost (a crash between commit
 /// and notification, a queue that was emptied, unreachable or full). `before`: last notified by that time.
 pub async fn renotify_stale(tx: &mut Tx, kind: JobKind, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let sql = tx.for_engine(
-        "
-            WITH found AS MATERIALIZED (
-                SELECT id
-                FROM jobs
-                WHERE kind = $4
-                    AND state = 'ready'
-                    AND NOT waiting
-                    AND dispatched_at <= $1
-                ORDER BY dispatched_at
-                LIMIT (SELECT $2)
-                FOR UPDATE SKIP LOCKED
-            )
-            UPDATE jobs
-            SET dispatched_at = $3
-            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
-            RETURNING kind, id, priority, run_at",
-        "
-            UPDATE jobs
-            SET dispatched_at = $3
-            WHERE id IN (
-                SELECT id
-                FROM jobs
-                WHERE kind = $4
-                    AND state = 'ready'
-                    AND NOT waiting
-                    AND dispatched_at <= $1
-                ORDER BY dispatched_at
-                LIMIT $2
-            )
-            RETURNING kind, id, priority, run_at",
-    );
+    let sql = sql_file!(tx, "renotify_stale");
     notify_rows(tx, sql, kind, before, limit).await
 }
 
 /// Does one index look-up per kind that this version knows, however many rows there are.
-async fn first_of_each(
-    conn: &mut Conn,
-    pg: &'static str,
-    sqlite: &'static str,
-) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
-    let (sql, kinds) = (conn.for_engine(pg, sqlite), serde_json::json!(JobKind::ALL).to_string());
-    let firsts: Vec<(JobKind, Option<DateTime<Utc>>)> = run!(conn, c => sqlx::query_as(sql).bind(&kinds).fetch_all(c))?;
+async fn first_of_each(conn: &mut Conn, sql: &'static str) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
+    let firsts: Vec<(JobKind, Option<DateTime<Utc>>)> =
+        run!(conn, c => sqlx::query_as(sql).bind(known_kinds()).fetch_all(c))?;
     Ok(firsts.into_iter().filter_map(|(kind, at)| Some((kind, at?))).collect())
 }
 
@@ -177,81 +61,25 @@ pub struct Rescued {
 
 /// Returns the jobs whose lease ran out, the oldest first.
 pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
-    const SQL: &str = concat!(
-        "SELECT id FROM jobs WHERE state = 'running' AND lease_until < $1 AND ",
-        known_kinds!(),
-        " ORDER BY lease_until LIMIT $2"
-    );
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(now).bind(limit).fetch_all(c))?)
+    let sql = sql_file!(conn, "expired");
+    Ok(run!(conn, c => sqlx::query_scalar(sql).bind(now).bind(limit).bind(known_kinds()).fetch_all(c))?)
 }
 
 /// Rescues one job, if its lease has run out and no other transaction has locked it.
 pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
-    let sql = tx.for_engine(
-        concat!(
-            "
-            SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
-                coalesce(worker, '') AS worker, run_at, trace
-            FROM jobs
-            WHERE id = $2
-                AND state = 'running'
-                AND lease_until < $1
-                AND ",
-            known_kinds!(),
-            "
-            FOR UPDATE SKIP LOCKED"
-        ),
-        concat!(
-            "
-            SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
-                coalesce(worker, '') AS worker, run_at, trace
-            FROM jobs
-            WHERE id = $2
-                AND state = 'running'
-                AND lease_until < $1
-                AND ",
-            known_kinds!()
-        ),
-    );
+    let sql = sql_file!(tx, "rescue_one");
     let now = tx.now;
-    let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).fetch_all(c))?;
+    let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).bind(known_kinds()).fetch_all(c))?;
     Ok(take_back(tx, expired).await?.pop())
 }
 
 /// Rescues jobs whose lease ran out, at most `limit`. The crash counts as an attempt; after the third crash the job is
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
-    let sql = tx.for_engine(
-        concat!(
-            "
-            SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
-                coalesce(worker, '') AS worker, run_at, trace
-            FROM jobs
-            WHERE state = 'running'
-                AND lease_until < $1
-                AND ",
-            known_kinds!(),
-            "
-            ORDER BY lease_until
-            LIMIT (SELECT $2)
-            FOR UPDATE SKIP LOCKED"
-        ),
-        concat!(
-            "
-            SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
-                coalesce(worker, '') AS worker, run_at, trace
-            FROM jobs
-            WHERE state = 'running'
-                AND lease_until < $1
-                AND ",
-            known_kinds!(),
-            "
-            ORDER BY lease_until
-            LIMIT $2"
-        ),
-    );
+    let sql = sql_file!(tx, "rescue");
     let now = tx.now;
-    let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
+    let expired: Vec<Claimed> =
+        run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(known_kinds()).fetch_all(c))?;
     take_back(tx, expired).await
 }
 
@@ -314,45 +142,8 @@ impl Waited {
 pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let now = tx.now;
     execute!(tx, "DELETE FROM paused_lanes WHERE paused_until <= $1", now)?;
-    // Steps from one lane to the next in the index, so that a long queue in one costs no more than a short one.
-    const WAITING: &str = concat!(
-        r"
-        WITH RECURSIVE lanes (lane) AS (
-            SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting ORDER BY lane LIMIT 1)
-            UNION ALL
-            SELECT (
-                SELECT j.lane
-                FROM jobs j
-                WHERE j.state = 'ready' AND j.waiting AND j.lane > lanes.lane
-                ORDER BY j.lane
-                LIMIT 1
-            )
-            FROM lanes
-            WHERE lanes.lane IS NOT NULL
-        ),
-        found AS MATERIALIZED (
-            SELECT
-                lane,
-                (
-                    SELECT id
-                    FROM jobs j
-                    WHERE j.lane = lanes.lane AND j.state = 'ready' AND j.waiting AND ",
-        known_kinds!(),
-        r"
-                    ORDER BY run_at, id
-                    LIMIT 1
-                ) AS first_id,
-                (SELECT count(*) FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'running') AS running,
-                (SELECT places FROM narrow_lanes n WHERE n.lane = lanes.lane) AS places
-            FROM lanes
-            WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes)
-        )
-        SELECT f.lane, j.kind, j.workspace_lane, f.running, f.places
-        FROM found f
-        JOIN jobs j ON j.id = f.first_id
-        ORDER BY f.running"
-    );
-    let lanes: Vec<Waited> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
+    let sql = sql_file!(tx, "lanes_to_sweep");
+    let lanes: Vec<Waited> = run!(tx, c => sqlx::query_as(sql).bind(known_kinds()).fetch_all(c))?;
     let names = lanes.iter().filter_map(|lane| lane.workspace_lane.as_deref()).collect();
     let mut running = workspaces::running(tx, &names).await?;
     let mut free: Vec<(String, i64)> = lanes.iter().map(|waited| (waited.lane.clone(), 0)).collect();

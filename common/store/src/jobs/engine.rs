@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::super::db::{execute, run};
 use super::super::{Result, Tx};
-use super::lanes::{Places, is_waited_for, load_lanes};
-use super::{id_list, known_kinds, list_sql};
+use super::lanes::{Places, load_lanes};
+use super::{id_list, known_kinds, list_sql, sql_file};
 
 /// A job that may be claimed.
 #[derive(sqlx::FromRow)]
@@ -62,64 +62,9 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
 /// Locks the rows of those of the jobs that may be claimed, and their lanes. Returns them in the order in which they
 /// should run.
 async fn lock_candidates(tx: &mut Tx, ids: &[i64]) -> Result<Vec<Candidate>> {
-    // On Postgres one look-up per id: `LIMIT 1` keeps the look-ups apart, `state || ''` avoids the index of ready jobs. The
-    // lanes are locked in the same statement, in the order of their bytes, and their load is read in the next one, which
-    // sees what the previous holders of the locks have committed.
-    let sql = tx.for_engine(
-        concat!(
-            "
-            WITH candidate AS MATERIALIZED (
-                SELECT j.*
-                FROM (
-                    SELECT DISTINCT value::bigint AS id
-                    FROM json_array_elements_text($1::json)
-                ) v
-                CROSS JOIN LATERAL (
-                    SELECT id, kind, lane, workspace_lane, priority, run_at
-                    FROM jobs
-                    WHERE id = v.id
-                        AND state || '' = 'ready'
-                        AND NOT waiting
-                        AND ",
-            known_kinds!(),
-            "
-                        AND kind NOT IN (SELECT kind FROM paused_kinds)
-                    LIMIT 1
-                    FOR UPDATE SKIP LOCKED
-                ) j
-            ),
-            locked AS MATERIALIZED (
-                SELECT count(pg_advisory_xact_lock(hashtextextended(lane, 0)))
-                FROM (
-                    SELECT DISTINCT lane COLLATE \"C\" AS lane
-                    FROM candidate
-                    WHERE lane IS NOT NULL
-                    ORDER BY 1
-                ) lanes
-            ),
-            unsynced AS MATERIALIZED (
-                SELECT set_config('synchronous_commit', 'off', TRUE)
-            )
-            SELECT id, kind, lane, workspace_lane
-            FROM candidate, locked, unsynced
-            ORDER BY priority DESC, run_at, id"
-        ),
-        concat!(
-            "
-            SELECT id, kind, lane, workspace_lane
-            FROM jobs
-            WHERE id IN (SELECT value FROM json_each($1))
-                AND state = 'ready'
-                AND NOT waiting
-                AND ",
-            known_kinds!(),
-            "
-                AND kind NOT IN (SELECT kind FROM paused_kinds)
-            ORDER BY priority DESC, run_at, id"
-        ),
-    );
+    let sql = sql_file!(tx, "lock_candidates");
     let list = id_list(ids);
-    Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?)
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(known_kinds()).fetch_all(c))?)
 }
 
 /// Decides which jobs start and which wait because a lane or a share has no place for them.
@@ -161,50 +106,7 @@ async fn start_if_room(
     (lanes, workspaces): (&Places<'_>, &Places<'_>),
     worker: &str,
 ) -> Result<Vec<Claimed>> {
-    // The conditions do not depend on the row, so they are evaluated once.
-    macro_rules! start {
-        ($ids:literal, $lanes:literal, $workspaces:literal) => {
-            concat!(
-                "
-                UPDATE jobs
-                SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3
-                WHERE id IN (", $ids, ")
-                    AND NOT EXISTS (
-                        SELECT 1
-                        FROM (", $lanes, ") wanted
-                        WHERE wanted.lane IN (SELECT lane FROM paused_lanes WHERE paused_until > $6)
-                            OR coalesce((SELECT n.places FROM narrow_lanes n WHERE n.lane = wanted.lane), wanted.cap)
-                                - (SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.lane = wanted.lane)
-                                < wanted.jobs
-                    )
-                    AND NOT EXISTS (
-                        SELECT 1
-                        FROM (", $workspaces, ") wanted
-                        WHERE wanted.cap - (
-                                SELECT count(*)
-                                FROM jobs r
-                                WHERE r.state = 'running' AND r.workspace_lane = wanted.lane
-                            ) < wanted.jobs
-                    )
-                RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, worker,
-                    run_at, trace"
-            )
-        };
-    }
-    let sql = tx.for_engine(
-        start!(
-            "SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || ''",
-            "SELECT value ->> 0 AS lane, (value ->> 1)::bigint AS cap, (value ->> 2)::bigint AS jobs
-             FROM json_array_elements($4::json)",
-            "SELECT value ->> 0 AS lane, (value ->> 1)::bigint AS cap, (value ->> 2)::bigint AS jobs
-             FROM json_array_elements($5::json)"
-        ),
-        start!(
-            "SELECT value FROM json_each($1)",
-            "SELECT value ->> 0 AS lane, value ->> 1 AS cap, value ->> 2 AS jobs FROM json_each($4)",
-            "SELECT value ->> 0 AS lane, value ->> 1 AS cap, value ->> 2 AS jobs FROM json_each($5)"
-        ),
-    );
+    let sql = sql_file!(tx, "start_if_room");
     let (list, now, until) = (id_list(ids), tx.now, tx.now + LEASE);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).bind(lanes.as_json())
         .bind(workspaces.as_json()).bind(now).fetch_all(c))?)
@@ -212,58 +114,14 @@ async fn start_if_room(
 
 /// Renews the leases of the jobs that this worker holds, in one statement however many there are.
 pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
-    // Skips a row that a settle or a rescue has locked: waiting for it while holding others could deadlock.
-    let sql = tx.for_engine(
-        "
-            WITH held AS MATERIALIZED (
-                SELECT j.id
-                FROM (
-                    SELECT DISTINCT value::bigint AS id
-                    FROM json_array_elements_text($1::json)
-                ) v
-                CROSS JOIN LATERAL (
-                    SELECT id
-                    FROM jobs
-                    WHERE id = v.id
-                        AND worker = $3
-                        AND state || '' = 'running'
-                    LIMIT 1
-                    FOR UPDATE SKIP LOCKED
-                ) j
-            )
-            UPDATE jobs
-            SET lease_until = $2
-            WHERE id IN (SELECT id FROM held WHERE id = id + 0)",
-        "
-            UPDATE jobs
-            SET lease_until = $2
-            WHERE id IN (SELECT value FROM json_each($1))
-                AND worker = $3
-                AND state = 'running'",
-    );
+    let sql = sql_file!(tx, "heartbeat");
     let (list, until) = (id_list(ids), tx.now + LEASE);
     Ok(execute!(tx, sql, &list, until, worker)?)
 }
 
 /// Whether this worker still holds the job; locks its row until the end of the transaction.
 pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
-    let sql = tx.for_engine(
-        "
-            SELECT id
-            FROM jobs
-            WHERE id = $1
-                AND fence = $2
-                AND worker = $3
-                AND state || '' = 'running'
-            FOR UPDATE",
-        "
-            SELECT id
-            FROM jobs
-            WHERE id = $1
-                AND fence = $2
-                AND worker = $3
-                AND state = 'running'",
-    );
+    let sql = sql_file!(tx, "still_held");
     let (id, fence, worker) = (job.id, job.fence, &job.worker);
     let held: Option<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(id).bind(fence).bind(worker).fetch_optional(c))?;
     Ok(held.is_some())
@@ -314,65 +172,25 @@ fn stored_reason(reason: &str) -> String {
     untrusted::line(reason, MAX_MESSAGE)
 }
 
-/// Ends jobs that are done, on Postgres: `$held` is a list of their ids, each with the fence and the worker of its claim.
-macro_rules! end_done {
-    ($held:literal, $now:literal, $only_if:literal) => {
-        concat!(
-            "
-            UPDATE jobs
-            SET state = 'done', last_error = NULL, finished_at = ",
-            $now,
-            ", lease_until = NULL
-            FROM (
-                SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS fence, value ->> 2 AS worker
-                FROM json_array_elements(",
-            $held,
-            "::json)
-                WHERE value ->> 0 = (value ->> 0) || ''
-            ) held
-            WHERE jobs.id = held.id
-                AND jobs.fence = held.fence
-                AND jobs.worker = held.worker
-                AND jobs.state || '' = 'running'",
-            $only_if,
-            "
-            RETURNING jobs.id"
-        )
-    };
-}
-pub(crate) use end_done;
-
-/// Encodes held jobs as one bind, for `end_done!` and SQLite's text.
+/// Encodes held jobs as one bind, for the statements that end them.
 pub(crate) fn held_list<'a>(jobs: impl Iterator<Item = &'a Claimed>) -> String {
     json!(jobs.map(|job| (job.id, job.fence, &job.worker)).collect::<Vec<_>>()).to_string()
 }
 
 /// Settles jobs that are done; returns `false` if one of them is no longer held. Where a job waits for one of their lanes,
-/// or may be set waiting at this moment (`is_waited_for!`), the lanes are looked at again after the commit.
+/// or may be set waiting at this moment (`is_waited_for.sql`), the lanes are looked at again after the commit.
 async fn settle_done(tx: &mut Tx, done: &[&Claimed]) -> Result<bool> {
     if done.is_empty() {
         return Ok(true);
     }
-    let sql = tx.for_engine(
-        concat!("WITH ended AS (", end_done!("$1", "$2", ""), ") SELECT ", is_waited_for!("$3", "$4"), " FROM ended"),
-        "
-            UPDATE jobs
-            SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL
-            FROM (
-                SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS worker
-                FROM json_each($1)
-            ) held
-            WHERE jobs.id = held.id
-                AND jobs.fence = held.fence
-                AND jobs.worker = held.worker
-                AND jobs.state || '' = 'running'
-            RETURNING EXISTS (SELECT 1 FROM jobs w WHERE w.lane = jobs.lane AND w.state = 'ready' AND w.waiting)
-                OR EXISTS (
-                    SELECT 1
-                    FROM jobs w
-                    WHERE w.workspace_lane = jobs.workspace_lane AND w.state = 'ready' AND w.waiting
-                )",
+    const PG: &str = concat!(
+        "WITH ended AS (",
+        include_str!("sql/postgres/end_done.sql"),
+        "RETURNING jobs.id) SELECT ",
+        include_str!("sql/postgres/is_waited_for.sql"),
+        "FROM ended"
     );
+    let sql = tx.for_engine(PG, include_str!("sql/sqlite/settle_done.sql"));
     let held = held_list(done.iter().copied());
     let (lanes, workspaces) = Places::left(done.iter().copied());
     let now = tx.now;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::super::db::{Conn, execute, run};
 use super::super::{Lanes, Result, Store, Tx, Workspace};
-use super::{NotifyRow, holds, known_kinds, notify_in_order, workspaces};
+use super::{NotifyRow, holds, known_kinds, notify_in_order, sql_file, workspaces};
 
 /// The load of a lane.
 #[derive(sqlx::FromRow)]
@@ -59,49 +59,6 @@ impl<'a> Places<'a> {
     }
 }
 
-/// On Postgres, whether a settle must look at the lanes and shares that it leaves ([`Places::left`]) again after its
-/// commit, as an SQL condition: a job waits for one of them, or as many jobs run in one as its cap allows.
-///
-/// Why that is enough: a claim may set a job waiting while a settle is between its statement and its commit. Then the
-/// statement does not see the job, and the claim's second look (see [`wake_lanes`]) does not see the free place. At that
-/// second look as many jobs run as the cap allows. Of these, consider the one whose settle's statement begins last. If it
-/// begins after the claim's commit, it finds the waiting job. Else all of them are claimed by then and none of their
-/// settles is committed, so it finds the lane full. In both cases it looks again after its commit. A job waits for the
-/// sweep only if the lane was narrowed meanwhile, or if its kind has a smaller cap than theirs.
-macro_rules! is_waited_for {
-    ($lanes:literal, $workspaces:literal) => {
-        concat!(
-            "
-            (
-                EXISTS (
-                    SELECT 1
-                    FROM json_array_elements(", $lanes, "::json) own (place)
-                    WHERE EXISTS (
-                            SELECT 1 FROM jobs w WHERE w.lane = place ->> 0 AND w.state = 'ready' AND w.waiting
-                        )
-                        OR (SELECT count(*) FROM jobs r WHERE r.lane = place ->> 0 AND r.state = 'running') >= coalesce(
-                            (SELECT n.places FROM narrow_lanes n WHERE n.lane = place ->> 0),
-                            (place ->> 1)::bigint
-                        )
-                )
-                OR EXISTS (
-                    SELECT 1
-                    FROM json_array_elements(", $workspaces, "::json) own (place)
-                    WHERE EXISTS (
-                            SELECT 1
-                            FROM jobs w
-                            WHERE w.workspace_lane = place ->> 0 AND w.state = 'ready' AND w.waiting
-                        )
-                        OR (
-                            SELECT count(*) FROM jobs r WHERE r.workspace_lane = place ->> 0 AND r.state = 'running'
-                        ) >= (place ->> 1)::bigint
-                )
-            )"
-        )
-    };
-}
-pub(crate) use is_waited_for;
-
 /// Returns the load of lanes, and of workspaces, which have neither pauses nor reduced caps.
 pub(super) async fn load_lanes(
     conn: &mut Conn,
@@ -112,26 +69,7 @@ pub(super) async fn load_lanes(
     if lanes.is_empty() && workspaces.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = conn.for_engine(
-        "
-        SELECT value AS lane,
-            (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running,
-            value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused,
-            (SELECT places FROM narrow_lanes WHERE lane = value) AS places
-        FROM json_array_elements_text($1::json)
-        UNION ALL
-        SELECT value, (SELECT count(*) FROM jobs WHERE state = 'running' AND workspace_lane = value), FALSE, NULL
-        FROM json_array_elements_text($3::json)",
-        "
-        SELECT value AS lane,
-            (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running,
-            value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused,
-            (SELECT places FROM narrow_lanes WHERE lane = value) AS places
-        FROM json_each($1)
-        UNION ALL
-        SELECT value, (SELECT count(*) FROM jobs WHERE state = 'running' AND workspace_lane = value), FALSE, NULL
-        FROM json_each($3)",
-    );
+    let sql = sql_file!(conn, "load_lanes");
     let (lanes, workspaces) = (json!(lanes).to_string(), json!(workspaces).to_string());
     Ok(run!(conn, c => sqlx::query_as(sql).bind(lanes).bind(now).bind(workspaces).fetch_all(c))?)
 }
@@ -204,24 +142,7 @@ async fn waited_for(
     if lanes.is_empty() && workspaces.is_empty() {
         return Ok(HashMap::new());
     }
-    let sql = conn.for_engine(
-        r"
-        SELECT value, CAST(0 AS bigint)
-        FROM json_array_elements_text($1::json)
-        WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)
-        UNION ALL
-        SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
-        FROM json_array_elements_text($2::json)
-        WHERE EXISTS (SELECT 1 FROM jobs WHERE workspace_lane = value AND state = 'ready' AND waiting)",
-        r"
-        SELECT value, 0
-        FROM json_each($1)
-        WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)
-        UNION ALL
-        SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
-        FROM json_each($2)
-        WHERE EXISTS (SELECT 1 FROM jobs WHERE workspace_lane = value AND state = 'ready' AND waiting)",
-    );
+    let sql = sql_file!(conn, "waited_for");
     let workspaces = json!(workspaces.keys().collect::<Vec<_>>()).to_string();
     let found: Vec<(String, i64)> =
         run!(conn, c => sqlx::query_as(sql).bind(names(lanes)).bind(&workspaces).fetch_all(c))?;
@@ -230,58 +151,9 @@ async fn waited_for(
 
 /// Wakes up to `n` jobs that wait for a lane, unless it is paused. The caller holds the lane's lock.
 pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
-    let sql = tx.for_engine(
-        concat!(
-            "
-            WITH found AS MATERIALIZED (
-                SELECT id
-                FROM jobs
-                WHERE lane = $1
-                    AND state = 'ready'
-                    AND waiting
-                    AND ",
-            known_kinds!(),
-            "
-                    AND NOT EXISTS (
-                        SELECT 1
-                        FROM paused_lanes p
-                        WHERE p.lane = $1 AND p.paused_until > $3
-                    )
-                ORDER BY run_at, id
-                LIMIT (SELECT $2)
-                FOR UPDATE SKIP LOCKED
-            )
-            UPDATE jobs
-            SET waiting = FALSE, dispatched_at = $3
-            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
-            RETURNING kind, id, priority, run_at"
-        ),
-        concat!(
-            "
-            UPDATE jobs
-            SET waiting = FALSE, dispatched_at = $3
-            WHERE id IN (
-                SELECT id
-                FROM jobs
-                WHERE lane = $1
-                    AND state = 'ready'
-                    AND waiting
-                    AND ",
-            known_kinds!(),
-            "
-                    AND NOT EXISTS (
-                        SELECT 1
-                        FROM paused_lanes p
-                        WHERE p.lane = $1 AND p.paused_until > $3
-                    )
-                ORDER BY run_at, id
-                LIMIT $2
-            )
-            RETURNING kind, id, priority, run_at"
-        ),
-    );
-    let now = tx.now;
-    let woken: Vec<NotifyRow> = run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).fetch_all(c))?;
+    let (sql, now) = (sql_file!(tx, "wake_lane"), tx.now);
+    let woken: Vec<NotifyRow> =
+        run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).bind(known_kinds()).fetch_all(c))?;
     if !woken.is_empty() {
         holds::held_until(tx, lane, now).await?;
     }

@@ -8,6 +8,7 @@
 //! - [`operate`]: list, show, pause, retry, counts — run by an operator.
 
 use std::cmp::Reverse;
+use std::sync::LazyLock;
 
 use chrono::SubsecRound;
 use chrono::{DateTime, Utc};
@@ -57,18 +58,24 @@ macro_rules! list_sql {
 }
 pub(crate) use list_sql;
 
-/// The kinds that this version knows, as an SQL condition. Beside a newer version (during an upgrade, or after a
-/// rollback) there are jobs of kinds that this version does not know: they are left alone, and block no other job.
-/// `coalesce` has no effect on the result, but makes the planner expect half of the rows instead of almost no rows.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! known_kinds {
-    () => { crier_domain::for_each_job_kind!(known_kinds) };
-    ($first:ident = $first_name:ident $first_limits:tt $(, $kind:ident = $name:ident $limits:tt)* $(,)?) => {
-        concat!("coalesce(kind IN ('", stringify!($first_name), "'" $(, ", '", stringify!($name), "'")*, "), FALSE)")
+/// Reads a statement of the queue that is not the same on both engines: `sql/postgres/NAME.sql` or `sql/sqlite/NAME.sql`.
+macro_rules! sql_file {
+    ($conn:expr, $name:literal) => {
+        $conn.for_engine(
+            include_str!(concat!("sql/postgres/", $name, ".sql")),
+            include_str!(concat!("sql/sqlite/", $name, ".sql")),
+        )
     };
 }
-pub(crate) use known_kinds;
+use sql_file;
+
+/// Encodes the kinds that this version knows as one bind. Beside a newer version (during an upgrade, or after a rollback)
+/// there are jobs of kinds that this version does not know: they are left alone, and block no other job. On Postgres,
+/// `coalesce` has no effect on the condition, but makes the planner expect half of the rows instead of almost none.
+fn known_kinds() -> &'static str {
+    static JSON: LazyLock<String> = LazyLock::new(|| serde_json::json!(JobKind::ALL).to_string());
+    &JSON
+}
 
 /// A row to notify for, as returned by `RETURNING kind, id, priority, run_at`.
 #[derive(sqlx::FromRow)]
@@ -153,27 +160,7 @@ async fn insert_each(
     if subjects.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = tx.for_engine(
-        "
-            INSERT INTO jobs (
-                kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace,
-                dispatched_at, created_at, workspace_lane
-            )
-            SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2
-            FROM json_array_elements($1::json)
-            ON CONFLICT DO NOTHING
-            RETURNING id",
-        "
-            INSERT INTO jobs (
-                kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace,
-                dispatched_at, created_at, workspace_lane
-            )
-            SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2
-            FROM json_each($1)
-            WHERE TRUE
-            ON CONFLICT DO NOTHING
-            RETURNING id",
-    );
+    let sql = sql_file!(tx, "enqueue_each");
     let (now, run_at, attempts) = (tx.now, like.run_at.trunc_subsecs(6), like.kind.limits().max_attempts);
     let each = |s: &JobSubject| (s.id, s.lane.to_string(), workspace_lane(like.kind, s.workspace_id));
     let list: Vec<_> = subjects.iter().map(each).collect();

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::super::db::{execute, run};
 use super::super::{Conn, Page, PageRequest, Result, Tx};
-use super::known_kinds;
 
 /// A job as the operator sees it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
@@ -29,6 +28,12 @@ pub struct JobRow {
     pub finished_at: Option<DateTime<Utc>>,
 }
 
+/// Returns whether this version knows the kind, as an SQL condition of literals (see [`JobQuery::rows`]).
+fn is_known() -> String {
+    let kinds: Vec<String> = JobKind::ALL.iter().map(|kind| format!("'{kind}'")).collect();
+    format!("coalesce(kind IN ({}), FALSE)", kinds.join(", "))
+}
+
 /// Filters a list; `None` matches everything.
 #[derive(Debug, Clone, Default)]
 pub struct JobQuery {
@@ -48,7 +53,7 @@ impl JobQuery {
         let is = if self.lane.is_some() { "|| '' =" } else { "=" };
         let kind = match self.kind {
             Some(kind) => format!(" AND kind {is} '{kind}'"),
-            None => format!(" AND {}", known_kinds!()),
+            None => format!(" AND {}", is_known()),
         };
         let state = self.state.map(|state| format!(" AND state {is} '{state}'")).unwrap_or_default();
         let rest = match (&self.lane, self.state) {
@@ -231,9 +236,11 @@ pub async fn resume_kind(tx: &mut Tx, kind: JobKind) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM paused_kinds WHERE kind = $1", kind)? > 0)
 }
 
+/// Returns the paused kinds among those that this version knows.
 pub async fn paused_kinds(conn: &mut Conn) -> Result<Vec<JobKind>> {
-    const SQL: &str = concat!("SELECT kind FROM paused_kinds WHERE ", known_kinds!(), " ORDER BY kind");
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?)
+    let kinds: Vec<String> =
+        run!(conn, c => sqlx::query_scalar("SELECT kind FROM paused_kinds ORDER BY kind").fetch_all(c))?;
+    Ok(kinds.iter().filter_map(|kind| kind.parse().ok()).collect())
 }
 
 /// How many jobs of a kind are in a state, and since when the oldest of them has been due.
@@ -258,7 +265,7 @@ pub async fn overview(conn: &mut Conn) -> Result<Vec<StateCount>> {
                 FROM jobs
                 WHERE {rows} AND {}
                 GROUP BY kind",
-            known_kinds!()
+            is_known()
         )
     };
     let parts = [

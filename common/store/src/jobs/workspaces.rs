@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::super::db::{Conn, run};
 use super::super::{Result, Workspace};
+use super::sql_file;
 
 /// How many lanes of a workspace are considered when a place is freed.
 const MAX_LANES: usize = 500;
@@ -42,14 +43,7 @@ pub(super) async fn running(conn: &mut Conn, names: &BTreeSet<&str>) -> Result<H
     if names.is_empty() {
         return Ok(HashMap::new());
     }
-    let sql = conn.for_engine(
-        r"
-        SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
-        FROM json_array_elements_text($1::json)",
-        r"
-        SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
-        FROM json_each($1)",
-    );
+    let sql = sql_file!(conn, "running_by_workspace");
     let names = json!(names).to_string();
     let counted: Vec<(String, i64)> = run!(conn, c => sqlx::query_as(sql).bind(&names).fetch_all(c))?;
     Ok(counted.into_iter().collect())

@@ -1,0 +1,27 @@
+-- A part of two statements: whether a settle must look at the lanes ($3) and the shares of workspaces ($4) that it
+-- leaves again after its commit. A job waits for one of them, or as many jobs run in one as its cap allows.
+--
+-- Why that is enough: a claim may set a job waiting while a settle is between its statement and its commit. Then the
+-- statement does not see the job, and the claim's second look (`wake_lanes`) does not see the free place. At that
+-- second look as many jobs run as the cap allows. Of these, consider the one whose settle's statement begins last. If
+-- it begins after the claim's commit, it finds the waiting job. Else all of them are claimed by then and none of
+-- their settles is committed, so it finds the lane full. In both cases it looks again after its commit. A job waits
+-- for the sweep only if the lane was narrowed meanwhile, or if its kind has a smaller cap than theirs.
+(
+    EXISTS (
+        SELECT 1
+        FROM json_array_elements($3::json) own (place)
+        WHERE EXISTS (SELECT 1 FROM jobs w WHERE w.lane = place ->> 0 AND w.state = 'ready' AND w.waiting)
+            OR (SELECT count(*) FROM jobs r WHERE r.lane = place ->> 0 AND r.state = 'running') >= coalesce(
+                (SELECT n.places FROM narrow_lanes n WHERE n.lane = place ->> 0),
+                (place ->> 1)::bigint
+            )
+    )
+    OR EXISTS (
+        SELECT 1
+        FROM json_array_elements($4::json) own (place)
+        WHERE EXISTS (SELECT 1 FROM jobs w WHERE w.workspace_lane = place ->> 0 AND w.state = 'ready' AND w.waiting)
+            OR (SELECT count(*) FROM jobs r WHERE r.workspace_lane = place ->> 0 AND r.state = 'running')
+                >= (place ->> 1)::bigint
+    )
+)

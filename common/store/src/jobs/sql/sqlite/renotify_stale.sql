@@ -1,0 +1,13 @@
+UPDATE jobs
+SET dispatched_at = $3
+WHERE id IN (
+    SELECT id
+    FROM jobs
+    WHERE kind = $4
+        AND state = 'ready'
+        AND NOT waiting
+        AND dispatched_at <= $1
+    ORDER BY dispatched_at
+    LIMIT $2
+)
+RETURNING kind, id, priority, run_at

@@ -1,0 +1,7 @@
+SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
+    coalesce(worker, '') AS worker, run_at, trace
+FROM jobs
+WHERE id = $2
+    AND state = 'running'
+    AND lease_until < $1
+    AND kind IN (SELECT value FROM json_each($3))
