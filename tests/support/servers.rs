@@ -5,20 +5,25 @@
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher as _, RandomState};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crier_store::Db;
 use tokio::sync::OnceCell;
 
 /// Returns an unused port that a process can bind, and bind again after a restart: below the system's ephemeral port
-/// range, and below the ports of `scripts/servers`.
+/// range, and below the ports of `scripts/servers`. No two tests of a process get the same port, not even while the
+/// program that has it is restarted.
 pub fn free_port() -> u16 {
+    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let port = 10_000 + u16::try_from(RandomState::new().build_hasher().finish() % 10_000).expect("it is small");
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() && TAKEN.lock().expect("no panic").insert(port) {
             return port;
         }
     }
@@ -205,8 +210,28 @@ fn postgres_command(name: &str, dir: &Path) -> Command {
     command
 }
 
+/// Starts Postgres, and waits until it answers. After a crash it refuses to start as long as a process of its own has not
+/// ended, so it is started again and again.
 fn spawn_postgres(dir: &Path, port: u16) -> Child {
-    let mut child = postgres_command("postgres", dir)
+    let mut child = run_postgres(dir, port);
+    for _ in 0..3_000 {
+        let ready = postgres_command("pg_isready", dir)
+            .args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()])
+            .status()
+            .expect("pg_isready runs");
+        match child.try_wait().expect("a child") {
+            Some(_) => child = run_postgres(dir, port),
+            None if ready.success() => return child,
+            None => {}
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let log = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
+    panic!("Postgres does not start; ./scripts/test installs it. It wrote:\n{log}");
+}
+
+fn run_postgres(dir: &Path, port: u16) -> Child {
+    postgres_command("postgres", dir)
         .arg("-D")
         .arg(dir.join("data"))
         .arg("-p")
@@ -217,20 +242,9 @@ fn spawn_postgres(dir: &Path, port: u16) -> Child {
         .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=150"])
         .args(["-c", "dynamic_shared_memory_type=mmap"])
         .stdout(Stdio::null())
+        .stderr(File::create(dir.join("log")).expect("a log"))
         .spawn()
-        .expect("postgres starts");
-    for _ in 0..3_000 {
-        let ready = postgres_command("pg_isready", dir)
-            .args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()])
-            .status()
-            .expect("pg_isready runs");
-        if ready.success() {
-            return child;
-        }
-        assert!(child.try_wait().expect("a child").is_none(), "Postgres does not start; ./scripts/test installs it");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!("Postgres is not ready");
+        .expect("postgres starts")
 }
 
 fn spawn_redis(port: u16) -> Option<Child> {
