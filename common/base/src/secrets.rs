@@ -50,7 +50,7 @@ pub struct SecretLocation<'a> {
 }
 
 impl SecretLocation<'_> {
-    /// Encodes the place with length prefixes, so that different places never encode to the same bytes.
+    /// Encodes the location with length prefixes, so that different locations never encode to the same bytes.
     fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for part in [self.table, self.row, self.column] {
@@ -69,7 +69,7 @@ pub enum SecretError {
     NoRandomness,
     #[error("the value was sealed with key {0}, which is not among CRIER_SECRET_KEY")]
     UnknownKey(u8),
-    #[error("the sealed value is damaged, or stands where it was not sealed")]
+    #[error("the sealed value is damaged, or was sealed for another place")]
     Damaged,
 }
 
@@ -99,7 +99,7 @@ impl Cipher {
         if keys.is_empty() {
             return Err(SecretError::NoKey);
         }
-        let keys = keys.iter().map(|k| (k.id, XChaCha20Poly1305::new(k.bytes.expose_secret().into()))).collect();
+        let keys = keys.iter().map(|key| (key.id, XChaCha20Poly1305::new(key.bytes.expose_secret().into()))).collect();
         Ok(Self { keys: std::sync::Arc::new(keys) })
     }
 
@@ -108,21 +108,23 @@ impl Cipher {
         self.keys.iter().map(|(id, _)| *id)
     }
 
-    pub fn has(&self, id: u8) -> bool {
+    /// Returns whether it can open what the key of this id has sealed.
+    pub fn has_key(&self, id: u8) -> bool {
         self.ids().any(|key| key == id)
     }
 
-    pub fn seal(&self, place: &SecretLocation<'_>, plain: &[u8]) -> Result<Vec<u8>, SecretError> {
-        self.seal_with(self.ids().next().ok_or(SecretError::NoKey)?, place, plain)
+    /// Encrypts a value for one location, with the first key.
+    pub fn seal(&self, location: &SecretLocation<'_>, plain: &[u8]) -> Result<Vec<u8>, SecretError> {
+        self.seal_with(self.ids().next().ok_or(SecretError::NoKey)?, location, plain)
     }
 
     /// Seals with the key of this id.
-    pub fn seal_with(&self, id: u8, place: &SecretLocation<'_>, plain: &[u8]) -> Result<Vec<u8>, SecretError> {
+    pub fn seal_with(&self, id: u8, location: &SecretLocation<'_>, plain: &[u8]) -> Result<Vec<u8>, SecretError> {
         let (_, cipher) = self.keys.iter().find(|(key, _)| *key == id).ok_or(SecretError::UnknownKey(id))?;
         let mut nonce = [0u8; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| SecretError::NoRandomness)?;
         let sealed = cipher
-            .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &place.bytes() })
+            .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &location.bytes() })
             .map_err(|_| SecretError::Damaged)?;
         let mut out = Vec::with_capacity(2 + NONCE + sealed.len());
         out.extend_from_slice(&[VERSION, id]);
@@ -131,15 +133,16 @@ impl Cipher {
         Ok(out)
     }
 
-    pub fn open(&self, place: &SecretLocation<'_>, sealed: &[u8]) -> Result<Vec<u8>, SecretError> {
+    /// Decrypts a value that was sealed for this location.
+    pub fn open(&self, location: &SecretLocation<'_>, sealed: &[u8]) -> Result<Vec<u8>, SecretError> {
         let (&[version, id], rest) = sealed.split_first_chunk::<2>().ok_or(SecretError::Damaged)?;
         let (nonce, ciphertext) = rest.split_first_chunk::<NONCE>().ok_or(SecretError::Damaged)?;
         if version != VERSION {
             return Err(SecretError::Damaged);
         }
-        let (_, cipher) = self.keys.iter().find(|(k, _)| *k == id).ok_or(SecretError::UnknownKey(id))?;
+        let (_, cipher) = self.keys.iter().find(|(key, _)| *key == id).ok_or(SecretError::UnknownKey(id))?;
         cipher
-            .decrypt(&XNonce::from(*nonce), Payload { msg: ciphertext, aad: &place.bytes() })
+            .decrypt(&XNonce::from(*nonce), Payload { msg: ciphertext, aad: &location.bytes() })
             .map_err(|_| SecretError::Damaged)
     }
 }
@@ -149,7 +152,7 @@ impl Cipher {
 mod tests {
     use super::*;
 
-    const PLACE: SecretLocation<'_> = SecretLocation { table: "webhooks", row: "7", column: "secret" };
+    const LOCATION: SecretLocation<'_> = SecretLocation { table: "webhooks", row: "7", column: "secret" };
 
     fn key(id: u8) -> SecretKey {
         SecretKey::new(id, [id; 32])
@@ -158,11 +161,11 @@ mod tests {
     #[test]
     fn a_secret_opens_only_in_its_own_context() {
         let cipher = Cipher::new(&[key(1)]).unwrap();
-        let sealed = cipher.seal(&PLACE, b"whsec_x").unwrap();
-        assert_eq!(cipher.open(&PLACE, &sealed).unwrap(), b"whsec_x");
-        assert_eq!(cipher.open(&SecretLocation { row: "8", ..PLACE }, &sealed), Err(SecretError::Damaged));
+        let sealed = cipher.seal(&LOCATION, b"whsec_x").unwrap();
+        assert_eq!(cipher.open(&LOCATION, &sealed).unwrap(), b"whsec_x");
+        assert_eq!(cipher.open(&SecretLocation { row: "8", ..LOCATION }, &sealed), Err(SecretError::Damaged));
         assert_eq!(
-            cipher.open(&SecretLocation { row: "7s", column: "ecret", ..PLACE }, &sealed),
+            cipher.open(&SecretLocation { row: "7s", column: "ecret", ..LOCATION }, &sealed),
             Err(SecretError::Damaged)
         );
         assert!(!sealed.windows(7).any(|w| w == b"whsec_x"));
@@ -171,21 +174,21 @@ mod tests {
     #[test]
     fn every_bit_flip_and_truncation_is_detected() {
         let cipher = Cipher::new(&[key(1)]).unwrap();
-        let sealed = cipher.seal(&PLACE, b"secret").unwrap();
+        let sealed = cipher.seal(&LOCATION, b"secret").unwrap();
         for i in 0..sealed.len() {
             let mut bad = sealed.clone();
             bad[i] ^= 1;
-            assert!(cipher.open(&PLACE, &bad).is_err(), "byte {i}");
-            assert!(cipher.open(&PLACE, &sealed[..i]).is_err(), "cut at {i}");
+            assert!(cipher.open(&LOCATION, &bad).is_err(), "byte {i}");
+            assert!(cipher.open(&LOCATION, &sealed[..i]).is_err(), "cut at {i}");
         }
     }
 
     #[test]
     fn a_rotated_key_decrypts_and_the_new_key_encrypts() {
-        let old = Cipher::new(&[key(1)]).unwrap().seal(&PLACE, b"a").unwrap();
+        let old = Cipher::new(&[key(1)]).unwrap().seal(&LOCATION, b"a").unwrap();
         let rotated = Cipher::new(&[key(2), key(1)]).unwrap();
-        assert_eq!(rotated.open(&PLACE, &old).unwrap(), b"a");
-        assert_eq!(rotated.seal(&PLACE, b"a").unwrap()[1], 2);
-        assert_eq!(Cipher::new(&[key(2)]).unwrap().open(&PLACE, &old), Err(SecretError::UnknownKey(1)));
+        assert_eq!(rotated.open(&LOCATION, &old).unwrap(), b"a");
+        assert_eq!(rotated.seal(&LOCATION, b"a").unwrap()[1], 2);
+        assert_eq!(Cipher::new(&[key(2)]).unwrap().open(&LOCATION, &old), Err(SecretError::UnknownKey(1)));
     }
 }

@@ -31,7 +31,7 @@ pub async fn check(store: &Store) -> Result<Option<KeyProblem>> {
     let mut conn = store.read().await?;
     let checks = list(&mut conn).await?;
     for (id, sealed) in &checks {
-        if !store.cipher().has(*id) {
+        if !store.cipher().has_key(*id) {
             if !ids_in_use(&mut conn).await?.contains(id) {
                 continue;
             }
@@ -46,7 +46,7 @@ pub async fn check(store: &Store) -> Result<Option<KeyProblem>> {
     }
     // Stored by a version that made no checks.
     for id in ids_in_use(&mut conn).await? {
-        if !store.cipher().has(id) {
+        if !store.cipher().has_key(id) {
             return Ok(Some(KeyProblem::Missing(id)));
         }
         if !opens_stored_secrets(&mut conn, store.cipher(), id).await? {
@@ -64,7 +64,7 @@ pub async fn record(store: &Store) -> Result<()> {
     drop(conn);
     let is_new = |id: &u8| !checks.iter().any(|(checked, _)| checked == id);
     let new: Vec<u8> = store.cipher().ids().filter(is_new).collect();
-    let unused: Vec<u8> = checks.iter().map(|(id, _)| *id).filter(|id| !store.cipher().has(*id)).collect();
+    let unused: Vec<u8> = checks.iter().map(|(id, _)| *id).filter(|id| !store.cipher().has_key(*id)).collect();
     if new.is_empty() && unused.is_empty() {
         return Ok(());
     }

@@ -70,20 +70,20 @@ async fn styles(req: &mut Request, res: &mut Response) {
 
 #[handler]
 async fn visit(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    let Some((app, shown)) = requested_page(req, depot, res).await else { return };
+    let Some((app, page)) = requested_page(req, depot, res).await else { return };
     if *req.method() == Method::GET && !is_bot(req) {
-        app.bio.counts.view(shown.version.page_id);
+        app.bio.counts.view(page.version.page_id);
         metrics::bio_viewed();
     }
     headers(res);
     res.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    shown.html.send(req.headers(), res);
+    page.html.send(req.headers(), res);
 }
 
 #[handler]
 async fn follow(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    let Some((app, shown)) = requested_page(req, depot, res).await else { return };
-    let link = req.param::<i64>("id").and_then(|id| Some((id, shown.links.get(&id)?)));
+    let Some((app, page)) = requested_page(req, depot, res).await else { return };
+    let link = req.param::<i64>("id").and_then(|id| Some((id, page.links.get(&id)?)));
     let Some((id, to)) = link else { return missing(res) };
     if *req.method() == Method::GET && !is_bot(req) {
         app.bio.counts.click(id);
@@ -106,7 +106,7 @@ async fn requested_page(req: &Request, depot: &Depot, res: &mut Response) -> Opt
         return None;
     }
     match find(&app, slug).await {
-        Ok(Some(shown)) => Some((app, shown)),
+        Ok(Some(page)) => Some((app, page)),
         Ok(None) => {
             missing(res);
             None
@@ -126,38 +126,36 @@ fn missing(res: &mut Response) {
 
 /// Returns the page from memory if it is fresh, otherwise from the database.
 async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<RenderedPage>>> {
-    let looked = app.bio.cache.get(&slug, app.store.now());
-    let known = match looked {
-        CacheLookup::Fresh(known) => return Ok(known),
-        CacheLookup::Stale(shown) => Some(shown),
+    let stale = match app.bio.cache.get(&slug, app.store.now()) {
+        CacheLookup::Fresh(page) => return Ok(page),
+        CacheLookup::Stale(page) => Some(page),
         CacheLookup::Unknown => None,
     };
-    let (asking, before) = (app.clone(), known.clone());
     // Runs as a separate task, so that the lookup completes even if the visitor disconnects.
-    let asked = tokio::spawn(async move { refresh_page(&asking, &slug, before).await }).await;
-    match (asked, known) {
-        (Ok(Ok(found)), _) => Ok(found),
-        (Ok(Err(error)), Some(shown)) => {
+    let (task_app, cached) = (app.clone(), stale.clone());
+    let refreshed = tokio::spawn(async move { refresh_page(&task_app, &slug, cached).await }).await;
+    let refreshed =
+        refreshed.unwrap_or_else(|error| Err(StoreError::Decode(format!("a look-up did not end: {error}"))));
+    match (refreshed, stale) {
+        (Err(error), Some(page)) => {
             tracing::warn!(%error, "serving a stale link-in-bio page");
-            Ok(Some(shown))
+            Ok(Some(page))
         }
-        (Ok(Err(error)), None) => Err(error),
-        (Err(_), Some(shown)) => Ok(Some(shown)),
-        (Err(error), None) => Err(StoreError::Decode(format!("a look-up did not end: {error}"))),
+        (refreshed, _) => refreshed,
     }
 }
 
-/// Checks in the database whether the known page is current, and loads it if not.
-async fn refresh_page(app: &App, slug: &str, known: Option<Arc<RenderedPage>>) -> Result<Option<Arc<RenderedPage>>> {
-    let turn = app.bio.cache.generation();
+/// Checks in the database whether the cached page is current, and loads it if not.
+async fn refresh_page(app: &App, slug: &str, cached: Option<Arc<RenderedPage>>) -> Result<Option<Arc<RenderedPage>>> {
+    let generation = app.bio.cache.generation();
     let now = app.store.now();
     let mut conn = app.store.read().await?;
-    if let Some(shown) = known
-        && bio_pages::version(&mut conn, slug).await?.as_ref() == Some(&shown.version)
+    if let Some(page) = cached
+        && bio_pages::version(&mut conn, slug).await?.as_ref() == Some(&page.version)
     {
-        return Ok(Some(shown));
+        return Ok(Some(page));
     }
-    let shown = match bio_pages::by_slug(&mut conn, slug).await? {
+    let page = match bio_pages::by_slug(&mut conn, slug).await? {
         None => None,
         Some((row, links)) => {
             let avatar = bio_pages::avatar(&mut conn, &row).await?;
@@ -166,8 +164,8 @@ async fn refresh_page(app: &App, slug: &str, known: Option<Arc<RenderedPage>>) -
             Some(Arc::new(rendered.map_err(|error| StoreError::Decode(format!("a page was not rendered: {error}")))?))
         }
     };
-    app.bio.cache.put(slug, shown.clone(), turn, now);
-    Ok(shown)
+    app.bio.cache.put(slug, page.clone(), generation, now);
+    Ok(page)
 }
 
 /// Returns whether the user agent is that of a bot.

@@ -69,13 +69,13 @@ impl Chart {
     }
 
     /// Returns the largest drawn value.
-    fn most(&self) -> i64 {
+    fn max_drawn(&self) -> i64 {
         self.drawn().iter().flat_map(|series| series.values.iter().flatten()).copied().max().unwrap_or(0)
     }
 
     /// Returns the value at the top of the drawing.
     pub fn top(&self) -> i64 {
-        round_up(self.most())
+        round_up(self.max_drawn())
     }
 
     /// Returns the value at the bottom: 0, but lines far above it begin near the smallest, so that changes show.
@@ -84,7 +84,7 @@ impl Chart {
             return 0;
         }
         let least = self.drawn().iter().flat_map(|series| series.values.iter().flatten()).copied().min().unwrap_or(0);
-        if least > self.most() / 2 { round_up(least) / 10 * 8 } else { 0 }
+        if least > self.max_drawn() / 2 { round_up(least) / 10 * 8 } else { 0 }
     }
 
     fn y(&self, value: i64) -> f64 {

@@ -11,8 +11,8 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::composer_check::show_check;
-use super::composer_typed::{Stored, Typed, Way};
-use super::composer_view::{check_editable, load_accounts, show};
+use super::composer_typed::{SaveMode, Stored, Typed};
+use super::composer_view::{Contents, check_editable, load_accounts, show};
 use super::form::Form;
 use super::route::PageRoute;
 use super::shared::FieldErrors;
@@ -33,7 +33,7 @@ pub fn routes() -> Vec<PageRoute> {
 /// What a button of the form asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Button {
-    Save(Way),
+    Save(SaveMode),
     Submit,
     Attach(i64),
     First(i64),
@@ -48,7 +48,7 @@ impl Button {
     fn of(form: &Form) -> Self {
         let (word, id) = form.get("_action").split_once(':').unwrap_or((form.get("_action"), ""));
         match (word, id.parse().ok().filter(|id| *id > 0)) {
-            ("save", None) => Self::Save(Way::Save),
+            ("save", None) => Self::Save(SaveMode::Save),
             ("submit", None) => Self::Submit,
             ("attach", Some(id)) => Self::Attach(id),
             ("first", Some(id)) => Self::First(id),
@@ -56,9 +56,9 @@ impl Button {
             ("pictures", Some(account)) => Self::Pictures(account),
             ("same-pictures", Some(account)) => Self::SamePictures(account),
             ("", None) => match form.get("schedule_type") {
-                "draft" => Self::Save(Way::Draft),
-                "scheduled" => Self::Save(Way::Schedule),
-                "now" => Self::Save(Way::Now),
+                "draft" => Self::Save(SaveMode::Draft),
+                "scheduled" => Self::Save(SaveMode::Schedule),
+                "now" => Self::Save(SaveMode::Now),
                 _ => Self::Unknown,
             },
             _ => Self::Unknown,
@@ -77,11 +77,12 @@ impl Button {
         }
     }
 
-    const fn note(self) -> &'static str {
+    /// Returns the word of the message that is shown after it ([`super::flash`]).
+    const fn flash_word(self) -> &'static str {
         match self {
-            Self::Save(Way::Draft) => "draft-saved",
-            Self::Save(Way::Schedule) => "post-scheduled",
-            Self::Save(Way::Now) => "post-publishing",
+            Self::Save(SaveMode::Draft) => "draft-saved",
+            Self::Save(SaveMode::Schedule) => "post-scheduled",
+            Self::Save(SaveMode::Now) => "post-publishing",
             Self::Submit => "post-submitted",
             _ => "post-saved",
         }
@@ -92,7 +93,7 @@ impl Button {
 async fn begin(visit: &Visit) -> Result<PageReply> {
     let mut typed = Typed::default();
     attach_uploaded(visit, &mut typed);
-    show(visit, None, typed, FieldErrors::default(), false).await
+    show(visit, None, typed, FieldErrors::default(), Contents::Stored).await
 }
 
 async fn edit(visit: &Visit) -> Result<PageReply> {
@@ -100,7 +101,7 @@ async fn edit(visit: &Visit) -> Result<PageReply> {
     check_editable(&stored)?;
     let mut typed = Typed::of_post(&stored, visit.zone());
     attach_uploaded(visit, &mut typed);
-    show(visit, Some(&stored), typed, FieldErrors::default(), false).await
+    show(visit, Some(&stored), typed, FieldErrors::default(), Contents::Stored).await
 }
 
 fn attach_uploaded(visit: &Visit, typed: &mut Typed) {
@@ -119,7 +120,7 @@ async fn check(visit: &Visit) -> Result<PageReply> {
     if visit.is_fetch {
         return show_check(visit, stored.as_ref(), &typed).await;
     }
-    show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await
+    show(visit, stored.as_ref(), typed, FieldErrors::default(), Contents::Typed).await
 }
 
 /// Does what the button of the form asks for.
@@ -130,18 +131,18 @@ async fn send(visit: &Visit) -> Result<PageReply> {
     };
     let mut typed = Typed::of_form(&visit.form);
     let button = Button::of(&visit.form);
-    let way = match button {
-        Button::Save(way) => way,
-        Button::Submit => Way::Draft,
+    let mode = match button {
+        Button::Save(mode) => mode,
+        Button::Submit => SaveMode::Draft,
         other => {
             other.change(&mut typed);
-            return show(visit, stored.as_ref(), typed, FieldErrors::default(), true).await;
+            return show(visit, stored.as_ref(), typed, FieldErrors::default(), Contents::Typed).await;
         }
     };
-    match save(visit, stored.as_ref(), &typed, way).await {
+    match save(visit, stored.as_ref(), &typed, mode).await {
         Ok(id) if button == Button::Submit => submit(visit, id, typed).await,
-        Ok(id) => visit.to(&format!("posts/{id}"), button.note()),
-        Err(error) => show(visit, stored.as_ref(), typed, form_errors(error)?, true).await,
+        Ok(id) => visit.to(&format!("posts/{id}"), button.flash_word()),
+        Err(error) => show(visit, stored.as_ref(), typed, form_errors(error)?, Contents::Typed).await,
     }
 }
 
@@ -151,11 +152,11 @@ struct Saved {
 }
 
 /// Creates or changes the post, and returns its id.
-async fn save(visit: &Visit, stored: Option<&Stored>, typed: &Typed, way: Way) -> Result<i64> {
+async fn save(visit: &Visit, stored: Option<&Stored>, typed: &Typed, mode: SaveMode) -> Result<i64> {
     let mut conn = visit.app.store.read().await?;
     let accounts = load_accounts(visit, &mut conn, typed).await?;
     drop(conn);
-    let request = typed.request(way, &accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    let request = typed.request(mode, &accounts, stored.map_or(&[][..], |stored| &stored.targets));
     let saved = match stored {
         Some(_) => visit.api("updatePost").write_for::<Saved>("", &request.body).await,
         None => visit.api("createPost").write_for::<Saved>("", &request.body).await,
@@ -167,11 +168,11 @@ async fn save(visit: &Visit, stored: Option<&Stored>, typed: &Typed, way: Way) -
 /// Submits a draft that was saved just now. If that is refused, the form goes on with the saved draft.
 async fn submit(visit: &Visit, id: i64, typed: Typed) -> Result<PageReply> {
     match visit.api("submitPost").id("post", id).write("-submit", &serde_json::json!({})).await {
-        Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.note()),
+        Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.flash_word()),
         Err(error) => {
             let stored = Stored::load(visit, id).await?;
             let errors = form_errors(error)?;
-            show(visit, Some(&stored), typed, errors, true).await
+            show(visit, Some(&stored), typed, errors, Contents::Typed).await
         }
     }
 }
@@ -206,7 +207,7 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
                 Some(stored) => Typed::of_post(stored, visit.zone()),
                 None => Typed::default(),
             };
-            return show(visit, stored.as_ref(), typed, errors, false).await;
+            return show(visit, stored.as_ref(), typed, errors, Contents::Stored).await;
         }
     };
     let id = picture_id(&answer.body)?;
@@ -239,8 +240,8 @@ mod tests {
     #[test]
     fn a_form_does_what_its_button_says() {
         for (form, wanted) in [
-            ("schedule_type=draft", Button::Save(Way::Draft)),
-            ("schedule_type=now", Button::Save(Way::Now)),
+            ("schedule_type=draft", Button::Save(SaveMode::Draft)),
+            ("schedule_type=now", Button::Save(SaveMode::Now)),
             ("_action=submit", Button::Submit),
             ("_action=attach:7", Button::Attach(7)),
             ("_action=library:2&schedule_type=now", Button::Library(2)),

@@ -4,7 +4,7 @@ use askama::Template;
 use crier_domain::account::SocialAccount;
 use serde::Deserialize;
 
-use super::composer_typed::{Stored, Typed, Way};
+use super::composer_typed::{SaveMode, Stored, Typed};
 use super::composer_view::{Chosen, load_accounts};
 use super::post_rows::chip;
 use super::shared::{AccountChip, Picture};
@@ -102,7 +102,7 @@ pub async fn check(
     going.truncate(MAX_CHECKED);
     let mut typed = typed.clone();
     (typed.accounts, typed.media) = (going, chosen.of(&typed.media).iter().map(|picture| picture.id).collect());
-    let request = typed.request(Way::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    let request = typed.request(SaveMode::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
     let found: Validation = match visit.api("validatePost").check(&request.body).await {
         Ok(found) => found,
         Err(error) if error.code.status().is_client_error() => {
@@ -116,9 +116,12 @@ pub async fn check(
     };
     let rows = found.targets.into_iter().filter_map(|target| {
         let account = accounts.iter().find(|account| account.id == target.account_id)?;
-        let wish = typed.wish(account.id);
-        let own = wish.map(|wish| wish.content.as_str()).filter(|text| !text.trim().is_empty());
-        let media = wish.and_then(|wish| wish.media.as_deref()).unwrap_or(&typed.media);
+        let account_override = typed.typed_for(account.id);
+        let own = account_override
+            .map(|account_override| account_override.content.as_str())
+            .filter(|text| !text.trim().is_empty());
+        let media =
+            account_override.and_then(|account_override| account_override.media.as_deref()).unwrap_or(&typed.media);
         Some(CheckRow {
             account: chip(account),
             length: target.length,

@@ -79,7 +79,7 @@ impl Keep {
 
 /// What is to be done with the post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum SaveMode {
     Check,
     /// The status stays.
     Save,
@@ -88,9 +88,9 @@ pub enum Way {
     Now,
 }
 
-/// The wish for one account.
+/// What was typed for one account alone.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct AccountOverride {
     pub account_id: i64,
     pub content: String,
     /// The account's own pictures; `None`: those of the post.
@@ -98,7 +98,7 @@ pub struct Wish {
     pub options: Vec<(String, String)>,
 }
 
-impl Wish {
+impl AccountOverride {
     pub fn option(&self, name: &str) -> &str {
         self.options.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
@@ -116,7 +116,7 @@ pub struct Typed {
     pub media: Vec<i64>,
     /// Local, in the brand's zone.
     pub scheduled_at: String,
-    pub wishes: Vec<Wish>,
+    pub overrides: Vec<AccountOverride>,
     /// The page of the library that is shown; 0 is the first, too.
     pub library_page: i64,
     /// The account whose own pictures are being chosen.
@@ -148,7 +148,7 @@ impl Typed {
             accounts,
             media: form.ids("media").into_iter().take(MAX_MEDIA + 1).collect(),
             scheduled_at: form.get("scheduled_at").trim().to_owned(),
-            wishes: wishes_of(form),
+            overrides: overrides_of(form),
             library_page: form.get("_library").parse().unwrap_or_default(),
             picking: form.get("_picking").parse().ok(),
             known_accounts,
@@ -159,7 +159,7 @@ impl Typed {
 
     pub fn of_post(stored: &Stored, zone: Tz) -> Self {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let wish = |target: &Target| Wish {
+        let account_override = |target: &Target| AccountOverride {
             account_id: target.account_id,
             content: target.content.clone().unwrap_or_default(),
             media: target.media.clone(),
@@ -170,34 +170,34 @@ impl Typed {
             accounts: stored.targets.iter().map(|target| target.account_id).collect(),
             media: stored.post.media.clone(),
             scheduled_at: stored.local_time(zone),
-            wishes: stored.targets.iter().map(wish).collect(),
+            overrides: stored.targets.iter().map(account_override).collect(),
             ..Self::default()
         }
     }
 
-    pub fn wish(&self, account_id: i64) -> Option<&Wish> {
-        self.wishes.iter().find(|wish| wish.account_id == account_id)
+    pub fn typed_for(&self, account_id: i64) -> Option<&AccountOverride> {
+        self.overrides.iter().find(|account_override| account_override.account_id == account_id)
     }
 
     /// Begins to choose an account's own pictures; at first they are those of the post.
     pub fn pick_for(&mut self, account_id: i64) {
         self.picking = Some(account_id);
         let media = self.media.clone();
-        if let Some(wish) = self.wish_mut(account_id) {
-            wish.media.get_or_insert(media);
+        if let Some(account_override) = self.override_mut(account_id) {
+            account_override.media.get_or_insert(media);
         }
     }
 
     /// Gives an account the pictures of the post.
     pub fn pick_same(&mut self, account_id: i64) {
         self.picking = None;
-        if let Some(wish) = self.wish_mut(account_id) {
-            wish.media = None;
+        if let Some(account_override) = self.override_mut(account_id) {
+            account_override.media = None;
         }
     }
 
-    fn wish_mut(&mut self, account_id: i64) -> Option<&mut Wish> {
-        self.wishes.iter_mut().find(|wish| wish.account_id == account_id)
+    fn override_mut(&mut self, account_id: i64) -> Option<&mut AccountOverride> {
+        self.overrides.iter_mut().find(|account_override| account_override.account_id == account_id)
     }
 
     /// Adds a picture at the end.
@@ -214,15 +214,15 @@ impl Typed {
     }
 
     /// Returns the request. `accounts`: those that the page shows; `targets`: those that are stored.
-    pub fn request(&self, way: Way, accounts: &[SocialAccount], targets: &[Target]) -> PostRequest {
-        let keeps_accounts = way != Way::Check && self.keeps_accounts();
+    pub fn request(&self, mode: SaveMode, accounts: &[SocialAccount], targets: &[Target]) -> PostRequest {
+        let keeps_accounts = mode != SaveMode::Check && self.keeps_accounts();
         let going = if keeps_accounts { targets.iter().map(|t| t.account_id).collect() } else { self.accounts.clone() };
         let mut overrides = Vec::new();
         let mut overridden = Vec::new();
         for id in &going {
             let account = accounts.iter().find(|account| account.id == *id);
             let target = targets.iter().find(|target| target.account_id == *id);
-            if let Some(entry) = self.override_of(*id, account, target) {
+            if let Some(entry) = self.request_override(*id, account, target) {
                 overrides.push(entry);
                 overridden.push(*id);
             }
@@ -232,14 +232,14 @@ impl Typed {
             body["accounts"] = json!(going);
         }
         let changes_time = self.scheduled_at != self.known_time && self.keep != Keep::All;
-        if changes_time && matches!(way, Way::Save | Way::Draft | Way::Schedule) {
+        if changes_time && matches!(mode, SaveMode::Save | SaveMode::Draft | SaveMode::Schedule) {
             body["scheduled_at"] = json!(Some(&self.scheduled_at).filter(|text| !text.is_empty()));
         }
-        let schedule_type = match way {
-            Way::Draft => Some("draft"),
-            Way::Schedule => Some("scheduled"),
-            Way::Now => Some("now"),
-            Way::Check | Way::Save => None,
+        let schedule_type = match mode {
+            SaveMode::Draft => Some("draft"),
+            SaveMode::Schedule => Some("scheduled"),
+            SaveMode::Now => Some("now"),
+            SaveMode::Check | SaveMode::Save => None,
         };
         if let Some(word) = schedule_type {
             body["schedule_type"] = json!(word);
@@ -261,18 +261,18 @@ impl Typed {
     }
 
     /// Returns the override for an account: what was typed, and of the stored one what the form does not have.
-    fn override_of(&self, id: i64, account: Option<&SocialAccount>, target: Option<&Target>) -> Option<Value> {
-        let wish = self.wish(id);
-        let content = match wish {
-            Some(wish) => Some(wish.content.clone()).filter(|text| !text.trim().is_empty()),
+    fn request_override(&self, id: i64, account: Option<&SocialAccount>, target: Option<&Target>) -> Option<Value> {
+        let account_override = self.typed_for(id);
+        let content = match account_override {
+            Some(account_override) => Some(account_override.content.clone()).filter(|text| !text.trim().is_empty()),
             None => target.and_then(|target| target.content.clone()),
         };
         let mut options = target.map(|target| target.options.clone()).unwrap_or_default();
-        if let (Some(wish), Some(account)) = (wish, account) {
-            apply_options(wish, account, &mut options);
+        if let (Some(account_override), Some(account)) = (account_override, account) {
+            apply_options(account_override, account, &mut options);
         }
-        let media = match wish {
-            Some(wish) => wish.media.clone(),
+        let media = match account_override {
+            Some(account_override) => account_override.media.clone(),
             None => target.and_then(|target| target.media.clone()),
         };
         // With an override, a missing option is reported at its field.
@@ -293,9 +293,9 @@ impl Typed {
 }
 
 /// Sets the options that the form has.
-fn apply_options(wish: &Wish, account: &SocialAccount, options: &mut Map<String, Value>) {
+fn apply_options(account_override: &AccountOverride, account: &SocialAccount, options: &mut Map<String, Value>) {
     for option in options::of(account.platform) {
-        let typed = wish.option(option.name);
+        let typed = account_override.option(option.name);
         match option.kind {
             OptionKind::Boolean if typed == "true" => {
                 options.insert(option.name.to_owned(), Value::Bool(true));
@@ -317,37 +317,37 @@ fn apply_options(wish: &Wish, account: &SocialAccount, options: &mut Map<String,
 
 /// Reads the fields `overrides.INDEX.account_id`, `….content`, `….options.NAME`, and of own pictures `….own_media` with
 /// `….media` for each.
-fn wishes_of(form: &Form) -> Vec<Wish> {
-    let mut wishes: BTreeMap<usize, Wish> = BTreeMap::new();
+fn overrides_of(form: &Form) -> Vec<AccountOverride> {
+    let mut overrides: BTreeMap<usize, AccountOverride> = BTreeMap::new();
     for (rest, value) in form.under("overrides.") {
         let Some((index, field)) = rest.split_once('.') else { continue };
         let Ok(index) = index.parse() else { continue };
-        let wish = wishes.entry(index).or_default();
+        let account_override = overrides.entry(index).or_default();
         match field {
-            "account_id" => wish.account_id = value.parse().unwrap_or_default(),
-            "content" => wish.content = value.to_owned(),
-            "own_media" => _ = wish.media.get_or_insert_default(),
+            "account_id" => account_override.account_id = value.parse().unwrap_or_default(),
+            "content" => account_override.content = value.to_owned(),
+            "own_media" => _ = account_override.media.get_or_insert_default(),
             "media" => {
-                let media = wish.media.get_or_insert_default();
+                let media = account_override.media.get_or_insert_default();
                 // One too many is left for the API to refuse.
                 media.extend(value.parse::<i64>().ok().filter(|id| media.len() <= MAX_MEDIA && !media.contains(id)));
             }
             field => {
                 if let Some(name) = field.strip_prefix("options.") {
-                    wish.options.push((name.to_owned(), value.trim().to_owned()));
+                    account_override.options.push((name.to_owned(), value.trim().to_owned()));
                 }
             }
         }
     }
-    wishes.into_values().filter(|wish| wish.account_id > 0).take(MAX_ACCOUNTS).collect()
+    overrides.into_values().filter(|account_override| account_override.account_id > 0).take(MAX_ACCOUNTS).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn body(form: &str, way: Way) -> Value {
-        Typed::of_form(&Form::parse(form.as_bytes())).request(way, &[], &[]).body
+    fn body(form: &str, mode: SaveMode) -> Value {
+        Typed::of_form(&Form::parse(form.as_bytes())).request(mode, &[], &[]).body
     }
 
     #[test]
@@ -358,22 +358,22 @@ mod tests {
             "content": "Hi", "accounts": [3, 1], "media": [9, 8], "scheduled_at": "2026-05-01T09:30",
             "schedule_type": "scheduled", "overrides": [{ "account_id": 3, "content": "Own", "options": {} }],
         });
-        assert_eq!(body(form, Way::Schedule), wanted);
-        let now = body(form, Way::Now);
+        assert_eq!(body(form, SaveMode::Schedule), wanted);
+        let now = body(form, SaveMode::Now);
         assert_eq!((&now["schedule_type"], now.get("scheduled_at")), (&json!("now"), None));
     }
 
     #[test]
     fn what_an_edit_did_not_change_is_left_out() {
         let same = "content=x&_keep=same&_accounts=2,1&accounts=1&accounts=2&_time=T&scheduled_at=T";
-        let sent = body(same, Way::Schedule);
+        let sent = body(same, SaveMode::Schedule);
         assert_eq!((sent.get("accounts"), sent.get("scheduled_at")), (None, None));
-        let other = body("_keep=same&_accounts=2,1&accounts=1&accounts=3&_time=T&scheduled_at=", Way::Draft);
+        let other = body("_keep=same&_accounts=2,1&accounts=1&accounts=3&_time=T&scheduled_at=", SaveMode::Draft);
         assert_eq!((&other["accounts"], &other["scheduled_at"]), (&json!([1, 3]), &Value::Null));
         assert!(other.as_object().is_some_and(|fields| fields.contains_key("scheduled_at")));
-        let begun = body("_keep=all&_accounts=2&_time=T&scheduled_at=U", Way::Save);
+        let begun = body("_keep=all&_accounts=2&_time=T&scheduled_at=U", SaveMode::Save);
         assert_eq!((begun.get("accounts"), begun.get("scheduled_at")), (None, None));
-        let draft = body("_accounts=2,1&accounts=1&accounts=2", Way::Draft);
+        let draft = body("_accounts=2,1&accounts=1&accounts=2", SaveMode::Draft);
         assert_eq!(draft["accounts"], json!([2, 1]), "a draft always names its accounts, in their order");
     }
 

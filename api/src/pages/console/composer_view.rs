@@ -14,7 +14,7 @@ use crier_store::{Conn, PageRequest, accounts};
 use http::StatusCode;
 
 use super::composer_check::{Check, check};
-use super::composer_typed::{Keep, Stored, Typed, Wish};
+use super::composer_typed::{AccountOverride, Keep, Stored, Typed};
 use super::post_rows::{chip, picture};
 use super::shared::{AccountChip, Choice, FieldErrors, Picture, Section, Shell};
 use super::visit::{PageReply, Visit};
@@ -94,7 +94,7 @@ struct ComposerAccount {
     options: Vec<PostOption>,
     /// It has a part of the form.
     has_part: bool,
-    /// It has wishes of its own, so that its part of the form is open.
+    /// It has fields of its own, so that its part of the form is open.
     is_open: bool,
 }
 
@@ -140,12 +140,12 @@ impl ComposerAccount {
     }
 
     fn new(index: usize, account: &SocialAccount, typed: &Typed, offered: &Offered) -> Self {
-        let none = Wish::default();
-        let wish = typed.wish(account.id).unwrap_or(&none);
+        let none = AccountOverride::default();
+        let account_override = typed.typed_for(account.id).unwrap_or(&none);
         let required = descriptor(account.platform).capabilities.required_options;
         let option = |option: &options::PostOption| {
             let (label, hint) = words_of(option.name);
-            let value = wish.option(option.name).to_owned();
+            let value = account_override.option(option.name).to_owned();
             let value = match option.kind {
                 OptionKind::Text(max) => OptionValue::Text { value, max },
                 OptionKind::Link => OptionValue::Link(value),
@@ -164,13 +164,13 @@ impl ComposerAccount {
             id: account.id,
             account: chip(account),
             checked,
-            has_part: offered.accounts <= MAX_PARTS || checked || !wish.is_empty(),
+            has_part: offered.accounts <= MAX_PARTS || checked || !account_override.is_empty(),
             problem: is_expired.then_some("Expired. Reconnect it to publish."),
             index,
-            content: wish.content.clone(),
-            pictures: offered.for_account(wish, typed),
+            content: account_override.content.clone(),
+            pictures: offered.for_account(account_override, typed),
             options: options::of(account.platform).iter().map(option).collect(),
-            is_open: !wish.is_empty(),
+            is_open: !account_override.is_empty(),
         }
     }
 }
@@ -236,7 +236,7 @@ pub struct Chosen(HashMap<i64, Picture>);
 
 impl Chosen {
     pub async fn load(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Result<Self> {
-        let own = typed.wishes.iter().filter_map(|wish| wish.media.as_ref()).flatten();
+        let own = typed.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
         let ids: BTreeSet<i64> = typed.media.iter().chain(own).copied().take(MAX_CHOSEN).collect();
         let ids: Vec<i64> = ids.into_iter().collect();
         let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
@@ -264,10 +264,10 @@ impl Offered {
         self.library.iter().filter(|picture| !ids.contains(&picture.id)).cloned().collect()
     }
 
-    fn for_account(&self, wish: &Wish, typed: &Typed) -> AccountPictures {
-        let Some(ids) = &wish.media else { return AccountPictures::Same };
+    fn for_account(&self, account_override: &AccountOverride, typed: &Typed) -> AccountPictures {
+        let Some(ids) = &account_override.media else { return AccountPictures::Same };
         let own = self.chosen.of(ids);
-        if typed.picking != Some(wish.account_id) {
+        if typed.picking != Some(account_override.account_id) {
             return AccountPictures::Own(own);
         }
         let of_post: Vec<i64> = typed.media.iter().copied().filter(|id| !ids.contains(id)).collect();
@@ -277,13 +277,22 @@ impl Offered {
     }
 }
 
-/// Shows the composer. `is_typed`: with what was typed, not with what is stored.
+/// Whose contents the composer shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Those of the stored post, or of a new one.
+    Stored,
+    /// What was typed, which is not saved.
+    Typed,
+}
+
+/// Shows the composer.
 pub async fn show(
     visit: &Visit,
     stored: Option<&Stored>,
     typed: Typed,
     errors: FieldErrors,
-    is_typed: bool,
+    contents: Contents,
 ) -> Result<PageReply> {
     let brand = visit.brand()?.0.id;
     let mut conn = visit.app.store.read().await?;
@@ -325,7 +334,7 @@ pub async fn show(
         scheduled_at: typed.scheduled_at.clone(),
         earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
         buttons: Buttons::of(stored, has_approvals),
-        is_typed,
+        is_typed: contents == Contents::Typed,
         check,
         errors,
     };

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::inbox::{Participant, kind, lost_account, status};
+use super::inbox::{Participant, disconnected_account, kind, status};
 use super::members;
 use super::post_rows::chip;
 use super::route::PageRoute;
@@ -142,7 +142,7 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
     let view = ConversationPage {
         errors,
         id: detail.id,
-        account: account.as_ref().map_or_else(|| lost_account(detail.platform), chip),
+        account: account.as_ref().map_or_else(|| disconnected_account(detail.platform), chip),
         kind: kind(detail.r#type),
         status: status(detail.status),
         snoozed_until: detail.snoozed_until.map(|at| visit.time(at)),

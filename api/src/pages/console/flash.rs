@@ -1,9 +1,10 @@
-//! What a page says about what was just done. The address has a known word, so that a link cannot put a text there.
+//! The message that a page shows after a redirect: what was just done. The address has only a known word for it, so that
+//! a link cannot put a text of its own on a page.
 
 use super::shared::{Flash, Tone};
 
-/// Returns the text of a word in the query; `None`: it is unknown.
-pub fn note(word: &str) -> Option<Flash> {
+/// Returns the message for a word in the query; `None`: the word is unknown.
+pub fn find(word: &str) -> Option<Flash> {
     let text = match word {
         "draft-saved" => "The draft is saved.",
         "post-saved" => "The changes are saved.",

@@ -21,7 +21,7 @@ use crate::error::{ApiError, Result};
 
 /// How many accounts and tags the filters list.
 const MAX_CHOICES: i64 = 100;
-/// What of a search counts, in characters, as for the API.
+/// The longest search, in characters; the rest is ignored, as by the API.
 const MAX_SEARCH: usize = 200;
 
 #[derive(Template)]
@@ -61,7 +61,7 @@ struct ConversationRow {
     at: Time,
 }
 
-/// The other side of a conversation.
+/// The person at the other end of a conversation.
 #[derive(Deserialize)]
 pub struct Participant {
     pub name: Option<String>,
@@ -91,7 +91,7 @@ struct Conversation {
     last_message_preview: String,
 }
 
-/// The filters of the address, as texts; what is none of its kind is empty.
+/// The filters in the address, as texts; an invalid value is empty.
 struct Filters {
     status: &'static str,
     kind: &'static str,
@@ -174,7 +174,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     let view = Inbox {
         statuses: statuses(&filters, &path),
         status: filters.status,
-        types: choices("All", ConversationType::ALL.iter().map(|one| (one.as_str(), kinds(*one))), filters.kind),
+        types: choices("All", ConversationType::ALL.iter().map(|one| (one.as_str(), kind_plural(*one))), filters.kind),
         platforms: choices(
             "All",
             platforms.iter().map(|one| (one.as_str(), Platform::of(one.as_str()).name)),
@@ -237,7 +237,7 @@ pub const fn kind(kind: ConversationType) -> &'static str {
     }
 }
 
-const fn kinds(kind: ConversationType) -> &'static str {
+const fn kind_plural(kind: ConversationType) -> &'static str {
     match kind {
         ConversationType::Dm => "Direct messages",
         ConversationType::Comment => "Comments",
@@ -249,8 +249,8 @@ fn account_label(chip: &AccountChip) -> String {
     format!("{} ({})", chip.name, chip.platform.name)
 }
 
-/// Returns what stands for an account that the brand does not have any more.
-pub fn lost_account(platform: PlatformKey) -> AccountChip {
+/// Returns the chip for an account that the brand no longer has.
+pub fn disconnected_account(platform: PlatformKey) -> AccountChip {
     AccountChip { platform: Platform::of(platform.as_str()), name: "disconnected".to_owned() }
 }
 
@@ -263,7 +263,7 @@ fn row(
     ConversationRow {
         id: one.id,
         participant: one.participant.label(),
-        account: chips.get(&one.account_id).cloned().unwrap_or_else(|| lost_account(one.platform)),
+        account: chips.get(&one.account_id).cloned().unwrap_or_else(|| disconnected_account(one.platform)),
         kind: kind(one.r#type),
         status: status(one.status),
         preview: one.last_message_preview,

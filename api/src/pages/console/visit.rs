@@ -114,7 +114,7 @@ impl Visit {
             csrf: self.csrf.clone(),
             // A form that is shown again is another request: what failed stored nothing under the earlier key.
             key: new_key(),
-            flash: self.query.get("note").and_then(flash::note),
+            flash: self.query.get("note").and_then(flash::find),
             role: current.map(|(_, role)| role.to_string()),
             is_operator: self.is_operator,
             zone: self.zone().name().to_owned(),

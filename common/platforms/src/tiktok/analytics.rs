@@ -1,9 +1,9 @@
 //! Figures of TikTok: up to 20 posts with one call, for which the account needs the scope `video.list`, and the
-//! account's own, with the scope `user.info.stats`. Neither is asked for unless the operator wants that.
+//! account's own, with the scope `user.info.stats`. Neither scope is requested unless the operator enables it.
 //!
 //! A post that TikTok leaves out of its answer has no figures: the documents name videos only, so that this is no proof
-//! that it was deleted. Nor has a private post, whose id TikTok does not tell; a public one may get its id only when it has
-//! been moderated, after it was published, and is asked for by its `publish_id` again.
+//! that it was deleted. A private post has none either, since TikTok does not give its id. A public one may get its id only
+//! after moderation, some time after it was published; until then the id is looked up by `publish_id`.
 //!
 //! Sources: TikTok's documents "Query Videos", "Get User Info" with its scopes, "Error Handling" (2024 to 2026).
 
@@ -131,7 +131,7 @@ impl AnalyticsConnector for Tiktok {
         posts: &[PublishedPost],
         aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        // An id that is none would fail the call for all.
+        // One invalid id would fail the call for all posts.
         let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
         let ids: Vec<&str> = posts.iter().map(|post| post.external_id.as_str()).filter(is_id).collect();
         if ids.is_empty() {
