@@ -302,21 +302,40 @@ fn files_do_not_exceed_the_line_limit() {
     assert_no_violations(&format!("a file has at most {MAX_LINES} lines; split it by subject"), long);
 }
 
-/// Links of the documents to files of the repository.
-#[test]
-fn links_in_documents_lead_to_files() {
+/// The documents: what is in `docs`, and the main files for readers.
+fn documents() -> Vec<PathBuf> {
     let mut documents: Vec<PathBuf> =
         fs::read_dir(root().join("docs")).expect("docs exists").flatten().map(|e| e.path()).collect();
     documents.extend(["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
     documents.extend(common_crates().into_iter().map(|folder| folder.join("README.md")));
+    documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    documents
+}
+
+/// A merge once left an old copy of three sections behind the new ones.
+#[test]
+fn no_document_has_a_section_twice() {
     let mut found = Vec::new();
-    for document in documents.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
-        let text = fs::read_to_string(document).expect("a document can be read");
+    for document in documents() {
+        let text = fs::read_to_string(&document).expect("a document can be read");
+        let mut seen = BTreeSet::new();
+        let twice = text.lines().filter(|line| line.starts_with("## ") && !seen.insert(line.to_owned()));
+        found.extend(twice.map(|line| format!("{}: {line}", name_of(&document))));
+    }
+    assert_no_violations("a section stands twice", found);
+}
+
+/// Links of the documents to files of the repository.
+#[test]
+fn links_in_documents_lead_to_files() {
+    let mut found = Vec::new();
+    for document in documents() {
+        let text = fs::read_to_string(&document).expect("a document can be read");
         let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
         // A path of the API is served.
         let files = links.filter(|link| !link.is_empty() && !link.contains(':') && !link.starts_with('/'));
         let missing = files.filter(|link| !document.parent().is_some_and(|folder| folder.join(link).exists()));
-        found.extend(missing.map(|link| format!("{}: {link}", name_of(document))));
+        found.extend(missing.map(|link| format!("{}: {link}", name_of(&document))));
     }
     assert_no_violations("a link leads to no file", found);
 }
@@ -340,7 +359,8 @@ fn each_statement_of_the_queue_is_used() {
         for entry in fs::read_dir(folder.join(engine)).into_iter().flatten().flatten() {
             let path = entry.path();
             let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
-            let is_used = users.contains(&format!("\"{name}\"")) || users.contains(&format!("{engine}/{name}.sql"));
+            let is_used = ["tx", "conn"].iter().any(|of| users.contains(&format!("sql_file!({of}, \"{name}\")")))
+                || users.contains(&format!("sql/{engine}/{name}.sql\""));
             found.extend((!is_used).then(|| name_of(&path)));
         }
     }
