@@ -255,6 +255,7 @@ async fn a_person_walks_through_the_console_embedded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
 async fn a_person_walks_through_the_console_split() {
     walk(Installation::split().await).await;
 }
