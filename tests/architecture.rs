@@ -231,7 +231,8 @@ fn a_library_is_used_in_one_module() {
 fn sql_is_used_only_in_the_store() {
     let query = |line: &str| {
         let builders = ["query(", "query!(", "query_as(", "query_as!(", "query_scalar(", "query_scalar!(", "raw_sql("];
-        line.contains("sqlx::migrate!") || builders.iter().any(|builder| line.contains(&format!("sqlx::{builder}")))
+        line.contains("sqlx_macros::migrate!")
+            || builders.iter().any(|builder| line.contains(&format!("sqlx::{builder}")))
     };
     for dir in ["api/src", "common", "scheduler/src", "src", "worker/src"] {
         let found = violations(

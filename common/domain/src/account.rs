@@ -112,7 +112,7 @@ impl From<Option<DateTime<Utc>>> for TokenTimes {
 }
 
 /// A social account without its secrets.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct SocialAccount {
     pub id: i64,
     pub workspace_id: i64,

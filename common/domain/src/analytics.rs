@@ -21,7 +21,7 @@ crier_base::text_enum! {
 }
 
 /// The figures of a post on one account, since it was published.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Figures {
     pub impressions: Option<i64>,
     pub reach: Option<i64>,
@@ -73,7 +73,7 @@ fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
 }
 
 /// The figures of an account at one time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct AccountFigures {
     pub followers: Option<i64>,
     pub following: Option<i64>,

@@ -56,7 +56,7 @@ impl Owner {
 }
 
 /// An application as listed, without its secret.
-#[derive(Clone, Debug, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Serialize, sqlx_macros::FromRow)]
 pub struct ListedApplication {
     pub id: i64,
     pub platform: Platform,

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Brand {
     pub id: i64,
     pub workspace_id: i64,
@@ -14,7 +14,7 @@ pub struct Brand {
     pub updated_at: DateTime<Utc>,
 }
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct User {
     pub id: i64,
     pub workspace_id: i64,

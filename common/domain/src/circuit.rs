@@ -51,7 +51,7 @@ pub enum Circuit {
 }
 
 /// The health of an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Health {
     /// The first failure since the last success.
     pub failing_since: Option<DateTime<Utc>>,

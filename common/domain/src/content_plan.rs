@@ -22,7 +22,7 @@ pub const MAX_BRAND_ITEMS: usize = 5_000;
 /// Maximum total size of the titles and contents of a plan's items, in bytes: a plan is returned whole.
 pub const MAX_TEXT: usize = 1 << 20;
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct ContentPlan {
     pub id: i64,
     pub name: String,
@@ -34,7 +34,7 @@ pub struct ContentPlan {
     pub updated_at: DateTime<Utc>,
 }
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct PlanItem {
     pub id: i64,
     pub plan_id: i64,
@@ -48,7 +48,7 @@ pub struct PlanItem {
 }
 
 /// An item in a list: without its content.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct PlanItemHead {
     pub id: i64,
     pub plan_id: i64,

@@ -49,7 +49,7 @@ pub const MAX_TAGS: usize = 20;
 /// The maximum length of a tag, in characters.
 pub const MAX_TAG: usize = 40;
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Conversation {
     pub id: i64,
     pub brand_id: i64,
@@ -79,7 +79,7 @@ pub struct Conversation {
     pub reply_context: Map<String, Value>,
 }
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Message {
     pub id: i64,
     pub conversation_id: i64,

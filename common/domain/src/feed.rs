@@ -43,7 +43,7 @@ pub const MAX_FETCH_INTERVAL: Duration = Duration::from_hours(24);
 /// Article dates before this are placeholders of programs that have no date.
 pub const MIN_ARTICLE_DATE: DateTime<Utc> = DateTime::from_timestamp_nanos(86_400_000_000_000);
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Feed {
     pub id: i64,
     pub brand_id: i64,
@@ -88,7 +88,7 @@ pub fn host_of(url: &str) -> &str {
 }
 
 /// A stored article.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Article {
     pub id: i64,
     pub feed_id: i64,
@@ -118,7 +118,7 @@ pub struct FoundArticle {
 }
 
 /// The fields of a stored article that show whether it changed.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct KnownArticle {
     pub id: i64,
     pub guid: String,

@@ -114,7 +114,7 @@ impl std::fmt::Display for Lane {
 }
 
 /// A job that this process has claimed.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Claimed {
     pub id: i64,
     pub kind: JobKind,
@@ -153,7 +153,7 @@ pub enum Outcome {
 }
 
 /// One attempt at a job's subject, as shown to operators.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx_macros::FromRow)]
 pub struct JobAttempt {
     pub number: i32,
     pub started_at: DateTime<Utc>,

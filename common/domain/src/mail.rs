@@ -10,7 +10,7 @@ crier_base::text_enum! {
 }
 
 /// A row of the outbox.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Mail {
     pub id: i64,
     /// The user on whose behalf it is sent; the recipient may be someone else.

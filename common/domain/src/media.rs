@@ -95,7 +95,7 @@ pub struct MediaJobTransitionError {
 }
 
 /// A picture of a brand.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Asset {
     pub id: i64,
     pub brand_id: i64,
@@ -143,7 +143,7 @@ impl MediaError {
 }
 
 /// An import from a URL.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct MediaJob {
     pub id: i64,
     pub brand_id: i64,

@@ -113,7 +113,7 @@ impl TargetStatus {
     }
 }
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Post {
     pub id: i64,
     pub brand_id: i64,
@@ -159,7 +159,7 @@ impl Post {
     }
 }
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Target {
     pub id: i64,
     pub post_id: i64,
@@ -229,7 +229,7 @@ pub struct TargetOverride {
 }
 
 /// One attempt at a target, as listed.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Attempt {
     pub id: i64,
     pub target_id: i64,

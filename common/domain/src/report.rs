@@ -150,7 +150,7 @@ pub struct ReportWidget {
     pub text: Option<String>,
 }
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Report {
     pub id: i64,
     pub brand_id: i64,
@@ -162,7 +162,7 @@ pub struct Report {
 }
 
 /// An export of a report.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct ReportDelivery {
     pub id: i64,
     pub report_id: i64,
@@ -185,7 +185,7 @@ pub struct ReportDelivery {
 }
 
 /// Whom a delivery is mailed to. Its status is that of the mail.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct ReportRecipient {
     pub delivery_id: i64,
     pub recipient: String,

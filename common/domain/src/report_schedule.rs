@@ -49,7 +49,7 @@ pub fn last_days(today: NaiveDate) -> (NaiveDate, NaiveDate) {
     (today - Days::new(DEFAULT_DAYS - 1), today)
 }
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct ReportSchedule {
     pub id: i64,
     pub report_id: i64,

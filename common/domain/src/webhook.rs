@@ -42,7 +42,7 @@ pub const MAX_WEBHOOKS: usize = 50;
 pub const MAX_ATTEMPTS: i32 = 8;
 
 /// An endpoint without its secret.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Webhook {
     pub id: i64,
     pub user_id: i64,
@@ -56,7 +56,7 @@ pub struct Webhook {
     pub updated_at: DateTime<Utc>,
 }
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Delivery {
     pub id: i64,
     pub webhook_id: i64,
@@ -78,7 +78,7 @@ pub struct Delivery {
 }
 
 /// One stored attempt at a delivery.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct WebhookAttempt {
     pub id: i64,
     pub number: i32,

@@ -32,7 +32,7 @@ pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<KeptTokens>
             token_check_at
         FROM social_accounts
         WHERE id = $1 AND token_renewable IS NOT NULL";
-    #[derive(sqlx::FromRow)]
+    #[derive(sqlx_macros::FromRow)]
     struct Row {
         token_renewable: bool,
         token_rotates: bool,
@@ -95,7 +95,7 @@ pub async fn access(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Resu
             JOIN brand_accounts b ON b.account_id = a.id
             WHERE b.brand_id = $1 AND a.id IN (SELECT value FROM json_each($2))",
     );
-    #[derive(sqlx::FromRow)]
+    #[derive(sqlx_macros::FromRow)]
     struct Row {
         id: i64,
         token_renewable: Option<bool>,
@@ -208,7 +208,7 @@ pub async fn record_expiry_notice(tx: &mut Tx, account_id: i64) -> Result<bool> 
 }
 
 /// A brand that has the account, with an owner to notify.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct BrandOwner {
     pub brand_id: i64,
     pub brand_name: String,

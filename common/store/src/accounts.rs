@@ -199,7 +199,7 @@ pub async fn of_brands_with_secrets(
     cipher: &Cipher,
     pairs: &[(i64, i64)],
 ) -> Result<HashMap<(i64, i64), (SocialAccount, SecretString)>> {
-    #[derive(sqlx::FromRow)]
+    #[derive(sqlx_macros::FromRow)]
     struct PairRow {
         brand_id: i64,
         #[sqlx(flatten)]
@@ -231,7 +231,7 @@ pub async fn of_brands_with_secrets(
     rows.into_iter().map(open).collect()
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct AccountRow {
     #[sqlx(flatten)]
     account: SocialAccount,

@@ -54,7 +54,7 @@ pub async fn reserve(tx: &mut Tx, want: &CreditRequest) -> Result<Option<i64>> {
     Ok(Some(id))
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct ReservationEnd {
     workspace_id: i64,
     brand_id: i64,
@@ -143,7 +143,7 @@ pub async fn used(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Res
 }
 
 /// What one brand used of one operation this month.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct BrandUse {
     pub brand_id: i64,
     pub operation: Operation,

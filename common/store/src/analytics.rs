@@ -141,7 +141,7 @@ pub async fn longest_due(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>
 }
 
 /// A published post whose figures are due.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct DueTarget {
     pub target_id: i64,
     pub external_id: Option<String>,
@@ -345,7 +345,7 @@ pub async fn set_next(
 }
 
 /// A day's posts and their newest figures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct DayOfPosts {
     /// The place in the list of days, from 0.
     pub day: i64,
@@ -394,7 +394,7 @@ pub async fn days_of_posts(
 }
 
 /// An account's figures at one time.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct AccountSnapshot {
     pub account_id: i64,
     pub at: DateTime<Utc>,
@@ -418,7 +418,7 @@ pub async fn of_accounts(
 }
 
 /// A target's figures at one time.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct TargetSnapshot {
     pub target_id: i64,
     pub at: DateTime<Utc>,
@@ -441,7 +441,7 @@ pub async fn of_post(conn: &mut Conn, post_id: i64, since: DateTime<Utc>) -> Res
 }
 
 /// A published post with what people did with it; `None`: no platform gave a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct PostEngagement {
     pub published_at: DateTime<Utc>,
     pub engagements: Option<i64>,

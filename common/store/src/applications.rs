@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::db::{execute, run};
 use super::{Conn, Result, StoreError, Tx};
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     client_id: String,
     client_secret: Vec<u8>,

@@ -215,7 +215,7 @@ pub async fn is_avatar(conn: &mut Conn, media_id: i64) -> Result<bool> {
 }
 
 /// What distinguishes one rendering of a page from the next.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Version {
     pub page_id: i64,
     pub version: i64,

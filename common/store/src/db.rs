@@ -231,11 +231,11 @@ impl Db {
     /// Migrates the schema to this version. Safe when several processes do it at once.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         match self {
-            Self::Pg(pool) => sqlx::migrate!("../../migrations/postgres").run(pool).await?,
+            Self::Pg(pool) => sqlx_macros::migrate!("../../migrations/postgres").run(pool).await?,
             Self::Sqlite { writer, .. } => {
                 // On Postgres sqlx takes its own lock; on SQLite it has no lock, so this transaction serves as one.
                 let mut tx = writer.begin_with("BEGIN IMMEDIATE").await?;
-                sqlx::migrate!("../../migrations/sqlite").run_direct(None, &mut *tx, false).await?;
+                sqlx_macros::migrate!("../../migrations/sqlite").run_direct(None, &mut *tx, false).await?;
                 tx.commit().await?;
                 self.sync().await?;
             }
@@ -264,8 +264,8 @@ impl Db {
     /// Fails if the schema is older than this version. A later one, from a newer process beside this one, is accepted.
     pub async fn check_schema_version(&self) -> Result<(), StoreError> {
         let newest = match self {
-            Self::Pg(_) => sqlx::migrate!("../../migrations/postgres"),
-            Self::Sqlite { .. } => sqlx::migrate!("../../migrations/sqlite"),
+            Self::Pg(_) => sqlx_macros::migrate!("../../migrations/postgres"),
+            Self::Sqlite { .. } => sqlx_macros::migrate!("../../migrations/sqlite"),
         };
         let wanted = newest.iter().map(|m| m.version).max().unwrap_or_default();
         let have = self.schema_version().await?;

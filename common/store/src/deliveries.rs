@@ -102,7 +102,7 @@ pub async fn attempt_summaries(conn: &mut Conn, delivery_id: i64) -> Result<Vec<
 }
 
 /// A delivery to be sent, with what it needs of its endpoint.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct OutgoingDelivery {
     pub id: i64,
     pub webhook_id: i64,

@@ -29,7 +29,7 @@ pub struct NewFile {
 }
 
 /// A file that has a row.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct Reserved {
     pub id: i64,
     pub key: String,
@@ -78,7 +78,7 @@ pub async fn used(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
 }
 
 /// Totals of the library.
-#[derive(Debug, Clone, Copy, sqlx::FromRow)]
+#[derive(Debug, Clone, Copy, sqlx_macros::FromRow)]
 pub struct LibraryTotals {
     pub reserved: i64,
     pub stored: i64,
@@ -261,7 +261,7 @@ async fn release_space(tx: &mut Tx, doomed: &[(i64, i64)]) -> Result<()> {
 }
 
 /// A file whose bytes are to be deleted.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct DeletableFile {
     pub id: i64,
     pub key: String,

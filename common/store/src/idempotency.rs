@@ -102,7 +102,7 @@ pub async fn take(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState> {
             k.lease_until, k.created_at
         FROM (SELECT 1) AS one
         LEFT JOIN idempotency_keys k ON k.api_key_id = $1 AND k.key = $2";
-    #[derive(sqlx::FromRow)]
+    #[derive(sqlx_macros::FromRow)]
     struct LockedRow {
         free: bool,
         #[sqlx(flatten)]
@@ -150,7 +150,7 @@ async fn find(conn: &mut Conn, cipher: &Cipher, slot: &IdempotencySlot, now: Dat
 }
 
 /// A row of the table; without a fingerprint there is none.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct IdempotencyRow {
     fingerprint: Option<Vec<u8>>,
     status: Option<i32>,
@@ -299,7 +299,7 @@ pub async fn release(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -
 pub const MAX_LISTED: i64 = 1_000;
 
 /// A write that was carried out, as listed.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct WriteRow {
     /// The API key's prefix and last characters.
     pub prefix: String,

@@ -22,7 +22,7 @@ const NEXT_SYNC: TimeDelta = TimeDelta::minutes(30);
 /// The connector's cursor of each of its streams.
 pub type Cursors = BTreeMap<String, Value>;
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct InboxSync {
     pub account_id: i64,
     /// How often a look was asked for.

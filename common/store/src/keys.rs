@@ -32,7 +32,7 @@ pub struct Caller {
 }
 
 /// A key as listed.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct KeyRow {
     pub id: i64,
     pub user_id: i64,
@@ -164,7 +164,7 @@ where
     }
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct CallerRow {
     key_id: i64,
     mode: KeyMode,

@@ -76,7 +76,7 @@ pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<LockedImport>>
 }
 
 /// An import whose row is locked.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct LockedImport {
     pub id: i64,
     pub brand_id: i64,

@@ -15,7 +15,7 @@ pub struct PostQuery {
 }
 
 /// A post in brief.
-#[derive(Clone, Debug, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Serialize, sqlx_macros::FromRow)]
 pub struct PostSummary {
     pub id: i64,
     pub brand_id: i64,

@@ -108,7 +108,7 @@ async fn create_in_one_statement(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, 
         FROM target
         LEFT JOIN job ON job.subject_id = target.id
         ORDER BY target.id";
-    #[derive(sqlx::FromRow)]
+    #[derive(sqlx_macros::FromRow)]
     struct CreatedRow {
         post_id: i64,
         target_id: i64,
@@ -236,7 +236,7 @@ pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Res
     Ok(rows.into_iter().map(|row| (row.post, row.deleted)).collect())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct LockedPost {
     #[sqlx(flatten)]
     post: Post,
@@ -244,7 +244,7 @@ struct LockedPost {
 }
 
 pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageRequest) -> Result<Page<Post>> {
-    #[derive(sqlx::FromRow)]
+    #[derive(sqlx_macros::FromRow)]
     struct CountedPost {
         #[sqlx(flatten)]
         post: Post,

@@ -97,7 +97,7 @@ pub async fn recipients_of(conn: &mut Conn, delivery_ids: &[i64]) -> Result<Vec<
 }
 
 /// How a delivery's report, brand and workspace are called.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct DeliveryNames {
     pub report: String,
     pub brand: String,
@@ -228,7 +228,7 @@ pub async fn stop_refused(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()>
 }
 
 /// Why a recipient gets no mails.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct MailStop {
     /// In small letters.
     pub recipient: String,

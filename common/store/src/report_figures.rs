@@ -11,7 +11,7 @@ use super::{Conn, Result};
 pub type TimeRange = (DateTime<Utc>, DateTime<Utc>);
 
 /// A post on one account, with its newest figures.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct PublishedPost {
     pub published_at: DateTime<Utc>,
     pub platform: Platform,
@@ -69,7 +69,7 @@ pub async fn most_engaging(
 }
 
 /// What a brand published on one account in a time.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct AccountPosts {
     pub account_id: i64,
     pub posts: i64,

@@ -70,7 +70,7 @@ pub async fn delete(tx: &mut Tx, report_id: i64, schedule_id: i64) -> Result<boo
 }
 
 /// A schedule that is due, with what its export needs.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct DueSchedule {
     #[sqlx(flatten)]
     pub schedule: ReportSchedule,

@@ -18,7 +18,7 @@ pub struct SandboxPicture {
 }
 
 /// A post on the sandbox's timeline.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct SandboxPost {
     pub id: i64,
     pub handle: String,
@@ -125,7 +125,7 @@ pub async fn timeline(
 }
 
 /// A post that could not be published to a handle.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct FailedPost {
     pub id: i64,
     /// At most 500 characters.
@@ -159,7 +159,7 @@ pub async fn failed(conn: &mut Conn, handle: &str, limit: i64) -> Result<Vec<Fai
 }
 
 /// A visitor's comment, or the account's answer to one.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct SandboxComment {
     pub id: i64,
     pub post_id: i64,
@@ -211,7 +211,7 @@ pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: 
 }
 
 /// A comment, and the number of comments of its post.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct CountedComment {
     #[sqlx(flatten)]
     pub comment: SandboxComment,

@@ -27,7 +27,7 @@ const MAX_USER_AGENT: usize = 255;
 const MAX_LINKS: i64 = 3;
 
 /// A session as listed.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct SessionRow {
     pub id: i64,
     pub user_agent: String,
@@ -83,7 +83,7 @@ pub struct Device<'a> {
 }
 
 /// The user whom a link signs in.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct LinkUser {
     pub name: String,
     pub email: String,

@@ -85,7 +85,7 @@ pub async fn delete(tx: &mut Tx, email: &str) -> Result<bool> {
 }
 
 /// A member of a brand as listed.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct Member {
     pub id: i64,
     pub name: String,

@@ -58,7 +58,7 @@ pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Webhook>> {
 }
 
 /// How an endpoint does, for its owner.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct WebhookActivity {
     pub id: i64,
     /// Since when every attempt has failed.
@@ -147,7 +147,7 @@ pub(super) fn open_secret(cipher: &Cipher, webhook_id: i64, sealed: &[u8]) -> Re
 /// Returns the health records of those endpoints whose record is not clean, or with `all` of all of them; locks their
 /// rows until the end of the transaction, in id order.
 pub async fn lock_health(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, Health)>> {
-    #[derive(sqlx::FromRow)]
+    #[derive(sqlx_macros::FromRow)]
     struct WebhookRow {
         id: i64,
         #[sqlx(flatten)]
@@ -205,7 +205,7 @@ async fn free(tx: &mut Tx, webhook_id: i64) -> Result<()> {
 }
 
 /// The data for the notice to the owner of a disabled endpoint.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct DisabledWebhook {
     pub user_id: i64,
     pub email: String,

@@ -14,7 +14,7 @@ use super::receive::{brands, preview, update};
 use super::{lock, words};
 
 /// A message of the other side, of which the platform is asked whether it is still there.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Candidate {
     pub sent_at: DateTime<Utc>,
     pub external_id: String,

@@ -31,7 +31,7 @@ pub struct Received {
 }
 
 /// A message that a brand has.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Known {
     external_id: String,
     status: MessageStatus,

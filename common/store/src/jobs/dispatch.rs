@@ -121,7 +121,7 @@ async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
 const SWEPT: usize = 1_000;
 
 /// A lane that jobs wait for, with data of the first of them.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Waited {
     lane: String,
     kind: JobKind,

@@ -13,7 +13,7 @@ use super::lanes::{Places, load_lanes};
 use super::{id_list, known_kinds, list_sql, sql_file};
 
 /// A job that may be claimed.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Candidate {
     id: i64,
     kind: JobKind,

@@ -14,7 +14,7 @@ use super::super::{Lanes, Result, Store, Tx, Workspace};
 use super::{NotifyRow, holds, known_kinds, notify_in_order, sql_file, workspaces};
 
 /// The load of a lane.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 pub(super) struct LaneLoad {
     pub lane: String,
     pub running: i64,

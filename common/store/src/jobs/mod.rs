@@ -78,7 +78,7 @@ fn known_kinds() -> &'static str {
 }
 
 /// A row to notify for, as returned by `RETURNING kind, id, priority, run_at`.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct NotifyRow {
     kind: JobKind,
     id: i64,

@@ -8,7 +8,7 @@ use super::super::db::{execute, run};
 use super::super::{Conn, Page, PageRequest, Result, Tx};
 
 /// A job as the operator sees it.
-#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+#[derive(Debug, Clone, Serialize, sqlx_macros::FromRow)]
 pub struct JobRow {
     pub id: i64,
     pub kind: JobKind,
@@ -132,7 +132,7 @@ pub async fn show(conn: &mut Conn, id: i64) -> Result<Option<JobRow>> {
 }
 
 /// The load of a lane.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct LaneRow {
     pub running: i64,
     pub waiting: i64,
@@ -244,7 +244,7 @@ pub async fn paused_kinds(conn: &mut Conn) -> Result<Vec<JobKind>> {
 }
 
 /// How many jobs of a kind are in a state, and since when the oldest of them has been due.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct StateCount {
     pub kind: JobKind,
     pub state: JobState,

@@ -82,7 +82,7 @@ pub(super) async fn share_out(
 }
 
 /// A lane in which jobs of a workspace wait.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct WaitingLane {
     lane: String,
     running: i64,

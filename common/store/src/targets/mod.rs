@@ -74,7 +74,7 @@ pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
 }
 
 /// What a list of posts shows of their targets.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct TargetSummary {
     pub post_id: i64,
     pub account_id: i64,
@@ -100,7 +100,7 @@ pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
 }
 
 /// The target of a run.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct HeldTarget {
     #[sqlx(flatten)]
     pub target: Target,
