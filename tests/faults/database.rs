@@ -34,8 +34,10 @@ async fn locked(w: &TestWorker) -> Tx {
         w.sql("PRAGMA busy_timeout = 10").await;
     }
     let mut tx = w.open_second_store().await.begin().await.unwrap();
-    if w.is_postgres() {
-        lock_table(&mut tx, "jobs").await;
+    match w.is_postgres() {
+        true => lock_table(&mut tx, "jobs").await,
+        // The first statement takes the file.
+        false => posts::lock(&mut tx, 0).await.map(drop).unwrap(),
     }
     tx
 }

@@ -50,8 +50,12 @@ async fn permanent_data_errors_are_recognised(s: TestStore) {
     let try_sql = async |sql: String| -> StoreError {
         let sql = sqlx::AssertSqlSafe(sql);
         let done = match s.db() {
-            Db::Pg(pool) => sqlx::raw_sql(sql).execute(pool).await.map(drop),
-            Db::Sqlite { writer, .. } => sqlx::raw_sql(sql).execute(writer).await.map(drop),
+            Db::Pg(pool) => {
+                sqlx::raw_sql(sql).execute(&mut *pool.acquire().await.expect("a connection")).await.map(drop)
+            }
+            Db::Sqlite { writer, .. } => {
+                sqlx::raw_sql(sql).execute(&mut *writer.acquire().await.expect("a connection")).await.map(drop)
+            }
         };
         done.expect_err("it is refused").into()
     };

@@ -60,7 +60,7 @@ async fn count_steps(tx: &mut Tx) -> Arc<AtomicI64> {
     let steps = Arc::new(AtomicI64::new(0));
     let counted = steps.clone();
     if let Engine::Sqlite(conn) = tx.engine() {
-        conn.lock_handle().await.unwrap().set_progress_handler(STEP, move || {
+        conn.connection.lock_handle().await.unwrap().set_progress_handler(STEP, move || {
             counted.fetch_add(i64::from(STEP), Ordering::Relaxed);
             true
         });

@@ -27,13 +27,13 @@ async fn schema(s: &TestStore) -> Schema {
         Db::Pg(pool) => sqlx::query_as(
             "SELECT table_name::text, column_name::text, is_nullable = 'YES' FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2",
         )
-        .fetch_all(pool)
+        .fetch_all(&mut *pool.acquire().await.expect("a connection"))
         .await
         .unwrap(),
         Db::Sqlite { writer, .. } => sqlx::query_as(
             "SELECT t.name, c.name, c.\"notnull\" = 0 AND c.pk = 0 FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY 1, 2",
         )
-        .fetch_all(writer)
+        .fetch_all(&mut *writer.acquire().await.expect("a connection"))
         .await
         .unwrap(),
     };
@@ -95,8 +95,14 @@ async fn constraints_reject_unknown_values(s: TestStore) {
         "INSERT INTO usage (workspace_id, month) VALUES (999, '2026-01')".to_owned(),
     ] {
         let refused = match s.db() {
-            Db::Pg(pool) => sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone())).execute(pool).await.is_err(),
-            Db::Sqlite { writer, .. } => sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone())).execute(writer).await.is_err(),
+            Db::Pg(pool) => sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone()))
+                .execute(&mut *pool.acquire().await.expect("a connection"))
+                .await
+                .is_err(),
+            Db::Sqlite { writer, .. } => sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone()))
+                .execute(&mut *writer.acquire().await.expect("a connection"))
+                .await
+                .is_err(),
         };
         assert!(refused, "{sql}");
     }

@@ -40,7 +40,7 @@ pub async fn sqlite() -> &'static [u8] {
         let Db::Sqlite { writer, .. } = &db else { unreachable!("it is SQLite") };
         // Includes what is still in the write-ahead log.
         let vacuum = sqlx::query("VACUUM INTO $1").bind(copy.display().to_string());
-        vacuum.execute(writer).await.expect("a copy");
+        vacuum.execute(&mut *writer.acquire().await.expect("a connection")).await.expect("a copy");
         db.close().await;
         std::fs::read(copy).expect("the copy")
     };

@@ -88,12 +88,12 @@ pub async fn fill(
 pub async fn tidy(db: &Db) -> Result<()> {
     match db {
         Db::Pg(pool) => {
-            sqlx::raw_sql("VACUUM (ANALYZE) jobs").execute(pool).await?;
+            sqlx::raw_sql("VACUUM (ANALYZE) jobs").execute(&mut *pool.acquire().await?).await?;
             // Works only if the user has the privilege.
-            let _ = sqlx::raw_sql("CHECKPOINT").execute(pool).await;
+            let _ = sqlx::raw_sql("CHECKPOINT").execute(&mut *pool.acquire().await?).await;
         }
         Db::Sqlite { writer, .. } => {
-            sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(writer).await.map(drop)?
+            sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut *writer.acquire().await?).await.map(drop)?
         }
     }
     Ok(())
@@ -104,8 +104,8 @@ pub async fn pending_jobs(db: &Db) -> Result<i64> {
     // Not with `run!`: not counted as a cost of what is measured.
     const SQL: &str = "SELECT count(*) FROM jobs WHERE state IN ('ready', 'running')";
     Ok(match db {
-        Db::Pg(pool) => sqlx::query_scalar(SQL).fetch_one(pool).await?,
-        Db::Sqlite { readers, .. } => sqlx::query_scalar(SQL).fetch_one(readers).await?,
+        Db::Pg(pool) => sqlx::query_scalar(SQL).fetch_one(&mut *pool.acquire().await?).await?,
+        Db::Sqlite { readers, .. } => sqlx::query_scalar(SQL).fetch_one(&mut *readers.acquire().await?).await?,
     })
 }
 
@@ -119,7 +119,7 @@ pub async fn log_position(db: &Db) -> Result<u64> {
     match db {
         Db::Pg(pool) => {
             const SQL: &str = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint";
-            let position: i64 = sqlx::query_scalar(SQL).fetch_one(pool).await?;
+            let position: i64 = sqlx::query_scalar(SQL).fetch_one(&mut *pool.acquire().await?).await?;
             Ok(u64::try_from(position).unwrap_or_default())
         }
         Db::Sqlite { path, .. } => {

@@ -113,7 +113,7 @@ pub async fn tidy(db: &Db) -> Result<()> {
     match db {
         Db::Pg(pool) => {
             const SQL: &str = "VACUUM (ANALYZE) conversations, conversation_words, conversation_tags, messages";
-            sqlx::raw_sql(SQL).execute(pool).await?;
+            sqlx::raw_sql(SQL).execute(&mut *pool.acquire().await?).await?;
         }
         Db::Sqlite { .. } => {}
     }

@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use crier_base::backoff::{self, ExponentialBuilder, Retryable};
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use sqlx::{Connection as _, PgConnection, Postgres, Sqlite, SqliteConnection, SqlitePool};
+use tokio::sync::Semaphore;
 
 use super::checkpoints::{Checkpoints, MAX_LOG_PAGES};
 use super::cost;
 use super::error::StoreError;
+use super::pool::{Pool, Pooled};
+use super::transaction::{SqliteExecutor, Transaction};
 use super::wal::WalSync;
 
 /// How long to wait for a connection before the database counts as unreachable.
@@ -41,11 +42,11 @@ const SETTINGS: &str = "SET jit = off; SET idle_in_transaction_session_timeout =
 /// The database pools.
 #[derive(Clone, Debug)]
 pub enum Db {
-    Pg(PgPool),
+    Pg(Pool<Postgres>),
     Sqlite {
         path: PathBuf,
-        writer: SqlitePool,
-        readers: SqlitePool,
+        writer: Pool<Sqlite>,
+        readers: Pool<Sqlite>,
         log: WalSync,
         /// SQLite's lock is unfair and can starve a waiter, such as the heartbeat's connection beside a writer under
         /// full load; this semaphore makes writers take turns.
@@ -58,35 +59,41 @@ pub enum Db {
 /// A read connection or a transaction.
 #[derive(Debug)]
 pub enum Conn {
-    Pg(PoolConnection<Postgres>),
-    PgTx(Transaction<'static, Postgres>),
-    Sqlite(PoolConnection<Sqlite>),
-    SqliteTx(Transaction<'static, Sqlite>, OwnedSemaphorePermit),
+    Pg(Pooled<Postgres>),
+    PgTx(Transaction<Postgres>),
+    Sqlite(Pooled<Sqlite>),
+    SqliteTx(Transaction<Sqlite>),
 }
 
 /// What [`run!`] matches on.
 pub enum Engine<'c> {
     Pg(&'c mut PgConnection),
-    Sqlite(&'c mut SqliteConnection),
+    Sqlite(SqliteExecutor<'c>),
 }
 
 /// Runs one query text on the connection's engine: `run!(conn, c => sqlx::query(SQL).bind(x).execute(c))`.
 macro_rules! run {
-    ($conn:expr, $c:ident => $query:expr) => {
-        match $crate::db::Conn::engine($conn) {
+    ($conn:expr, $c:ident => $query:expr) => {{
+        let conn: &mut $crate::db::Conn = $conn;
+        let result = match conn.engine() {
             $crate::db::Engine::Pg($c) => $query.await,
             $crate::db::Engine::Sqlite($c) => $query.await,
-        }
-    };
+        };
+        conn.end_statement(result.is_ok());
+        result
+    }};
 }
 /// Runs `INSERT`, `UPDATE` or `DELETE` and returns the number of rows.
 macro_rules! execute {
-    ($conn:expr, $sql:expr $(, $bind:expr)* $(,)?) => {
-        match $crate::db::Conn::engine($conn) {
+    ($conn:expr, $sql:expr $(, $bind:expr)* $(,)?) => {{
+        let conn: &mut $crate::db::Conn = $conn;
+        let result = match conn.engine() {
             $crate::db::Engine::Pg(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(|r| r.rows_affected()),
             $crate::db::Engine::Sqlite(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(|r| r.rows_affected()),
-        }
-    };
+        };
+        conn.end_statement(result.is_ok());
+        result
+    }};
 }
 pub(crate) use {execute, run};
 
@@ -96,28 +103,34 @@ pub(crate) fn time_text(at: DateTime<Utc>) -> String {
 }
 
 impl Conn {
-    /// Returns the connection for one statement.
+    /// Returns the connection for one statement, after which [`Self::end_statement`] is called.
     pub fn engine(&mut self) -> Engine<'_> {
         cost::count_statements(1);
+        self.end_statement(false);
         match self {
             Self::Pg(c) => Engine::Pg(c),
-            Self::PgTx(c) => Engine::Pg(c),
-            Self::Sqlite(c) => Engine::Sqlite(c),
-            Self::SqliteTx(c, _) => Engine::Sqlite(c),
+            Self::PgTx(tx) => Engine::Pg(tx.connection()),
+            Self::Sqlite(c) => Engine::Sqlite(SqliteExecutor::new(c)),
+            Self::SqliteTx(tx) => Engine::Sqlite(tx.statement()),
+        }
+    }
+
+    /// Records whether the last statement has ended well; else the connection is tested before it is used again.
+    pub fn end_statement(&mut self, succeeded: bool) {
+        match self {
+            Self::Pg(c) => c.set_clean(succeeded),
+            Self::PgTx(tx) => tx.connection().set_clean(succeeded),
+            Self::Sqlite(c) => c.set_clean(succeeded),
+            Self::SqliteTx(tx) => tx.connection().set_clean(succeeded),
         }
     }
 
     /// Commits a transaction; a connection outside one has nothing to commit.
     pub(super) async fn commit(self) -> Result<(), StoreError> {
+        cost::count_statements(u64::from(self.is_open()));
         match self {
-            Self::PgTx(tx) => {
-                cost::count_statements(1);
-                tx.commit().await?;
-            }
-            Self::SqliteTx(tx, _turn) => {
-                cost::count_statements(1);
-                tx.commit().await?;
-            }
+            Self::PgTx(tx) => tx.commit().await?,
+            Self::SqliteTx(tx) => tx.commit().await?,
             Self::Pg(_) | Self::Sqlite(_) => {}
         }
         Ok(())
@@ -125,18 +138,22 @@ impl Conn {
 
     /// Rolls back at once.
     pub(super) async fn rollback(self) -> Result<(), StoreError> {
+        cost::count_statements(u64::from(self.is_open()));
         match self {
-            Self::PgTx(tx) => {
-                cost::count_statements(1);
-                tx.rollback().await?;
-            }
-            Self::SqliteTx(tx, _turn) => {
-                cost::count_statements(1);
-                tx.rollback().await?;
-            }
+            Self::PgTx(tx) => tx.rollback().await?,
+            Self::SqliteTx(tx) => tx.rollback().await?,
             Self::Pg(_) | Self::Sqlite(_) => {}
         }
         Ok(())
+    }
+
+    /// Whether it has a transaction that must be ended.
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Pg(_) | Self::Sqlite(_) => false,
+            Self::PgTx(tx) => tx.is_open(),
+            Self::SqliteTx(tx) => tx.is_open(),
+        }
     }
 
     pub fn is_postgres(&self) -> bool {
@@ -168,7 +185,7 @@ impl Db {
     /// Opens a few more connections to the same database, for a thread with its own runtime.
     pub async fn new_connections(&self) -> Result<Self, StoreError> {
         match self {
-            Self::Pg(pool) => Ok(Self::Pg(pg_pool((*pool.connect_options()).clone(), EXTRA_POOL_SIZE))),
+            Self::Pg(pool) => Ok(Self::Pg(pg_pool((*pool.sqlx_pool().connect_options()).clone(), EXTRA_POOL_SIZE))),
             Self::Sqlite { path, write_permit: turn, .. } => Self::sqlite_in_turn(path, turn.clone()).await,
         }
     }
@@ -176,10 +193,11 @@ impl Db {
     async fn sqlite_in_turn(path: &Path, turn: Arc<Semaphore>) -> Result<Self, StoreError> {
         let options = sqlite_options(path);
         let writer = sqlite_pool(1).acquire_timeout(ACQUIRE_TIMEOUT * 4);
-        let writer = open(writer, &options).await?;
+        let writer = Pool::new(open(writer, &options).await?);
         let readers = sqlite_pool(SQLITE_READERS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_lazy_with(options.read_only(true).create_if_missing(false));
+        let readers = Pool::new(readers);
         let log = WalSync::start(path).map_err(sqlx::Error::Io)?;
         Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, write_permit: turn, checkpoints: None })
     }
@@ -206,16 +224,15 @@ impl Db {
 
     async fn begin_with(&self, pg: &'static str) -> Result<Conn, StoreError> {
         cost::count_transaction();
-        cost::count_statements(match self {
-            Self::Pg(_) => 1 + pg.matches(';').count() as u64,
-            Self::Sqlite { .. } => 1,
-        });
         Ok(match self {
-            Self::Pg(pool) => Conn::PgTx(pool.begin_with(pg).await?),
+            Self::Pg(pool) => {
+                cost::count_statements(1 + pg.matches(';').count() as u64);
+                Conn::PgTx(Transaction::begin(pool.acquire().await?, pg).await?)
+            }
             Self::Sqlite { writer, write_permit: turn, .. } => {
                 let turn = tokio::time::timeout(ACQUIRE_TIMEOUT * 4, turn.clone().acquire_owned()).await;
                 let turn = turn.map_err(|_| sqlx::Error::PoolTimedOut)?.map_err(|_| sqlx::Error::PoolClosed)?;
-                Conn::SqliteTx(begin_write(writer).await?, turn)
+                Conn::SqliteTx(Transaction::new(writer.acquire().await?, turn))
             }
         })
     }
@@ -231,10 +248,11 @@ impl Db {
     /// Migrates the schema to this version. Safe when several processes do it at once.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         match self {
-            Self::Pg(pool) => sqlx_macros::migrate!("../../migrations/postgres").run(pool).await?,
+            Self::Pg(pool) => sqlx_macros::migrate!("../../migrations/postgres").run(pool.sqlx_pool()).await?,
             Self::Sqlite { writer, .. } => {
                 // On Postgres sqlx takes its own lock; on SQLite it has no lock, so this transaction serves as one.
-                let mut tx = writer.begin_with("BEGIN IMMEDIATE").await?;
+                let mut connection = writer.acquire().await?;
+                let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
                 sqlx_macros::migrate!("../../migrations/sqlite").run_direct(None, &mut *tx, false).await?;
                 tx.commit().await?;
                 self.sync().await?;
@@ -279,7 +297,7 @@ impl Db {
     /// return only that.
     pub async fn probe(&self) -> Result<(), StoreError> {
         let Self::Pg(pool) = self else { return Ok(()) };
-        let options = pool.connect_options();
+        let options = pool.sqlx_pool().connect_options();
         let connect = PgConnection::connect_with(&options);
         let connection =
             tokio::time::timeout(PROBE_TIMEOUT, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
@@ -310,14 +328,15 @@ impl Db {
     }
 }
 
-fn pg_pool(options: PgConnectOptions, max_connections: u32) -> PgPool {
-    PgPoolOptions::new()
+fn pg_pool(options: PgConnectOptions, max_connections: u32) -> Pool<Postgres> {
+    let pool = PgPoolOptions::new()
         .max_connections(max_connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         // A dropped connection is found when a query fails; a ping before each use would double the round trips.
         .test_before_acquire(false)
         .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
-        .connect_lazy_with(options)
+        .connect_lazy_with(options);
+    Pool::new(pool)
 }
 
 pub(super) fn sqlite_options(path: &Path) -> SqliteConnectOptions {
@@ -340,19 +359,6 @@ fn sqlite_pool(max_connections: u32) -> SqlitePoolOptions {
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
-}
-
-/// Begins a transaction on the single writer connection. When a disk is full, SQLite rolls back by itself; sqlx does
-/// not notice and considers the connection to be in a transaction forever, so it is replaced.
-async fn begin_write(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
-    const BEGIN: &str = "BEGIN IMMEDIATE";
-    match writer.begin_with(BEGIN).await {
-        Err(sqlx::Error::InvalidSavePointStatement) => {
-            writer.acquire().await?.close().await?;
-            writer.begin_with(BEGIN).await
-        }
-        begun => begun,
-    }
 }
 
 /// Opens the file. Switching a new file to WAL needs exclusive access, for which SQLite itself does not wait.

@@ -329,8 +329,12 @@ impl TestStore {
     pub async fn sql(&self, sql: impl Into<String>) {
         let sql = sqlx::AssertSqlSafe(sql.into());
         match self.store.db() {
-            Db::Pg(pool) => sqlx::raw_sql(sql).execute(pool).await.map(drop),
-            Db::Sqlite { writer, .. } => sqlx::raw_sql(sql).execute(writer).await.map(drop),
+            Db::Pg(pool) => {
+                sqlx::raw_sql(sql).execute(&mut *pool.acquire().await.expect("a connection")).await.map(drop)
+            }
+            Db::Sqlite { writer, .. } => {
+                sqlx::raw_sql(sql).execute(&mut *writer.acquire().await.expect("a connection")).await.map(drop)
+            }
         }
         .expect("the test's statement runs");
     }
@@ -349,8 +353,10 @@ impl TestStore {
     {
         let sql = sqlx::AssertSqlSafe(sql.into());
         match self.store.db() {
-            Db::Pg(pool) => sqlx::query_scalar(sql).fetch_one(pool).await,
-            Db::Sqlite { writer, .. } => sqlx::query_scalar(sql).fetch_one(writer).await,
+            Db::Pg(pool) => sqlx::query_scalar(sql).fetch_one(&mut *pool.acquire().await.expect("a connection")).await,
+            Db::Sqlite { writer, .. } => {
+                sqlx::query_scalar(sql).fetch_one(&mut *writer.acquire().await.expect("a connection")).await
+            }
         }
         .expect("the test's query returns a value")
     }

@@ -1,0 +1,228 @@
+//! Transactions, with as few waits for the database as possible.
+//!
+//! On SQLite each statement is passed to the thread that owns the connection and its result back, which takes longer
+//! than most statements. sqlx's own transactions wait twice more at their beginning and at their end. Here `BEGIN` is
+//! sent together with the first statement, and a transaction without one sends nothing.
+//!
+//! A transaction that is dropped is rolled back in the background; its connection, and on SQLite the turn to write, are
+//! given back after that.
+
+use futures::future::{self, BoxFuture};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt as _, TryStreamExt as _};
+use sqlx::sqlite::{SqliteQueryResult, SqliteRow, SqliteStatement, SqliteTypeInfo};
+use sqlx::{AssertSqlSafe, Database, Either, Execute, Executor, Postgres, SqlStr, Sqlite, SqliteConnection};
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::pool::Pooled;
+
+/// Takes the lock to write at once: a transaction that began with a read could not take it later if another has written
+/// meanwhile.
+const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE; ";
+
+/// How far a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing was sent, or it has ended.
+    Idle,
+    /// `BEGIN` was sent; whether it succeeded is unknown.
+    Beginning,
+    Open,
+}
+
+/// A transaction on a connection of its own.
+pub struct Transaction<DB: Database>
+where
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+{
+    /// Taken by the drop.
+    connection: Option<Pooled<DB>>,
+    state: State,
+    /// The turn to write, on SQLite.
+    turn: Option<OwnedSemaphorePermit>,
+}
+
+impl<DB: Database> Transaction<DB>
+where
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+{
+    pub async fn commit(mut self) -> Result<(), sqlx::Error> {
+        self.end("COMMIT").await
+    }
+
+    pub async fn rollback(mut self) -> Result<(), sqlx::Error> {
+        self.end("ROLLBACK").await
+    }
+
+    /// Whether a statement has begun it.
+    pub fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    async fn end(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
+        match self.state {
+            State::Idle => return Ok(()),
+            State::Beginning => return Err(sqlx::Error::BeginFailed),
+            State::Open => {}
+        }
+        let connection = self.connection();
+        (&mut **connection).execute(sqlx::raw_sql(sql)).await?;
+        connection.set_clean(true);
+        self.state = State::Idle;
+        Ok(())
+    }
+
+    /// Returns the connection, to be marked after a statement.
+    pub fn connection(&mut self) -> &mut Pooled<DB> {
+        self.connection.as_mut().expect("the drop takes it")
+    }
+}
+
+impl Transaction<Postgres> {
+    /// Begins a transaction with one or more statements.
+    pub async fn begin(mut connection: Pooled<Postgres>, sql: &'static str) -> Result<Self, sqlx::Error> {
+        connection.set_clean(false);
+        let mut begun = Self { connection: Some(connection), state: State::Beginning, turn: None };
+        (&mut **begun.connection()).execute(sqlx::raw_sql(sql)).await?;
+        begun.connection().set_clean(true);
+        begun.state = State::Open;
+        Ok(begun)
+    }
+}
+
+impl Transaction<Sqlite> {
+    /// Begins with the first statement.
+    pub fn new(connection: Pooled<Sqlite>, turn: OwnedSemaphorePermit) -> Self {
+        Self { connection: Some(connection), state: State::Idle, turn: Some(turn) }
+    }
+
+    pub fn statement(&mut self) -> SqliteExecutor<'_> {
+        let connection = self.connection.as_mut().expect("the drop takes it");
+        match self.state {
+            State::Open => SqliteExecutor { connection, begins: None },
+            State::Idle | State::Beginning => SqliteExecutor { connection, begins: Some(&mut self.state) },
+        }
+    }
+}
+
+impl<DB: Database> Drop for Transaction<DB>
+where
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+{
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take().filter(|_| self.state != State::Idle) else { return };
+        let Ok(runtime) = Handle::try_current() else {
+            // A closed connection has no transaction.
+            drop(connection.detach());
+            return;
+        };
+        let turn = self.turn.take();
+        connection.set_clean(false);
+        runtime.spawn(async move {
+            // Fails if there is no transaction: `BEGIN` failed, `COMMIT` was not waited for, or SQLite has rolled it
+            // back by itself, as it does when a disk is full.
+            let ended = (&mut *connection).execute(sqlx::raw_sql("ROLLBACK")).await;
+            connection.set_clean(ended.is_ok());
+            drop((connection, turn));
+        });
+    }
+}
+
+impl<DB: Database> std::fmt::Debug for Transaction<DB>
+where
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+{
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// Runs one statement on SQLite, with `BEGIN` before it if it is the first one of a transaction.
+#[derive(Debug)]
+pub struct SqliteExecutor<'c> {
+    pub connection: &'c mut SqliteConnection,
+    begins: Option<&'c mut State>,
+}
+
+impl<'c> SqliteExecutor<'c> {
+    /// Runs statements outside of a transaction.
+    pub fn new(connection: &'c mut SqliteConnection) -> Self {
+        Self { connection, begins: None }
+    }
+}
+
+type Step = Either<SqliteQueryResult, SqliteRow>;
+
+/// Puts `BEGIN` before the statement. Its result is the first step, and is left out.
+fn begin_with<'c, 'e, 'q: 'e, E>(
+    connection: &'c mut SqliteConnection,
+    state: &'c mut State,
+    mut query: E,
+) -> BoxStream<'e, Result<Step, sqlx::Error>>
+where
+    'c: 'e,
+    E: 'q + Execute<'q, Sqlite>,
+{
+    if *state == State::Beginning {
+        // An earlier first statement failed or was not waited for: this one must not run without a transaction.
+        return stream::once(future::ready(Err(sqlx::Error::BeginFailed))).boxed();
+    }
+    let arguments = match query.take_arguments() {
+        Ok(arguments) => arguments.unwrap_or_default(),
+        Err(error) => return stream::once(future::ready(Err(sqlx::Error::Encode(error)))).boxed(),
+    };
+    let is_persistent = query.persistent();
+    let sql = [BEGIN_SQLITE, query.sql().as_str()].concat();
+    *state = State::Beginning;
+    let both = sqlx::query_with(AssertSqlSafe(sql), arguments).persistent(is_persistent);
+    let steps = connection.fetch_many(both).try_filter_map(move |step| {
+        let is_begin = *state == State::Beginning;
+        *state = State::Open;
+        future::ready(Ok((!is_begin).then_some(step)))
+    });
+    steps.boxed()
+}
+
+impl<'c> Executor<'c> for SqliteExecutor<'c> {
+    type Database = Sqlite;
+
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, Result<Step, sqlx::Error>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Sqlite>,
+    {
+        match self.begins {
+            Some(state) => begin_with(self.connection, state, query),
+            None => self.connection.fetch_many(query),
+        }
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Option<SqliteRow>, sqlx::Error>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Sqlite>,
+    {
+        let Some(state) = self.begins else { return self.connection.fetch_optional(query) };
+        let mut steps = begin_with(self.connection, state, query);
+        Box::pin(async move {
+            while let Some(step) = steps.try_next().await? {
+                if let Either::Right(row) = step {
+                    return Ok(Some(row));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    fn prepare_with<'e>(
+        self,
+        sql: SqlStr,
+        parameters: &'e [SqliteTypeInfo],
+    ) -> BoxFuture<'e, Result<SqliteStatement, sqlx::Error>>
+    where
+        'c: 'e,
+    {
+        self.connection.prepare_with(sql, parameters)
+    }
+}
