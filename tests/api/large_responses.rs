@@ -48,7 +48,7 @@ impl<'a> RepeatableRequest<'a> {
 }
 
 async fn largest(app: &TestApp) -> i64 {
-    app.number("SELECT CAST(coalesce(max(octet_length(body)), 0) AS BIGINT) FROM idempotency_keys").await
+    app.number("SELECT CAST(coalesce(max(octet_length(packed)), 0) AS BIGINT) FROM idempotency_keys").await
 }
 
 #[track_caller]
@@ -99,7 +99,7 @@ async fn small_responses_are_replayed_unchanged(app: TestApp) {
     let first = create.send().await;
     t.put(&t.path(&format!("/content-plans/{}", id(&first))), json!({ "name": "Other" })).await.expect(200);
     same(&first, &create.send().await);
-    assert!((60_000..MAX_STORED_BYTES).contains(&largest(&app).await));
+    assert!((1..MAX_STORED_BYTES).contains(&largest(&app).await));
     t.delete(&t.path(&format!("/content-plans/{}", id(&first)))).await.expect(204);
     same(&first, &create.send().await);
 }

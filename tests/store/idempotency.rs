@@ -244,7 +244,7 @@ async fn the_body_is_stored_encrypted(s: TestStore) {
     let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
-    let sealed: Vec<u8> = s.value("SELECT body FROM idempotency_keys").await;
+    let sealed: Vec<u8> = s.value("SELECT packed FROM idempotency_keys").await;
     assert!(sealed.len() > BODY.len());
     for part in [BODY, b"whsec_x", b"secret"] {
         assert!(!sealed.windows(part.len()).any(|bytes| bytes == part));

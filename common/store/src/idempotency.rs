@@ -2,14 +2,16 @@
 //!
 //! The response commits in the transaction of its write, so a crash leaves either both or neither. While that
 //! transaction runs, an advisory lock makes others see "in progress" on Postgres; on SQLite writers queue, and the
-//! second one finds the response. Of a response that is too large, only the ids of its records are stored. Operations
-//! with external calls (connect, refresh, AI) cannot keep a transaction open: they hold the key by a lease.
+//! second one finds the response. Of a response that is too large, only the ids of its records are stored; others are
+//! compressed. Operations with external calls (connect, refresh, AI) cannot keep a transaction open: they hold the key by
+//! a lease.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::secrets::{Cipher, SecretLocation};
 
 use super::db::{execute, run};
 use super::jobs::id_list;
+use super::packed;
 use super::{Conn, Page, PageRequest, Result, Store, StoreError, Tx};
 
 /// How long a response is stored.
@@ -98,7 +100,7 @@ pub async fn is_known(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<boo
 /// committed. So [`store`] and [`acquire_lease`] check once more, and fail with [`StoreError::KeyTaken`].
 pub async fn take(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState> {
     const SQL: &str = "
-        SELECT pg_try_advisory_xact_lock($3) AS free, k.fingerprint, k.status, k.location, k.body, k.records,
+        SELECT pg_try_advisory_xact_lock($3) AS free, k.fingerprint, k.status, k.location, k.body, k.packed, k.records,
             k.lease_until, k.created_at
         FROM (SELECT 1) AS one
         LEFT JOIN idempotency_keys k ON k.api_key_id = $1 AND k.key = $2";
@@ -141,7 +143,7 @@ pub async fn take_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc
 
 async fn find(conn: &mut Conn, cipher: &Cipher, slot: &IdempotencySlot, now: DateTime<Utc>) -> Result<KeyState> {
     const SQL: &str = "
-        SELECT fingerprint, status, location, body, records, lease_until, created_at
+        SELECT fingerprint, status, location, body, packed, records, lease_until, created_at
         FROM idempotency_keys
         WHERE api_key_id = $1 AND key = $2";
     let row: Option<IdempotencyRow> =
@@ -155,7 +157,9 @@ struct IdempotencyRow {
     fingerprint: Option<Vec<u8>>,
     status: Option<i32>,
     location: Option<String>,
+    /// Written by versions that did not compress.
     body: Option<Vec<u8>>,
+    packed: Option<Vec<u8>>,
     records: Option<String>,
     lease_until: Option<DateTime<Utc>>,
     created_at: Option<DateTime<Utc>>,
@@ -174,12 +178,15 @@ impl IdempotencyRow {
             return Ok(KeyState::Reused);
         }
         let Some(status) = self.status else { return Ok(KeyState::InProgress) };
-        let body = match (self.body, self.records) {
-            (Some(sealed), _) => StoredBody::Whole(cipher.open(&place(&slot.row()), &sealed)?),
-            (None, Some(ids)) => StoredBody::Records(
+        let body = match (self.packed, self.body, self.records) {
+            (Some(sealed), _, _) => {
+                StoredBody::Whole(packed::unpack(&cipher.open(&place(&slot.row(), "packed"), &sealed)?)?)
+            }
+            (None, Some(sealed), _) => StoredBody::Whole(cipher.open(&place(&slot.row(), "body"), &sealed)?),
+            (None, None, Some(ids)) => StoredBody::Records(
                 serde_json::from_str(&ids).map_err(|e| StoreError::Decode(format!("ids of a stored answer: {e}")))?,
             ),
-            (None, None) => return Ok(KeyState::InProgress),
+            (None, None, None) => return Ok(KeyState::InProgress),
         };
         Ok(KeyState::Answered(StoredResponse {
             status: u16::try_from(status).unwrap_or(500),
@@ -204,8 +211,8 @@ macro_rules! overwrites {
     };
 }
 
-fn place(row: &str) -> SecretLocation<'_> {
-    SecretLocation { table: "idempotency_keys", row, column: "body" }
+fn place<'a>(row: &'a str, column: &'static str) -> SecretLocation<'a> {
+    SecretLocation { table: "idempotency_keys", row, column }
 }
 
 /// Stores the response in the transaction of the write. `held`: when the caller's lease on the key ends, if it has one.
@@ -219,14 +226,15 @@ pub async fn store(
     const SQL: &str = concat!(
         "
         INSERT INTO idempotency_keys (
-            api_key_id, key, fingerprint, status, location, body, records, method, path, created_at
+            api_key_id, key, fingerprint, status, location, packed, records, method, path, created_at
         )
         VALUES ($4, $5, $6, $7, $8, $9, $10, $11, $12, $2)
         ON CONFLICT (api_key_id, key) DO UPDATE
         SET fingerprint = excluded.fingerprint,
             status = excluded.status,
             location = excluded.location,
-            body = excluded.body,
+            body = NULL,
+            packed = excluded.packed,
             records = excluded.records,
             method = excluded.method,
             path = excluded.path,
@@ -235,7 +243,7 @@ pub async fn store(
         overwrites!()
     );
     let (sealed, records) = match &answer.body {
-        StoredBody::Whole(body) => (Some(tx.cipher.seal(&place(&slot.row()), body)?), None),
+        StoredBody::Whole(body) => (Some(tx.cipher.seal(&place(&slot.row(), "packed"), &packed::pack(body)?)?), None),
         StoredBody::Records(ids) => (None, Some(id_list(ids))),
     };
     let (status, now) = (i32::from(answer.status), tx.now);
@@ -273,6 +281,7 @@ pub async fn acquire_lease(tx: &mut Tx, slot: &IdempotencySlot) -> Result<DateTi
             status = NULL,
             location = NULL,
             body = NULL,
+            packed = NULL,
             records = NULL,
             lease_until = excluded.lease_until,
             created_at = excluded.created_at",

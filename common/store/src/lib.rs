@@ -47,6 +47,7 @@ pub mod keys;
 pub mod mails;
 pub mod media;
 pub mod media_jobs;
+mod packed;
 mod pool;
 pub mod post_media;
 pub mod post_overview;
