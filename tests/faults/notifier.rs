@@ -1,4 +1,4 @@
-//! Ids that are meaningless or repeated: notified twenty times, of jobs that have ended or wait, nonexistent, or
+//! Ids that are meaningless or repeated: notified five times, of jobs that have ended or wait, nonexistent, or
 //! garbage. Invariant, on both notifiers: the worker continues, each job runs once, and jobs that must not run are
 //! unchanged.
 
@@ -98,7 +98,7 @@ impl Listening {
 async fn until(what: &str, so: impl AsyncFn() -> bool) {
     let begun = Instant::now();
     while !so().await {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -144,7 +144,7 @@ async fn send_invalid_notifications(s: TestStore, notifier: Arc<dyn Transport>) 
             .is_some_and(|room| room.iter().any(|(kind, free)| *kind == JobKind::Noop && *free >= CAPACITY))
     })
     .await;
-    for _ in 0..20 {
+    for _ in 0..5 {
         l.notify_ids(good.iter().chain(&idle).copied().chain([foreign, 0, -1, i64::MIN, i64::MAX, 987_654_321]));
     }
     good.push(l.settled(999).await);
