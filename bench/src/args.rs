@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use crier_domain::report::ReportFormat;
 
+use super::replicas::worker::BenchWorker;
+
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
     /// Measure the job engine: some three minutes.
@@ -94,6 +96,31 @@ pub enum BenchCommand {
         )
     )]
     Cost(BenchCost),
+    /// Measure how many posts the API creates: some two minutes.
+    #[command(
+        after_help = concat!(
+            "Where: as for `crier bench jobs`. Clients and API are on this machine and share its processors.\n\n",
+            "Examples:\n",
+            "  crier bench requests\n",
+            "  crier bench requests --only draft --seconds 30 --warm-up 5 --json",
+        )
+    )]
+    Requests(BenchRequests),
+    /// Measure how many more jobs several worker processes run: some ten minutes.
+    #[command(
+        after_help = concat!(
+            "Where: on Postgres and Redis alone, as for `crier bench jobs`. Workers, scheduler, endpoints and servers \
+             share the processors of the machines they are on.\n\n",
+            "Examples:\n",
+            "  crier bench replicas --database-url postgres://crier:password@localhost/crier \
+             --redis-url redis://localhost\n",
+            "  crier bench replicas --only deliveries --pending 5000 --workers 1,8 --json",
+        )
+    )]
+    Replicas(BenchReplicas),
+    /// Run one worker of `crier bench replicas`, which starts it.
+    #[command(hide = true)]
+    Worker(BenchWorker),
 }
 
 /// Where all of `crier bench` takes place, and how it is printed.
@@ -315,4 +342,52 @@ pub struct BenchPages {
 crier_base::text_enum! {
     /// What `crier bench pages` measures, in the order in which it does.
     pub enum PagesMeasurement { Page = "page", Unchanged = "unchanged", First = "first", Counted = "counted" }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchRequests {
+    /// Some of: draft, scheduled [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    pub only: Vec<RequestMeasurement>,
+    /// How long each point is measured.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    pub seconds: u32,
+    /// How many seconds before that the same requests are sent.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=600))]
+    pub warm_up: u32,
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+crier_base::text_enum! {
+    /// The posts that `crier bench requests` creates, in the order in which it does.
+    pub enum RequestMeasurement { Draft = "draft", Scheduled = "scheduled" }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchReplicas {
+    /// Some of: deliveries, publishes [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    pub only: Vec<ReplicasMeasurement>,
+    /// How many worker processes there are, one point after the other.
+    #[arg(long, value_delimiter = ',', value_name = "N,…", default_values_t = [1, 2, 4],
+        value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub workers: Vec<u32>,
+    /// How many endpoints, and how many accounts, the work is for, one point after the other.
+    #[arg(long, value_delimiter = ',', value_name = "N,…", default_values_t = [1, 200],
+        value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub lanes: Vec<u32>,
+    /// How many webhooks are pending in deliveries; more would wait for the scheduler to notify for them again.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub pending: u32,
+    /// How many posts are due in publishes.
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub posts: u32,
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+crier_base::text_enum! {
+    /// What `crier bench replicas` measures, in the order in which it does.
+    pub enum ReplicasMeasurement { Deliveries = "deliveries", Publishes = "publishes" }
 }

@@ -8,6 +8,8 @@ use chrono::TimeDelta;
 use crier_config::{Concurrency, Config, PlatformsConfig};
 use crier_domain::job::{JobKind, JobState, NewJob};
 use crier_http::{self as http, Guard};
+use crier_media::Library;
+use crier_queue::Transport;
 use crier_runtime::platforms_of;
 use crier_scheduler::Scheduler;
 use crier_store::jobs::{self, operate};
@@ -49,9 +51,19 @@ impl BenchRoles {
 
     /// Starts a worker without a scheduler.
     pub fn worker(place: &BenchEnvironment, registry: Registry, slots: usize) -> std::result::Result<Self, BenchError> {
-        let engine = Engine::new(place.worker().clone(), registry);
+        Self::worker_on(place.worker(), place.notifier().clone(), registry, slots)
+    }
+
+    /// Starts a worker on a store and a notifier.
+    pub fn worker_on(
+        store: &Store,
+        transport: Arc<dyn Transport>,
+        registry: Registry,
+        slots: usize,
+    ) -> std::result::Result<Self, BenchError> {
+        let engine = Engine::new(store.clone(), registry);
         let (stop, beating) = (CancellationToken::new(), CancellationToken::new());
-        let store = place.worker().clone();
+        let store = store.clone();
         let open = move || {
             let store = store.clone();
             async move { store.new_connections().await.ok() }
@@ -59,13 +71,7 @@ impl BenchRoles {
         heartbeat::start(engine.clone(), open, beating.clone())
             .map_err(|error| super::io("the heartbeat's thread", error))?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(crier_worker::run(
-            engine.clone(),
-            place.notifier().clone(),
-            Concurrency::each(slots),
-            DRAIN,
-            stop.clone(),
-        ));
+        tasks.spawn(crier_worker::run(engine.clone(), transport, Concurrency::each(slots), DRAIN, stop.clone()));
         Ok(Self { engine, tasks, stop, _heartbeat: beating.drop_guard() })
     }
 
@@ -94,15 +100,25 @@ pub fn scheduler(place: &BenchEnvironment) -> Scheduler {
 
 /// Returns the product's handler of a kind, with the sandbox enabled.
 pub fn job(config: &Config, place: &BenchEnvironment, kind: JobKind) -> std::result::Result<Arc<dyn Job>, BenchError> {
+    job_on(config, place.worker(), place.library(), kind)
+}
+
+/// Like [`job`], with a store and a media library.
+pub fn job_on(
+    config: &Config,
+    store: &Store,
+    library: &Library,
+    kind: JobKind,
+) -> std::result::Result<Arc<dyn Job>, BenchError> {
     http::check_root_certificates().map_err(|error| BenchError::Refused(error.to_string()))?;
     let mut config = config.clone();
     config.sandbox = true;
     let delta = |length: Duration| TimeDelta::from_std(length).unwrap_or(TimeDelta::MAX);
-    let (store, guard) = (place.worker().clone(), guard());
+    let (store, guard) = (store.clone(), guard());
     let deps = Deps {
         platforms: Arc::new(platforms_of(&config, &store, &guard)),
         store,
-        library: place.library().clone(),
+        library: library.clone(),
         plans: Arc::new(config.plans.clone()),
         webhooks: Arc::new(Sender::new(guard.clone())),
         feeds: Arc::new(Fetcher::new(guard.clone())),
@@ -132,6 +148,11 @@ pub async fn enqueue(store: &Store, subject: i64) -> std::result::Result<(), Sto
 /// Waits until all jobs of the kind are settled; call it after all have started. Fails if one is dead. The scheduler may
 /// enqueue jobs of other kinds, such as the collection of an account's figures, which no worker here runs.
 pub async fn wait_until_settled(store: &Store, kind: JobKind) -> Result {
+    wait_until_settled_looking_every(store, kind, POLL_INTERVAL).await
+}
+
+/// Like [`wait_until_settled`]; looking for a large backlog takes its time from the worker.
+pub async fn wait_until_settled_looking_every(store: &Store, kind: JobKind, interval: Duration) -> Result {
     loop {
         let mut overview = operate::overview(&mut store.read().await?).await?;
         overview.retain(|one| one.kind == kind);
@@ -140,7 +161,7 @@ pub async fn wait_until_settled(store: &Store, kind: JobKind) -> Result {
         };
         match (of(true), of(false)) {
             (0, 0) => return Ok(()),
-            (0, _) => tokio::time::sleep(POLL_INTERVAL).await,
+            (0, _) => tokio::time::sleep(interval).await,
             (dead, _) => return refused(format!("{dead} jobs died")),
         }
     }

@@ -8,6 +8,26 @@ use serde_json::Value;
 use super::place::BenchEnvironment;
 use super::{BenchError, PrintRows};
 
+/// How often something was done, and in which time.
+#[derive(Debug, Clone, Copy)]
+pub struct Throughput {
+    pub count: usize,
+    pub took: Duration,
+}
+
+impl Throughput {
+    pub fn per_second(self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^52")]
+        let count = self.count as f64;
+        count / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// Returns the time of each, if they were done one after the other.
+    pub fn each(self) -> Duration {
+        self.took / u32::try_from(self.count).unwrap_or(u32::MAX).max(1)
+    }
+}
+
 /// One number (or word) of a measurement. Times are in milliseconds and sizes in bytes; only the printed table uses
 /// other units.
 #[derive(Debug, Clone, Serialize)]
@@ -34,8 +54,7 @@ impl Figure {
         count: usize,
         took: Duration,
     ) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^52")]
-        let rate = count as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
+        let rate = Throughput { count, took }.per_second();
         Self::new(measurement, figure, round(rate, 10.0), unit)
     }
 
@@ -65,6 +84,17 @@ impl Figure {
         Self::new(measurement, figure, round(ratio, 1e3), "times")
     }
 
+    /// The quotient of two rates.
+    pub fn ratio_of_rates(
+        measurement: &'static str,
+        figure: impl Into<String>,
+        of: Throughput,
+        to: Throughput,
+    ) -> Self {
+        let ratio = of.per_second() / to.per_second().max(f64::MIN_POSITIVE);
+        Self::new(measurement, figure, round(ratio, 1e3), "times")
+    }
+
     /// Returns `None` if the system does not report the size.
     pub fn size(measurement: &'static str, figure: impl Into<String>, bytes: Option<u64>) -> Option<Self> {
         bytes.map(|bytes| Self::new(measurement, figure, bytes, "bytes"))
@@ -77,6 +107,13 @@ impl Figure {
         [("p50", 50), ("p99", 99), ("max", 100)]
             .map(|(which, percent)| Self::time(measurement, name(which), percentile(&times, percent)))
             .to_vec()
+    }
+
+    /// Returns the median and the 99th percentile.
+    pub fn median_and_p99(measurement: &'static str, of: &str, times: Vec<Duration>) -> Vec<Self> {
+        let mut figures = Self::spread(measurement, of, times);
+        figures.truncate(2);
+        figures
     }
 
     fn human(&self) -> String {

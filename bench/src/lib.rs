@@ -1,6 +1,6 @@
 //! `crier bench`: measures this version on this machine.
 //!
-//! The real roles, store and notifier run in this process; everything around them is as fast as possible. Each
+//! The real roles, store and notifier run in this process (the workers of `replicas` in their own); everything around them is as fast as possible. Each
 //! measurement has a new database, which is deleted at the end, also after Ctrl-C and after an error. Compare figures
 //! only with others from the same machine.
 //!
@@ -16,6 +16,7 @@ use crier_domain::platform::Platform;
 use crier_telemetry::{logs, metrics};
 use futures::FutureExt;
 use indicatif::ProgressBar;
+use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
 use crier_runtime::{StartError, interrupted};
@@ -30,6 +31,7 @@ mod connection;
 mod cost;
 mod cpu;
 mod crew;
+mod due_posts;
 mod figure;
 mod inbox;
 mod jobs;
@@ -38,7 +40,9 @@ mod memory;
 mod outside;
 mod pages;
 mod place;
+mod replicas;
 mod reports;
+mod requests;
 mod resident;
 mod sandbox_accounts;
 mod service;
@@ -101,18 +105,15 @@ pub fn run(config: Config, command: BenchCommand, print_rows: PrintRows) -> Resu
         BenchCommand::Analytics(args) => run_suite(config, args, print_rows),
         BenchCommand::Reports(args) => run_suite(config, args, print_rows),
         BenchCommand::Cost(args) => run_suite(config, args, print_rows),
+        BenchCommand::Requests(args) => run_suite(config, args, print_rows),
+        BenchCommand::Replicas(args) => run_suite(config, args, print_rows),
+        BenchCommand::Worker(args) => replicas::worker::run(config, &args),
     }
 }
 
 fn run_suite<A: Suite>(config: Config, args: A, print_rows: PrintRows) -> Result {
-    // The engine's own messages (worker drains, slow statement) would clutter the output.
-    logs::init(&LogConfig { filter: "warn,sqlx=error".to_owned(), ..config.log.clone() });
-    let kinds: Vec<&str> = JobKind::ALL.iter().map(|kind| kind.as_str()).collect();
-    let platforms: Vec<&str> = Platform::ALL.iter().map(|platform| platform.as_str()).collect();
-    metrics::init(config.role, &kinds, &platforms);
+    let runtime = prepare(&config)?;
     let ground = EnvironmentConfig::of(&config, args.options().dir.clone())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| io("the runtime", error))?;
     runtime.block_on(async {
         let bench = Bench {
             config,
@@ -137,6 +138,17 @@ fn run_suite<A: Suite>(config: Config, args: A, print_rows: PrintRows) -> Result
             }
         }
     })
+}
+
+/// Initialises logs and metrics; returns a runtime as that of a service.
+fn prepare(config: &Config) -> std::result::Result<Runtime, BenchError> {
+    // The engine's own messages (worker drains, slow statement) would clutter the output.
+    logs::init(&LogConfig { filter: "warn,sqlx=error".to_owned(), ..config.log.clone() });
+    let kinds: Vec<&str> = JobKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let platforms: Vec<&str> = Platform::ALL.iter().map(|platform| platform.as_str()).collect();
+    metrics::init(config.role, &kinds, &platforms);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| io("the runtime", error))
 }
 
 fn io(what: &str, error: std::io::Error) -> BenchError {

@@ -1,7 +1,7 @@
 //! The environment of a measurement: a new SQLite file with the in-process queue, or a new database on a Postgres
 //! server with its own keys in Redis. Never the installation's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ struct Opened {
 pub struct BenchEnvironment {
     holder: DatabaseOwner,
     library: Library,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
     opened: OnceLock<Opened>,
     /// Stops the notifier's listeners.
     stop: CancellationToken,
@@ -102,10 +102,8 @@ impl BenchEnvironment {
         };
         let files = tempfile::Builder::new().prefix("crier-bench-").tempdir();
         let files = files.map_err(|error| super::io("the directory for media files", error))?;
-        let storage = Storage::open(&config::Storage::Directory(files.path().to_owned()));
-        let storage = storage.map_err(|error| BenchError::Refused(error.to_string()))?;
-        let library = Library::new(storage, &MediaConfig::default(), "http://127.0.0.1");
-        Ok(Self { holder, library, _files: files, opened: OnceLock::new(), stop: CancellationToken::new() })
+        let library = library_in(files.path())?;
+        Ok(Self { holder, library, files, opened: OnceLock::new(), stop: CancellationToken::new() })
     }
 
     /// Returns the media library, which has its own directory.
@@ -118,9 +116,7 @@ impl BenchEnvironment {
             DatabaseOwner::File(_) => BufferedNotifier::over(Arc::new(MemoryNotifier::default())),
             DatabaseOwner::Server { database, redis, prefix } => {
                 database.make().await?;
-                let notifier = RedisNotifier::start(redis, prefix, self.stop.clone());
-                let notifier = notifier.map_err(|error| BenchError::Refused(format!("CRIER_REDIS_URL: {error}")))?;
-                BufferedNotifier::over(Arc::new(notifier))
+                notifier_over_redis(redis, prefix, self.stop.clone())?
             }
         };
         let notifier = Arc::new(notifier);
@@ -131,7 +127,7 @@ impl BenchEnvironment {
             DatabaseOwner::File(_) => (api.clone(), api.clone()),
             DatabaseOwner::Server { .. } => (opener.open().await?, opener.open().await?),
         };
-        poll_until(|| notifier.is_up(), "Redis (CRIER_REDIS_URL) does not answer").await?;
+        wait_for_redis(&notifier).await?;
         let _ = self.opened.set(Opened { api, worker, scheduler, notifier });
         Ok(())
     }
@@ -142,6 +138,17 @@ impl BenchEnvironment {
 
     pub fn is_embedded(&self) -> bool {
         matches!(self.holder, DatabaseOwner::File(_))
+    }
+
+    /// Returns what another process needs to work here; `None` in the embedded form, which is one process.
+    pub fn shared(&self) -> Option<SharedPlace> {
+        let DatabaseOwner::Server { database, redis, prefix } = &self.holder else { return None };
+        Some(SharedPlace {
+            database: SecretString::from(database.url.as_str()),
+            redis: redis.clone(),
+            prefix: prefix.clone(),
+            files: self.files.path().to_owned(),
+        })
     }
 
     /// Returns which form of Crier is measured.
@@ -258,6 +265,50 @@ impl Opener {
         let cipher = Cipher::new(&[SecretKey::new(0, [0; 32])])?;
         Ok(Store::new(db, Clock::system(), cipher, self.notifier.clone()))
     }
+}
+
+/// A place of the split form that another process made, and will delete.
+pub struct SharedPlace {
+    pub database: SecretString,
+    pub redis: SecretString,
+    /// The prefix of the keys in Redis.
+    pub prefix: String,
+    pub files: PathBuf,
+}
+
+impl SharedPlace {
+    /// Connects as a role of this process; `stop` ends the notifier's tasks.
+    pub async fn open(
+        &self,
+        stop: CancellationToken,
+    ) -> std::result::Result<(Store, Arc<BufferedNotifier>, Library), BenchError> {
+        let notifier = Arc::new(notifier_over_redis(&self.redis, &self.prefix, stop)?);
+        let opener = Opener { place: DatabaseLocation::Url(self.database.clone()), notifier: notifier.clone() };
+        let store = opener.open().await?;
+        store.db().probe().await?;
+        wait_for_redis(&notifier).await?;
+        Ok((store, notifier, library_in(&self.files)?))
+    }
+}
+
+fn notifier_over_redis(
+    redis: &SecretString,
+    prefix: &str,
+    stop: CancellationToken,
+) -> std::result::Result<BufferedNotifier, BenchError> {
+    let notifier = RedisNotifier::start(redis, prefix, stop);
+    let notifier = notifier.map_err(|error| BenchError::Refused(format!("CRIER_REDIS_URL: {error}")))?;
+    Ok(BufferedNotifier::over(Arc::new(notifier)))
+}
+
+async fn wait_for_redis(notifier: &BufferedNotifier) -> Result {
+    poll_until(|| notifier.is_up(), "Redis (CRIER_REDIS_URL) does not answer").await
+}
+
+fn library_in(files: &Path) -> std::result::Result<Library, BenchError> {
+    let storage = Storage::open(&config::Storage::Directory(files.to_owned()));
+    let storage = storage.map_err(|error| BenchError::Refused(error.to_string()))?;
+    Ok(Library::new(storage, &MediaConfig::default(), "http://127.0.0.1"))
 }
 
 /// Waits for the condition for at most 30 s.

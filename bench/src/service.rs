@@ -7,6 +7,7 @@
 
 use std::net::SocketAddr;
 
+use crier_config::Config;
 use crier_domain::access::{KeyMode, Scopes};
 use crier_domain::plan::Plans;
 use crier_store::brands::{self, NewBrand};
@@ -16,12 +17,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::api::listen;
-use super::{Bench, BenchError, Suite, refused};
+use super::{Bench, BenchError, Suite, refused, sandbox_accounts};
 
 pub struct Service {
     pub address: SocketAddr,
     pub key: SecretString,
     pub brand: i64,
+    /// An account of the sandbox, attached to the brand.
+    pub account: i64,
     api: JoinSet<()>,
     stop: CancellationToken,
 }
@@ -30,12 +33,13 @@ impl Service {
     pub async fn start<A: Suite>(bench: &Bench<A>, peer: Option<SocketAddr>) -> Result<Self, BenchError> {
         let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
         if let Some(address) = peer {
-            return Ok(Self { address, key: SecretString::from("none"), brand: 1, api, stop });
+            return Ok(Self { address, key: SecretString::from("none"), brand: 1, account: 1, api, stop });
         }
         let place = bench.create_environment().await?;
-        let (brand, key) = tenant(place.api()).await?;
-        let address = listen(&bench.config, &place, &mut api, stop.clone()).await?;
-        Ok(Self { address, key, brand, api, stop })
+        let (brand, account, key) = tenant(place.api()).await?;
+        let config = Config { sandbox: true, ..bench.config.clone() };
+        let address = listen(&config, &place, &mut api, stop.clone()).await?;
+        Ok(Self { address, key, brand, account, api, stop })
     }
 
     pub async fn stop(mut self) {
@@ -44,8 +48,8 @@ impl Service {
     }
 }
 
-/// Creates a user with a brand and a key.
-async fn tenant(store: &Store) -> Result<(i64, SecretString), BenchError> {
+/// Creates a user with a brand, an account and a key.
+async fn tenant(store: &Store) -> Result<(i64, i64, SecretString), BenchError> {
     let mut tx = store.begin().await?;
     let workspace = users::create_workspace(&mut tx, "bench", Plans::UNLIMITED).await?;
     let user = users::create(&mut tx, workspace, "bench@localhost", "bench").await?;
@@ -53,7 +57,8 @@ async fn tenant(store: &Store) -> Result<(i64, SecretString), BenchError> {
     let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
         return refused("a brand without a cap was refused");
     };
+    let account = sandbox_accounts::create(&mut tx, workspace, brand.id, 1).await?[0];
     let key = keys::create(&mut tx, user, KeyMode::Live, &Scopes::all()).await?;
     tx.commit().await?;
-    Ok((brand.id, key))
+    Ok((brand.id, account, key))
 }

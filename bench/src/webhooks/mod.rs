@@ -21,9 +21,9 @@ mod client;
 mod isolation;
 mod latency;
 mod memory;
-mod receiver;
+pub mod receiver;
 mod service;
-mod tenant;
+pub mod tenant;
 mod throughput;
 
 type Bench = super::Bench<BenchWebhooks>;
@@ -78,7 +78,7 @@ impl Bench {
 }
 
 /// Formats a count with its unit, for a figure's name.
-fn format_count(count: u32, what: &str) -> String {
+pub fn format_count(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 

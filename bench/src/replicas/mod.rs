@@ -1,0 +1,94 @@
+//! `crier bench replicas`: measures how many more jobs several worker processes run than one.
+//!
+//! A worker is a process of its own, started from this program ([`processes`], [`worker`]), with the engine and the
+//! handlers of a `crier-worker`. The scheduler and the endpoints are in this process. A backlog is written, then all
+//! workers start at once, and the time until its last job has ended counts. A backlog for one endpoint or account is as
+//! fast as its lane permits; one for many shows what a further worker adds. Only in the split form: SQLite has one
+//! process.
+//!
+//! **To add a measurement:** add its word to [`ReplicasMeasurement`], a file here with a function that drains one
+//! backlog, an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
+
+use super::figure::{self, Figure, Throughput};
+use super::place::EnvironmentConfig;
+use super::webhooks::format_count;
+use super::{BenchError, Figures, Suite, refused};
+use crate::args::{BenchOptions, BenchReplicas, ReplicasMeasurement};
+
+mod deliveries;
+mod processes;
+mod publishes;
+pub mod worker;
+
+type Bench = super::Bench<BenchReplicas>;
+
+/// How many lanes the backlog is for, and how many workers there are.
+#[derive(Clone, Copy)]
+struct Point {
+    lanes: u32,
+    workers: u32,
+}
+
+impl Suite for BenchReplicas {
+    fn options(&self) -> &BenchOptions {
+        &self.options
+    }
+
+    async fn measure(bench: &Bench) -> Figures {
+        if matches!(bench.environment_config, EnvironmentConfig::Embedded(_)) {
+            return refused(
+                "SQLite has one process; set CRIER_DATABASE_URL (Postgres) and CRIER_REDIS_URL to measure several \
+                 workers",
+            );
+        }
+        let mut figures = figure::machine_figures(&*bench.create_environment().await?).await?;
+        figures[0] = Figure::word("machine", "form", "split (Postgres, Redis), the workers in processes of their own");
+        let measure = async |measurement| match measurement {
+            ReplicasMeasurement::Deliveries => {
+                let unit = Unit { measurement: "deliveries", lane: "endpoint", rate: "deliveries/s" };
+                bench.each_point(unit, async |point| deliveries::drain(bench, point).await).await
+            }
+            ReplicasMeasurement::Publishes => {
+                let unit = Unit { measurement: "publishes", lane: "account", rate: "posts/s" };
+                bench.each_point(unit, async |point| publishes::drain(bench, point).await).await
+            }
+        };
+        figures.extend(bench.each(ReplicasMeasurement::ALL, &bench.args.only, measure).await?);
+        Ok(figures)
+    }
+}
+
+/// The words of a measurement's figures.
+#[derive(Clone, Copy)]
+struct Unit {
+    measurement: &'static str,
+    lane: &'static str,
+    rate: &'static str,
+}
+
+impl Bench {
+    /// Measures every number of workers for every number of lanes, and compares the last number of workers with the
+    /// first.
+    async fn each_point(&self, unit: Unit, drain: impl AsyncFn(Point) -> Result<Throughput, BenchError>) -> Figures {
+        let mut figures = Vec::new();
+        for lanes in &self.args.lanes {
+            let mut rates = Vec::new();
+            for workers in &self.args.workers {
+                let name = format!("{}, {}", format_count(*lanes, unit.lane), format_count(*workers, "worker"));
+                self.show_progress(format_args!("{}: {name}", unit.measurement));
+                let rate = drain(Point { lanes: *lanes, workers: *workers }).await?;
+                figures.push(Figure::rate(unit.measurement, name, unit.rate, rate.count, rate.took));
+                rates.push((*workers, rate));
+            }
+            figures.extend(ratio(unit, *lanes, &rates));
+        }
+        Ok(figures)
+    }
+}
+
+fn ratio(unit: Unit, lanes: u32, rates: &[(u32, Throughput)]) -> Option<Figure> {
+    let [(first, to), .., (last, of)] = rates else { return None };
+    let (last, first) = (format_count(*last, "worker"), format_count(*first, "worker"));
+    let name = format!("{}, {last} / {first}", format_count(lanes, unit.lane));
+    Some(Figure::ratio_of_rates(unit.measurement, name, *of, *to))
+}

@@ -1,0 +1,137 @@
+//! The worker processes of a measurement, as seen from the process that measures.
+//!
+//! Each prepares itself, says so with a line on its output, works from the next line of its input on, and stops when its
+//! input is closed; so it ends with this process, however that ends. What ends early is killed and waited for, so that
+//! no worker writes to what is deleted next.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crier_domain::job::JobKind;
+use secrecy::ExposeSecret as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::super::place::{BenchEnvironment, SharedPlace};
+use super::super::{BenchError, Result, crew, io, refused};
+use super::{Bench, worker};
+
+/// Time limit for a process to prepare itself, and to stop: more than it drains.
+const PATIENCE: Duration = Duration::from_secs(30);
+const KILL_POLL: Duration = Duration::from_millis(1);
+
+/// The workers, and the scheduler that promotes for them. All end when this is dropped.
+pub struct Processes {
+    workers: Vec<WorkerProcess>,
+    place: Arc<BenchEnvironment>,
+    scheduler: JoinSet<()>,
+    stop: CancellationToken,
+    _until: DropGuard,
+}
+
+impl Processes {
+    /// Starts worker processes, which wait for [`Processes::start`].
+    pub async fn prepare(
+        bench: &Bench,
+        place: &Arc<BenchEnvironment>,
+        kind: JobKind,
+        workers: u32,
+    ) -> std::result::Result<Self, BenchError> {
+        let Some(shared) = place.shared() else { return refused("the embedded form is one process") };
+        let stop = CancellationToken::new();
+        let until = stop.clone().drop_guard();
+        let (place, scheduler) = (place.clone(), JoinSet::new());
+        let mut all = Self { workers: Vec::new(), place, scheduler, stop, _until: until };
+        for _ in 0..workers {
+            all.workers.push(WorkerProcess::spawn(&shared, kind, bench.slots())?);
+        }
+        for worker in &mut all.workers {
+            worker.wait_until_ready().await?;
+        }
+        Ok(all)
+    }
+
+    /// Starts the work of all of them, and the scheduler.
+    pub async fn start(&mut self) -> Result {
+        for worker in &mut self.workers {
+            worker.start().await?;
+        }
+        self.scheduler.spawn(crew::scheduler(&self.place).run(self.stop.clone()));
+        Ok(())
+    }
+
+    /// Stops them in an orderly way; fails if one of them did not last.
+    pub async fn stop(mut self) -> Result {
+        self.stop.cancel();
+        while self.scheduler.join_next().await.is_some() {}
+        self.workers.iter_mut().for_each(|worker| worker.input = None);
+        for worker in &mut self.workers {
+            worker.wait_until_ended().await?;
+        }
+        Ok(())
+    }
+}
+
+struct WorkerProcess {
+    child: Child,
+    /// The process stops when this is closed.
+    input: Option<ChildStdin>,
+}
+
+impl WorkerProcess {
+    fn spawn(shared: &SharedPlace, kind: JobKind, slots: usize) -> std::result::Result<Self, BenchError> {
+        let program = std::env::current_exe().map_err(|error| io("this program's file", error))?;
+        let child = Command::new(program)
+            .args(["bench", "worker", "--kind", kind.as_str(), "--slots", &slots.to_string()])
+            .env("CRIER_DATABASE_URL", shared.database.expose_secret())
+            .env("CRIER_REDIS_URL", shared.redis.expose_secret())
+            .env(worker::PREFIX, &shared.prefix)
+            .env(worker::FILES, &shared.files)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn();
+        let mut child = child.map_err(|error| io("a worker process", error))?;
+        let input = child.stdin.take();
+        Ok(Self { child, input })
+    }
+
+    async fn wait_until_ready(&mut self) -> Result {
+        let Some(output) = self.child.stdout.take() else { return refused("a worker process has no output") };
+        let mut lines = BufReader::new(output).lines();
+        match tokio::time::timeout(PATIENCE, lines.next_line()).await {
+            Ok(Ok(Some(line))) if line == worker::READY => Ok(()),
+            Ok(Ok(Some(line))) => refused(format!("a worker process said {line}")),
+            Ok(Ok(None)) => refused("a worker process ended before it was ready"),
+            Ok(Err(error)) => Err(io("a worker process", error)),
+            Err(_) => refused(format!("a worker process was not ready within {} s", PATIENCE.as_secs())),
+        }
+    }
+
+    async fn start(&mut self) -> Result {
+        let Some(input) = &mut self.input else { return refused("a worker process has no input") };
+        input.write_all(b"start\n").await.map_err(|error| io("a worker process", error))
+    }
+
+    async fn wait_until_ended(&mut self) -> Result {
+        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => refused(format!("a worker process ended: {status}")),
+            Ok(Err(error)) => Err(io("a worker process", error)),
+            Err(_) => refused(format!("a worker process did not stop within {} s", PATIENCE.as_secs())),
+        }
+    }
+}
+
+impl Drop for WorkerProcess {
+    /// Blocks for the moment in which the system ends the process.
+    fn drop(&mut self) {
+        let _ = self.child.start_kill();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(KILL_POLL);
+        }
+    }
+}

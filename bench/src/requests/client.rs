@@ -1,0 +1,200 @@
+//! Clients that create posts: one connection each, with one request at a time.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use chrono::{Months, SecondsFormat};
+use crier_base::clock::Clock;
+use crier_base::random;
+use futures::future::try_join_all;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{Request, StatusCode};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::json;
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
+
+use super::super::connection::Connection;
+use super::super::figure::Throughput;
+use super::super::outside::ExternalRuntime;
+use super::super::service::Service;
+use super::super::{BenchError, Result, io, refused};
+use crate::args::RequestMeasurement;
+
+/// The post that is created with each request.
+#[derive(Clone)]
+pub struct PostRequest {
+    path: String,
+    key: SecretString,
+    body: Bytes,
+}
+
+impl PostRequest {
+    pub fn of(kind: RequestMeasurement, service: &Service) -> Self {
+        let mut body = json!({ "content": "Fresh bread from seven o'clock, as every morning." });
+        if kind == RequestMeasurement::Scheduled {
+            let next_year = Clock::system().now() + Months::new(12);
+            body["schedule_type"] = json!("scheduled");
+            body["scheduled_at"] = json!(next_year.to_rfc3339_opts(SecondsFormat::Secs, true));
+            body["accounts"] = json!([service.account]);
+        }
+        let path = format!("/api/public/v1/brands/{}/posts", service.brand);
+        Self { path, key: service.key.clone(), body: body.to_string().into() }
+    }
+
+    async fn send(&self, connection: &mut Connection) -> Result {
+        let request = Request::post(&self.path)
+            .header(AUTHORIZATION, format!("Bearer {}", self.key.expose_secret()))
+            .header(CONTENT_TYPE, "application/json")
+            .header("Idempotency-Key", format!("{:016x}", random::u64()));
+        match connection.send(request, vec![self.body.clone()]).await? {
+            (StatusCode::CREATED, _) => Ok(()),
+            (status, answer) => refused(format!("the API answered {status}: {}", String::from_utf8_lossy(&answer))),
+        }
+    }
+}
+
+/// How long requests are sent, and from when on they count.
+#[derive(Clone, Copy)]
+pub struct Window {
+    warm_up: Duration,
+    length: Duration,
+}
+
+impl Window {
+    pub fn of(warm_up_seconds: u32, seconds: u32) -> Self {
+        let duration = |seconds: u32| Duration::from_secs(seconds.into());
+        Self { warm_up: duration(warm_up_seconds), length: duration(seconds) }
+    }
+}
+
+/// The posts whose requests were answered within the window.
+pub struct Created {
+    pub rate: Throughput,
+    pub times: Vec<Duration>,
+}
+
+pub struct Clients {
+    outside: ExternalRuntime,
+    connections: Vec<Connection>,
+}
+
+impl Clients {
+    pub async fn connect(address: SocketAddr, connections: usize) -> std::result::Result<Self, BenchError> {
+        let outside = ExternalRuntime::start()?;
+        let opening = try_join_all((0..connections).map(move |_| Connection::open(address)));
+        // On the clients' thread, where the connections' own tasks stay.
+        let connections = outside.runtime.spawn(opening).await.map_err(ended)??;
+        Ok(Self { outside, connections })
+    }
+
+    /// Sends each client's next request when the last one is answered.
+    pub async fn send_as_fast_as_answered(
+        self,
+        post: &PostRequest,
+        window: Window,
+    ) -> std::result::Result<Created, BenchError> {
+        let from = Instant::now() + window.warm_up;
+        let until = from + window.length;
+        let client = |connection, post| send_until(connection, post, from, until);
+        let times = self.all(post, client).await?;
+        match times.len() {
+            0 => refused(format!("no request was answered within {} s", window.length.as_secs())),
+            count => Ok(Created { rate: Throughput { count, took: window.length }, times }),
+        }
+    }
+
+    /// Begins a request at each interval, whether earlier ones are answered or not; returns the time from each intended
+    /// beginning to its answer. A request waits while every client waits for an answer, which counts.
+    pub async fn send_at_rate(
+        self,
+        post: &PostRequest,
+        every: Duration,
+        window: Window,
+    ) -> std::result::Result<Vec<Duration>, BenchError> {
+        let (beginnings, begun) = mpsc::unbounded_channel();
+        let began = Instant::now();
+        let (from, until) = (began + window.warm_up, began + window.warm_up + window.length);
+        // Sleeps more exactly than a runtime, whose timers have milliseconds. Ends with the clients, too.
+        std::thread::Builder::new()
+            .name("beginnings".to_owned())
+            .spawn(move || begin_at_rate(&beginnings, began, every, until))
+            .map_err(|error| io("the thread that begins requests", error))?;
+        let begun = Arc::new(Mutex::new(begun));
+        let client = |connection, post| send_when_begun(connection, post, begun.clone(), from);
+        self.all(post, client).await
+    }
+
+    /// Runs a client on each connection; returns the times of all of them.
+    async fn all<F>(
+        self,
+        post: &PostRequest,
+        client: impl Fn(Connection, PostRequest) -> F,
+    ) -> std::result::Result<Vec<Duration>, BenchError>
+    where
+        F: Future<Output = std::result::Result<Vec<Duration>, BenchError>> + Send + 'static,
+    {
+        let mut tasks = JoinSet::new();
+        for connection in self.connections {
+            tasks.spawn_on(client(connection, post.clone()), &self.outside.runtime);
+        }
+        let mut times = Vec::new();
+        while let Some(done) = tasks.join_next().await {
+            times.extend(done.map_err(ended)??);
+        }
+        Ok(times)
+    }
+}
+
+fn ended(error: tokio::task::JoinError) -> BenchError {
+    BenchError::Refused(format!("a client: {error}"))
+}
+
+async fn send_until(
+    mut connection: Connection,
+    post: PostRequest,
+    from: Instant,
+    until: Instant,
+) -> std::result::Result<Vec<Duration>, BenchError> {
+    let mut times = Vec::new();
+    let mut asked = Instant::now();
+    while asked < until {
+        post.send(&mut connection).await?;
+        let answered = Instant::now();
+        if (from..until).contains(&answered) {
+            times.push(answered - asked);
+        }
+        asked = answered;
+    }
+    Ok(times)
+}
+
+/// Sends a request at each beginning that no other client takes.
+async fn send_when_begun(
+    mut connection: Connection,
+    post: PostRequest,
+    begun: Arc<Mutex<mpsc::UnboundedReceiver<Instant>>>,
+    from: Instant,
+) -> std::result::Result<Vec<Duration>, BenchError> {
+    let mut times = Vec::new();
+    loop {
+        let Some(beginning) = begun.lock().await.recv().await else { return Ok(times) };
+        post.send(&mut connection).await?;
+        if beginning >= from {
+            times.push(beginning.elapsed());
+        }
+    }
+}
+
+fn begin_at_rate(beginnings: &mpsc::UnboundedSender<Instant>, began: Instant, every: Duration, until: Instant) {
+    let mut next = began;
+    while next < until {
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        if beginnings.send(next).is_err() {
+            return;
+        }
+        next += every;
+    }
+}
