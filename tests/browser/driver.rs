@@ -31,8 +31,19 @@ pub struct Driver {
     client: Client,
     /// The address of the server under test.
     base: String,
-    _process: Child,
+    _process: Processes,
     _profile: tempfile::TempDir,
+}
+
+/// chromedriver and the browser that it has started, which would go on without it: a process group of their own.
+struct Processes(Child);
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0.id() {
+            let _ = std::process::Command::new("kill").args(["-KILL", "--", &format!("-{leader}")]).status();
+        }
+    }
 }
 
 impl Driver {
@@ -51,8 +62,9 @@ impl Driver {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .kill_on_drop(true)
+            .process_group(0)
             .spawn()
+            .map(Processes)
             .unwrap();
         let mut options = json!({ "args": [
             "--headless",
