@@ -226,3 +226,138 @@ impl<'c> Executor<'c> for SqliteExecutor<'c> {
         self.connection.prepare_with(sql, parameters)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::pool::Pool;
+
+    /// A writer over one file, like that of [`crate::Db`].
+    struct Writer {
+        pool: Pool<Sqlite>,
+        turn: Arc<Semaphore>,
+    }
+
+    impl Writer {
+        fn open(path: &Path) -> Self {
+            let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
+            let options = options.busy_timeout(Duration::from_millis(20));
+            let pool = SqlitePoolOptions::new().max_connections(1).connect_lazy_with(options);
+            Self { pool: Pool::new(pool), turn: Arc::new(Semaphore::new(1)) }
+        }
+
+        async fn begin(&self) -> Transaction<Sqlite> {
+            let turn = self.turn.clone().acquire_owned().await.unwrap();
+            Transaction::new(self.pool.acquire().await.unwrap(), turn)
+        }
+
+        async fn count(&self) -> i64 {
+            let mut tx = self.begin().await;
+            let count = sqlx::query_scalar("SELECT count(*) FROM n").fetch_one(tx.statement()).await.unwrap();
+            tx.commit().await.unwrap();
+            count
+        }
+    }
+
+    async fn run(tx: &mut Transaction<Sqlite>, sql: &'static str) -> Result<u64, sqlx::Error> {
+        sqlx::query(sql).execute(tx.statement()).await.map(|done| done.rows_affected())
+    }
+
+    /// A file with an empty table.
+    async fn writer() -> (tempfile::TempDir, Writer) {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = Writer::open(&dir.path().join("test.db"));
+        let mut tx = writer.begin().await;
+        run(&mut tx, "CREATE TABLE n (n INTEGER NOT NULL)").await.unwrap();
+        tx.commit().await.unwrap();
+        (dir, writer)
+    }
+
+    const THREE: &str = "INSERT INTO n VALUES (1), (2), (3)";
+
+    #[tokio::test]
+    async fn the_first_statement_returns_only_its_own_rows() {
+        let (_dir, writer) = writer().await;
+        let mut tx = writer.begin().await;
+        assert_eq!(run(&mut tx, THREE).await.unwrap(), 3);
+        tx.commit().await.unwrap();
+        let mut tx = writer.begin().await;
+        assert_eq!(
+            run(&mut tx, "UPDATE n SET n = 5 WHERE n > 1").await.unwrap(),
+            2,
+            "not those of the last transaction"
+        );
+        assert_eq!(run(&mut tx, "DELETE FROM n WHERE n = 1").await.unwrap(), 1);
+        tx.commit().await.unwrap();
+        let mut tx = writer.begin().await;
+        let bound = sqlx::query_scalar("INSERT INTO n VALUES ($1 + $2) RETURNING n").bind(3).bind(4);
+        let seven: i64 = bound.fetch_one(tx.statement()).await.unwrap();
+        assert_eq!(seven, 7);
+        let none = sqlx::query("SELECT n FROM n WHERE n = $1").bind(9).fetch_optional(tx.statement()).await.unwrap();
+        assert!(none.is_none());
+        tx.commit().await.unwrap();
+        assert_eq!(writer.count().await, 3);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_transaction_is_rolled_back_before_the_next_one() {
+        let (_dir, writer) = writer().await;
+        let mut tx = writer.begin().await;
+        run(&mut tx, THREE).await.unwrap();
+        drop(tx);
+        assert_eq!(writer.count().await, 0);
+        let mut tx = writer.begin().await;
+        run(&mut tx, THREE).await.unwrap();
+        tx.rollback().await.unwrap();
+        assert_eq!(writer.count().await, 0);
+        // Dropped while its first statement runs.
+        let mut tx = writer.begin().await;
+        let mut insert = Box::pin(async move { run(&mut tx, THREE).await });
+        assert!(futures::poll!(insert.as_mut()).is_pending());
+        drop(insert);
+        assert_eq!(writer.count().await, 0);
+    }
+
+    #[tokio::test]
+    async fn without_a_statement_nothing_is_begun() {
+        let (dir, writer) = writer().await;
+        let idle = writer.begin().await;
+        let other = Writer::open(&dir.path().join("test.db"));
+        let mut tx = other.begin().await;
+        run(&mut tx, THREE).await.unwrap();
+        tx.commit().await.unwrap();
+        idle.commit().await.unwrap();
+        assert_eq!(writer.count().await, 3);
+    }
+
+    #[tokio::test]
+    async fn nothing_runs_after_a_begin_that_failed() {
+        let (dir, writer) = writer().await;
+        let other = Writer::open(&dir.path().join("test.db"));
+        let mut holder = other.begin().await;
+        run(&mut holder, THREE).await.unwrap();
+        let mut tx = writer.begin().await;
+        assert!(run(&mut tx, THREE).await.is_err(), "the file is locked");
+        holder.commit().await.unwrap();
+        assert!(matches!(run(&mut tx, THREE).await, Err(sqlx::Error::BeginFailed)), "not without a transaction");
+        assert!(matches!(tx.commit().await, Err(sqlx::Error::BeginFailed)));
+        assert_eq!(writer.count().await, 3);
+    }
+
+    #[tokio::test]
+    async fn a_statement_that_fails_leaves_the_transaction_open() {
+        let (_dir, writer) = writer().await;
+        let mut tx = writer.begin().await;
+        assert!(run(&mut tx, "INSERT INTO n VALUES (NULL)").await.is_err());
+        assert_eq!(run(&mut tx, THREE).await.unwrap(), 3);
+        drop(tx);
+        assert_eq!(writer.count().await, 0);
+    }
+}
