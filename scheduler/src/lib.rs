@@ -5,7 +5,8 @@
 //! the next tick makes up for a missed one. So ticks are only wake-ups; each task has an apalis-cron worker for them
 //! ([`ticks`]).
 //!
-//! **To add a recurring task:** `tasks/<name>.rs` with a `run(&Scheduler)`, and one row in [`TASKS`].
+//! **To add a recurring task:** `tasks/<name>.rs` with a `run(&Scheduler)`, and one row in [`TASKS`]. It ticks at least once
+//! a minute, which a test and an alert rely on; what is due less often is decided by a time in the database.
 
 use std::sync::Arc;
 use std::time::Duration;

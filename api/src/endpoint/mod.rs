@@ -4,7 +4,8 @@
 //!
 //! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint`
 //! and the handler; two lines in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of the
-//! document. [`crate::openapi::schema`] says how the types describe themselves. There are eight kinds of handlers. The
+//! document. [`crate::openapi::schema`] says how the types describe themselves. A query parameter is always
+//! optional in the document, and a handler that reads the query begins with `cx.typos()`. There are eight kinds of handlers. The
 //! first two need no live key and no `Idempotency-Key`; they may be `POST`s that change nothing.
 //!
 //! | | for |

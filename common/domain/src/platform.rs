@@ -1,5 +1,5 @@
 //! The data of a platform: its key, how it is connected, its limits. The code that calls it is in
-//! `platforms/<name>.rs`.
+//! `common/platforms/src/<name>/`.
 
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,8 @@
 //! `crier_domain::catalogue` and, if it can publish, a [`Connector`] in a folder `<name>`, one line in `registry.rs`, and tests in
 //! `tests/platforms/<name>.rs` against a server that responds as the platform's documentation specifies. All calls go
 //! through [`call::PlatformClient`], which classifies their errors; [`text`] counts the length of texts. A platform whose
-//! accounts are connected in a browser implements [`oauth::OAuthConnector`] too.
+//! accounts are connected in a browser implements [`oauth::OAuthConnector`] too. `CONTRIBUTING.md` lists the places outside of
+//! this crate.
 //! [`Connector::image_transfer`] defines how the platform receives pictures; the descriptor contains the limits on them.
 
 pub mod address;
@@ -362,7 +363,7 @@ pub enum ConnectError {
     Unavailable(String),
 }
 
-/// One platform's API. Each call has the deadline of the connector's HTTP client. `checked.rs` wraps every connector
+/// One platform's API. Each call has the deadline of the connector's HTTP client. `sanitized.rs` wraps every connector
 /// and makes its results storable: a method that is added here must be added there too.
 #[async_trait]
 pub trait Connector: Send + Sync {

@@ -1,7 +1,7 @@
-//! Makes every connector result storable before any other code sees it. [`Registry::register`] wraps every connector in
+//! Makes every connector result storable before any other code sees it. [`ConnectorRegistry::register`] wraps every connector in
 //! this, so no connector has to do it or can omit it.
 //!
-//! [`Registry::register`]: super::Registry::register
+//! [`ConnectorRegistry::register`]: super::ConnectorRegistry::register
 
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@
 //! easy to spot; a look-up returns `Option`. Writes go through a [`Tx`]: rows, the jobs they cause and the stored
 //! response commit together, and workers are notified only after the commit.
 //!
-//! **To add a table:** the same file in `migrations/postgres` and `migrations/sqlite`, a domain type,
-//! `store/<table>.rs`, and its tests in `tests/store/`, which run on both engines.
+//! **To add a table:** the same file in `migrations/postgres` and `migrations/sqlite` (`migrations/README.md` has the rules), a
+//! domain type, `store/<table>.rs`, and its tests in `tests/store/`, which run on both engines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
