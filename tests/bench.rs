@@ -442,8 +442,7 @@ async fn assert_no_leftovers(server: &mut PgConnection, redis: &str) {
     assert_eq!(databases(server).await, Vec::<String>::new());
     let jobs: i64 = sqlx::query_scalar("SELECT count(*) FROM jobs").fetch_one(server).await.expect("a count");
     assert_eq!(jobs, 0, "the installation's own table is untouched");
-    let client = redis::Client::open(redis).expect("a URL");
-    let mut connection = client.get_multiplexed_async_connection().await.expect("Redis answers");
+    let mut connection = servers::connect_redis(redis).await;
     let keys: Vec<String> = connection.keys("*").await.expect("a list");
     assert!(keys.is_empty(), "{keys:?}");
 }

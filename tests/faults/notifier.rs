@@ -165,8 +165,7 @@ async fn redis_notifier() -> (Arc<RedisNotifier>, MultiplexedConnection) {
     let notifier = RedisNotifier::start(&SecretString::from(url.as_str()), "test", CancellationToken::new()).unwrap();
     let notifier = Arc::new(notifier);
     until("Redis answers", async || notifier.is_up()).await;
-    let client = redis::Client::open(url).unwrap();
-    (notifier, client.get_multiplexed_async_connection().await.unwrap())
+    (notifier, servers::connect_redis(&url).await)
 }
 
 /// The list from which workers fetch ids.
@@ -219,8 +218,7 @@ async fn notifications_over_redis_capacity_are_repeated(s: TestStore) {
     let start = |stop: &CancellationToken| {
         Arc::new(RedisNotifier::start(&SecretString::from(url.as_str()), "test", stop.clone()).unwrap())
     };
-    let client = redis::Client::open(url.as_str()).unwrap();
-    let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+    let mut redis = servers::connect_redis(&url).await;
     let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     let full = i64::try_from(CAPACITY).unwrap();
     let _: () = redis.rpush(LIST, (0..full).map(|n| -1 - n).collect::<Vec<_>>()).await.unwrap();

@@ -166,7 +166,7 @@ async fn redis_holds_a_bounded_number_of_ids_and_the_rest_follows() {
 #[tokio::test]
 async fn redis_gets_the_ids_of_a_failed_push_later() {
     let url = servers::redis().await;
-    let mut hand = ::redis::Client::open(url.as_str()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut hand = servers::connect_redis(&url).await;
     let _: () = ::redis::cmd("SET").arg("t:queue:noop:data").arg("no hash").query_async(&mut hand).await.unwrap();
     let (notifier, _stop) = redis(url, "t");
     is_up(&notifier).await;
@@ -189,7 +189,7 @@ async fn redis_keeps_nothing_of_received_ids() {
     for id in 0..1_000 {
         assert_eq!(next(&mut ids).await, Some(id));
     }
-    let mut hand = ::redis::Client::open(url.as_str()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut hand = servers::connect_redis(&url).await;
     let keys =
         async || -> Vec<String> { ::redis::cmd("KEYS").arg("t:*").query_async(&mut hand.clone()).await.unwrap() };
     // The worker itself stays.
@@ -296,7 +296,7 @@ async fn a_frozen_redis_blocks_no_caller() {
 #[tokio::test]
 async fn redis_skips_invalid_ids() {
     let url = servers::redis().await;
-    let mut hand = ::redis::Client::open(url.as_str()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut hand = servers::connect_redis(&url).await;
     let key = "t:queue:noop:active";
     let _: i64 = ::redis::cmd("RPUSH").arg(key).arg("no id").arg("7").query_async(&mut hand).await.unwrap();
     let (notifier, _stop) = redis(url, "t");

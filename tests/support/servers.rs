@@ -52,18 +52,22 @@ pub async fn sqlite() -> &'static [u8] {
 pub async fn redis() -> String {
     let base = variable("CRIER_TEST_REDIS_URL");
     let base = base.trim_end_matches('/');
-    let client = redis::Client::open(format!("{base}/0")).expect("CRIER_TEST_REDIS_URL is a URL");
-    let mut connection = client.get_multiplexed_async_connection().await.expect("the Redis of the tests answers");
+    let mut connection = connect_redis(&format!("{base}/0")).await;
     let number: u64 = redis::cmd("INCR").arg("crier:tests").query_async(&mut connection).await.expect("a number");
     // `./scripts/test` configures 10,000 databases; database 0 contains the counter.
     let url = format!("{base}/{}", 1 + number % 9_999);
-    let mut own = redis::Client::open(url.as_str())
-        .expect("a URL")
-        .get_multiplexed_async_connection()
-        .await
-        .expect("a database of its own");
+    let mut own = connect_redis(&url).await;
     let _: () = redis::cmd("FLUSHDB").query_async(&mut own).await.expect("an empty database");
     url
+}
+
+/// Connects to a Redis, and waits for it and its answers for as long as a busy machine may need: by default, a second
+/// and half a second.
+pub async fn connect_redis(url: &str) -> redis::aio::MultiplexedConnection {
+    let patience = Some(Duration::from_secs(30));
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(patience).set_response_timeout(patience);
+    let client = redis::Client::open(url).expect("a URL");
+    client.get_multiplexed_async_connection_with_config(&config).await.expect("the Redis of the tests answers")
 }
 
 /// A Redis server of one test, for tests that stop it. Its data is only in memory. It ends with this value, and with
@@ -92,8 +96,7 @@ impl RedisServer {
 
     /// Runs one command.
     pub async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
-        let client = redis::Client::open(self.url()).expect("a URL");
-        let mut connection = client.get_multiplexed_async_connection().await.expect("Redis answers");
+        let mut connection = connect_redis(&self.url()).await;
         redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.expect("an answer")
     }
 
@@ -304,11 +307,7 @@ mod tests {
     async fn each_test_has_a_redis_database_of_its_own() {
         let (one, two) = (redis().await, redis().await);
         assert_ne!(one, two);
-        let open = async |url: &str| {
-            let client = redis::Client::open(url).expect("a URL");
-            client.get_multiplexed_async_connection().await.expect("Redis answers")
-        };
-        let (mut first, mut second) = (open(&one).await, open(&two).await);
+        let (mut first, mut second) = (connect_redis(&one).await, connect_redis(&two).await);
         let _: () = first.set("key", 1).await.expect("written");
         let other: Option<i64> = second.get("key").await.expect("read");
         assert_eq!(other, None);
