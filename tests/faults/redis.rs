@@ -64,7 +64,7 @@ async fn accepted(crier: &Installation, brand: i64, accounts: &[i64], texts: &[S
         let asked = Instant::now();
         posts.push(crier.post(brand, *account, text).await);
         // A request waits for Redis at most a tenth of a second; the rest allows for a busy machine.
-        assert!(asked.elapsed() < Duration::from_secs(5), "{text}: accepted after {:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(15), "{text}: accepted after {:?}", asked.elapsed());
     }
 }
 

@@ -117,7 +117,7 @@ async fn a_concurrently_deleted_endpoint_is_skipped(s: TestStore) {
     let bad = Health { failing_since: None, strikes: 1 };
     webhooks::lock_health(&mut failing, &[kept.id], true).await.unwrap();
     webhooks::set_record(&mut failing, kept.id, bad).await.unwrap();
-    let at_once = tokio::time::timeout(std::time::Duration::from_secs(5), emit(&s, w.brand, PUBLISHED, &nothing));
+    let at_once = tokio::time::timeout(std::time::Duration::from_secs(60), emit(&s, w.brand, PUBLISHED, &nothing));
     assert_eq!(at_once.await.expect("it waits for an endpoint's record"), 1);
     failing.commit().await.unwrap();
 }

@@ -134,7 +134,7 @@ pub fn build_app(
     platforms: PlatformsConfig,
     public_url: &str,
 ) -> App {
-    let http = HttpClient::trusted(Duration::from_secs(5), 1 << 20);
+    let http = HttpClient::trusted(Duration::from_secs(30), 1 << 20);
     let guard = Guard::new(Vec::new());
     let clients = Clients { trusted: http.clone(), guarded: http, addresses: Arc::new(guard.clone()) };
     let mut registry = ConnectorRegistry::new(platforms, &clients, store.clock());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crier_config::Config;
 use crier_domain::job::JobKind;
-use crier_store::bench::{log_position, pending_jobs, tidy};
+use crier_store::bench::{log_position, pending_jobs, tidy, used_keys};
 use crier_store::cost;
 use crier_worker::jobs::Registry;
 use tokio::task::JoinSet;
@@ -76,6 +76,10 @@ impl Service {
         let times = if operation.at_once { bench.args.at_once } else { bench.args.repeat };
         self.repeat(&operation, 0..WARM_UP).await?;
         let db = self.place.api().db();
+        // Recorded once a minute, in a background task of the first request.
+        while used_keys(db).await? == 0 {
+            tokio::time::sleep(crew::POLL_INTERVAL).await;
+        }
         tidy(db).await?;
         let (log, before) = (log_position(db).await?, cost::total());
         self.repeat(&operation, WARM_UP..WARM_UP + times).await?;

@@ -19,8 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use super::test_server::{PendingLookup, ScriptedLookup, TestServer, read_request};
 use super::*;
 
-const LONG: Duration = Duration::from_secs(10);
-const SHORT: Duration = Duration::from_millis(500);
+const LONG: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_secs(1);
 
 fn client(timeout: Duration, max_body: usize) -> HttpClient {
     HttpClient::guarded(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]), timeout, max_body)
@@ -67,7 +67,7 @@ async fn the_deadline_applies_to_a_slow_body() {
     assert!(matches!(get(&client, &server.url()).await, Err(HttpError::Timeout { sent: true })));
     let answer = client.send_for_status(client.request(Method::GET, &server.url())).await.unwrap();
     assert!(answer.status == 200 && answer.truncated && answer.body.starts_with(b"x"), "{answer:?}");
-    assert!(started.elapsed() < Duration::from_secs(3));
+    assert!(started.elapsed() < LONG);
 }
 
 #[tokio::test]

@@ -101,11 +101,19 @@ pub async fn tidy(db: &Db) -> Result<()> {
 
 /// Returns the number of jobs that are due and have not ended.
 pub async fn pending_jobs(db: &Db) -> Result<i64> {
-    // Not with `run!`: not counted as a cost of what is measured.
-    const SQL: &str = "SELECT count(*) FROM jobs WHERE state IN ('ready', 'running')";
+    uncounted(db, "SELECT count(*) FROM jobs WHERE state IN ('ready', 'running')").await
+}
+
+/// Returns the number of API keys whose use has been recorded, which requests leave to a background task.
+pub async fn used_keys(db: &Db) -> Result<i64> {
+    uncounted(db, "SELECT count(*) FROM api_keys WHERE last_used_at IS NOT NULL").await
+}
+
+/// Reads a number, not with `run!`: the statement is not counted as a cost of what is measured.
+async fn uncounted(db: &Db, sql: &'static str) -> Result<i64> {
     Ok(match db {
-        Db::Pg(pool) => sqlx::query_scalar(SQL).fetch_one(&mut *pool.acquire().await?).await?,
-        Db::Sqlite { readers, .. } => sqlx::query_scalar(SQL).fetch_one(&mut *readers.acquire().await?).await?,
+        Db::Pg(pool) => sqlx::query_scalar(sql).fetch_one(&mut *pool.acquire().await?).await?,
+        Db::Sqlite { readers, .. } => sqlx::query_scalar(sql).fetch_one(&mut *readers.acquire().await?).await?,
     })
 }
 

@@ -158,8 +158,11 @@ mod tests {
     use super::*;
 
     fn pool(max_connections: u32) -> Pool<Sqlite> {
-        let options =
-            SqlitePoolOptions::new().max_connections(max_connections).acquire_timeout(Duration::from_millis(50));
+        pool_with_timeout(max_connections, Duration::from_mins(1))
+    }
+
+    fn pool_with_timeout(max_connections: u32, timeout: Duration) -> Pool<Sqlite> {
+        let options = SqlitePoolOptions::new().max_connections(max_connections).acquire_timeout(timeout);
         Pool::new(options.connect_lazy_with(SqliteConnectOptions::new().filename(":memory:")))
     }
 
@@ -191,10 +194,18 @@ mod tests {
     async fn no_more_connections_than_configured_are_in_use() {
         let pool = pool(2);
         let both = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
-        assert!(matches!(pool.acquire().await, Err(sqlx::Error::PoolTimedOut)));
+        assert!(pool.permits.try_acquire().is_err());
         drop(both);
         assert!(pool.acquire().await.is_ok());
         assert_eq!(pool.pool.size(), 2);
+    }
+
+    #[tokio::test]
+    async fn the_wait_for_a_connection_is_bounded() {
+        let pool = pool_with_timeout(1, Duration::from_millis(1));
+        let permit = pool.permits.clone().acquire_owned().await.unwrap();
+        assert!(matches!(pool.acquire().await, Err(sqlx::Error::PoolTimedOut)));
+        drop(permit);
     }
 
     #[tokio::test]

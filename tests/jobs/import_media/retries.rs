@@ -59,7 +59,7 @@ async fn transient_failures_are_retried(w: TestWorker) {
 
 async fn a_slow_server_is_retried(mut w: TestWorker) {
     listen(&w).await;
-    w.set_import_timeout(Duration::from_millis(300));
+    w.set_import_timeout(Duration::from_secs(2));
     let source = Source::with_responses([
         SourceResponse::Stall(cut_off(&picture::png(9, 9))),
         SourceResponse::Send(ok(&picture::png(9, 9))),

@@ -137,7 +137,7 @@ async fn a_heartbeat_does_not_wait_for_locks(s: TestStore) {
     let mut settling = s.begin().await.unwrap();
     assert!(engine::settle(&mut settling, &[(&held[1], Outcome::Done)]).await.unwrap());
     let beat = s.write(async |tx| engine::heartbeat(tx, &[one, two], "w").await);
-    let renewed = tokio::time::timeout(std::time::Duration::from_secs(5), beat).await.expect("it waits for a settle");
+    let renewed = tokio::time::timeout(std::time::Duration::from_secs(60), beat).await.expect("it waits for a settle");
     assert_eq!(renewed, 1);
     settling.commit().await.unwrap();
 }

