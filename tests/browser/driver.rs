@@ -16,6 +16,7 @@ use tokio::process::{Child, Command};
 
 use crate::support::client::until;
 use crate::support::servers::free_port;
+use crate::support::size::sized;
 
 const PROGRAM: &str = "/usr/bin/chromedriver";
 /// Chromium without a desktop: the same pages in a third of the processor time. The whole browser is used without it.
@@ -255,13 +256,16 @@ impl Driver {
         self.find(Locator::Css(css)).await.text().await.unwrap()
     }
 
-    /// Saves screenshots of the page on a phone and a desktop, in light and dark.
+    /// Saves screenshots of the page, and looks for faults: on a phone in light and a desktop in dark, in full runs also the
+    /// other way round.
     pub async fn pictures(&self, name: &str) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots/console");
         std::fs::create_dir_all(&folder).unwrap();
-        for (size, width, height) in [("phone", 390, 844), ("desktop", 1280, 900)] {
+        let both: &[&str] = &["light", "dark"];
+        let (phone, desktop) = sized((both, both), (&["light"], &["dark"]));
+        for (size, width, height, schemes) in [("phone", 390, 844, phone), ("desktop", 1280, 900, desktop)] {
             self.client.set_window_size(width, height).await.unwrap();
-            for scheme in ["light", "dark"] {
+            for scheme in schemes {
                 self.emulate(scheme).await.unwrap();
                 let wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
                 assert_eq!(wide, json!(false), "{name} is wider than a {size}");

@@ -11,9 +11,12 @@ use super::sites::Sites;
 /// The time limit for any condition; expected waits take less than half of it.
 const CONDITION_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// The longest pause between two looks.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+
 /// Polls other processes until there is a value.
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, look: impl FnMut() -> F) -> T {
-    poll(what, Duration::from_millis(50), look).await
+    poll(what, Duration::from_millis(20), look).await
 }
 
 /// Polls this process or its database until there is a value.
@@ -21,14 +24,15 @@ pub async fn until_soon<T, F: Future<Output = Option<T>>>(what: &str, look: impl
     poll(what, Duration::from_millis(5), look).await
 }
 
-async fn poll<T, F: Future<Output = Option<T>>>(what: &str, pause: Duration, mut look: impl FnMut() -> F) -> T {
-    let end = Instant::now() + CONDITION_TIMEOUT;
+/// Pauses a tenth of the time that it has waited, so that tests that wait for long leave the processor to others.
+async fn poll<T, F: Future<Output = Option<T>>>(what: &str, min_pause: Duration, mut look: impl FnMut() -> F) -> T {
+    let began = Instant::now();
     loop {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(Instant::now() < end, "not within {CONDITION_TIMEOUT:?}: {what}");
-        tokio::time::sleep(pause).await;
+        assert!(began.elapsed() < CONDITION_TIMEOUT, "not within {CONDITION_TIMEOUT:?}: {what}");
+        tokio::time::sleep((began.elapsed() / 10).clamp(min_pause, MAX_PAUSE)).await;
     }
 }
 

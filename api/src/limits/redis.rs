@@ -65,21 +65,16 @@ impl RedisLimiter {
         })
     }
 
-    async fn take_shared(&self, subject: RateLimitSubject, limit: u32) -> Option<Decision> {
+    /// Asks Redis; an error says why it did not decide.
+    async fn take_shared(&self, subject: RateLimitSubject, limit: u32) -> Result<Decision, String> {
         let mut connection = self.connection.clone();
         let mut call = self.script.prepare_invoke();
         call.key(format!("{}{subject}", self.prefix)).arg(share(limit)).arg(WINDOW);
         let answer = tokio::time::timeout(REDIS_TIMEOUT, call.invoke_async::<(i64, i64, i64)>(&mut connection)).await;
         match answer {
-            Ok(Ok((allowed, whole_at, now))) => Some(Decision::of(allowed == 1, whole_at, now, limit)),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "rate limits are counted per process: Redis returned an error");
-                None
-            }
-            Err(_) => {
-                tracing::warn!("rate limits are counted per process: Redis timed out");
-                None
-            }
+            Ok(Ok((allowed, whole_at, now))) => Ok(Decision::of(allowed == 1, whole_at, now, limit)),
+            Ok(Err(error)) => Err(format!("Redis returned an error: {error}")),
+            Err(_) => Err("Redis timed out".to_owned()),
         }
     }
 
@@ -88,8 +83,14 @@ impl RedisLimiter {
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    fn set_away(&self, until: Option<Instant>) {
-        *self.away_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = until;
+    /// Leaves Redis alone for a while. Of the requests that fail together, one is logged.
+    fn set_away(&self, reason: &str) {
+        let now = Instant::now();
+        let mut until = self.away_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if until.is_none_or(|until| until <= now) {
+            tracing::warn!("rate limits are counted per process: {reason}");
+        }
+        *until = Some(now + PAUSE);
     }
 }
 
@@ -97,10 +98,10 @@ impl RedisLimiter {
 impl Limiter for RedisLimiter {
     async fn take(&self, subject: RateLimitSubject, limit: u32) -> Decision {
         if !self.is_away() {
-            if let Some(decision) = self.take_shared(subject, limit).await {
-                return decision;
+            match self.take_shared(subject, limit).await {
+                Ok(decision) => return decision,
+                Err(reason) => self.set_away(&reason),
             }
-            self.set_away(Some(Instant::now() + PAUSE));
         }
         self.fallback.take_now(subject, limit)
     }
