@@ -251,7 +251,6 @@ macro_rules! insert_attempts {
 /// Records attempts at different deliveries, and the deliveries' new states, however many there are. Returns the
 /// deliveries that still exist; nothing is written for the others.
 pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64>> {
-    // One statement on Postgres, where each is a round trip.
     const PG: &str = concat!(
         "WITH delivery AS (",
         update_deliveries!(pg, "$1", ""),
@@ -259,15 +258,15 @@ pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64
         insert_attempts!(pg, "$1", " WHERE delivery_id IN (SELECT id FROM delivery)"),
         ") SELECT id FROM delivery"
     );
-    let (sql, now) = (tx.for_engine(PG, update_deliveries!(sqlite, "$1", "")), tx.now);
-    let rows = as_json(attempts);
-    let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(now).fetch_all(c))?;
-    let found: BTreeSet<i64> = found.into_iter().collect();
-    if !tx.is_postgres() {
-        let existing = as_json(attempts.iter().filter(|a| found.contains(&a.delivery_id)));
-        execute!(tx, insert_attempts!(sqlite, "$1", ""), &existing)?;
-    }
-    Ok(found)
+    // Two statements that are sent together; the first one returns the rows.
+    const SQLITE: &str = concat!(
+        update_deliveries!(sqlite, "$1", ""),
+        ";",
+        insert_attempts!(sqlite, "$1", " WHERE delivery_id IN (SELECT id FROM webhook_deliveries)")
+    );
+    let (sql, now) = (tx.for_engine(PG, SQLITE), tx.now);
+    let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(as_json(attempts)).bind(now).fetch_all(c))?;
+    Ok(found.into_iter().collect())
 }
 
 /// An attempt at a delivery to an endpoint, and the job that made it.

@@ -1,12 +1,12 @@
 //! Posts. A deleted post is hidden from clients at once; its row is deleted when no target of it is in flight.
 
 use chrono::SubsecRound as _;
-use crier_domain::job::{JobNotification, Lane, NewJob, workspace_lane};
+use crier_domain::job::{JobNotification, NewJob, workspace_lane};
 use crier_domain::post::{Post, PostStatus};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
-use super::jobs::{self, JobSubject, id_list, list_sql};
+use super::jobs::{id_list, list_sql};
 use super::targets::{self, NewTarget};
 use super::{Conn, Page, PageRequest, Result, StoreError, Tx};
 
@@ -50,64 +50,6 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
     if new.targets.is_empty() {
         return Ok((insert(tx, new.post).await?, Vec::new()));
     }
-    if tx.is_postgres() {
-        return create_in_one_statement(tx, new).await;
-    }
-    let post_id = insert(tx, new.post).await?;
-    let target_ids = targets::insert(tx, post_id, new.targets).await?;
-    if let Some(job) = new.job {
-        let subject = |(target, id): (&NewTarget<'_>, &i64)| JobSubject {
-            id: *id,
-            lane: Lane::Account(target.account_id),
-            workspace_id: job.workspace_id,
-        };
-        let subjects: Vec<_> = new.targets.iter().zip(&target_ids).map(subject).collect();
-        jobs::enqueue_each(tx, job, &subjects).await?;
-    }
-    Ok((post_id, target_ids))
-}
-
-/// [`create`] on Postgres, where each statement is a round trip.
-async fn create_in_one_statement(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
-    const SQL: &str = "
-        WITH post AS (
-            INSERT INTO posts (
-                brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-                created_at, updated_at
-            )
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
-            RETURNING id
-        ),
-        new AS (
-            SELECT value, n
-            FROM jsonb_array_elements($11::jsonb) WITH ORDINALITY AS each (value, n)
-        ),
-        target AS (
-            INSERT INTO post_targets (
-                post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
-            )
-            SELECT post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
-                nullif(value -> 4, 'null'), value -> 5, $10, $10
-            FROM post, new
-            ORDER BY n
-            RETURNING id, post_id, account_id
-        ),
-        job AS (
-            INSERT INTO jobs (
-                kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
-                workspace_lane
-            )
-            SELECT $12, target.id, value ->> 6, $13, $14, $15, $16, $17, $10, $10, $18
-            FROM target
-            JOIN new ON (value ->> 0)::bigint = account_id
-            WHERE $12 IS NOT NULL
-            ORDER BY n
-            RETURNING id, subject_id
-        )
-        SELECT target.post_id, target.id AS target_id, job.id AS job_id
-        FROM target
-        LEFT JOIN job ON job.subject_id = target.id
-        ORDER BY target.id";
     #[derive(sqlx_macros::FromRow)]
     struct CreatedRow {
         post_id: i64,
@@ -117,7 +59,8 @@ async fn create_in_one_statement(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, 
     let (post, now) = (new.post, tx.now);
     let due = new.job.is_some_and(|job| job.run_at <= now);
     let job = new.job;
-    let rows: Vec<CreatedRow> = run!(tx, c => sqlx::query_as(SQL).bind(post.brand_id).bind(post.author_id)
+    let sql = tx.for_engine(CREATE_PG, CREATE_SQLITE);
+    let rows: Vec<CreatedRow> = run!(tx, c => sqlx::query_as(sql).bind(post.brand_id).bind(post.author_id)
         .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
         .bind(post.published_at).bind(Json(&post.media)).bind(post.counted).bind(now)
         .bind(targets::rows(new.targets)).bind(job.map(|job| job.kind))
@@ -137,6 +80,76 @@ async fn create_in_one_statement(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, 
     let post_id = post_id.ok_or_else(|| StoreError::Decode("a post was not stored".to_owned()))?;
     Ok((post_id, rows.into_iter().map(|row| row.target_id).collect()))
 }
+
+const CREATE_PG: &str = "
+    WITH post AS (
+        INSERT INTO posts (
+            brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
+            created_at, updated_at
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
+        RETURNING id
+    ),
+    new AS (
+        SELECT value, n
+        FROM jsonb_array_elements($11::jsonb) WITH ORDINALITY AS each (value, n)
+    ),
+    target AS (
+        INSERT INTO post_targets (
+            post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
+        )
+        SELECT post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
+            nullif(value -> 4, 'null'), value -> 5, $10, $10
+        FROM post, new
+        ORDER BY n
+        RETURNING id, post_id, account_id
+    ),
+    job AS (
+        INSERT INTO jobs (
+            kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
+            workspace_lane
+        )
+        SELECT $12, target.id, value ->> 6, $13, $14, $15, $16, $17, $10, $10, $18
+        FROM target
+        JOIN new ON (value ->> 0)::bigint = account_id
+        WHERE $12 IS NOT NULL
+        ORDER BY n
+        RETURNING id, subject_id
+    )
+    SELECT target.post_id, target.id AS target_id, job.id AS job_id
+    FROM target
+    LEFT JOIN job ON job.subject_id = target.id
+    ORDER BY target.id";
+
+/// The same in several statements, which are sent together; the last one returns the rows. Ids ascend, so the newest post is
+/// this one.
+const CREATE_SQLITE: &str = "
+    INSERT INTO posts (
+        brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
+        created_at, updated_at
+    )
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10);
+    INSERT INTO post_targets (
+        post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
+    )
+    SELECT (SELECT max(id) FROM posts), value ->> 0, value ->> 1, value ->> 2, 'pending', value ->> 3,
+        nullif(value -> 4, 'null'), value -> 5, $10, $10
+    FROM json_each($11)
+    ORDER BY key;
+    INSERT INTO jobs (
+        kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane
+    )
+    SELECT $12, t.id, new.value ->> 6, $13, $14, $15, $16, $17, $10, $10, $18
+    FROM post_targets t
+    JOIN json_each($11) new ON new.value ->> 0 = t.account_id
+    WHERE t.post_id = (SELECT max(id) FROM posts)
+        AND $12 IS NOT NULL
+    ORDER BY new.key;
+    SELECT t.post_id, t.id AS target_id, j.id AS job_id
+    FROM post_targets t
+    LEFT JOIN jobs j ON j.kind = $12 AND j.subject_id = t.id AND j.state IN ('scheduled', 'ready', 'running')
+    WHERE t.post_id = (SELECT max(id) FROM posts)
+    ORDER BY t.id";
 
 /// Stores the mutable fields of a post.
 pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {

@@ -4,10 +4,10 @@
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::JobAttempt;
-use crier_domain::post::{Attempt, AttemptOutcome, PostEnds, PostStatus, TargetStatus};
+use crier_domain::post::{Attempt, AttemptOutcome, PostEnds, TargetStatus};
 use sqlx::types::Json;
 
-use super::super::db::{execute, run};
+use super::super::db::run;
 use super::super::{Conn, Result, Tx};
 
 /// The state in which a run left the target.
@@ -45,100 +45,8 @@ pub async fn end_with_post(
     attempt: Option<&NewAttempt>,
     post: Option<PostEnds>,
 ) -> Result<TargetEnded> {
-    if tx.is_postgres() {
-        return end_in_one_statement(tx, target_id, ended, attempt, post).await;
-    }
-    const SQL: &str = "
-        UPDATE post_targets
-        SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
-            call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
-        WHERE id = $1";
-    const ENDS: &str = "
-        SELECT status, published_at
-        FROM post_targets
-        WHERE post_id = (SELECT post_id FROM post_targets WHERE id = $1)";
-    const POST: &str = "
-        UPDATE posts
-        SET status = $2, published_at = $3, updated_at = $4
-        WHERE id = (SELECT post_id FROM post_targets WHERE id = $1)";
-    let (now, error) = (tx.now, ended.error.as_ref().map(Json));
-    let (next, at, open) = (ended.next_attempt_at, ended.published_at, ended.call_open);
-    execute!(tx, SQL, target_id, ended.status, &ended.external_id, &ended.url, error, next, at, open, now)?;
-    if let Some(attempt) = attempt {
-        add_attempt(tx, target_id, attempt).await?;
-    }
-    let ends: Vec<(TargetStatus, Option<DateTime<Utc>>)> =
-        run!(tx, c => sqlx::query_as(ENDS).bind(target_id).fetch_all(c))?;
-    let (statuses, times): (Vec<_>, Vec<_>) = ends.iter().copied().unzip();
-    if let Some(status) = post.and(PostStatus::of_targets(&statuses)) {
-        execute!(tx, POST, target_id, status, times.into_iter().flatten().max(), now)?;
-    }
-    Ok(TargetEnded { ends, has_endpoint: true })
-}
-
-/// [`end_with_post`] on Postgres, where each statement is a round trip.
-async fn end_in_one_statement(
-    tx: &mut Tx,
-    target_id: i64,
-    ended: &TargetEnd,
-    attempt: Option<&NewAttempt>,
-    post: Option<PostEnds>,
-) -> Result<TargetEnded> {
-    // The statement does not see what it changes itself, hence the `UNION`. `post` counts like `PostStatus::of_targets`.
-    const SQL: &str = "
-        WITH ended AS (
-            UPDATE post_targets
-            SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
-                call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
-            WHERE id = $1
-            RETURNING id, post_id, status, published_at
-        ),
-        attempt AS (
-            INSERT INTO target_attempts (
-                target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
-            )
-            SELECT id, $10, $11, $12, $13, $14, $15, $9, $9
-            FROM ended
-            WHERE $10 IS NOT NULL
-        ),
-        target AS (
-            SELECT post_id, status, published_at
-            FROM ended
-            UNION ALL
-            SELECT t.post_id, t.status, t.published_at
-            FROM ended
-            JOIN post_targets t ON t.post_id = ended.post_id AND t.id <> ended.id
-        ),
-        post AS (
-            UPDATE posts
-            SET status = CASE
-                    WHEN all_ends.failed = 0 THEN $16
-                    WHEN all_ends.published = 0 THEN $17
-                    ELSE $18
-                END,
-                published_at = all_ends.newest, updated_at = $9
-            FROM (
-                SELECT post_id, count(*) AS targets, max(published_at) AS newest,
-                    count(*) FILTER (WHERE status = 'published') AS published,
-                    count(*) FILTER (WHERE status = 'failed') AS failed
-                FROM target
-                GROUP BY post_id
-            ) all_ends
-            WHERE posts.id = all_ends.post_id
-                AND all_ends.published + all_ends.failed = all_ends.targets
-                AND $16 IS NOT NULL
-        )
-        SELECT status, published_at,
-            EXISTS (
-                SELECT 1
-                FROM posts p
-                JOIN brand_members m ON m.brand_id = p.brand_id
-                JOIN webhooks w ON w.user_id = m.user_id
-                WHERE p.id = target.post_id AND w.is_active
-            )
-        FROM target";
-    let now = tx.now;
-    let rows: Vec<(TargetStatus, Option<DateTime<Utc>>, bool)> = run!(tx, c => sqlx::query_as(SQL)
+    let (sql, now) = (tx.for_engine(END_PG, END_SQLITE), tx.now);
+    let rows: Vec<(TargetStatus, Option<DateTime<Utc>>, bool)> = run!(tx, c => sqlx::query_as(sql)
         .bind(target_id).bind(ended.status).bind(&ended.external_id).bind(&ended.url)
         .bind(ended.error.as_ref().map(Json)).bind(ended.next_attempt_at).bind(ended.published_at)
         .bind(ended.call_open).bind(now).bind(attempt.map(|a| a.number)).bind(attempt.map(|a| a.started_at))
@@ -149,6 +57,100 @@ async fn end_in_one_statement(
     let has_endpoint = rows.iter().any(|(.., has_endpoint)| *has_endpoint);
     Ok(TargetEnded { ends: rows.into_iter().map(|(status, at, _)| (status, at)).collect(), has_endpoint })
 }
+
+/// The statement does not see what it changes itself, hence the `UNION`. `post` counts like `PostStatus::of_targets`.
+const END_PG: &str = "
+    WITH ended AS (
+        UPDATE post_targets
+        SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
+            call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
+        WHERE id = $1
+        RETURNING id, post_id, status, published_at
+    ),
+    attempt AS (
+        INSERT INTO target_attempts (
+            target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
+        )
+        SELECT id, $10, $11, $12, $13, $14, $15, $9, $9
+        FROM ended
+        WHERE $10 IS NOT NULL
+    ),
+    target AS (
+        SELECT post_id, status, published_at
+        FROM ended
+        UNION ALL
+        SELECT t.post_id, t.status, t.published_at
+        FROM ended
+        JOIN post_targets t ON t.post_id = ended.post_id AND t.id <> ended.id
+    ),
+    post AS (
+        UPDATE posts
+        SET status = CASE
+                WHEN all_ends.failed = 0 THEN $16
+                WHEN all_ends.published = 0 THEN $17
+                ELSE $18
+            END,
+            published_at = all_ends.newest, updated_at = $9
+        FROM (
+            SELECT post_id, count(*) AS targets, max(published_at) AS newest,
+                count(*) FILTER (WHERE status = 'published') AS published,
+                count(*) FILTER (WHERE status = 'failed') AS failed
+            FROM target
+            GROUP BY post_id
+        ) all_ends
+        WHERE posts.id = all_ends.post_id
+            AND all_ends.published + all_ends.failed = all_ends.targets
+            AND $16 IS NOT NULL
+    )
+    SELECT status, published_at,
+        EXISTS (
+            SELECT 1
+            FROM posts p
+            JOIN brand_members m ON m.brand_id = p.brand_id
+            JOIN webhooks w ON w.user_id = m.user_id
+            WHERE p.id = target.post_id AND w.is_active
+        )
+    FROM target";
+
+/// The same in several statements, which are sent together; the last one returns the rows.
+const END_SQLITE: &str = "
+    UPDATE post_targets
+    SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
+        call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
+    WHERE id = $1;
+    INSERT INTO target_attempts (
+        target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
+    )
+    SELECT $1, $10, $11, $12, $13, $14, $15, $9, $9
+    WHERE $10 IS NOT NULL;
+    UPDATE posts
+    SET status = CASE
+            WHEN all_ends.failed = 0 THEN $16
+            WHEN all_ends.published = 0 THEN $17
+            ELSE $18
+        END,
+        published_at = all_ends.newest, updated_at = $9
+    FROM (
+        SELECT post_id, count(*) AS targets, max(published_at) AS newest,
+            count(*) FILTER (WHERE status = 'published') AS published,
+            count(*) FILTER (WHERE status = 'failed') AS failed
+        FROM post_targets
+        WHERE post_id = (SELECT post_id FROM post_targets WHERE id = $1)
+        GROUP BY post_id
+    ) all_ends
+    WHERE posts.id = all_ends.post_id
+        AND all_ends.published + all_ends.failed = all_ends.targets
+        AND $16 IS NOT NULL;
+    SELECT t.status, t.published_at,
+        EXISTS (
+            SELECT 1
+            FROM posts p
+            JOIN brand_members m ON m.brand_id = p.brand_id
+            JOIN webhooks w ON w.user_id = m.user_id
+            WHERE p.id = t.post_id AND w.is_active
+        )
+    FROM post_targets t
+    WHERE t.post_id = (SELECT post_id FROM post_targets WHERE id = $1)";
 
 /// An attempt to be stored.
 #[derive(Debug, Clone)]
@@ -164,18 +166,6 @@ impl NewAttempt {
     fn duration_ms(&self, now: DateTime<Utc>) -> i64 {
         (now - self.started_at).num_milliseconds().max(0)
     }
-}
-
-async fn add_attempt(tx: &mut Tx, target_id: i64, attempt: &NewAttempt) -> Result<()> {
-    const SQL: &str = "
-        INSERT INTO target_attempts (
-            target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
-        )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)";
-    let (now, error) = (tx.now, attempt.error.as_ref().map(Json));
-    let (number, began, duration) = (attempt.number, attempt.started_at, attempt.duration_ms(tx.now));
-    execute!(tx, SQL, target_id, number, began, duration, attempt.outcome, attempt.status_code, error, now)?;
-    Ok(())
 }
 
 /// Returns every attempt at every target of a post, newest first.
