@@ -3,8 +3,9 @@
 use crier_domain::access::Role;
 use crier_domain::circuit::Health;
 use crier_domain::event::EventName;
-use crier_domain::job::{JobKind, JobState};
+use crier_domain::job::{JobKind, JobState, Outcome};
 use crier_domain::webhook::{DeliveryStatus, MAX_ATTEMPTS};
+use crier_store::jobs::engine;
 use crier_store::jobs::operate::{self, JobQuery};
 use crier_store::{PageRequest, deliveries, events, webhooks};
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use crate::support::store::{TestStore, on_both};
 on_both![
     an_event_reaches_subscribed_endpoints,
     an_event_without_subscribers_is_not_stored,
+    an_event_without_subscribers_leaves_earlier_deliveries_alone,
     an_event_is_rolled_back_with_its_transaction,
     a_concurrently_deleted_endpoint_is_skipped,
 ];
@@ -83,6 +85,19 @@ async fn an_event_without_subscribers_is_not_stored(s: TestStore) {
     for table in ["events", "webhook_deliveries", "jobs"] {
         assert_eq!(s.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
+}
+
+/// A delivery whose job has ended would otherwise get another one.
+async fn an_event_without_subscribers_leaves_earlier_deliveries_alone(s: TestStore) {
+    let w = s.create_world().await;
+    s.webhook(w.user, &[PUBLISHED]).await;
+    s.notifier.take();
+    assert_eq!(emit(&s, w.brand, PUBLISHED, &json!({})).await, 1);
+    let held = s.claim(&s.notifier.take(), "w").await;
+    assert!(s.write(async |tx| engine::settle(tx, &[(&held[0], Outcome::Done)]).await).await);
+    assert_eq!(emit(&s, w.brand, EventName::PostFailed, &json!({})).await, 0);
+    assert_eq!(s.number("SELECT count(*) FROM jobs").await, 1);
+    assert_eq!(s.number("SELECT count(*) FROM events").await, 1);
 }
 
 async fn an_event_is_rolled_back_with_its_transaction(s: TestStore) {

@@ -81,6 +81,7 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
     Ok((post_id, rows.into_iter().map(|row| row.target_id).collect()))
 }
 
+/// Stores the post, its targets and their jobs.
 const CREATE_PG: &str = "
     WITH post AS (
         INSERT INTO posts (
