@@ -4,11 +4,12 @@
 use std::io::{BufRead, Read, Seek, SeekFrom};
 
 use crier_domain::media::ImageType;
+use crier_jpeg::{ColorInfo, FrameHead};
 use image::ImageFormat;
 use image::metadata::Orientation;
 
 use super::rewrite::{orientation, side};
-use super::{Refusal, broken, jpeg, truncated_error, unknown, webp};
+use super::{Refusal, THUMBNAIL, broken, truncated_error, unknown, webp};
 
 /// The parsed head: type, sides, and memory in bytes.
 pub struct Head {
@@ -91,15 +92,15 @@ impl<T: BufRead + Seek> Source<T> {
 
     fn jpeg(&mut self) -> Result<Found, Refusal> {
         self.seek_to(2)?;
-        let (mut frame, mut turned, mut marks) = (None, false, jpeg::ColorInfo::default());
+        let (mut frame, mut turned, mut colors) = (None, false, ColorInfo::default());
         loop {
             let code = self.marker()?;
             let length = u64::from(u16::from_be_bytes(self.bytes()?)).checked_sub(2).ok_or_else(broken)?;
             match code {
                 0xc0..=0xcf if !matches!(code, 0xc4 | 0xc8 | 0xcc) => {
-                    frame = Some(jpeg::frame(code, &self.some(length)?)?);
+                    frame = Some(FrameHead::parse(code, &self.some(length)?)?);
                 }
-                0xe0 | 0xee => marks.note(code, &self.some(length)?),
+                0xe0 | 0xee => colors.note(code, &self.some(length)?),
                 0xe1 => {
                     let body = self.some(length)?;
                     turned |= body.starts_with(b"Exif") && orientation(&body) != Orientation::NoTransforms;
@@ -107,12 +108,12 @@ impl<T: BufRead + Seek> Source<T> {
                 0xda => {
                     let [together] = self.bytes()?;
                     let frame = frame.ok_or_else(broken)?;
-                    let count = frame.components.len();
+                    let count = frame.component_count();
                     let at_once = !frame.progressive && usize::from(together) == count;
                     // If the one-eighth picture is enough, nothing is decoded. Otherwise all coefficients are buffered
                     // unless one scan has all of a block: 2 bytes per sample, and a little more than a bit of ours.
                     let (decoded, beside) = match count {
-                        _ if !turned && jpeg::is_enough(&frame, &marks) => (0, 1),
+                        _ if !turned && frame.has_eighth(&colors, THUMBNAIL) => (0, 1),
                         1 => (1, if at_once { 0 } else { 3 }),
                         _ => (3, if at_once { 0 } else { 3 * count as u64 }),
                     };

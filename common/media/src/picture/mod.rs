@@ -4,11 +4,12 @@
 //! bytes out, on the caller's thread.
 //!
 //! 1. [`probe`] reads the head (`head.rs`): sides and memory are known before anything is allocated.
-//! 2. A walk over the structure, one file per format (`jpeg/`, `png.rs`, `gif.rs`, `webp.rs`), finds the end of the
-//!    picture and rewrites the file without anything that does not belong to it (`rewrite.rs`). Signs of another format in
-//!    the dropped data are refused (`signs.rs`).
+//! 2. A walk over the structure, one file per format (`jpeg.rs`, `png.rs`, `gif.rs`, `webp.rs`), finds the end of the
+//!    picture and rewrites the file without anything that does not belong to it (`rewrite.rs`). Signs of another format
+//!    in the dropped data are refused (`signs.rs`).
 //! 3. The result is decoded completely (`decode.rs`), so that only whole pictures are stored. For a large JPEG the walk
-//!    has already read all codes, and the picture at an eighth of its size, which is enough for a thumbnail.
+//!    has already read all codes (`crier_jpeg`), and the picture at an eighth of its size, which is enough for a
+//!    thumbnail.
 //! 4. It is rotated upright if needed; a thumbnail is made (`resize.rs`, `encode.rs`).
 //!
 //! The same picture always yields the same bytes, and [`examine`] accepts its own output unchanged. `docs/media.md`

@@ -12,7 +12,7 @@ use super::{Refusal, broken, signs};
 pub const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 /// Ancillary chunks that are kept, with their maximum sizes: they define the meaning of colours and sides.
-const KEPT: &[(&[u8; 4], usize)] = &[
+const KEPT_CHUNKS: &[(&[u8; 4], usize)] = &[
     (b"tRNS", 256),
     (b"gAMA", 4),
     (b"cHRM", 32),
@@ -91,7 +91,8 @@ impl State {
         }
         let again = self.seen.contains(name);
         // Other names are not remembered: a file may contain millions of them.
-        let matters = name[0].is_ascii_uppercase() || name == b"eXIf" || KEPT.iter().any(|(kept, _)| *kept == name);
+        let matters =
+            name[0].is_ascii_uppercase() || name == b"eXIf" || KEPT_CHUNKS.iter().any(|(kept, _)| *kept == name);
         if !again && matters {
             self.seen.push(*name);
         }
@@ -136,7 +137,7 @@ impl State {
         input: Input<'_>,
         body: &Range<usize>,
     ) -> Result<bool, Refusal> {
-        let known = KEPT.iter().any(|(kept, most)| *kept == name && body.len() <= *most);
+        let known = KEPT_CHUNKS.iter().any(|(kept, most)| *kept == name && body.len() <= *most);
         let keeps = known && !again && self.data == ChunkPosition::Before;
         if keeps {
             signs::check(input.range(body.clone())?)?;

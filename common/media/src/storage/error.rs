@@ -3,8 +3,8 @@
 
 use std::error::Error as _;
 
-/// Maximum length of a message.
-const LONGEST: usize = 300;
+/// Maximum length of a message, in characters.
+const MAX_LENGTH: usize = 300;
 
 /// The storage is unreachable, full, or denies access.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +68,7 @@ fn with_root(error: &object_store::Error, text: String) -> String {
 /// Removes the bucket's response, but keeps its code.
 fn shortened(text: &str, code: &str) -> String {
     let (words, answer) = text.split_once('<').unwrap_or((text, ""));
-    let words: String = words.trim_end_matches([' ', ':']).chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+    let words: String =
+        words.trim_end_matches([' ', ':']).chars().filter(|c| !c.is_control()).take(MAX_LENGTH).collect();
     if answer.is_empty() { words } else { format!("{words}: {code}") }
 }

@@ -13,7 +13,7 @@ const LIMITS: Limits = Limits { max_bytes: 25 << 20, max_pixels: 100_000_000 };
 /// Part of data that must be dropped; tests search for it in the result.
 const SECRET: &[u8] = b"secret-place";
 
-struct Row {
+struct HostileFile {
     name: &'static str,
     bytes: Bytes,
     gets: Gets,
@@ -29,8 +29,8 @@ enum Gets {
 
 use Gets::{Cleaned, TooLarge, Unsupported};
 
-fn row(name: &'static str, bytes: impl Into<Bytes>, gets: Gets) -> Row {
-    Row { name, bytes: bytes.into(), gets }
+fn row(name: &'static str, bytes: impl Into<Bytes>, gets: Gets) -> HostileFile {
+    HostileFile { name, bytes: bytes.into(), gets }
 }
 
 fn join(parts: &[&[u8]]) -> Bytes {
@@ -68,7 +68,7 @@ fn png_of(width: u32, height: u32) -> Vec<u8> {
     png
 }
 
-fn others() -> Vec<Row> {
+fn others() -> Vec<HostileFile> {
     vec![
         row("an SVG", &b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"[..], Unsupported),
         row("a page of HTML", &b"<!doctype html><script>alert(1)</script>"[..], Unsupported),
@@ -82,7 +82,7 @@ fn others() -> Vec<Row> {
     ]
 }
 
-fn pngs() -> Vec<Row> {
+fn pngs() -> Vec<HostileFile> {
     let png = file("rgb.png");
     let end = png.len();
     let mut damaged = png.to_vec();
@@ -130,7 +130,7 @@ fn image(width: u16, height: u16) -> Vec<u8> {
     [&b"\x2c\0\0\0\0"[..], &sides, &[0, 2, 1, 0x2c, 0]].concat()
 }
 
-fn gifs() -> Vec<Row> {
+fn gifs() -> Vec<HostileFile> {
     let gif = file("interlaced.gif");
     let end = gif.len();
     let screen = |sides: &[u8]| join(&[&gif[..6], sides, &gif[10..]]);
@@ -154,7 +154,7 @@ fn gifs() -> Vec<Row> {
     ]
 }
 
-fn jpegs() -> Vec<Row> {
+fn jpegs() -> Vec<HostileFile> {
     let jpeg = file("baseline-420.jpg");
     let end = jpeg.len();
     let frame = jpeg.windows(2).position(|pair| pair == b"\xff\xc0").unwrap();
@@ -220,7 +220,7 @@ fn canvas(flags: u8, width: u32, height: u32) -> Vec<u8> {
     webp_chunk(b"VP8X", &[vec![flags, 0, 0, 0], side(width), side(height)].concat())
 }
 
-fn webps() -> Vec<Row> {
+fn webps() -> Vec<HostileFile> {
     let (webp, animated) = (file("lossy.webp"), file("animated.webp"));
     let end = webp.len();
     let picture = &webp[12..];
@@ -247,7 +247,7 @@ fn webps() -> Vec<Row> {
     ]
 }
 
-fn answer(row: &Row) -> String {
+fn answer(row: &HostileFile) -> String {
     let (gets, answer) = match examine(row.bytes.clone(), &LIMITS) {
         Ok(picture) => {
             assert!(
@@ -268,7 +268,7 @@ fn answer(row: &Row) -> String {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test's own switch")]
 fn hostile_files_match_the_table() {
-    let rows: Vec<Row> = [others(), pngs(), gifs(), jpegs(), webps()].into_iter().flatten().collect();
+    let rows: Vec<HostileFile> = [others(), pngs(), gifs(), jpegs(), webps()].into_iter().flatten().collect();
     let mut table = "| A file | gets |\n|---|---|\n".to_owned();
     rows.iter().for_each(|row| table.push_str(&format!("| {} | {} |\n", row.name, answer(row))));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/media.md");

@@ -3,14 +3,12 @@
 //!
 //! Decoders paint grey where data is missing or invalid, without an error. (ITU T.81, sections F.2 and G.2.)
 
-use image::DynamicImage;
-
-use super::super::rewrite::Input;
-use super::super::{Refusal, broken, truncated_error};
-use super::bits::Bits;
-use super::eighth::{self, ColorInfo, Means};
-use super::tables::{Codes, Tables};
-use super::{Component, FrameHead};
+use crate::Error;
+use crate::bits::Bits;
+use crate::eighth::{self, ColorInfo, Eighth, Means};
+use crate::frame::{Component, FrameHead};
+use crate::input::Input;
+use crate::tables::{Codes, Tables};
 
 /// The scans of one picture.
 #[derive(Debug)]
@@ -48,10 +46,9 @@ impl Scans {
         Self { frame, h, v, draws: false }
     }
 
-    /// Also draws the picture at an eighth of its size, if that is enough for a thumbnail. Call it before the first
-    /// scan.
-    pub fn draw_small(&mut self, marks: &ColorInfo) {
-        self.draws = eighth::is_enough(&self.frame, marks);
+    /// Also draws the picture at an eighth of its size, if [`FrameHead::has_eighth`]. Call it before the first scan.
+    pub fn draw_eighth(&mut self, colors: &ColorInfo, min_side: u32) {
+        self.draws = self.frame.has_eighth(colors, min_side);
         if self.draws {
             let (columns, rows) = (blocks(self.frame.width, self.h), blocks(self.frame.height, self.v));
             for component in &mut self.frame.components {
@@ -63,22 +60,21 @@ impl Scans {
     /// Checks that every component had a scan.
     ///
     /// # Errors
-    /// A refusal if one had none.
-    pub fn check_complete(&self) -> Result<(), Refusal> {
-        if self.frame.components.iter().all(|component| component.seen) { Ok(()) } else { Err(truncated_error()) }
+    /// An error if one had none.
+    pub fn check_complete(&self) -> Result<(), Error> {
+        if self.frame.components.iter().all(|component| component.seen) { Ok(()) } else { Err(Error::Truncated) }
     }
 
     /// Returns the picture at an eighth of its size, if it was drawn.
-    pub fn small(&self) -> Option<DynamicImage> {
-        let frame = &self.frame;
-        self.draws.then(|| eighth::picture(frame.width, frame.height, &frame.components)).flatten()
+    pub fn eighth(&self) -> Option<Eighth> {
+        self.draws.then(|| eighth::draw(&self.frame)).flatten()
     }
 
     /// Reads a scan, given the body of its SOS; returns the length of its data.
     ///
     /// # Errors
-    /// A refusal if a block is missing or a code is invalid.
-    pub fn read(&mut self, header: &[u8], data: &[u8], tables: &Tables) -> Result<usize, Refusal> {
+    /// An error if a block is missing or a code is invalid.
+    pub fn read(&mut self, header: &[u8], data: &[u8], tables: &Tables) -> Result<usize, Error> {
         let mut scan = self.scan(header)?;
         let mut bits = Bits::new(data);
         let (columns, rows) = self.begin(&scan, tables)?;
@@ -92,10 +88,10 @@ impl Scans {
                 }
                 until_restart = until_restart.saturating_sub(1);
                 if self.frame.progressive && scan.first > 0 {
-                    let part = scan.parts.first().ok_or_else(broken)?;
-                    let codes = tables.ac[part.ac].as_deref().ok_or_else(broken)?;
+                    let part = scan.parts.first().ok_or(Error::Invalid)?;
+                    let codes = tables.ac[part.ac].as_deref().ok_or(Error::Invalid)?;
                     let history = &mut self.frame.components[part.place].history;
-                    let history = history.get_mut(row * columns + column).ok_or_else(broken)?;
+                    let history = history.get_mut(row * columns + column).ok_or(Error::Invalid)?;
                     coefficients(&mut bits, codes, &scan, history, &mut run)?;
                 } else {
                     self.unit(&mut bits, &mut scan, tables, column, row)?;
@@ -109,7 +105,7 @@ impl Scans {
     }
 
     /// Prepares for a scan; returns its number of columns and rows of units.
-    fn begin(&mut self, scan: &Scan, tables: &Tables) -> Result<(usize, usize), Refusal> {
+    fn begin(&mut self, scan: &Scan, tables: &Tables) -> Result<(usize, usize), Error> {
         let frame = &mut self.frame;
         let (columns, rows) = match &scan.parts[..] {
             [alone] => {
@@ -124,7 +120,7 @@ impl Scans {
             if scan.first > 0 && frame.progressive {
                 component.history.resize(columns * rows, 0);
             } else {
-                component.means.set_step(tables.steps[component.table].ok_or_else(broken)?);
+                component.means.set_step(tables.steps[component.table].ok_or(Error::Invalid)?);
             }
         }
         Ok((columns, rows))
@@ -138,7 +134,7 @@ impl Scans {
         tables: &Tables,
         column: usize,
         row: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Error> {
         let alone = scan.parts.len() == 1;
         for part in &mut scan.parts {
             let component = &mut self.frame.components[part.place];
@@ -147,12 +143,12 @@ impl Scans {
                 let first = if scan.refines {
                     bits.take(1)? << scan.shift
                 } else {
-                    let codes = tables.dc[part.dc].as_deref().ok_or_else(broken)?;
+                    let codes = tables.dc[part.dc].as_deref().ok_or(Error::Invalid)?;
                     part.previous = part.previous.wrapping_add(bits.difference(codes)?);
                     (part.previous as u32) << scan.shift
                 };
                 if !self.frame.progressive {
-                    skip_ac_coefficients(bits, tables.ac[part.ac].as_deref().ok_or_else(broken)?)?;
+                    skip_ac_coefficients(bits, tables.ac[part.ac].as_deref().ok_or(Error::Invalid)?)?;
                 }
                 if let Some(mean) = component.means.first(column * across + n % across, row * down + n / across) {
                     *mean |= first as i16;
@@ -162,16 +158,16 @@ impl Scans {
         Ok(())
     }
 
-    fn scan(&self, header: &[u8]) -> Result<Scan, Refusal> {
+    fn scan(&self, header: &[u8]) -> Result<Scan, Error> {
         let (input, components) = (Input(header), &self.frame.components);
         let count = usize::from(input.u8(0)?);
         let mut parts: Vec<ScanComponent> = Vec::with_capacity(count);
         for n in 0..count {
             let (id, tables) = (input.u8(1 + 2 * n)?, input.u8(2 + 2 * n)?);
-            let place = components.iter().position(|c| c.id == id).ok_or_else(broken)?;
+            let place = components.iter().position(|c| c.id == id).ok_or(Error::Invalid)?;
             let again = parts.iter().any(|part| part.place == place);
             if again || tables >> 4 > 3 || tables & 15 > 3 || (!self.frame.progressive && components[place].seen) {
-                return Err(broken());
+                return Err(Error::Invalid);
             }
             parts.push(ScanComponent {
                 place,
@@ -183,7 +179,7 @@ impl Scans {
         let (first, last, steps) = (input.u8(1 + 2 * count)?, input.u8(2 + 2 * count)?, input.u8(3 + 2 * count)?);
         let sound = if first == 0 { last == 0 } else { first <= last && last <= 63 && count == 1 };
         if count == 0 || (self.frame.progressive && !sound) {
-            return Err(broken());
+            return Err(Error::Invalid);
         }
         let (refines, shift) =
             if self.frame.progressive { (steps >> 4 > 0, u32::from(steps & 15)) } else { (false, 0) };
@@ -197,7 +193,7 @@ fn blocks(side: u32, factor: usize) -> usize {
 }
 
 /// Skips all coefficients of a block but the first.
-fn skip_ac_coefficients(bits: &mut Bits<'_>, codes: &Codes) -> Result<(), Refusal> {
+fn skip_ac_coefficients(bits: &mut Bits<'_>, codes: &Codes) -> Result<(), Error> {
     let mut at = 1;
     while at < 64 {
         let (run, size) = bits.skip_coefficient(codes)?;
@@ -206,7 +202,7 @@ fn skip_ac_coefficients(bits: &mut Bits<'_>, codes: &Codes) -> Result<(), Refusa
         }
         at += run + 1;
         if size > 0 && at > 64 {
-            return Err(broken());
+            return Err(Error::Invalid);
         }
     }
     Ok(())
@@ -219,7 +215,7 @@ fn coefficients(
     scan: &Scan,
     history: &mut u64,
     run: &mut u32,
-) -> Result<(), Refusal> {
+) -> Result<(), Error> {
     let mut at = scan.first;
     while *run == 0 && at <= scan.last {
         let (mut zeros, size) = bits.pair(codes)?;
@@ -240,7 +236,7 @@ fn coefficients(
         }
         if size > 0 {
             if at > scan.last {
-                return Err(broken());
+                return Err(Error::Invalid);
             }
             *history |= 1 << at;
         }

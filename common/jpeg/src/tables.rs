@@ -1,7 +1,7 @@
 //! The tables of a JPEG: Huffman codes and quantization steps.
 
-use super::super::rewrite::Input;
-use super::super::{Refusal, broken};
+use crate::Error;
+use crate::input::Input;
 
 /// Codes up to this length are resolved with one lookup; longer ones are rare.
 pub const SHORT: u32 = 10;
@@ -33,7 +33,7 @@ pub struct Codes {
 
 impl Tables {
     /// Parses the body of DHT.
-    pub fn define(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+    pub fn define(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let (input, mut at) = (Input(bytes), 0);
         while at < bytes.len() {
             let (place, counts) = (input.u8(at)?, input.range(at + 1..at + 17)?);
@@ -41,17 +41,18 @@ impl Tables {
             let values = input.range(at + 17..at + 17 + total)?;
             let is_dc = place >> 4 == 0;
             if is_dc && values.iter().any(|value| *value > MAX_DC_VALUE) {
-                return Err(broken());
+                return Err(Error::Invalid);
             }
             let tables = if is_dc { &mut self.dc } else { &mut self.ac };
-            *tables.get_mut(usize::from(place & 15)).ok_or_else(broken)? = Some(Box::new(Codes::new(counts, values)?));
+            *tables.get_mut(usize::from(place & 15)).ok_or(Error::Invalid)? =
+                Some(Box::new(Codes::new(counts, values)?));
             at += 17 + total;
         }
         Ok(())
     }
 
     /// Parses the body of DQT.
-    pub fn quantize(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+    pub fn quantize(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let (input, mut at) = (Input(bytes), 0);
         while at < bytes.len() {
             let place = input.u8(at)?;
@@ -59,7 +60,7 @@ impl Tables {
             let step = if wide { input.be16(at + 1)? } else { input.u8(at + 1)?.into() };
             let length = if wide { 128 } else { 64 };
             input.range(at + 1..at + 1 + length)?;
-            *self.steps.get_mut(usize::from(place & 15)).ok_or_else(broken)? = u16::try_from(step).ok();
+            *self.steps.get_mut(usize::from(place & 15)).ok_or(Error::Invalid)? = u16::try_from(step).ok();
             at += 1 + length;
         }
         Ok(())
@@ -67,7 +68,7 @@ impl Tables {
 }
 
 impl Codes {
-    fn new(counts: &[u8], values: &[u8]) -> Result<Self, Refusal> {
+    fn new(counts: &[u8], values: &[u8]) -> Result<Self, Error> {
         let mut codes = Self { short: [(0, 0); 1 << SHORT], ends: [0; 17], offsets: [0; 17], values: values.to_vec() };
         let (mut code, mut place) = (0_u32, 0_usize);
         for length in 1..=16_u32 {
@@ -76,7 +77,7 @@ impl Codes {
             codes.offsets[at] = i32::try_from(place).unwrap_or_default() - i32::try_from(code).unwrap_or_default();
             for _ in 0..count {
                 if code >= 1 << length {
-                    return Err(broken());
+                    return Err(Error::Invalid);
                 }
                 if length <= SHORT {
                     let (first, width) = ((code as usize) << (SHORT - length), 1 << (SHORT - length));
@@ -87,7 +88,7 @@ impl Codes {
             }
             // No code consists of ones alone (ITU-T T.81, annex C); decoders refuse a table that has one.
             if count > 0 && code >= 1 << length {
-                return Err(broken());
+                return Err(Error::Invalid);
             }
             codes.ends[at] = code << (16 - length);
             code <<= 1;

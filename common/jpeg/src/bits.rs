@@ -1,7 +1,7 @@
 //! Bit reader for scans.
 
-use super::super::{Refusal, broken, truncated_error};
-use super::tables::{Codes, SHORT};
+use crate::Error;
+use crate::tables::{Codes, SHORT};
 
 /// The bits of a scan up to the next marker.
 pub struct Bits<'a> {
@@ -44,11 +44,11 @@ impl<'a> Bits<'a> {
     }
 
     /// Skips at most 32 bits.
-    pub fn skip(&mut self, length: u32) -> Result<(), Refusal> {
+    pub fn skip(&mut self, length: u32) -> Result<(), Error> {
         if length > self.count {
             self.fill();
             if length > self.count {
-                return Err(truncated_error());
+                return Err(Error::Truncated);
             }
         }
         self.buffer <<= length;
@@ -57,7 +57,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Reads at most 32 bits as a number.
-    pub fn take(&mut self, length: u32) -> Result<u32, Refusal> {
+    pub fn take(&mut self, length: u32) -> Result<u32, Error> {
         if length > self.count {
             self.fill();
         }
@@ -67,7 +67,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Returns the length of the next code, and its value.
-    fn next(&mut self, codes: &Codes) -> Result<(u32, u8), Refusal> {
+    fn next(&mut self, codes: &Codes) -> Result<(u32, u8), Error> {
         if self.count < 32 {
             self.fill();
         }
@@ -77,24 +77,24 @@ impl<'a> Bits<'a> {
 
     /// Like [`Self::next`], for codes that are longer than the table.
     #[cold]
-    fn long(&self, codes: &Codes) -> Result<(u32, u8), Refusal> {
+    fn long(&self, codes: &Codes) -> Result<(u32, u8), Error> {
         let next = (self.buffer >> 48) as u32;
         let length = (SHORT as usize + 1..=16).find(|length| next < codes.ends[*length]);
-        let Some(length) = length else { return Err(if self.count < 16 { truncated_error() } else { broken() }) };
+        let Some(length) = length else { return Err(if self.count < 16 { Error::Truncated } else { Error::Invalid }) };
         let place = (next >> (16 - length)) as i32 + codes.offsets[length];
-        let value = usize::try_from(place).ok().and_then(|place| codes.values.get(place)).ok_or_else(broken)?;
+        let value = usize::try_from(place).ok().and_then(|place| codes.values.get(place)).ok_or(Error::Invalid)?;
         Ok((length as u32, *value))
     }
 
     /// Reads a run of zeros, and the size of the coefficient after it.
-    pub fn pair(&mut self, codes: &Codes) -> Result<(u32, u32), Refusal> {
+    pub fn pair(&mut self, codes: &Codes) -> Result<(u32, u32), Error> {
         let (length, value) = self.next(codes)?;
         self.skip(length)?;
         Ok((u32::from(value >> 4), u32::from(value & 15)))
     }
 
     /// Like [`Self::pair`], but also skips the coefficient.
-    pub fn skip_coefficient(&mut self, codes: &Codes) -> Result<(u32, u32), Refusal> {
+    pub fn skip_coefficient(&mut self, codes: &Codes) -> Result<(u32, u32), Error> {
         let (length, value) = self.next(codes)?;
         let size = u32::from(value & 15);
         self.skip(length + size)?;
@@ -102,11 +102,11 @@ impl<'a> Bits<'a> {
     }
 
     /// Reads the difference between a DC coefficient and the previous one.
-    pub fn difference(&mut self, codes: &Codes) -> Result<i32, Refusal> {
+    pub fn difference(&mut self, codes: &Codes) -> Result<i32, Error> {
         let (length, size) = self.next(codes)?;
         self.skip(length)?;
         if size > 15 {
-            return Err(broken());
+            return Err(Error::Invalid);
         }
         let value = self.take(size.into())? as i32;
         // A leading 0 bit means a negative value.
@@ -124,14 +124,14 @@ impl<'a> Bits<'a> {
     }
 
     /// Skips a restart marker, which must be the next marker.
-    pub fn restart(&mut self) -> Result<(), Refusal> {
+    pub fn restart(&mut self) -> Result<(), Error> {
         let mut at = self.end();
         loop {
             match (self.data.get(at), self.data.get(at + 1)) {
                 (Some(0xff), Some(0xd0..=0xd7)) => break,
                 (Some(0xff), Some(0xff | 0)) | (Some(0..0xff), _) => at += 1,
-                (Some(0xff), Some(_)) => return Err(broken()),
-                _ => return Err(truncated_error()),
+                (Some(0xff), Some(_)) => return Err(Error::Invalid),
+                _ => return Err(Error::Truncated),
             }
         }
         *self = Self { at: at + 2, ..Self::new(self.data) };
