@@ -124,17 +124,23 @@ pub fn markdown_table() -> String {
             Preset::Value(text) if !text.is_empty() => format!("`{text}`"),
             _ => key.default_text().to_owned(),
         };
-        let _ = writeln!(out, "| `{}` | {} | {default} | `{}` |", key.variable(), key.meaning, key.example);
+        let example = example_cell(key.example);
+        let _ = writeln!(out, "| `{}` | {} | {default} | {example} |", key.variable(), key.meaning);
     }
     for part in platforms::parts() {
         let _ = writeln!(
             out,
-            "| `CRIER_<PLATFORM>_{}` | {} | {} | `{}` |",
+            "| `CRIER_<PLATFORM>_{}` | {} | {} | {} |",
             part.name,
             part.meaning,
             part.preset_text(),
-            part.example
+            example_cell(part.example)
         );
     }
     out
+}
+
+/// Returns an example as code. One in words marks the code in it itself, and Markdown cannot nest backticks.
+fn example_cell(example: &str) -> Cow<'_, str> {
+    if example.contains('`') { Cow::Borrowed(example) } else { Cow::Owned(format!("`{example}`")) }
 }

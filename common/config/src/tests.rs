@@ -468,6 +468,17 @@ fn help_and_readme_list_every_key() {
 }
 
 #[test]
+fn backticks_in_the_table_are_not_nested() {
+    let table = keys::markdown_table();
+    assert!(table.contains(" | what `openssl rand -base64 32` prints |\n"), "{table}");
+    assert!(table.contains(" | `https://crier.example.com` |\n"), "{table}");
+    for line in table.lines() {
+        let code: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+        assert!(code.iter().all(|text| *text == text.trim() && !text.is_empty()), "{line}");
+    }
+}
+
+#[test]
 fn a_separate_process_parses_its_command_line() {
     let parse = |args: &[&str]| Invocation::parse(args.iter().map(Into::into));
     assert_eq!(parse(&["--http-addr=1:1", "--help"]).unwrap(), Invocation::Help);
