@@ -9,15 +9,15 @@
 //! **To add a kind** `ping`:
 //! 1. a line in the registry: `Ping = ping { max_attempts: …, … },`
 //! 2. `common/jobs/src/ping.rs` with a struct `Ping` that implements [`JobDefinition`], and `mod ping;` below;
-//! 3. `worker/src/jobs/ping.rs` with a struct that implements `Job`, `mod ping;` and an arm in `handler` in the `mod.rs`
-//!    beside it;
+//! 3. `worker/src/jobs/ping.rs` with a struct `Ping` that has a `new(&Deps)` and implements `Job`, and `mod ping;` in the
+//!    `mod.rs` beside it;
 //! 4. what its result writes as a function in `common/store/src/<table>.rs`;
-//! 5. whatever causes it enqueues it in its own transaction: `crier_store::jobs::enqueue` with a `NewJob`, with its lane and
-//!    its workspace if it has caps (`domain/job.rs`);
+//! 5. whatever causes it enqueues it in its own transaction: `crier_store::jobs::enqueue` with a `NewJob`, with its lane
+//!    and its workspace if it has caps (`domain/job.rs`);
 //! 6. tests in `tests/jobs`.
 //!
-//! The compiler reports a part of the first three that is missing. The rest follows from the registry: the store's filter of known kinds,
-//! the configuration, the metrics, the commands.
+//! The compiler reports a part of the first three that is missing. The rest follows from the registry: the store's filter
+//! of known kinds, the configuration, the metrics, the commands.
 
 use crier_domain::for_each_job_kind;
 use crier_domain::job::{JobAttempt, JobKind};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_base::backoff;
+use crier_domain::for_each_job_kind;
 use crier_domain::job::{Claimed, JobKind, Outcome};
 use crier_domain::plan::Plans;
 use crier_http::Guard;
@@ -140,22 +141,17 @@ pub struct Deps {
     pub import_timeout: Duration,
 }
 
-/// Returns the handler of a kind.
-pub fn handler(kind: JobKind, deps: &Deps) -> Arc<dyn Job> {
-    match kind {
-        JobKind::PublishTarget => Arc::new(publish_target::PublishTarget::new(deps)),
-        JobKind::DeliverWebhook => Arc::new(deliver_webhook::DeliverWebhook::new(deps)),
-        JobKind::SendMail => Arc::new(send_mail::SendMail::new(deps)),
-        JobKind::FetchFeed => Arc::new(fetch_feed::FetchFeed::new(deps)),
-        JobKind::ImportMedia => Arc::new(import_media::ImportMedia::new(deps)),
-        JobKind::RefreshToken => Arc::new(refresh_token::RefreshToken::new(deps)),
-        JobKind::SyncInbox => Arc::new(sync_inbox::SyncInbox::new(deps)),
-        JobKind::SendReply => Arc::new(send_reply::SendReply::new(deps)),
-        JobKind::CollectAnalytics => Arc::new(collect_analytics::CollectAnalytics::new(deps)),
-        JobKind::ExportReport => Arc::new(export_report::ExportReport::new(deps)),
-        JobKind::Noop => Arc::new(noop::Noop),
-    }
+/// Generates [`handler`]: the handler of `Ping = ping` is `ping::Ping`, made by its `new`.
+macro_rules! make_handlers {
+    ($($kind:ident = $name:ident $limits:tt),+ $(,)?) => {
+        /// Returns the handler of a kind.
+        pub fn handler(kind: JobKind, deps: &Deps) -> Arc<dyn Job> {
+            match kind { $(JobKind::$kind => Arc::new($name::$kind::new(deps))),+ }
+        }
+    };
 }
+
+for_each_job_kind!(make_handlers);
 
 /// The handlers of the kinds that this worker runs.
 #[derive(Clone)]

@@ -4,10 +4,16 @@ use async_trait::async_trait;
 use crier_domain::job::Outcome;
 use crier_store::Result;
 
-use super::{Job, RunResult};
+use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
 pub struct Noop;
+
+impl Noop {
+    pub fn new(_deps: &Deps) -> Self {
+        Self
+    }
+}
 
 #[async_trait]
 impl Job for Noop {
