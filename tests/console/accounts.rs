@@ -25,7 +25,12 @@ async fn accounts_and_platforms_are_listed(app: TestApp) {
     assert!(page.has(&format!("/accounts/connect/sandbox?account={id}")), "{}", page.text);
     let again = person.get(&t.path(&format!("/accounts/connect/sandbox?account={id}"))).await;
     again.expect(200, "Its scheduled posts stay as they are");
-    app.sql("UPDATE social_accounts SET status = 'expired', last_error = '{\"code\":\"x\",\"message\":\"It was revoked.\"}'").await;
+    app.sql(
+        r#"
+        UPDATE social_accounts
+        SET status = 'expired', last_error = '{"code":"x","message":"It was revoked."}'"#,
+    )
+    .await;
     person.get(&path).await.expect(200, "Expired").expect(200, "It was revoked.");
     for page in ["0", "-1", "x", "9", "99999999999999999999"] {
         assert_eq!(person.get(&format!("{path}?page={page}")).await.status, 200, "{page}");

@@ -26,8 +26,11 @@ async fn what_goes_out_next_and_what_failed_is_shown(app: TestApp) {
     t.post(&t.path("/posts"), body).await.expect(201);
     app.sql("UPDATE posts SET status = 'failed' WHERE content = 'Old bread'").await;
     app.sql(
-        "UPDATE post_targets SET status = 'failed', error = '{\"code\":\"x\",\"message\":\"The oven is cold.\",\"category\":\"platform_rejected\"}'
-        WHERE post_id = (SELECT id FROM posts WHERE content = 'Old bread')",
+        r#"
+        UPDATE post_targets
+        SET status = 'failed',
+            error = '{"code":"x","message":"The oven is cold.","category":"platform_rejected"}'
+        WHERE post_id = (SELECT id FROM posts WHERE content = 'Old bread')"#,
     )
     .await;
     let person = ConsoleUser::sign_in(&t).await;

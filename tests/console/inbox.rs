@@ -81,8 +81,10 @@ async fn a_reply_is_sent_once(app: TestApp) {
     }
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'send_reply'").await, 1);
     app.sql(
-        "UPDATE messages SET status = 'failed', error = '{\"code\":\"x\",\"message\":\"Refused.\",\"category\":\"platform_rejected\"}' \
-         WHERE direction = 'outbound'",
+        r#"
+        UPDATE messages
+        SET status = 'failed', error = '{"code":"x","message":"Refused.","category":"platform_rejected"}'
+        WHERE direction = 'outbound'"#,
     )
     .await;
     person.get(&path).await.expect(200, "Failed").expect(200, "Refused. To try again, write the reply again.");

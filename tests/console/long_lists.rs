@@ -35,7 +35,10 @@ async fn multiply(app: &TestApp, table: &str, changed: &[(&str, &str)]) {
     let values: Vec<String> = columns.split(',').map(expression).collect();
     let names: Vec<String> = columns.split(',').map(|column| format!("\"{column}\"")).collect();
     app.sql(format!(
-        "INSERT INTO {table} ({}) SELECT {} FROM ({numbers}) numbers, (SELECT * FROM {table} ORDER BY 1 DESC LIMIT 1) row",
+        "
+        INSERT INTO {table} ({})
+        SELECT {}
+        FROM ({numbers}) numbers, (SELECT * FROM {table} ORDER BY 1 DESC LIMIT 1) row",
         names.join(","),
         values.join(",")
     ))

@@ -22,7 +22,9 @@ async fn dead(app: &TestApp, t: &Tenant<'_>, account: i64) -> i64 {
     let job = app.number("SELECT max(id) FROM jobs WHERE kind = 'publish_target'").await;
     app.sql("UPDATE posts SET status = 'failed'").await;
     app.sql(
-        "UPDATE post_targets SET status = 'failed', error = '{\"code\":\"x\",\"message\":\"Cold.\",\"category\":\"platform_rejected\"}'",
+        r#"
+        UPDATE post_targets
+        SET status = 'failed', error = '{"code":"x","message":"Cold.","category":"platform_rejected"}'"#,
     )
     .await;
     app.sql(format!(

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::app::{BARE, MISSING_ID, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
-use crate::support::reports::{Reports, all_widgets, create};
+use crate::support::reports::{TestInstallation, all_widgets, create};
 use crate::support::store::{TestStore, on_one};
 
 on_one_app!(
@@ -97,7 +97,7 @@ async fn a_report_is_renamed_and_deleted(app: TestApp) {
 }
 
 async fn an_export_is_downloaded_with_the_session(store: TestStore) {
-    let r = Reports::start(store).await;
+    let r = TestInstallation::start(store).await;
     let t = r.app.tenant("unlimited").await;
     let path = create(&t, "Monthly", all_widgets()).await;
     let person = ConsoleUser::sign_in(&t).await;

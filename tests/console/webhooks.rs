@@ -109,8 +109,11 @@ async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
     }
     let id = app.number("SELECT max(id) FROM webhook_deliveries").await;
     app.sql(format!(
-        "UPDATE webhook_deliveries SET status = 'failed', attempts = 8, response_code = 503, error = 'HTTP 503', duration_ms = 230, \
-         response_body = '<b>No</b>' WHERE id = {id}"
+        "
+        UPDATE webhook_deliveries
+        SET status = 'failed', attempts = 8, response_code = 503, error = 'HTTP 503', duration_ms = 230,
+            response_body = '<b>No</b>'
+        WHERE id = {id}"
     ))
     .await;
     let person = ConsoleUser::sign_in(&t).await;

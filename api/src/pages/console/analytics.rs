@@ -14,7 +14,8 @@ use super::best_times::{self, Hour};
 use super::charts::{Chart, ChartKind, MAX_COLUMNS, MAX_POINTS, Series, figure};
 use super::post_rows::chip;
 use super::route::PageRoute;
-use super::shared::{Choice, FieldErrors, Platform, Section, Shell};
+use super::shared::{Choice, FieldErrors, Platform};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::Result;
 

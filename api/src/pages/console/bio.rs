@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::post_rows::picture;
 use super::route::PageRoute;
-use super::shared::{Choice, FieldErrors, Picture, Section, Shell};
+use super::shared::{Choice, FieldErrors, Picture};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 

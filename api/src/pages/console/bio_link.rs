@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::bio::{Link, LinkInBioPage, capitalised};
 use super::route::PageRoute;
-use super::shared::{Choice, FieldErrors, Section, Shell};
+use super::shared::{Choice, FieldErrors};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, Result};
 

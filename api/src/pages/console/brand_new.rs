@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::route::PageRoute;
-use super::shared::{Choice, FieldErrors, Section, Shell};
+use super::shared::{Choice, FieldErrors};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors, see_other};
 use crate::error::Result;
 

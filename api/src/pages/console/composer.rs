@@ -222,10 +222,10 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
 
 fn picture_id(body: &[u8]) -> Result<i64> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct UploadResponse {
         data: Saved,
     }
-    let answer: std::result::Result<Answer, _> = serde_json::from_slice(body);
+    let answer: std::result::Result<UploadResponse, _> = serde_json::from_slice(body);
     Ok(answer.map_err(|error| ApiError::bug(format!("an upload's answer cannot be read: {error}")))?.data.id)
 }
 

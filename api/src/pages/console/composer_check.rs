@@ -67,12 +67,12 @@ struct ValidatedTarget {
     account_id: i64,
     length: u32,
     limit: Option<u32>,
-    problems: Vec<Problem>,
+    problems: Vec<CheckMessage>,
     notes: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Problem {
+struct CheckMessage {
     message: String,
 }
 

@@ -16,7 +16,8 @@ use serde_json::{Map, Value, json};
 
 use super::once::{Once, Sent};
 use super::route::PageRoute;
-use super::shared::{Choice, FieldErrors, Link, Platform, Section, Shell};
+use super::shared::{Choice, FieldErrors, Link, Platform};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::admission;
 use crate::error::{ApiError, Result};

@@ -15,7 +15,8 @@ use super::days;
 use super::lists;
 use super::post_rows::beginning;
 use super::route::PageRoute;
-use super::shared::{Badge, FieldErrors, Pages, Section, Shell, Time, Tone};
+use super::shared::{Badge, FieldErrors, Pages, Time, Tone};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::Result;
 

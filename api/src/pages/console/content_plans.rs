@@ -10,7 +10,8 @@ use super::days;
 use super::lists;
 use super::post_rows::beginning;
 use super::route::PageRoute;
-use super::shared::{FieldErrors, Pages, Section, Shell};
+use super::shared::{FieldErrors, Pages};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 

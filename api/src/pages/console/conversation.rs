@@ -13,7 +13,8 @@ use super::inbox::{Participant, disconnected_account, kind, status};
 use super::members;
 use super::post_rows::chip;
 use super::route::PageRoute;
-use super::shared::{AccountChip, Badge, Choice, FieldErrors, Link, Section, Shell, Time, Tone};
+use super::shared::{AccountChip, Badge, Choice, FieldErrors, Link, Time, Tone};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, Result};
 

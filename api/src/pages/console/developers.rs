@@ -2,7 +2,8 @@
 
 use askama::Template;
 
-use super::shared::{Choice, Link, Shell};
+use super::shared::{Choice, Link};
+use super::shell::Shell;
 
 /// Returns the tabs of the section; `current` is `keys`, `webhooks` or `requests`.
 pub fn tabs(shell: &Shell, current: &str) -> Vec<Choice> {

@@ -11,7 +11,8 @@ use super::feeds::{Feed, FeedRow, kind, url_errors};
 use super::lists;
 use super::post_rows::beginning;
 use super::route::PageRoute;
-use super::shared::{FieldErrors, Pages, Section, Shell, Time};
+use super::shared::{FieldErrors, Pages, Time};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 

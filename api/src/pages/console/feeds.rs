@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::lists;
 use super::route::PageRoute;
-use super::shared::{Badge, Choice, FieldErrors, Pages, Section, Shell, Time, Tone};
+use super::shared::{Badge, Choice, FieldErrors, Pages, Time, Tone};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, Result};
 

@@ -7,7 +7,8 @@ use crier_store::{Conn, PageRequest, accounts, calendar, posts, webhooks};
 
 use super::post_rows::{chip, rows};
 use super::route::PageRoute;
-use super::shared::{AccountChip, Badge, Link, PostRow, Section, Shell, Tone};
+use super::shared::{AccountChip, Badge, Link, PostRow, Tone};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 
@@ -137,7 +138,7 @@ fn checklist(visit: &Visit, has_account: bool, has_published: bool, has_webhook:
         ),
         step(
             "Add a webhook",
-            "Your own systems hear what was published, what failed, and who wrote to you.",
+            "Your own systems are notified of what was published, what failed, and who wrote to you.",
             has_webhook,
             "Add a webhook",
             "developers/webhooks",

@@ -13,7 +13,8 @@ use super::charts::number;
 use super::lists;
 use super::paging;
 use super::route::PageRoute;
-use super::shared::{Badge, Choice, FieldErrors, Pages, Section, Shell, Time, Tone};
+use super::shared::{Badge, Choice, FieldErrors, Pages, Time, Tone};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, Result};
 

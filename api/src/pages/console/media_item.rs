@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::media::{size, src, types};
 use super::route::PageRoute;
-use super::shared::{Choice, FieldErrors, Section, Shell, Time};
+use super::shared::{Choice, FieldErrors, Time};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 

@@ -11,7 +11,8 @@ use super::lists;
 use super::once::{Once, Sent};
 use super::route::{Access, PageRoute};
 use super::settings::tabs;
-use super::shared::{Choice, FieldErrors, Pages, Section, Shell, Time};
+use super::shared::{Choice, FieldErrors, Pages, Time};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors, see_other};
 use crate::error::{ApiError, ErrorCode, Result};
 

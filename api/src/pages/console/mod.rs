@@ -25,6 +25,7 @@ mod flash;
 mod form;
 mod route;
 mod shared;
+mod shell;
 mod sign_in;
 mod visit;
 

@@ -4,7 +4,7 @@
 use askama::Template;
 use chrono::TimeDelta;
 use crier_domain::job::{JobKind, JobState};
-use crier_jobs::change::{JobChange, Tally};
+use crier_jobs::change::{ChangeCounts, JobChange};
 use crier_jobs::describe;
 use crier_store::jobs::operate::{self, JobQuery, StateCount};
 use crier_store::{Conn, PageRequest};
@@ -12,7 +12,8 @@ use crier_store::{Conn, PageRequest};
 use super::once::{Once, Sent};
 use super::paging;
 use super::route::{Access, PageRoute};
-use super::shared::{Badge, Choice, Pages, Section, Shell, Time, Tone};
+use super::shared::{Badge, Choice, Pages, Time, Tone};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, see_other};
 use crate::error::{ApiError, Result};
 
@@ -285,8 +286,8 @@ async fn try_change(visit: &Visit, change: JobChange) -> Result<()> {
     let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
     let found = operate::show(&mut once.tx, visit.id("job").unwrap_or_default()).await?;
     let job = found.ok_or_else(|| ApiError::not_found("job"))?;
-    if let Some(left) = change.apply(&mut once.tx, &job).await? {
-        return Err(ApiError::field("job", format!("Nothing was changed: {}.", change.refusal(&job, left))));
+    if let Some(reason) = change.apply(&mut once.tx, &job).await? {
+        return Err(ApiError::field("job", format!("Nothing was changed: {}.", change.refusal(&job, reason))));
     }
     once.finish("").await
 }
@@ -295,9 +296,9 @@ async fn try_change(visit: &Visit, change: JobChange) -> Result<()> {
 async fn retry_dead(visit: &Visit) -> Result<PageReply> {
     let kind = chosen_kind(visit);
     let filter = JobQuery { kind, state: Some(JobState::Dead), ..JobQuery::default() };
-    let (mut tally, mut after, mut is_all) = (Tally::default(), 0, false);
+    let (mut counts, mut after, mut is_all) = (ChangeCounts::default(), 0, false);
     for _ in 0..MAX_BATCHES {
-        match JobChange::Retry.apply_next(&visit.app.store, &filter, after, &mut tally).await? {
+        match JobChange::Retry.apply_next(&visit.app.store, &filter, after, &mut counts).await? {
             Some(last) => after = last,
             None => {
                 is_all = true;

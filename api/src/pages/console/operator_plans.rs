@@ -11,7 +11,8 @@ use super::lists;
 use super::operator::{shell, tabs};
 use super::route::{Access, PageRoute};
 use super::settings::{Cap, feature};
-use super::shared::{Choice, Pages, Shell};
+use super::shared::{Choice, Pages};
+use super::shell::Shell;
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 

@@ -14,7 +14,8 @@ use super::charts::number;
 use super::operator::{shell, span, tabs};
 use super::route::{Access, PageRoute};
 use super::settings::Cap;
-use super::shared::{Badge, Choice, Shell, Time, Tone};
+use super::shared::{Badge, Choice, Time, Tone};
+use super::shell::Shell;
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 

@@ -7,7 +7,8 @@ use crier_store::users;
 use super::lists;
 use super::operator::{shell, tabs};
 use super::route::{Access, PageRoute};
-use super::shared::{Choice, Pages, Shell, Time};
+use super::shared::{Choice, Pages, Time};
+use super::shell::Shell;
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 

@@ -11,7 +11,8 @@ use http::StatusCode;
 
 use super::composer_typed::Stored;
 use super::post_rows::{beginning, chip, picture};
-use super::shared::{AccountChip, Badge, FieldErrors, Link, Picture, Platform, Section, Shell, Time, Tone};
+use super::shared::{AccountChip, Badge, FieldErrors, Link, Picture, Platform, Time, Tone};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::admission::plan;
 use crate::error::Result;
@@ -35,7 +36,7 @@ struct PostPage {
     /// The address of the page with the whole text, where `text` is cut.
     full_text: Option<String>,
     pictures: Vec<Picture>,
-    targets: Vec<Target>,
+    targets: Vec<TargetRow>,
     more_targets: usize,
     attempts: Vec<Attempt>,
     /// "Goes out", "Published", "Created", "Changed", in order.
@@ -70,7 +71,7 @@ struct Actions {
     delete: bool,
 }
 
-struct Target {
+struct TargetRow {
     account: AccountChip,
     status: Badge,
     /// The post at the platform.
@@ -139,7 +140,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         text: post.content.chars().take(if is_cut { MAX_TEXT } else { usize::MAX }).collect(),
         full_text: is_cut.then(|| format!("{}?full=1", shell.post(post.id, ""))),
         pictures,
-        targets: stored.targets.iter().take(MAX_TARGETS).map(|t| Target::new(visit, &shell, &chips, t)).collect(),
+        targets: stored.targets.iter().take(MAX_TARGETS).map(|t| TargetRow::new(visit, &shell, &chips, t)).collect(),
         more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
         attempts,
         times: times(visit, post),
@@ -220,7 +221,7 @@ fn times(visit: &Visit, post: &post::Post) -> Vec<(&'static str, Time)> {
     times
 }
 
-impl Target {
+impl TargetRow {
     fn new(visit: &Visit, shell: &Shell, chips: &Chips, target: &post::Target) -> Self {
         let failed = target.status == TargetStatus::Failed;
         let needs_access =

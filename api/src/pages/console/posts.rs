@@ -8,7 +8,8 @@ use super::paging::{self, PER_PAGE};
 use super::post_filters::PostFilters;
 use super::post_rows::rows;
 use super::route::PageRoute;
-use super::shared::{Choice, Pages, PostRow, Section, Shell};
+use super::shared::{Choice, Pages, PostRow};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 

@@ -16,7 +16,8 @@ use super::paging;
 use super::post_rows::beginning;
 use super::reports::{Report, Schedule, Widget, kind};
 use super::route::PageRoute;
-use super::shared::{Badge, Choice, FieldErrors, Link, Pages, Section, Shell, Time, Tone};
+use super::shared::{Badge, Choice, FieldErrors, Link, Pages, Time, Tone};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 
@@ -104,14 +105,14 @@ struct Delivery {
     start: NaiveDate,
     end: NaiveDate,
     size_bytes: Option<i64>,
-    error: Option<Problem>,
+    error: Option<ErrorMessage>,
     download_url: Option<String>,
     mail: Vec<Mail>,
     created_at: DateTime<Utc>,
 }
 
 #[derive(Deserialize)]
-struct Problem {
+struct ErrorMessage {
     message: String,
 }
 
@@ -119,7 +120,7 @@ struct Problem {
 struct Mail {
     recipient: String,
     status: MailStatus,
-    error: Option<Problem>,
+    error: Option<ErrorMessage>,
 }
 
 /// The problems of the forms of the page; at most one of them was sent.

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::lists;
 use super::paging;
 use super::route::PageRoute;
-use super::shared::{FieldErrors, Pages, Section, Shell, Time};
+use super::shared::{FieldErrors, Pages, Time};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 

@@ -7,7 +7,8 @@ use super::developers::tabs;
 use super::lists;
 use super::paging;
 use super::route::PageRoute;
-use super::shared::{Choice, Pages, Section, Shell, Time};
+use super::shared::{Choice, Pages, Time};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 

@@ -7,7 +7,8 @@ use super::lists;
 use super::once::{Once, Sent};
 use super::route::PageRoute;
 use super::settings::tabs;
-use super::shared::{Choice, Pages, Section, Shell, Time};
+use super::shared::{Choice, Pages, Time};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::{ApiError, ErrorCode, Result};
 

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::developers::NewSecret;
 use super::route::PageRoute;
-use super::shared::{Choice, FieldErrors, Link, Section, Shell};
+use super::shared::{Choice, FieldErrors, Link};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use super::webhooks::Webhook;
 use crate::error::{ApiError, ErrorCode, Result};

@@ -9,7 +9,8 @@ use serde::Deserialize;
 
 use super::developers::tabs;
 use super::route::PageRoute;
-use super::shared::{Badge, Choice, Section, Shell, Time, Tone};
+use super::shared::{Badge, Choice, Time, Tone};
+use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 

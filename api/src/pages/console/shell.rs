@@ -1,0 +1,204 @@
+//! What surrounds each page: the brands, the navigation, the user.
+
+use std::fmt::Display;
+
+use askama::Template;
+
+use super::shared::Tone;
+
+/// The frame of a page for a signed-in user.
+#[derive(Clone, Debug, Default)]
+pub struct Shell {
+    pub title: String,
+    pub user_name: String,
+    pub user_email: String,
+    /// Those that the user is a member of.
+    pub brands: Vec<BrandLink>,
+    /// In which section of the navigation the page is.
+    pub section: Option<Section>,
+    /// The session's token against forged requests; the hidden field `_csrf`.
+    pub csrf: String,
+    /// A fresh random text; the hidden field `_key` of each form is this, a hyphen and the form's purpose.
+    pub key: String,
+    pub flash: Option<Flash>,
+    /// The user's role in the current brand: owner, admin, editor.
+    pub role: Option<String>,
+    pub is_operator: bool,
+    /// The current brand's time zone, an IANA name.
+    pub zone: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct BrandLink {
+    pub id: i64,
+    pub name: String,
+    pub current: bool,
+}
+
+/// What the last request did, shown once.
+#[derive(Clone, Debug)]
+pub struct Flash {
+    pub tone: Tone,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    Home,
+    Posts,
+    Calendar,
+    Media,
+    Inbox,
+    Analytics,
+    Reports,
+    Bio,
+    Plans,
+    Feeds,
+    Accounts,
+    Developers,
+    Settings,
+    Operator,
+}
+
+impl Section {
+    pub const ALL: &[Self] = &[
+        Self::Home,
+        Self::Posts,
+        Self::Calendar,
+        Self::Media,
+        Self::Inbox,
+        Self::Analytics,
+        Self::Reports,
+        Self::Bio,
+        Self::Plans,
+        Self::Feeds,
+        Self::Accounts,
+        Self::Developers,
+        Self::Settings,
+    ];
+
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Home => "Home",
+            Self::Posts => "Posts",
+            Self::Calendar => "Calendar",
+            Self::Media => "Media",
+            Self::Inbox => "Inbox",
+            Self::Analytics => "Analytics",
+            Self::Reports => "Reports",
+            Self::Bio => "Link in bio",
+            Self::Plans => "Plans",
+            Self::Feeds => "Feeds",
+            Self::Accounts => "Accounts",
+            Self::Developers => "Developers",
+            Self::Settings => "Settings",
+            Self::Operator => "Operator",
+        }
+    }
+
+    /// The name of its icon in `console/base.html`, which is also the last part of its address.
+    pub const fn slug(self) -> &'static str {
+        match self {
+            Self::Home => "home",
+            Self::Posts => "posts",
+            Self::Calendar => "calendar",
+            Self::Media => "media",
+            Self::Inbox => "inbox",
+            Self::Analytics => "analytics",
+            Self::Reports => "reports",
+            Self::Bio => "bio",
+            Self::Plans => "plans",
+            Self::Feeds => "feeds",
+            Self::Accounts => "accounts",
+            Self::Developers => "developers",
+            Self::Settings => "settings",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+impl Shell {
+    /// Returns the sections of the navigation, in order.
+    pub const fn sections(&self) -> &'static [Section] {
+        Section::ALL
+    }
+
+    pub fn brand(&self) -> Option<&BrandLink> {
+        self.brands.iter().find(|brand| brand.current)
+    }
+
+    /// Returns an address within the current brand: `at("posts/new")`.
+    pub fn at(&self, path: &str) -> String {
+        let id = self.brand().map_or(0, |brand| brand.id);
+        match path {
+            "" => format!("/brands/{id}"),
+            path => format!("/brands/{id}/{path}"),
+        }
+    }
+
+    /// Returns the address of a post, or of what can be done with it: `post(5012, "edit")`.
+    pub fn post(&self, id: impl Display, action: &str) -> String {
+        self.record("posts", id, action)
+    }
+
+    pub fn account(&self, id: impl Display, action: &str) -> String {
+        self.record("accounts", id, action)
+    }
+
+    pub fn key_action(&self, id: impl Display, action: &str) -> String {
+        self.record("developers/keys", id, action)
+    }
+
+    pub fn webhook(&self, id: impl Display, action: &str) -> String {
+        self.record("developers/webhooks", id, action)
+    }
+
+    pub fn delivery(&self, webhook: impl Display, id: impl Display, action: &str) -> String {
+        self.record(&format!("developers/webhooks/{webhook}/deliveries"), id, action)
+    }
+
+    pub fn member(&self, id: impl Display, action: &str) -> String {
+        self.record("settings/members", id, action)
+    }
+
+    /// Returns the address of a record of any list, or of what can be done with it: `page("media", 7, "delete")`.
+    pub fn page(&self, list: impl AsRef<str>, id: impl Display, action: &str) -> String {
+        self.record(list.as_ref(), id, action)
+    }
+
+    fn record(&self, list: &str, id: impl Display, action: &str) -> String {
+        let list = self.at(list);
+        match action {
+            "" => format!("{list}/{id}"),
+            action => format!("{list}/{id}/{action}"),
+        }
+    }
+
+    pub fn href(&self, section: &Section) -> String {
+        match *section {
+            Section::Home => self.at(""),
+            Section::Operator => "/operator".to_owned(),
+            section => self.at(section.slug()),
+        }
+    }
+
+    pub fn is_in(&self, section: &Section) -> bool {
+        self.section == Some(*section)
+    }
+
+    pub fn is_in_operator(&self) -> bool {
+        self.is_in(&Section::Operator)
+    }
+
+    pub const fn frame(&self) -> Frame<'_> {
+        Frame { shell: self }
+    }
+}
+
+/// The part of `console/base.html` that it contains twice. A template of its own is compiled once; a macro would be
+/// compiled twice for each page.
+#[derive(Template)]
+#[template(path = "console/frame.html")]
+pub struct Frame<'a> {
+    shell: &'a Shell,
+}
