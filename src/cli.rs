@@ -261,7 +261,7 @@ pub struct ListenWebhooks {
     /// 0 for any that is free.
     #[arg(long, default_value_t = 9999)]
     pub port: u16,
-    /// Where to listen; whoever reaches it is shown.
+    /// The address to listen on; every request that reaches it is printed.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub addr: IpAddr,
     /// The endpoint's secret, to check the signatures; what is wrong is shown, and answered as all else.

@@ -12,7 +12,7 @@ use crier_store::{Store, StoreError, brands, keys, sessions, users};
 use crier_telemetry::logs;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::output::{line, try_line};
+use crate::output::{print_line, try_print_line};
 
 /// Email address of a new installation's user.
 pub const OWNER: &str = "owner@localhost";
@@ -138,7 +138,7 @@ impl Banner {
             tracing::info!(console, api, docs, sandbox, "Crier is running");
             return;
         }
-        line(format_args!(
+        print_line(format_args!(
             "\nCrier is running.\n\n{}  Sign in   crier login --user {OWNER}\n  New key   crier key create --user {OWNER}\n",
             self.places()
         ));
@@ -153,9 +153,9 @@ impl Banner {
             object["message"] = "Crier is running; the key and the link are shown this once".into();
             object["key"] = key.into();
             object["sign_in"] = link.into();
-            return try_line(object);
+            return try_print_line(object);
         }
-        try_line(format_args!(
+        try_print_line(format_args!(
             "\nCrier is running. Open this in a browser; it signs you in, once, within a day:\n\n  {link}\n\n{}  Your key  \
              {key}   (shown this once; keep it)\n\nTry it:\n\n  curl -H 'Authorization: Bearer {key}' {}/brands\n",
             self.places(),

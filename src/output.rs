@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Prints a line to stdout and ignores errors.
-pub fn line(text: impl std::fmt::Display) {
+pub fn print_line(text: impl std::fmt::Display) {
     // A closed pipe (`crier … | head`) is not an error.
-    let _ = try_line(text);
+    let _ = try_print_line(text);
 }
 
-/// Like [`line`], but returns the error.
-pub fn try_line(text: impl std::fmt::Display) -> std::io::Result<()> {
+/// Like [`print_line`], but returns the error.
+pub fn try_print_line(text: impl std::fmt::Display) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()
@@ -24,14 +24,14 @@ const MIN_LAST_COLUMN: usize = 12;
 
 /// Prints rows as a JSON array of objects, or as a table with a header, whose last column is cut where the table would
 /// be too wide.
-pub fn rows<T: Serialize>(rows: &[T], json: bool) {
+pub fn print_rows<T: Serialize>(rows: &[T], json: bool) {
     let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
     if json {
-        line(Value::Array(values));
+        print_line(Value::Array(values));
         return;
     }
     let Some(Value::Object(first)) = values.first() else {
-        line("(none)");
+        print_line("(none)");
         return;
     };
     let names: Vec<String> = first.keys().cloned().collect();
@@ -50,7 +50,7 @@ pub fn rows<T: Serialize>(rows: &[T], json: bool) {
             *cell = shortened(cell, *width);
         }
         let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        line(cells.join("  ").trim_end());
+        print_line(cells.join("  ").trim_end());
     }
 }
 

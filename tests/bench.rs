@@ -106,7 +106,7 @@ fn of_pages() -> Names {
     let mut all = Vec::new();
     let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);
     of("machine", MACHINE);
-    of("page", &["the page, packed"]);
+    of("page", &["the page, compressed"]);
     for measurement in ["page", "unchanged"] {
         for clients in ["1 at once", "32 at once"] {
             let figures = ["requests", "the server's processor, each", "p50", "p99", "max"];

@@ -4,7 +4,7 @@
 //! that breaks its rules is reported under its path (`accounts.0`) and read as absent; [`Problems::into_result`] then fails
 //! the request.
 //!
-//! **To add a kind of field:** a method on [`Fields`] that returns `Given<T>`, and a line in the tests.
+//! **To add a kind of field:** a method on [`Fields`] that returns `PatchField<T>`, and a line in the tests.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

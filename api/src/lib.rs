@@ -39,7 +39,7 @@ mod serve;
 pub use app::{App, AppDeps};
 pub use pages::console::paths as console_paths;
 pub use runner::MinRate;
-pub use serve::{Stop, serve, serve_on};
+pub use serve::{Shutdown, serve, serve_on};
 
 /// Builds the service: endpoints, OpenAPI document, and pages.
 fn service(app: Arc<App>, connections: Connections) -> Service {

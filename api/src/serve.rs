@@ -58,7 +58,7 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
     if max_connections < config.http.max_connections {
         tracing::info!(max_connections, "CRIER_MAX_CONNECTIONS is limited to half of the open-file limit");
     }
-    let stop = Stop { signal: process.stop.clone(), delay: config.http.drain_delay, drain: config.worker.drain };
+    let stop = Shutdown { signal: process.stop.clone(), delay: config.http.drain_delay, drain: config.worker.drain };
     serve_on(Arc::new(app), listener, max_connections, stop)
         .await
         .map_err(|error| StartError::Io { what: "the API".into(), error })
@@ -66,7 +66,7 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
 
 /// When and how a server stops.
 #[derive(Clone, Debug)]
-pub struct Stop {
+pub struct Shutdown {
     /// From then on, clients are asked to use other connections.
     pub signal: CancellationToken,
     /// How long new connections and requests are still taken: load balancers need time to see that the process is not
@@ -77,7 +77,7 @@ pub struct Stop {
 }
 
 /// Serves at most `max_connections` on a listener until it is stopped; then completes requests in flight.
-pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usize, stop: Stop) -> io::Result<()> {
+pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usize, stop: Shutdown) -> io::Result<()> {
     let timeouts = FuseConfig::default()
         .with_http1_header_timeout(HEADER_TIMEOUT)
         .with_connection_idle_timeout(IDLE_TIMEOUT)

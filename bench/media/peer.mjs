@@ -27,7 +27,7 @@ import busboy from 'busboy'
 import sharp from 'sharp'
 
 const dir = await mkdtemp(join(tmpdir(), 'crier-bench-peer-'))
-const MOST = 25 * 1024 * 1024
+const MAX_BYTES = 25 * 1024 * 1024
 
 const thumbnail = (picture) =>
   picture.rotate().resize({ width: 400, height: 400, fit: 'inside', withoutEnlargement: true }).jpeg({ quality: 82 })
@@ -42,7 +42,7 @@ async function receive(request) {
     },
   })
   let saved
-  const form = busboy({ headers: request.headers, limits: { fileSize: MOST, files: 1 } })
+  const form = busboy({ headers: request.headers, limits: { fileSize: MAX_BYTES, files: 1 } })
   form.on('file', (_name, file) => {
     saved = pipeline(file, sum, createWriteStream(path))
   })

@@ -43,8 +43,8 @@ impl Suite for BenchAnalytics {
 }
 
 async fn run(bench: &Bench) -> Figures {
-    let place = bench.create_environment().await?;
-    let store = place.api();
+    let environment = bench.create_environment().await?;
+    let store = environment.api();
     let mut tx = store.begin().await?;
     let workspace = users::create_workspace(&mut tx, "bench", "unlimited").await?;
     let user = users::create(&mut tx, workspace, "bench@localhost", "bench").await?;

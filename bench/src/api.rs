@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crier_api::ai::Ai;
-use crier_api::{App, AppDeps, Stop};
+use crier_api::{App, AppDeps, Shutdown};
 use crier_config::Config;
 use crier_domain::plan::{Feature, Plan, Plans};
 use crier_runtime::platforms_of;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::Connection;
 use super::figure::Figure;
 use super::place::BenchEnvironment;
-use super::{BenchError, Figures, crew, io};
+use super::{BenchError, Figures, io, roles};
 
 const DRAIN: Duration = Duration::from_secs(5);
 /// More than the number of clients of any benchmark.
@@ -28,28 +28,28 @@ const MAX_CONNECTIONS: usize = 4_096;
 /// address.
 pub async fn listen(
     config: &Config,
-    place: &BenchEnvironment,
+    environment: &BenchEnvironment,
     api: &mut JoinSet<()>,
     stop: CancellationToken,
 ) -> std::result::Result<SocketAddr, BenchError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| io("the API", error))?;
     let address = listener.local_addr().map_err(|error| io("the API", error))?;
-    let (store, guard) = (place.api().clone(), crew::guard());
+    let (store, guard) = (environment.api().clone(), roles::guard());
     let unlimited =
         Plan { name: Plans::UNLIMITED.to_owned(), features: Feature::ALL.iter().copied().collect(), ..Plan::default() };
     let app = App::new(AppDeps {
         store: store.clone(),
         platforms: Arc::new(platforms_of(config, &store, &guard)),
         plans: Arc::new(Plans::new([unlimited])),
-        library: place.library().clone(),
+        library: environment.library().clone(),
         ai: Ai::none(),
         mailer: None,
         guard,
         public_url: format!("http://{address}"),
-        limiter: place.limiter()?,
+        limiter: environment.limiter()?,
         trusted_proxies: Vec::new(),
     });
-    let stop = Stop { signal: stop, delay: Duration::ZERO, drain: DRAIN };
+    let stop = Shutdown { signal: stop, delay: Duration::ZERO, drain: DRAIN };
     api.spawn(async move {
         if let Err(error) = crier_api::serve_on(Arc::new(app), listener, MAX_CONNECTIONS, stop).await {
             tracing::error!(%error, "the API ended");

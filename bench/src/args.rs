@@ -172,7 +172,7 @@ pub struct BenchWebhooks {
     /// Some of: memory, throughput, backlog, latency, isolation [default: all].
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub only: Vec<WebhookMeasurement>,
-    /// How many endpoints hear of each message in throughput and backlog, one point after the other.
+    /// How many endpoints receive each message in throughput and backlog, one point after the other.
     #[arg(long, value_delimiter = ',', value_name = "N,…", default_values_t = [1, 10, 1_000],
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub endpoints: Vec<u32>,

@@ -32,8 +32,8 @@ struct Owner {
 
 impl DuePosts {
     /// Writes the posts with a target and a job each; returns the first target's id.
-    pub async fn write(&self, place: &BenchEnvironment) -> Result<i64, BenchError> {
-        let store = place.api_one_hour_behind();
+    pub async fn write(&self, environment: &BenchEnvironment) -> Result<i64, BenchError> {
+        let store = environment.api_one_hour_behind();
         let mut tx = store.begin().await?;
         // In the future for this store's clock, in the past for the scheduler's.
         let due = tx.now + TimeDelta::seconds(1);

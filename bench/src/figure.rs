@@ -162,13 +162,13 @@ fn quantity(value: f64, unit: &str) -> String {
 }
 
 /// Returns the description of this machine, build and database.
-pub async fn machine_figures(place: &BenchEnvironment) -> Result<Vec<Figure>, BenchError> {
-    let (engine, durability) = crier_store::bench::engine(&mut place.api().read().await?).await?;
+pub async fn machine_figures(environment: &BenchEnvironment) -> Result<Vec<Figure>, BenchError> {
+    let (engine, durability) = crier_store::bench::engine(&mut environment.api().read().await?).await?;
     let build = if cfg!(debug_assertions) { "debug: not for comparison" } else { "release" };
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let machine = |figure: &str, word: String| Figure::word("machine", figure, word);
     Ok(vec![
-        machine("form", place.form().to_owned()),
+        machine("form", environment.form().to_owned()),
         machine("version", format!("crier {}, {build}", env!("CARGO_PKG_VERSION"))),
         machine("cores", cores.to_string()),
         machine("database", engine),

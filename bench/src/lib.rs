@@ -30,7 +30,6 @@ mod buffered_notifier;
 mod connection;
 mod cost;
 mod cpu;
-mod crew;
 mod due_posts;
 mod figure;
 mod inbox;
@@ -44,6 +43,7 @@ mod replicas;
 mod reports;
 mod requests;
 mod resident;
+mod roles;
 mod sandbox_accounts;
 mod service;
 mod webhooks;
@@ -90,8 +90,8 @@ struct Bench<A> {
     args: A,
     environment_config: EnvironmentConfig,
     progress: ProgressBar,
-    /// The place of the current measurement.
-    place: Arc<Mutex<Option<Arc<BenchEnvironment>>>>,
+    /// The environment of the current measurement.
+    environment: Arc<Mutex<Option<Arc<BenchEnvironment>>>>,
 }
 
 /// Runs a subcommand, and prints its figures.
@@ -120,7 +120,7 @@ fn run_suite<A: Suite>(config: Config, args: A, print_rows: PrintRows) -> Result
             args,
             environment_config: ground,
             progress: ProgressBar::new_spinner(),
-            place: Arc::default(),
+            environment: Arc::default(),
         };
         let measured = tokio::select! {
             measured = AssertUnwindSafe(A::measure(&bench)).catch_unwind() => measured,
@@ -178,20 +178,20 @@ impl<A: Suite> Bench<A> {
     /// Creates an empty database with its notifier, and deletes the previous one.
     async fn create_environment(&self) -> std::result::Result<Arc<BenchEnvironment>, BenchError> {
         self.clear().await?;
-        let mut here = self.place.clone().lock_owned().await;
+        let mut here = self.environment.clone().lock_owned().await;
         let ground = self.environment_config.clone();
         // In a separate task: cancelled halfway, it could leave a database that is never deleted.
         let opened = tokio::spawn(async move {
-            let place = here.insert(Arc::new(BenchEnvironment::plan(ground)?)).clone();
-            place.open().await?;
-            Ok(place)
+            let environment = here.insert(Arc::new(BenchEnvironment::plan(ground)?)).clone();
+            environment.open().await?;
+            Ok(environment)
         });
         opened.await.unwrap_or_else(|_| refused("a database could not be made"))
     }
 
     async fn clear(&self) -> Result {
-        match self.place.lock().await.take() {
-            Some(place) => place.close().await,
+        match self.environment.lock().await.take() {
+            Some(environment) => environment.close().await,
             None => Ok(()),
         }
     }

@@ -7,20 +7,20 @@ use crier_store::Store;
 use crier_store::bench::tidy;
 use crier_store::jobs::operate;
 
-use super::crew::{self, BenchRoles};
 use super::figure::Figure;
 use super::place::BenchEnvironment;
+use super::roles::{self, BenchRoles};
 use super::{Figures, Result, resident};
 
 const NAME: &str = "memory";
 /// Long enough for the scheduler to read the current state.
 const SCHEDULER_DELAY: Duration = Duration::from_millis(1_500);
 
-/// Measures the crew. `fill` writes jobs of its kind to the given store; `done` waits until all of them have started.
+/// Measures the roles. `fill` writes jobs of the kind to the given store; `done` waits until all of them have started.
 pub async fn measure_memory(
-    place: &BenchEnvironment,
+    environment: &BenchEnvironment,
     kind: JobKind,
-    crew: BenchRoles,
+    roles: BenchRoles,
     pending: String,
     fill: impl AsyncFnOnce(Store) -> Result,
     done: impl AsyncFnOnce() -> Result,
@@ -29,20 +29,20 @@ pub async fn measure_memory(
     let mut figures = Vec::new();
     figures.extend(Figure::size(NAME, "idle", resident::now()));
     // Pause the kind as an operator would. The jobs look like ones that were notified an hour ago and not claimed.
-    let mut tx = place.api().begin().await?;
+    let mut tx = environment.api().begin().await?;
     operate::pause_kind(&mut tx, kind).await?;
     tx.commit().await?;
-    fill(place.api_one_hour_behind()).await?;
-    tidy(place.api().db()).await?;
+    fill(environment.api_one_hour_behind()).await?;
+    tidy(environment.api().db()).await?;
     tokio::time::sleep(SCHEDULER_DELAY).await;
     figures.extend(Figure::size(NAME, pending, resident::now()));
     resident::reset_peak();
-    let mut tx = place.api().begin().await?;
+    let mut tx = environment.api().begin().await?;
     operate::resume_kind(&mut tx, kind).await?;
     tx.commit().await?;
     done().await?;
-    crew::wait_until_settled(place.api(), kind).await?;
+    roles::wait_until_settled(environment.api(), kind).await?;
     figures.extend(Figure::size(NAME, "while they run, peak", resident::peak()));
-    crew.stop().await;
+    roles.stop().await;
     Ok(figures)
 }

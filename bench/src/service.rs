@@ -35,10 +35,10 @@ impl Service {
         if let Some(address) = peer {
             return Ok(Self { address, key: SecretString::from("none"), brand: 1, account: 1, api, stop });
         }
-        let place = bench.create_environment().await?;
-        let (brand, account, key) = tenant(place.api()).await?;
+        let environment = bench.create_environment().await?;
+        let (brand, account, key) = tenant(environment.api()).await?;
         let config = Config { sandbox: true, ..bench.config.clone() };
-        let address = listen(&config, &place, &mut api, stop.clone()).await?;
+        let address = listen(&config, &environment, &mut api, stop.clone()).await?;
         Ok(Self { address, key, brand, account, api, stop })
     }
 

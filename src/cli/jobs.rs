@@ -44,7 +44,7 @@ pub enum JobsCommand {
     /// How many jobs of each kind stand where.
     #[command(after_help = "Example:\n  crier jobs kinds --json")]
     Kinds(Format),
-    /// Run dead or cancelled jobs again, with all their attempts; what they act on is told.
+    /// Run dead or cancelled jobs again, with all their attempts; what they act on is reset.
     #[command(
         after_help = concat!(
             "Examples:\n",
@@ -63,7 +63,7 @@ pub enum JobsCommand {
         #[command(flatten)]
         which: JobFilter,
     },
-    /// Cancel jobs that have not begun; what they act on is told.
+    /// Cancel jobs that have not begun; what they act on is marked as failed.
     #[command(
         group(ArgGroup::new("cancelled").args(["ids", "kind", "lane", "older_than"]).required(true).multiple(true)),
         after_help = concat!(

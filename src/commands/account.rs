@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Context, Result, refused};
 use crate::cli::{AccountCommand, ConnectAccount};
-use crate::output::{line, rows};
+use crate::output::{print_line, print_rows};
 
 #[derive(Serialize)]
 struct AccountLine {
@@ -40,7 +40,7 @@ pub async fn run(cx: &Context, command: AccountCommand) -> Result {
                     token_expires_at: a.token_expires_at,
                 })
                 .collect();
-            rows(&list, format.json);
+            print_rows(&list, format.json);
             Ok(())
         }
         AccountCommand::Connect(args) => connect(cx, args).await,
@@ -95,6 +95,6 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     let token = authorizations::create(&mut tx, new).await?;
     tx.commit().await?;
     let public_url = cx.config.public_url.as_str().trim_end_matches('/');
-    line(format_args!("{public_url}/connect/{}", token.expose_secret()));
+    print_line(format_args!("{public_url}/connect/{}", token.expose_secret()));
     Ok(())
 }

@@ -12,13 +12,13 @@ use secrecy::SecretString;
 
 use super::{CommandError, Context, Result, refused};
 use crate::cli::{AppCommand, SetApp};
-use crate::output::{line, rows};
+use crate::output::{print_line, print_rows};
 
 pub async fn run(cx: &Context, command: AppCommand) -> Result {
     match command {
         AppCommand::Set(args) => set(cx, args).await,
         AppCommand::List(format) => {
-            rows(&applications::list(&mut cx.store.read().await?).await?, format.json);
+            print_rows(&applications::list(&mut cx.store.read().await?).await?, format.json);
             Ok(())
         }
         AppCommand::Delete { id } => {
@@ -27,7 +27,7 @@ pub async fn run(cx: &Context, command: AppCommand) -> Result {
                 return refused(format!("there is no application {id}; `crier app list` shows them"));
             }
             tx.commit().await?;
-            line(format_args!("Deleted application {id}; no account can be connected with it any more."));
+            print_line(format_args!("Deleted application {id}; no account can be connected with it any more."));
             Ok(())
         }
     }
@@ -65,9 +65,9 @@ async fn set(cx: &Context, args: SetApp) -> Result {
     let renewed = hand_out(&mut tx, &new).await?;
     tx.commit().await?;
     let callback = format!("{}/connect/callback/{platform}", cx.config.public_url.as_str().trim_end_matches('/'));
-    line(format_args!("Set application {id}. Its callback address at the platform must be {callback}"));
+    print_line(format_args!("Set application {id}. Its callback address at the platform must be {callback}"));
     if renewed > 0 {
-        line(format_args!("{renewed} connected accounts use the new secret."));
+        print_line(format_args!("{renewed} connected accounts use the new secret."));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Result, refused};
 use crate::cli::{JobFilter, JobsCommand};
-use crate::output::{line, rows, shortened};
+use crate::output::{print_line, print_rows, shortened};
 
 pub(super) mod change;
 
@@ -28,7 +28,9 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
             let mut tx = cx.store.begin().await?;
             operate::pause_kind(&mut tx, kind).await?;
             tx.commit().await?;
-            line(format_args!("Paused {kind}: no more jobs of it are taken. `crier jobs resume {kind}` goes on."));
+            print_line(format_args!(
+                "Paused {kind}: no more jobs of it are taken. `crier jobs resume {kind}` goes on."
+            ));
             Ok(())
         }
         JobsCommand::Resume { kind } => {
@@ -37,7 +39,7 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
                 return refused(format!("{kind} is not paused; `crier jobs kinds` shows what is"));
             }
             tx.commit().await?;
-            line(format_args!("Resumed {kind}."));
+            print_line(format_args!("Resumed {kind}."));
             Ok(())
         }
     }
@@ -68,7 +70,7 @@ const MAX_ERROR_CHARS: usize = 80;
 async fn list(cx: &Context, which: &JobFilter, state: Option<JobState>, limit: i64, json: bool) -> Result {
     let jobs = operate::list(&mut cx.store.read().await?, &filter(cx, which, state), limit).await?;
     if json {
-        rows(&jobs, true);
+        print_rows(&jobs, true);
         return Ok(());
     }
     let now = cx.store.now();
@@ -83,7 +85,7 @@ async fn list(cx: &Context, which: &JobFilter, state: Option<JobState>, limit: i
         due: if job.run_at > now { format!("in {}", span(job.run_at - now)) } else { "now".to_owned() },
         last_error: job.last_error.map(|error| shortened(&error, MAX_ERROR_CHARS)),
     };
-    rows(&jobs.into_iter().map(row).collect::<Vec<_>>(), false);
+    print_rows(&jobs.into_iter().map(row).collect::<Vec<_>>(), false);
     Ok(())
 }
 
@@ -118,7 +120,7 @@ async fn show(cx: &Context, id: i64, json: bool) -> Result {
     all["subject"] = json!(words);
     all["attempts"] = json!(tries);
     if json {
-        line(all);
+        print_line(all);
         return Ok(());
     }
     print_details(&all, &tries);
@@ -129,7 +131,7 @@ async fn show(cx: &Context, id: i64, json: bool) -> Result {
 fn print_details(all: &Value, tries: &[JobAttempt]) {
     let print = |name: &str, value: &Value| {
         if !value.is_null() {
-            line(format_args!("{name:16} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+            print_line(format_args!("{name:16} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
         }
     };
     for (name, value) in all.as_object().into_iter().flatten().filter(|(name, _)| *name != "attempts") {
@@ -139,8 +141,8 @@ fn print_details(all: &Value, tries: &[JobAttempt]) {
         }
     }
     if !tries.is_empty() {
-        line("");
-        rows(tries, false);
+        print_line("");
+        print_rows(tries, false);
     }
 }
 
@@ -179,6 +181,6 @@ async fn kinds(cx: &Context, json: bool) -> Result {
         }
     };
     let list: Vec<KindRow> = JobKind::ALL.iter().map(row).collect();
-    rows(&list, json);
+    print_rows(&list, json);
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Context, Result, refused};
 use crate::cli::KeyCommand;
-use crate::output::{line, rows};
+use crate::output::{print_line, print_rows};
 
 #[derive(Serialize)]
 struct KeyLine {
@@ -30,7 +30,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
             };
             let key = keys::create(&mut tx, owner.id, mode, &scopes).await?;
             tx.commit().await?;
-            line(key.expose_secret());
+            print_line(key.expose_secret());
             Ok(())
         }
         KeyCommand::List(format) => {
@@ -48,7 +48,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
                     created_at: k.created_at,
                 })
                 .collect();
-            rows(&list, format.json);
+            print_rows(&list, format.json);
             Ok(())
         }
         KeyCommand::Delete { id } => {
@@ -57,7 +57,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
                 return refused(format!("there is no key {id}; `crier key list` shows them"));
             }
             tx.commit().await?;
-            line(format_args!("Deleted key {id}; it no longer works."));
+            print_line(format_args!("Deleted key {id}; it no longer works."));
             Ok(())
         }
     }

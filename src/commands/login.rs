@@ -4,7 +4,7 @@ use crier_store::{sessions, users};
 use secrecy::ExposeSecret;
 
 use super::{Context, Result, refused};
-use crate::output::line;
+use crate::output::print_line;
 
 pub async fn run(cx: &Context, email: &str) -> Result {
     let mut tx = cx.store.begin().await?;
@@ -13,7 +13,7 @@ pub async fn run(cx: &Context, email: &str) -> Result {
     };
     let token = sessions::create_link(&mut tx, user.id, sessions::LINK_LIFETIME).await?;
     tx.commit().await?;
-    line(cx.config.absolute(&format!("/sign-in/{}", token.expose_secret())));
+    print_line(cx.config.absolute(&format!("/sign-in/{}", token.expose_secret())));
     eprint_validity(sessions::LINK_LIFETIME.num_minutes());
     Ok(())
 }

@@ -4,7 +4,7 @@ use crier_store::{brands, users};
 
 use super::{Context, Result, refused};
 use crate::cli::MemberCommand;
-use crate::output::line;
+use crate::output::print_line;
 
 pub async fn run(cx: &Context, command: MemberCommand) -> Result {
     let mut tx = cx.store.begin().await?;
@@ -22,14 +22,14 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
         MemberCommand::Add { role, .. } => {
             brands::set_member(&mut tx, brand, user.id, role).await?;
             tx.commit().await?;
-            line(format_args!("{email} is {role} of brand {brand}."));
+            print_line(format_args!("{email} is {role} of brand {brand}."));
         }
         MemberCommand::Remove { .. } => {
             if !brands::remove_member(&mut tx, brand, user.id).await? {
                 return refused(format!("{email} is no member of brand {brand}"));
             }
             tx.commit().await?;
-            line(format_args!("{email} is no longer a member of brand {brand}."));
+            print_line(format_args!("{email} is no longer a member of brand {brand}."));
         }
     }
     Ok(())

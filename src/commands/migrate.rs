@@ -2,16 +2,16 @@
 
 use super::{Context, Result};
 use crate::first_start;
-use crate::output::line;
+use crate::output::print_line;
 
 pub async fn run(cx: &Context) -> Result {
     if first_start::migrate(&cx.store, &cx.config).await? {
-        line(format_args!(
+        print_line(format_args!(
             "The database is ready, with the user {owner}. Next: crier key create --user {owner}",
             owner = first_start::OWNER
         ));
     } else {
-        line("The database is up to date.");
+        print_line("The database is up to date.");
     }
     Ok(())
 }

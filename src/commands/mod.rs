@@ -67,7 +67,7 @@ pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError
 pub fn run(config: Config, command: Command) -> ExitCode {
     // The benchmark does not open the installation's database.
     if let Command::Bench(command) = command {
-        return exit(crier_bench::run(config, command, output::rows).map_err(CommandError::from));
+        return exit(crier_bench::run(config, command, output::print_rows).map_err(CommandError::from));
     }
     if let Command::Doctor(format) = command {
         return doctor::run(&config, format);

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Context, Result, refused};
 use crate::cli::PlanCommand;
-use crate::output::{line, rows};
+use crate::output::{print_line, print_rows};
 
 #[derive(Serialize)]
 struct PlanRow {
@@ -58,7 +58,7 @@ pub async fn run(cx: &Context, command: PlanCommand) -> Result {
     match command {
         PlanCommand::List(format) => {
             let list: Vec<PlanRow> = cx.config.plans.iter().map(row).collect();
-            rows(&list, format.json);
+            print_rows(&list, format.json);
             Ok(())
         }
         PlanCommand::Set { user, plan, timezone } => {
@@ -73,7 +73,7 @@ pub async fn run(cx: &Context, command: PlanCommand) -> Result {
             }
             tx.commit().await?;
             let zone = timezone.map(|zone| format!(", its months are those of {zone}")).unwrap_or_default();
-            line(format_args!("Workspace {} is on plan {plan}{zone}.", found.workspace_id));
+            print_line(format_args!("Workspace {} is on plan {plan}{zone}.", found.workspace_id));
             Ok(())
         }
         PlanCommand::Usage { user, brands, format } => show_usage(cx, user.as_deref(), brands, format.json).await,
@@ -156,9 +156,9 @@ async fn show_usage(cx: &Context, user: Option<&str>, by_brand: bool, json: bool
         });
     }
     if by_brand {
-        rows(&of_brands, json);
+        print_rows(&of_brands, json);
     } else {
-        rows(&list, json);
+        print_rows(&list, json);
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Result, refused};
 use crate::cli::{ListPosts, PostCommand};
-use crate::output::{line, rows, shortened};
+use crate::output::{print_line, print_rows, shortened};
 
 /// Maximum number of characters of the last column, so that the table fits 100.
 const MAX_DETAIL: usize = 40;
@@ -41,7 +41,7 @@ async fn list(cx: &Context, args: &ListPosts) -> Result {
     let query = PostQuery { status: args.status, brand_id: args.brand };
     let listed = post_overview::list(&mut cx.store.read().await?, query, args.limit).await?;
     if args.format.json {
-        rows(&listed, true);
+        print_rows(&listed, true);
         return Ok(());
     }
     let row = |post: PostSummary| PostLine {
@@ -52,7 +52,7 @@ async fn list(cx: &Context, args: &ListPosts) -> Result {
         failed: format!("{}/{}", post.failed, post.targets),
         detail: shortened(post.error.as_ref().unwrap_or(&post.content), MAX_DETAIL),
     };
-    rows(&listed.into_iter().map(row).collect::<Vec<_>>(), false);
+    print_rows(&listed.into_iter().map(row).collect::<Vec<_>>(), false);
     Ok(())
 }
 
@@ -87,14 +87,21 @@ async fn show(cx: &Context, id: i64, as_json: bool) -> Result {
     let Some(post) = posts::find_any(&mut conn, id).await? else { return refused(not_found(id)) };
     let all: Vec<TargetLine> = targets::list(&mut conn, id).await?.into_iter().map(TargetLine::of).collect();
     if as_json {
-        line(json!({ "id": id, "brand_id": post.brand_id, "status": post.status, "schedule_type": post.schedule_type,
-            "scheduled_at": post.scheduled_at, "published_at": post.published_at, "content": post.content,
-            "targets": all }));
+        print_line(json!({
+            "id": id,
+            "brand_id": post.brand_id,
+            "status": post.status,
+            "schedule_type": post.schedule_type,
+            "scheduled_at": post.scheduled_at,
+            "published_at": post.published_at,
+            "content": post.content,
+            "targets": all,
+        }));
         return Ok(());
     }
     print_post(&post);
-    line("");
-    rows(&all, false);
+    print_line("");
+    print_rows(&all, false);
     Ok(())
 }
 
@@ -110,8 +117,8 @@ fn print_post(post: &Post) {
     ] {
         match value {
             Value::Null => {}
-            Value::String(text) => line(format_args!("{name:10} {text}")),
-            other => line(format_args!("{name:10} {other}")),
+            Value::String(text) => print_line(format_args!("{name:10} {text}")),
+            other => print_line(format_args!("{name:10} {other}")),
         }
     }
 }
@@ -125,7 +132,7 @@ async fn retry(cx: &Context, ids: &[i64], outcome_unknown: bool) -> Result {
         match publishing::retry_post(&mut tx, *id, outcome_unknown, can_reconcile).await? {
             PostRetry::Started(count) => {
                 tx.commit().await?;
-                line(format_args!("Post {id}: {count} of its accounts are tried again."));
+                print_line(format_args!("Post {id}: {count} of its accounts are tried again."));
             }
             PostRetry::NotFound => left.push(not_found(*id)),
             PostRetry::NothingFailed => left.push(format!("post {id} has failed on no account")),

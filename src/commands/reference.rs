@@ -8,10 +8,10 @@ use crier_config::keys;
 use crier_runtime::StartError;
 
 use crate::cli;
-use crate::output::line;
+use crate::output::print_line;
 
 pub fn config() -> ExitCode {
-    line(keys::help());
+    print_line(keys::help());
     ExitCode::SUCCESS
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Context, Result, refused};
 use crate::cli::UserCommand;
-use crate::output::{line, rows};
+use crate::output::{print_line, print_rows};
 
 #[derive(Serialize)]
 struct UserLine {
@@ -34,7 +34,7 @@ pub async fn run(cx: &Context, command: UserCommand) -> Result {
                     created_at: u.created_at,
                 })
                 .collect();
-            rows(&list, format.json);
+            print_rows(&list, format.json);
             Ok(())
         }
         UserCommand::Delete { email } => {
@@ -43,7 +43,7 @@ pub async fn run(cx: &Context, command: UserCommand) -> Result {
                 return refused(format!("there is no user {email}; `crier user list` shows who is there"));
             }
             tx.commit().await?;
-            line(format_args!("Deleted {email}."));
+            print_line(format_args!("Deleted {email}."));
             Ok(())
         }
     }
@@ -72,6 +72,8 @@ async fn add(cx: &Context, email: &str, name: Option<String>, plan: Option<Strin
     let name = name.unwrap_or_else(|| email.split('@').next().unwrap_or(email).to_owned());
     let id = users::create(&mut tx, workspace, email, &name).await?;
     tx.commit().await?;
-    line(format_args!("Added {email} as user {id} in workspace {workspace}. Next: crier key create --user {email}"));
+    print_line(format_args!(
+        "Added {email} as user {id} in workspace {workspace}. Next: crier key create --user {email}"
+    ));
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::feeds::article;
 use crate::support::app::Tenant;
 use crate::support::command::crier;
 use crate::support::picture;
-use crate::support::reports::{Reports, Settings, create};
+use crate::support::reports::{Settings, TestInstallation, create};
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
@@ -33,16 +33,16 @@ on_both!(
     errors,
 );
 
-/// An installation with every role, whose sandbox is the real one.
-async fn installation(s: TestStore) -> Reports {
+/// Starts an installation with every role, whose sandbox is the real one.
+async fn installation(s: TestStore) -> TestInstallation {
     let url = "https://crier.test";
-    let all = Reports::start_with(s, Settings { public_url: Some(url), ..Settings::default() }).await;
-    let sandbox = Sandbox::new(all.app.store.store.clone(), url);
-    assert!(all.app.connector.real.set(sandbox).is_ok());
-    all
+    let app = TestInstallation::start_with(s, Settings { public_url: Some(url), ..Settings::default() }).await;
+    let sandbox = Sandbox::new(app.store.store.clone(), url);
+    assert!(app.connector.real.set(sandbox).is_ok());
+    app
 }
 
-/// Where ids are.
+/// Paths of ids.
 const IDS: [&str; 9] = [
     ".**.id",
     ".**.account_id",
@@ -55,6 +55,11 @@ const IDS: [&str; 9] = [
     ".accounts[]",
 ];
 
+/// Random values and their placeholders.
+const RANDOM: [(&str, &str); 3] = [(".key", "[key]"), (".**.request_id", "[request id]"), (".**.secret", "[secret]")];
+/// The length of the random name of a file.
+const FILE_NAME_LENGTH: usize = 40;
+
 /// Compares a record with its snapshot.
 fn assert_record(name: &str, record: &Value) {
     let mut settings = insta::Settings::clone_current();
@@ -63,17 +68,14 @@ fn assert_record(name: &str, record: &Value) {
     for path in IDS {
         settings.add_dynamic_redaction(path, without_id);
     }
-    for (path, instead) in RANDOM {
-        settings.add_dynamic_redaction(path, move |value, _| if value.is_nil() { value } else { instead.into() });
+    for (path, placeholder) in RANDOM {
+        settings.add_dynamic_redaction(path, move |value, _| if value.is_nil() { value } else { placeholder.into() });
     }
     for path in [".**.url", ".**.thumbnail_url"] {
         settings.add_dynamic_redaction(path, without_file_name);
     }
     settings.bind(|| insta::assert_json_snapshot!(name, record));
 }
-
-/// Random parts of a record, and what stands for them.
-const RANDOM: [(&str, &str); 3] = [(".key", "[key]"), (".**.request_id", "[request id]"), (".**.secret", "[secret]")];
 
 fn without_id(value: Content, _: ContentPath<'_>) -> Content {
     if value.is_nil() {
@@ -83,20 +85,21 @@ fn without_id(value: Content, _: ContentPath<'_>) -> Content {
     Content::from("[id]")
 }
 
-/// The URL of a file has a random name of 40 characters.
+/// Replaces the random name in the URL of a file.
 fn without_file_name(value: Content, _: ContentPath<'_>) -> Content {
     let Some((start, name)) = value.as_str().and_then(|url| url.split_once("/media/")) else { return value };
-    Content::from(format!("{start}/media/[name]{}", name.get(40..).expect("a name")))
+    Content::from(format!("{start}/media/[name]{}", name.get(FILE_NAME_LENGTH..).expect("a name")))
 }
 
-async fn post(t: &Tenant<'_>, body: Value) -> String {
+/// Creates a post; returns its path.
+async fn create_post(t: &Tenant<'_>, body: Value) -> String {
     let made = t.post(&t.path("/posts"), body).await.data(201);
     t.path(&format!("/posts/{}", made["id"]))
 }
 
 async fn a_brand_with_its_members_and_usage(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("pro").await;
+    let app = installation(s).await;
+    let t = app.tenant("pro").await;
     t.post(&t.path("/posts"), json!({ "content": "Fresh bread" })).await.expect(201);
     assert_record("brand", &t.get(&t.path("")).await.data(200));
     assert_record("brands", &t.get("/brands").await.expect(200));
@@ -105,36 +108,36 @@ async fn a_brand_with_its_members_and_usage(s: TestStore) {
 }
 
 async fn an_account(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("pro").await;
+    let app = installation(s).await;
+    let t = app.tenant("pro").await;
     t.account("demo").await;
     assert_record("account", &t.get(&t.path("/social-accounts")).await.data(200)[0]);
 }
 
 /// Creates a post on two accounts and publishes it; returns its path.
-async fn publish(all: &Reports, t: &Tenant<'_>, accounts: [i64; 2], texts: [&str; 2]) -> String {
+async fn publish(app: &TestInstallation, t: &Tenant<'_>, accounts: [i64; 2], texts: [&str; 2]) -> String {
     let own = json!([{ "account_id": accounts[1], "content": texts[1] }]);
     let body = json!({ "content": texts[0], "schedule_type": "now", "accounts": accounts, "overrides": own });
-    let path = post(t, body).await;
-    all.run_jobs().await;
+    let path = create_post(t, body).await;
+    app.run_jobs().await;
     path
 }
 
 async fn a_post_in_each_state(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
     let accounts = [t.account("demo").await, t.account("other").await];
-    let draft = post(&t, json!({ "content": "Fresh bread", "accounts": accounts })).await;
-    let pending = post(&t, json!({ "content": "Fresh rolls", "accounts": accounts })).await;
+    let draft = create_post(&t, json!({ "content": "Fresh bread", "accounts": accounts })).await;
+    let pending = create_post(&t, json!({ "content": "Fresh rolls", "accounts": accounts })).await;
     t.request("POST", &format!("{pending}/submit")).send().await.expect(200);
-    let at = (all.now() + TimeDelta::hours(2)).to_rfc3339();
+    let at = (app.now() + TimeDelta::hours(2)).to_rfc3339();
     let scheduled =
         json!({ "content": "Fresh cake", "schedule_type": "scheduled", "scheduled_at": at, "accounts": accounts });
-    let scheduled = post(&t, scheduled).await;
-    let published = publish(&all, &t, accounts, ["Rye", "Rye, too"]).await;
-    let partially = publish(&all, &t, accounts, ["Wheat", "[fail] Wheat"]).await;
-    let failed = publish(&all, &t, accounts, ["[fail] Spelt", "[fail] Spelt, too"]).await;
-    let publishing = post(&t, json!({ "content": "Oats", "schedule_type": "now", "accounts": accounts })).await;
+    let scheduled = create_post(&t, scheduled).await;
+    let published = publish(&app, &t, accounts, ["Rye", "Rye, too"]).await;
+    let partially = publish(&app, &t, accounts, ["Wheat", "[fail] Wheat"]).await;
+    let failed = publish(&app, &t, accounts, ["[fail] Spelt", "[fail] Spelt, too"]).await;
+    let publishing = create_post(&t, json!({ "content": "Oats", "schedule_type": "now", "accounts": accounts })).await;
     for (state, path) in [
         ("draft", draft),
         ("pending_approval", pending),
@@ -153,16 +156,16 @@ async fn a_post_in_each_state(s: TestStore) {
 }
 
 async fn attempts_of_a_post(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
     let accounts = [t.account("demo").await, t.account("other").await];
-    let path = publish(&all, &t, accounts, ["Rye", "[fail] Rye"]).await;
+    let path = publish(&app, &t, accounts, ["Rye", "[fail] Rye"]).await;
     assert_record("attempts", &t.get(&format!("{path}/attempts")).await.data(200));
 }
 
 async fn a_picture_and_an_import(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
     let texts = [("asset_type", "logo"), ("alt_text", "A sign")];
     let made = t.upload("sign.png", &picture::png(30, 20), &texts).await.data(201);
     assert_record("media", &made);
@@ -171,8 +174,8 @@ async fn a_picture_and_an_import(s: TestStore) {
 }
 
 async fn a_webhook_and_its_delivery(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"], "description": "The till" });
     let made = t.post("/webhooks", body).await.data(201);
     assert_record("webhook_created", &made);
@@ -183,8 +186,8 @@ async fn a_webhook_and_its_delivery(s: TestStore) {
 }
 
 async fn a_conversation_with_a_reply(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let id = received(&t, account).await;
     let path = t.path(&format!("/conversations/{id}"));
@@ -194,8 +197,8 @@ async fn a_conversation_with_a_reply(s: TestStore) {
 }
 
 async fn a_report_with_a_schedule_and_a_delivery(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
     let widgets =
         json!([{ "type": "summary" }, { "type": "note", "title": "In short", "options": { "text": "Good." } }]);
     let path = create(&t, "Weekly", widgets).await;
@@ -204,27 +207,29 @@ async fn a_report_with_a_schedule_and_a_delivery(s: TestStore) {
     assert_record("schedule", &t.post(&format!("{path}/schedules"), schedule).await.data(201));
     assert_record("report", &t.get(&path).await.data(200));
     let made = t.post(&format!("{path}/export"), json!({ "format": "csv" })).await.data(202);
-    all.run_jobs().await;
+    app.run_jobs().await;
     let path = t.path(&format!("/reports/deliveries/{}", made["id"]));
     assert_record("report_delivery", &t.get(&path).await.data(200));
 }
 
 async fn figures_of_a_brand(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
     let accounts = [t.account("demo").await, t.account("other").await];
-    let path = publish(&all, &t, accounts, ["Rye", "Rye, too"]).await;
-    all.write(async |tx| analytics::add_published(tx, 10).await).await;
+    let path = publish(&app, &t, accounts, ["Rye", "Rye, too"]).await;
+    let limit = 10;
+    app.write(async |tx| analytics::add_published(tx, limit).await).await;
     let targets = t.get(&path).await.data(200)["targets"].take();
-    all.advance(3_600);
+    app.advance(3_600);
     for (target, likes) in targets.as_array().unwrap().iter().zip([3, 4]) {
         let figures = Some(Figures { impressions: Some(50), likes: Some(likes), ..Figures::default() });
         let target_id = target["id"].as_i64().unwrap();
         let collected = [analytics::Collected { target_id, figures, next_at: None }];
-        all.write(async |tx| analytics::record_posts(tx, &collected).await).await;
+        app.write(async |tx| analytics::record_posts(tx, &collected).await).await;
     }
     let followers = AccountFigures { followers: Some(12), ..AccountFigures::default() };
-    all.write(async |tx| analytics::record_account(tx, accounts[0], &followers).await).await;
+    app.write(async |tx| analytics::record_account(tx, accounts[0], &followers).await).await;
+    // The days of the test's clock.
     let days = "?start=2026-06-08&end=2026-06-09";
     assert_record("analytics_posts", &t.get(&t.path(&format!("/analytics/posts{days}"))).await.data(200));
     assert_record("analytics_accounts", &t.get(&t.path(&format!("/analytics/accounts{days}"))).await.data(200));
@@ -233,8 +238,8 @@ async fn figures_of_a_brand(s: TestStore) {
 }
 
 async fn a_feed_and_an_article(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
     let made = t.post(&t.path("/feeds"), json!({ "name": "News", "url": "https://8.8.8.8/feed.xml" })).await.data(201);
     assert_record("feed", &made);
     article(&t, made["id"].as_i64().unwrap(), "first").await;
@@ -243,8 +248,8 @@ async fn a_feed_and_an_article(s: TestStore) {
 }
 
 async fn a_content_plan(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
     let items =
         json!([{ "title": "Later" }, { "title": "Noon", "content": "Lunch", "planned_at": "2030-07-01T12:00" }]);
     let body = json!({ "name": "Spring", "starts_on": "2030-01-01", "ends_on": "2030-01-31", "items": items });
@@ -252,8 +257,8 @@ async fn a_content_plan(s: TestStore) {
 }
 
 async fn a_link_in_bio_page(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
     let links = json!([{ "title": "Menu", "url": "https://example.com/menu?x=1&y=2" }, { "title": "Call", "url": "tel:+4930123" }]);
     let body = json!({ "title": "Café Löwe", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links });
     assert_record("link_in_bio", &t.post(&t.path("/link-in-bio"), body).await.data(201));
@@ -261,14 +266,15 @@ async fn a_link_in_bio_page(s: TestStore) {
 
 /// Keys have no endpoint; an operator lists them.
 async fn a_key(s: TestStore) {
-    let all = installation(s).await;
-    all.tenant("unlimited").await;
-    assert_record("key", &crier(&all, &["key", "list", "--json"]).json()[0]);
+    let app = installation(s).await;
+    app.tenant("unlimited").await;
+    assert_record("key", &crier(&app, &["key", "list", "--json"]).json()[0]);
 }
 
 async fn errors(s: TestStore) {
-    let all = installation(s).await;
-    let t = all.tenant("unlimited").await;
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
+    // `acounts` is a typo on purpose.
     let body = json!({ "content": "", "schedule_type": "later", "media": ["x"], "acounts": [1] });
     let problems = t.post(&t.path("/posts"), body).await;
     problems.expect_error(422, "validation_failed");

@@ -28,7 +28,9 @@ async fn rows(app: &TestApp) -> BTreeMap<String, String> {
             true => format!("SELECT coalesce(string_agg(t::text, chr(10) ORDER BY t::text), '') FROM {table} t"),
             false => {
                 let columns = format!(
-                    "SELECT group_concat('quote(\"' || name || '\")', ' || '','' || ') FROM pragma_table_info('{table}')"
+                    r#"
+                    SELECT group_concat('quote("' || name || '")', ' || '','' || ')
+                    FROM pragma_table_info('{table}')"#
                 );
                 let row = app.value::<String>(columns).await;
                 format!(

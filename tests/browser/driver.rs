@@ -22,7 +22,7 @@ const PROGRAM: &str = "/usr/bin/chromedriver";
 /// Chromium without a desktop: the same pages in a third of the processor time. The whole browser is used without it.
 const HEADLESS_SHELL: &str = "/usr/bin/chromium-headless-shell";
 /// How long a page or an element may take to appear.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the page is asked. Each time, the browser lays it out.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the mouse takes from one place to another.
@@ -114,7 +114,7 @@ impl Driver {
     /// Waits until the page shows the words.
     pub async fn sees(&self, words: &str) {
         let shown = |text: &str| text.to_lowercase().contains(&words.to_lowercase());
-        let waited = tokio::time::timeout(PATIENCE, async {
+        let waited = tokio::time::timeout(TIMEOUT, async {
             while !shown(&self.try_text().await) {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
@@ -138,7 +138,7 @@ impl Driver {
     }
 
     async fn find(&self, locator: Locator<'_>) -> Element {
-        let found = self.client.wait().at_most(PATIENCE).for_element(locator).await;
+        let found = self.client.wait().at_most(TIMEOUT).for_element(locator).await;
         match found {
             Ok(element) => element,
             Err(error) => panic!("{}: {locator:?}: {error}: {}", self.path().await, self.try_text().await),
@@ -192,7 +192,7 @@ impl Driver {
     pub async fn leaves(&self, words: &str, action: impl Future<Output = ()>) {
         let before = self.client.find(Locator::Css("html")).await.unwrap();
         action.await;
-        let gone = tokio::time::timeout(PATIENCE, async {
+        let gone = tokio::time::timeout(TIMEOUT, async {
             // An element of a page that was left is stale.
             while before.tag_name().await.is_ok() {
                 tokio::task::yield_now().await;
@@ -215,7 +215,7 @@ impl Driver {
     }
 
     async fn ready(&self) {
-        let ready = tokio::time::timeout(PATIENCE, async {
+        let ready = tokio::time::timeout(TIMEOUT, async {
             while self.script("return document.readyState").await != json!("complete") {
                 tokio::task::yield_now().await;
             }

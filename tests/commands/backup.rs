@@ -112,7 +112,9 @@ async fn what_was_being_sent_is_taken_over_before_it_is_resumed() {
     make_overdue(&crier).await;
     let now = Clock::system().now();
     let sql = format!(
-        "UPDATE jobs SET state = 'running', attempt = 1, fence = 1, worker = 'gone', lease_until = '{}'
+        "
+        UPDATE jobs
+        SET state = 'running', attempt = 1, fence = 1, worker = 'gone', lease_until = '{}'
         WHERE kind = 'publish_target' AND state = 'scheduled'",
         (now - TimeDelta::minutes(1)).to_rfc3339()
     );

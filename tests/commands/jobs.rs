@@ -148,7 +148,8 @@ async fn a_job_that_cannot_be_retried_does_not_block_others(w: TestWorker) {
     assert!(output.refused(1).contains("1 jobs could not be changed"), "{output:?}");
     assert!(output.out.contains("Run again: 3.\n"), "{output:?}");
     for why in ["nothing left to do", "has another job", "the database refused it"] {
-        assert!(output.out.lines().any(|line| line.starts_with("Left: 1, since ") && line.contains(why)), "{output:?}");
+        let is_counted = |line: &str| line.starts_with("Skipped: 1, because ") && line.contains(why);
+        assert!(output.out.lines().any(is_counted), "{output:?}");
     }
     w.sql("UPDATE post_targets SET platform = 'sandbox'").await;
     assert_eq!(w.state(other).await, JobState::Scheduled);
@@ -173,8 +174,8 @@ async fn ids_are_changed_individually_or_refused_with_a_reason(w: TestWorker) {
     assert!(crier(&w, &["jobs", "cancel", &gone]).refused(1).contains("is dead: only what has not begun"));
     let noop = w.enqueue_job(JobKind::Noop, 1, None).await.to_string();
     let held = w.claim(&[noop.parse().unwrap()], "w").await.remove(0);
-    assert!(crier(&w, &["jobs", "cancel", &noop]).refused(1).contains("what has begun goes on"));
-    assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("what has begun goes on"));
+    assert!(crier(&w, &["jobs", "cancel", &noop]).refused(1).contains("a running job continues"));
+    assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("a running job continues"));
     assert!(w.settle(&held, Outcome::Done).await);
     assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("is done: only dead and cancelled"));
     assert_eq!(
@@ -195,7 +196,7 @@ async fn pending_jobs_are_cancelled_by_filter(w: TestWorker) {
     let lane = format!("account:{one}");
     let args = ["jobs", "cancel", "--kind", "publish_target", "--lane", &lane];
     let output = crier(&w, &args);
-    assert_eq!(output.expect_stdout(), "Running, and not cancelled: 1. What has begun goes on.\nCancelled: 1.\n");
+    assert_eq!(output.expect_stdout(), "Running, and not cancelled: 1. Running jobs continue.\nCancelled: 1.\n");
     assert_eq!(w.job_of(later).await.state, JobState::Cancelled);
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     assert_eq!(w.job_of(now[0]).await.state, JobState::Running);

@@ -41,8 +41,10 @@ async fn a_post_that_may_be_out_is_retried_only_on_request() {
     let post = s.post(brand, account, "lost [fail]").await;
     s.wait_for_post(brand, post).await;
     s.execute(
-        "UPDATE post_targets SET error = '{\"code\":\"outcome_unknown\",\"category\":\"outcome_unknown\",\"message\":\"?\",\
-         \"platform_code\":null}'",
+        r#"
+        UPDATE post_targets
+        SET error =
+            '{"code":"outcome_unknown","category":"outcome_unknown","message":"?","platform_code":null}'"#,
     )
     .await;
     s.execute("UPDATE posts SET content = 'lost'").await;

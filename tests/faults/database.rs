@@ -44,7 +44,13 @@ async fn locked(w: &TestWorker) -> Tx {
 
 /// On Postgres: terminates `count` connections that wait for a lock. On SQLite, their statements fail by themselves.
 async fn cut(w: &TestWorker, count: i64) {
-    const CUT: &str = "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock') cut";
+    const CUT: &str = "
+        SELECT count(*)
+        FROM (
+            SELECT pg_terminate_backend(pid)
+            FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock'
+        ) cut";
     let ended = Cell::new(0);
     if w.is_postgres() {
         until_soon("statements wait for the lock", || async {

@@ -134,7 +134,14 @@ async fn in_order(w: &TestWorker, ids: &[i64]) {
     let list = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
     let sorted: String = w
         .value(format!(
-            "SELECT string_agg(i, ',') FROM (SELECT CAST(id AS text) AS i FROM jobs WHERE id IN ({list}) ORDER BY priority DESC, run_at, id) j"
+            "
+            SELECT string_agg(i, ',')
+            FROM (
+                SELECT CAST(id AS text) AS i
+                FROM jobs
+                WHERE id IN ({list})
+                ORDER BY priority DESC, run_at, id
+            ) j"
         ))
         .await;
     assert_eq!(sorted, list);
@@ -218,7 +225,7 @@ async fn promotion_is_limited_by_the_notifier_capacity(w: TestWorker) {
 
 async fn a_kind_without_capacity_does_not_block_others(w: TestWorker) {
     let lost = w.job_at(JobKind::DeliverWebhook, 1, None, w.later(1)).await;
-    let unheard = w.enqueue_job(JobKind::DeliverWebhook, 2, None).await;
+    let stale = w.enqueue_job(JobKind::DeliverWebhook, 2, None).await;
     let received = w.enqueue_job(JobKind::Noop, 1, None).await;
     let due = w.job_at(JobKind::Noop, 2, None, w.later(2)).await;
     w.s.notifier.take();
@@ -228,12 +235,12 @@ async fn a_kind_without_capacity_does_not_block_others(w: TestWorker) {
     let mut notified = w.s.notifier.take();
     notified.sort_unstable();
     assert_eq!(notified, [received, due]);
-    assert_eq!((w.state(lost).await, w.state(unheard).await), (JobState::Scheduled, JobState::Ready));
+    assert_eq!((w.state(lost).await, w.state(stale).await), (JobState::Scheduled, JobState::Ready));
     w.notifier.set(room(|_| 100));
     w.scheduler.tick().await.unwrap();
     let mut notified = w.s.notifier.take();
     notified.sort_unstable();
-    assert_eq!(notified, [lost, unheard]);
+    assert_eq!(notified, [lost, stale]);
 }
 
 async fn a_full_notifier_is_not_polled_continuously(w: TestWorker) {

@@ -44,8 +44,9 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     for (subject, (state, waiting, lease)) in rows.iter().enumerate() {
         let now = w.clock.now().to_rfc3339();
         w.sql(format!(
-            "INSERT INTO jobs (kind, subject_id, lane, state, waiting, run_at, max_attempts, dispatched_at, created_at) \
-             VALUES ('reel_to_come', {subject}, '{lane}', '{state}', {waiting}, '{now}', 3, '{now}', '{now}')"
+            "
+            INSERT INTO jobs (kind, subject_id, lane, state, waiting, run_at, max_attempts, dispatched_at, created_at)
+            VALUES ('reel_to_come', {subject}, '{lane}', '{state}', {waiting}, '{now}', 3, '{now}', '{now}')"
         ))
         .await;
         w.sql(format!("UPDATE jobs SET lease_until = {lease} WHERE kind = 'reel_to_come' AND subject_id = {subject}"))
@@ -54,8 +55,14 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     w.sql("INSERT INTO paused_kinds (kind, created_at) SELECT kind, created_at FROM jobs LIMIT 1").await;
     let unknown = async || -> String {
         w.value(
-            "SELECT string_agg(r, ' ') FROM (SELECT id || ':' || state || ':' || attempt || ':' || fence || ':' || crashes \
-             || ':' || waiting AS r FROM jobs WHERE kind = 'reel_to_come' ORDER BY id) j",
+            "
+            SELECT string_agg(r, ' ')
+            FROM (
+                SELECT id || ':' || state || ':' || attempt || ':' || fence || ':' || crashes || ':' || waiting AS r
+                FROM jobs
+                WHERE kind = 'reel_to_come'
+                ORDER BY id
+            ) j",
         )
         .await
     };

@@ -216,8 +216,8 @@ async fn error_responses_are_reported_and_retry_after_is_parsed() {
         server.set_response("/feed", answer);
         assert_eq!(fails(&f).await, FetchError { why: why.to_owned(), nothing_there, retry_after });
     }
-    let nobody = fails(&feed("http://127.0.0.1:9/", FeedType::Rss)).await;
-    assert_eq!(nobody.why, "The feed could not be fetched: no connection could be made.");
+    let unreachable = fails(&feed("http://127.0.0.1:9/", FeedType::Rss)).await;
+    assert_eq!(unreachable.why, "The feed could not be fetched: no connection could be made.");
     server.set_response("/feed", FeedResponse::ok(&rss(&[("1", "One")])[..150]));
     let cut = fails(&f).await.why;
     assert!(cut.starts_with("What is at this address could not be read as a feed: it is no valid XML"), "{cut}");

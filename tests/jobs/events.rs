@@ -61,7 +61,7 @@ async fn post_events_are_sent_only_to_brand_members(w: TestWorker) {
     w.member(brand, left, Role::Admin).await;
     let all = [listening(&w, w.world.user, &POSTS).await, listening(&w, editor, &POSTS).await];
     let of_failures = listening(&w, w.world.user, &[EventName::PostFailed]).await;
-    let nobody = [
+    let unaffected = [
         listening(&w, outsider, &POSTS).await,
         listening(&w, stranger.user, &POSTS).await,
         listening(&w, left, &POSTS).await,
@@ -84,7 +84,7 @@ async fn post_events_are_sent_only_to_brand_members(w: TestWorker) {
         assert_eq!(received(&w, hook).await, ends);
     }
     assert_eq!(received(&w, of_failures).await, ends[1..]);
-    for hook in nobody.into_iter().chain([off]) {
+    for hook in unaffected.into_iter().chain([off]) {
         assert!(received(&w, hook).await.is_empty(), "endpoint {hook}");
     }
     assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");

@@ -74,7 +74,8 @@ async fn the_words_of_a_deleted_message_are_not_found(w: TestWorker) {
     two(&w).await;
     look_later(&w).await;
     for (word, count) in [("awful", 0), ("bread", 1), ("rye", 1), ("vera", 1)] {
-        let filter = ConversationFilter { words: crier_domain::words::wanted(word), ..ConversationFilter::default() };
+        let filter =
+            ConversationFilter { words: crier_domain::words::search_terms(word), ..ConversationFilter::default() };
         let page = PageRequest { page: 1, per_page: 10 };
         let found = list(&mut w.conn().await, w.world.brand, &filter, page).await.unwrap();
         assert_eq!(found.rows.len(), count, "{word}");

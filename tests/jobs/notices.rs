@@ -68,7 +68,7 @@ async fn a_410_response_sends_one_notice(s: TestStore) {
     let now = w.now();
     let expected = format!(
         "Hello Ann,\n\nCrier has disabled one of your webhook endpoints. Nothing is delivered\n\
-         to it any more, and it hears of nothing that happens until it is\nswitched on again.\n\n\
+         to it any more, and it receives no events until it is switched on\nagain.\n\n\
          Endpoint       {id}\nURL            {url}\nWhy            the endpoint answered 410 Gone\nFailing since  {at}\nDisabled at    {at}\n\
          Last attempt   the endpoint answered 410\n\n\
          Each delivery is tried up to 8 times in the course of a day.\nDeliveries that did not arrive: 2.\n\n\

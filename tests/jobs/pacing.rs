@@ -55,7 +55,11 @@ async fn posts_over_the_cap_wait_for_capacity(s: TestStore) {
         assert_eq!((target.status, target.attempts), (TargetStatus::Publishing, 0));
         assert_eq!(target.next_attempt_at, Some(began + TimeDelta::seconds(DAY)));
         assert_eq!((error.category, error.code.as_str()), (Category::RateLimited, "rate_limited"));
-        assert!(error.message.starts_with("Crier paces itself: 3 posts within 24 hours"), "{}", error.message);
+        assert!(
+            error.message.starts_with("The daily limit is reached: Crier publishes at most 3 posts"),
+            "{}",
+            error.message
+        );
         assert_eq!((job.state, job.attempt, job.run_at), (JobState::Scheduled, 0, began + TimeDelta::seconds(DAY)));
         assert_eq!(job.last_error, Some(error.message));
         assert_eq!(w.post_status(*post).await, PostStatus::Publishing);

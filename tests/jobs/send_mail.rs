@@ -172,9 +172,9 @@ async fn a_temporary_smtp_error_is_retried(s: TestStore) {
 }
 
 async fn an_unreachable_server_is_retried_for_a_day(s: TestStore) {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap();
-    drop(nobody);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
     let w = TestWorker::with_mailer(s, mailer(&format!("smtp://{address}"))).await;
     w.leaves_jobs();
     let (id, begun) = (post_one(&w).await, w.now());

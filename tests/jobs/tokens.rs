@@ -1,4 +1,4 @@
-//! `refresh_token`: tokens are renewed before they end, owners are warned, and told.
+//! `refresh_token`: tokens are renewed before they end, owners are warned and notified.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::{AccountStatus, Renewal, SocialAccount};
@@ -80,7 +80,7 @@ async fn move_to_renewal(w: &TestWorker) -> DateTime<Utc> {
     at
 }
 
-/// Starts an endpoint that hears of accounts that end.
+/// Starts an endpoint that receives the events of accounts that end.
 async fn listens(w: &TestWorker) -> MockServer {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;

@@ -93,8 +93,8 @@ impl Actor {
                 // At this time every reservation counts as abandoned.
                 let later = tx.now + chrono::TimeDelta::seconds(1);
                 files::mark_abandoned_for_deletion(&mut tx, later, 3).await?;
-                let doomed = files::marked_for_deletion(&mut tx, 0, later, 3).await?;
-                files::forget(&mut tx, &doomed.iter().map(|file| file.id).collect::<Vec<_>>()).await?;
+                let marked = files::marked_for_deletion(&mut tx, 0, later, 3).await?;
+                files::delete_rows(&mut tx, &marked.iter().map(|file| file.id).collect::<Vec<_>>()).await?;
             }
             _ => {}
         }
@@ -147,11 +147,20 @@ async fn check(s: &TestStore, World { workspace, brand, .. }: World) {
     assert_eq!(used, sum);
     assert!((0..=CAP as i64).contains(&used), "{used}");
     let bare = format!(
-        "SELECT count(*) FROM media m WHERE brand_id = {brand} AND NOT EXISTS (SELECT 1 FROM files f WHERE f.id = m.file_id AND f.state = 'stored')"
+        "
+        SELECT count(*)
+        FROM media m
+        WHERE brand_id = {brand}
+            AND NOT EXISTS (SELECT 1 FROM files f WHERE f.id = m.file_id AND f.state = 'stored')"
     );
     assert_eq!(s.number(bare).await, 0, "every asset has its bytes");
     let unseen = format!(
-        "SELECT count(*) FROM files f WHERE workspace_id = {workspace} AND state = 'stored' AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = f.id)"
+        "
+        SELECT count(*)
+        FROM files f
+        WHERE workspace_id = {workspace}
+            AND state = 'stored'
+            AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = f.id)"
     );
     assert_eq!(s.number(unseen).await, 0, "unreferenced files are marked for deletion");
 }

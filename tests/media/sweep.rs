@@ -136,9 +136,9 @@ async fn an_interrupted_sweep_is_resumed(s: TestStore) {
         p.s.advance(ABANDONED);
         let before = p.s.later(-UNUSED_AFTER_SECONDS);
         p.s.write(async |tx| files::mark_abandoned_for_deletion(tx, before, 10).await).await;
-        let doomed = files::marked_for_deletion(&mut p.s.conn().await, 0, before, 10).await.unwrap();
-        assert_eq!((doomed.len(), p.used().await), (1, 0));
-        let names = [&doomed[0].key, &doomed[0].thumbnail_key];
+        let marked = files::marked_for_deletion(&mut p.s.conn().await, 0, before, 10).await.unwrap();
+        assert_eq!((marked.len(), p.used().await), (1, 0));
+        let names = [&marked[0].key, &marked[0].thumbnail_key];
         for name in &names[..step] {
             p.library.storage().delete(name).await.unwrap();
         }
@@ -151,7 +151,7 @@ async fn files_are_counted_by_state(s: TestStore) {
     let p = TestLibrary::over(s).await;
     let counted = async || {
         let held = files::totals(&mut p.s.conn().await).await.unwrap();
-        (held.reserved, held.stored, held.doomed, held.bytes)
+        (held.reserved, held.stored, held.deleting, held.bytes)
     };
     assert_eq!(counted().await, (0, 0, 0, 0));
     let (gone, _) = (p.asset(5).await, p.asset(6).await);

@@ -17,12 +17,12 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 use super::support::{account, clients, now};
 use crate::support::facebook::error;
 
-type Answer = Box<dyn Fn(&Request) -> ResponseTemplate + Send + Sync>;
+type Responder = Box<dyn Fn(&Request) -> ResponseTemplate + Send + Sync>;
 
 /// Answers every call, and keeps their addresses.
 #[derive(Clone)]
 struct Server {
-    answer: Arc<Answer>,
+    answer: Arc<Responder>,
     calls: Arc<Mutex<Vec<String>>>,
 }
 

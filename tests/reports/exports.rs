@@ -7,7 +7,7 @@ use crier_store::jobs::operate;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
-use crate::support::reports::{Reports, all_widgets, create, delivery, download, export};
+use crate::support::reports::{TestInstallation, all_widgets, create, delivery, download, export};
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
@@ -25,14 +25,14 @@ on_both!(
     an_operator_can_retry_a_failed_export,
 );
 
-async fn reported(r: &Reports) -> (Tenant<'_>, String) {
+async fn reported(r: &TestInstallation) -> (Tenant<'_>, String) {
     let t = r.app.tenant("unlimited").await;
     let report = create(&t, "Monatsbericht", all_widgets()).await;
     (t, report)
 }
 
 /// Returns the payloads of an event.
-async fn events(r: &Reports, name: &str) -> Vec<Value> {
+async fn events(r: &TestInstallation, name: &str) -> Vec<Value> {
     let count = r.number(format!("SELECT count(*) FROM events WHERE name = '{name}'")).await;
     let mut found = Vec::new();
     for n in 0..count {
@@ -44,7 +44,7 @@ async fn events(r: &Reports, name: &str) -> Vec<Value> {
 }
 
 async fn every_format_is_downloaded_with_its_type_and_name(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = reported(&r).await;
     r.sql("UPDATE brands SET name = 'Brot & Söhne'").await;
     for (format, media_type, start) in [
@@ -72,7 +72,7 @@ async fn every_format_is_downloaded_with_its_type_and_name(s: TestStore) {
 }
 
 async fn a_file_is_served_in_parts_and_not_again(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = reported(&r).await;
     let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
     let whole = download(&t, &made).await;
@@ -92,7 +92,7 @@ async fn a_file_is_served_in_parts_and_not_again(s: TestStore) {
 }
 
 async fn events_say_what_has_become_of_an_export(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = reported(&r).await;
     let user = r.number("SELECT min(user_id) FROM brand_members").await;
     r.store.webhook(user, &[EventName::ReportSent, EventName::ReportFailed]).await;
@@ -105,7 +105,7 @@ async fn events_say_what_has_become_of_an_export(s: TestStore) {
 }
 
 async fn a_file_counts_in_the_workspace_s_storage(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = reported(&r).await;
     let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
     assert_eq!(made["size_bytes"], r.number("SELECT CAST(sum(bytes) AS bigint) FROM storage_usage").await);
@@ -115,7 +115,7 @@ async fn a_file_counts_in_the_workspace_s_storage(s: TestStore) {
 }
 
 async fn a_full_storage_fails_the_export(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let t = r.app.tenant("business").await;
     let report = create(&t, "R", all_widgets()).await;
     let full = "INSERT INTO storage_usage (workspace_id, bytes) SELECT id, 9000000000000 FROM workspaces";
@@ -131,7 +131,7 @@ async fn a_full_storage_fails_the_export(s: TestStore) {
 }
 
 async fn an_unavailable_storage_is_tried_again(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = reported(&r).await;
     export(&r, &t, &report, json!({ "format": "csv" })).await;
     r.store.set_storage_unavailable(true);
@@ -146,7 +146,7 @@ async fn an_unavailable_storage_is_tried_again(s: TestStore) {
 }
 
 async fn a_run_that_died_is_repeated_without_a_second_file(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = reported(&r).await;
     let made = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
     // The run stores its file, and its worker dies before the job is settled.
@@ -160,13 +160,13 @@ async fn a_run_that_died_is_repeated_without_a_second_file(s: TestStore) {
 }
 
 /// Deletes the bytes of files that are marked for deletion.
-async fn sweep(r: &Reports) {
+async fn sweep(r: &TestInstallation) {
     r.advance(3_700);
     tasks::sweep::run(&r.scheduler).await.unwrap();
 }
 
 async fn deleting_a_report_removes_its_files(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = reported(&r).await;
     let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
     t.post(&format!("{report}/schedules"), schedule).await.expect(201);
@@ -181,7 +181,7 @@ async fn deleting_a_report_removes_its_files(s: TestStore) {
 }
 
 async fn a_report_deleted_during_its_export_leaves_nothing(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = reported(&r).await;
     t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.expect(202);
     t.delete(&report).await.expect(204);
@@ -193,7 +193,7 @@ async fn a_report_deleted_during_its_export_leaves_nothing(s: TestStore) {
 }
 
 async fn files_are_removed_after_the_plan_s_days(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let t = r.app.tenant("pro").await;
     let report = create(&t, "R", all_widgets()).await;
     let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
@@ -211,7 +211,7 @@ async fn files_are_removed_after_the_plan_s_days(s: TestStore) {
 }
 
 async fn an_operator_can_retry_a_failed_export(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = reported(&r).await;
     export(&r, &t, &report, json!({ "format": "csv" })).await;
     r.store.set_storage_unavailable(true);
@@ -268,7 +268,7 @@ fn assert_conforms(schemas: &Value, schema: &Value, value: &Value, path: &str) {
 }
 
 async fn a_json_file_has_the_shape_of_the_api_s_document(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = reported(&r).await;
     let made = export(&r, &t, &report, json!({ "format": "json" })).await;
     let file = download(&t, &made).await.expect(200);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::app::Tenant;
 use crate::support::mail_server::{MailServer, SmtpReply, SmtpStep};
 use crate::support::reports::{
-    Reports, Settings, create, delivery, figures, followers, newest_delivery, publish, tenant_in,
+    Settings, TestInstallation, create, delivery, figures, followers, newest_delivery, publish, tenant_in,
 };
 use crate::support::store::{TestStore, on_both};
 
@@ -24,13 +24,13 @@ on_both!(
 
 const PUBLIC_URL: &str = "https://crier.example";
 
-async fn start(s: TestStore, server: &MailServer) -> Reports {
+async fn start(s: TestStore, server: &MailServer) -> TestInstallation {
     let settings = Settings { mailer: Some(server.mailer()), public_url: Some(PUBLIC_URL), ..Settings::default() };
-    Reports::start_with(s, settings).await
+    TestInstallation::start_with(s, settings).await
 }
 
 /// A weekly report to these recipients; it is 2026-06-09.
-async fn weekly<'a>(r: &'a Reports, name: &str, recipients: &[&str]) -> (Tenant<'a>, String) {
+async fn weekly<'a>(r: &'a TestInstallation, name: &str, recipients: &[&str]) -> (Tenant<'a>, String) {
     let t = tenant_in(&r.app, "UTC").await;
     let report = create(&t, name, json!([{ "type": "summary" }])).await;
     let schedule = json!({ "frequency": "weekly", "recipients": recipients, "format": "csv" });
@@ -39,7 +39,7 @@ async fn weekly<'a>(r: &'a Reports, name: &str, recipients: &[&str]) -> (Tenant<
 }
 
 /// Fires the next Monday's report.
-async fn next_week(r: &Reports) {
+async fn next_week(r: &TestInstallation) {
     r.advance(7 * 86_400);
     r.fire().await;
 }
@@ -119,7 +119,7 @@ async fn each_recipient_gets_one_mail_with_the_file(s: TestStore) {
 async fn a_large_file_is_behind_a_link_that_needs_no_key(s: TestStore) {
     let server = MailServer::start().await;
     let settings = Settings { mailer: Some(server.mailer()), max_attachment: Some(10), ..Settings::default() };
-    let r = Reports::start_with(s, settings).await;
+    let r = TestInstallation::start_with(s, settings).await;
     let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
     next_week(&r).await;
     let mail = &server.mails()[0];
@@ -143,7 +143,7 @@ async fn a_large_file_is_behind_a_link_that_needs_no_key(s: TestStore) {
 }
 
 async fn without_a_mail_server_the_file_is_there(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
     next_week(&r).await;
     assert_eq!(newest_delivery(&t, &report).await["status"], "sent");
@@ -175,7 +175,7 @@ async fn a_deferred_mail_is_tried_again_with_the_same_message_id(s: TestStore) {
     let r = start(s, &server).await;
     let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
     server.then(SmtpStep::Recipient, SmtpReply::Say("451 4.7.1 Greylisted"));
-    // The second connection takes the mail and breaks before the worker hears of it.
+    // The second connection takes the mail and breaks before the worker receives the reply.
     server.then(SmtpStep::End, SmtpReply::HangUp);
     next_week(&r).await;
     assert_eq!(mails(&t, &report).await, ["ann@example.com: pending"]);

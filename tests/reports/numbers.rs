@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
 use crate::support::reports::{
-    Reports, Settings, all_widgets, create, figures, followers, publish, tenant_in, widgets,
+    Settings, TestInstallation, all_widgets, create, figures, followers, publish, tenant_in, widgets,
 };
 use crate::support::store::{TestStore, on_both};
 
@@ -28,7 +28,7 @@ fn metric(summary: &Value, name: &str) -> (Value, Value) {
     (found["value"].clone(), found["previous"].clone())
 }
 
-async fn october(r: &Reports) -> (Tenant<'_>, i64, String) {
+async fn october(r: &TestInstallation) -> (Tenant<'_>, i64, String) {
     let t = tenant_in(&r.app, "Asia/Tokyo").await;
     let account = t.account("demo").await;
     let october = "2026-10-20T00:00:00Z".parse::<chrono::DateTime<chrono::Utc>>().unwrap();
@@ -38,7 +38,7 @@ async fn october(r: &Reports) -> (Tenant<'_>, i64, String) {
 }
 
 async fn widgets_show_the_numbers_of_the_brand_s_days(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     // In Tokyo the 10th begins at 15:00 UTC of the 9th.
     publish(&t, account, "before", "2026-10-09T14:59:59Z", figures(1, 1)).await;
@@ -95,7 +95,7 @@ async fn widgets_show_the_numbers_of_the_brand_s_days(s: TestStore) {
 }
 
 async fn an_empty_period_is_explained_in_words(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let t = tenant_in(&r.app, "UTC").await;
     let report = create(&t, "R", all_widgets()).await;
     let shown = widgets(&r, &t, &report, json!({})).await;
@@ -116,7 +116,7 @@ async fn an_empty_period_is_explained_in_words(s: TestStore) {
 }
 
 async fn figures_that_no_platform_gave_are_null(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     publish(&t, account, "x", "2026-10-10T00:00:00Z", Figures::default()).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
@@ -130,7 +130,7 @@ async fn figures_that_no_platform_gave_are_null(s: TestStore) {
 }
 
 async fn the_plan_limits_how_far_back_a_report_shows(s: TestStore) {
-    let r = Reports::start_with(s, Settings { retention_days: Some(30), ..Settings::default() }).await;
+    let r = TestInstallation::start_with(s, Settings { retention_days: Some(30), ..Settings::default() }).await;
     let (t, account, report) = october(&r).await;
     publish(&t, account, "old", "2026-09-10T00:00:00Z", figures(1, 1)).await;
     publish(&t, account, "new", "2026-10-10T00:00:00Z", figures(1, 1)).await;
@@ -146,7 +146,7 @@ async fn the_plan_limits_how_far_back_a_report_shows(s: TestStore) {
 }
 
 async fn top_posts_are_ordered_by_engagement(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     for n in 0..12 {
         publish(&t, account, &format!("post {n}"), "2026-10-10T00:00:00Z", figures(0, (n * 7) % 12)).await;
@@ -159,7 +159,7 @@ async fn top_posts_are_ordered_by_engagement(s: TestStore) {
 }
 
 async fn hostile_texts_stay_text(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     let text = "=1+1 #panic(\"x\") <b>&amp;</b> \u{202e}gnp.exe \u{1f600}";
     publish(&t, account, text, "2026-10-10T00:00:00Z", figures(1, 1)).await;

@@ -5,7 +5,7 @@ use crier_scheduler::tasks;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
-use crate::support::reports::{Reports, create, newest_delivery, tenant_in};
+use crate::support::reports::{TestInstallation, create, newest_delivery, tenant_in};
 use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both!(
@@ -23,7 +23,7 @@ fn at(text: &str) -> DateTime<Utc> {
 }
 
 /// A report with a schedule that is made at `now`.
-async fn scheduled<'a>(r: &'a Reports, zone: &str, now: &str, mut schedule: Value) -> (Tenant<'a>, String) {
+async fn scheduled<'a>(r: &'a TestInstallation, zone: &str, now: &str, mut schedule: Value) -> (Tenant<'a>, String) {
     r.clock.advance(at(now) - r.store.now());
     let t = tenant_in(&r.app, zone).await;
     let report = create(&t, "R", json!([{ "type": "summary" }])).await;
@@ -34,12 +34,12 @@ async fn scheduled<'a>(r: &'a Reports, zone: &str, now: &str, mut schedule: Valu
 }
 
 /// Moves the clock there, and fires what is due.
-async fn fire_at(r: &Reports, now: &str) {
+async fn fire_at(r: &TestInstallation, now: &str) {
     r.clock.advance(at(now) - r.store.now());
     r.fire().await;
 }
 
-async fn count(r: &Reports) -> i64 {
+async fn count(r: &TestInstallation) -> i64 {
     r.number("SELECT count(*) FROM report_deliveries").await
 }
 
@@ -51,7 +51,7 @@ async fn covered(t: &Tenant<'_>, report: &str) -> (String, String) {
 }
 
 async fn each_frequency_fires_at_its_local_time_and_covers_its_period(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     // Auckland is 12 hours ahead in June: its Monday begins on Sunday.
     let mut all = Vec::new();
     for (schedule, before, due, start, end) in [
@@ -86,7 +86,7 @@ async fn each_frequency_fires_at_its_local_time_and_covers_its_period(s: TestSto
 }
 
 async fn daylight_saving_neither_skips_nor_repeats_a_report(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     // Berlin: on 2026-10-25 the hour from 02:00 happens twice, on 2027-03-28 it does not happen.
     let (t, report) =
         scheduled(&r, "Europe/Berlin", "2026-10-24T10:00:00Z", json!({ "frequency": "daily", "time": "02:30" })).await;
@@ -112,7 +112,7 @@ async fn daylight_saving_neither_skips_nor_repeats_a_report(s: TestStore) {
 }
 
 async fn what_was_due_while_nothing_ran_fires_once(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let every_minute = json!({ "frequency": "cron", "cron": "* * * * *" });
     let (t, report) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", every_minute).await;
     fire_at(&r, "2026-09-12T12:34:30Z").await;
@@ -122,7 +122,7 @@ async fn what_was_due_while_nothing_ran_fires_once(s: TestStore) {
 }
 
 async fn two_schedulers_fire_once(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     r.clock.advance(at("2026-06-12T09:00:00Z") - r.store.now());
     let second = r.store.open_second_store().await;
@@ -136,7 +136,7 @@ async fn two_schedulers_fire_once(s: TestStore) {
 }
 
 async fn an_export_that_has_not_ended_is_not_piled_up(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     for due in ["2026-06-12T09:00:00Z", "2026-06-13T09:00:00Z"] {
         r.clock.advance(at(due) - r.store.now());
@@ -152,7 +152,7 @@ async fn an_export_that_has_not_ended_is_not_piled_up(s: TestStore) {
 }
 
 async fn a_plan_without_reports_fires_none(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (_, _) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     r.sql("UPDATE workspaces SET plan = 'free'").await;
     fire_at(&r, "2026-06-12T09:00:00Z").await;
@@ -163,7 +163,7 @@ async fn a_plan_without_reports_fires_none(s: TestStore) {
 }
 
 async fn a_schedule_that_cannot_be_read_does_not_hold_up_others(s: TestStore) {
-    let r = Reports::start(s).await;
+    let r = TestInstallation::start(s).await;
     let (t, report) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     let readable = json!({ "frequency": "daily", "format": "csv", "recipients": ["ann@example.com"] });
     t.post(&format!("{report}/schedules"), readable).await.expect(201);

@@ -34,7 +34,20 @@ fn want(w: World, credits: u64) -> CreditRequest {
 }
 
 /// Counts months whose usage is not the sum of its parts, or is out of bounds.
-const WRONG: &str = "SELECT count(*) FROM ai_usage u WHERE u.used < 0 OR u.used > 100 OR u.used <> (SELECT coalesce(sum(b.credits), 0) FROM ai_brand_usage b WHERE b.workspace_id = u.workspace_id AND b.month = u.month) + (SELECT coalesce(sum(r.credits), 0) FROM ai_reservations r WHERE r.workspace_id = u.workspace_id AND r.month = u.month)";
+const WRONG: &str = "
+    SELECT count(*)
+    FROM ai_usage u
+    WHERE u.used < 0
+        OR u.used > 100
+        OR u.used <> (
+            SELECT coalesce(sum(b.credits), 0)
+            FROM ai_brand_usage b
+            WHERE b.workspace_id = u.workspace_id AND b.month = u.month
+        ) + (
+            SELECT coalesce(sum(r.credits), 0)
+            FROM ai_reservations r
+            WHERE r.workspace_id = u.workspace_id AND r.month = u.month
+        )";
 
 async fn reserve(s: &TestStore, want: &CreditRequest) -> Option<i64> {
     s.write(async |tx| ai_credits::reserve(tx, want).await).await

@@ -95,7 +95,11 @@ async fn attempts_update_their_delivery(s: TestStore) {
     assert_eq!((found.next_attempt_at, found.last_attempt_at), (first.next_attempt_at, Some(s.now())));
     assert_eq!((found.duration_ms, found.updated_at), (Some(31), s.now()));
     // A time is stored identically as a bound value and inside a text.
-    let alike = "SELECT count(*) FROM webhook_deliveries d JOIN webhook_attempts a ON a.started_at = d.updated_at AND a.started_at = d.last_attempt_at WHERE d.created_at = d.updated_at";
+    let alike = "
+        SELECT count(*)
+        FROM webhook_deliveries d
+        JOIN webhook_attempts a ON a.started_at = d.updated_at AND a.started_at = d.last_attempt_at
+        WHERE d.created_at = d.updated_at";
     assert_eq!(s.number(alike).await, 1);
     s.advance(5);
     record(&s, &[success(&s, &d, 2)]).await;
@@ -123,7 +127,14 @@ async fn attempts_are_recorded_in_one_batch(s: TestStore) {
         assert_eq!((found.attempts, found.response_body), (row.number, row.response_body.clone()));
         assert_eq!(deliveries::attempt_summaries(&mut s.conn().await, row.delivery_id).await.unwrap().len(), 1);
     }
-    let same = "SELECT count(*) FROM webhook_attempts a JOIN webhook_deliveries d ON d.id = a.delivery_id AND d.response_body = a.response_body AND d.error = a.error AND d.attempts = a.number";
+    let same = "
+        SELECT count(*)
+        FROM webhook_attempts a
+        JOIN webhook_deliveries d
+            ON d.id = a.delivery_id
+                AND d.response_body = a.response_body
+                AND d.error = a.error
+                AND d.attempts = a.number";
     assert_eq!(s.number(same).await, 120);
 }
 

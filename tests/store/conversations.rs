@@ -61,7 +61,7 @@ impl Inbox {
     }
 
     async fn search(&self, text: &str) -> Vec<String> {
-        self.threads(&ConversationFilter { words: words::wanted(text), ..ConversationFilter::default() }).await
+        self.threads(&ConversationFilter { words: words::search_terms(text), ..ConversationFilter::default() }).await
     }
 
     async fn id(&self, thread: &str) -> i64 {
@@ -140,7 +140,7 @@ async fn searches_find_words_of_people_and_messages(s: TestStore) {
     assert_eq!(i.search("refund twelve apolog").await, ["t0000"]);
     // Another brand's words are not searched.
     let other = i.s.brand(i.world.workspace, i.world.user).await;
-    let filter = ConversationFilter { words: words::wanted("refund"), ..ConversationFilter::default() };
+    let filter = ConversationFilter { words: words::search_terms("refund"), ..ConversationFilter::default() };
     let page = PageRequest { page: 1, per_page: 10 };
     assert_eq!(list(&mut i.s.conn().await, other, &filter, page).await.unwrap().total, 0);
 }
@@ -158,7 +158,7 @@ async fn a_frequent_word_and_a_tag_are_found_in_order(s: TestStore) {
     for part in batch.chunks(700) {
         i.receive(part).await;
     }
-    let of = |text: &str| ConversationFilter { words: words::wanted(text), ..ConversationFilter::default() };
+    let of = |text: &str| ConversationFilter { words: words::search_terms(text), ..ConversationFilter::default() };
     let (rows, total) = i.page(&of("common"), 1, 3).await;
     let threads: Vec<_> = rows.iter().map(|row| row.thread_id.as_str()).collect();
     assert_eq!((threads, total), (vec!["t2099", "t2098", "t2097"], 2_100));
@@ -235,7 +235,7 @@ async fn large_sets_are_found_on_every_page(s: TestStore) {
     ];
     for (text, tagged, is_wanted) in searches {
         let tag = tagged.then(|| "vip".to_owned());
-        let filter = ConversationFilter { words: words::wanted(text), tag, ..ConversationFilter::default() };
+        let filter = ConversationFilter { words: words::search_terms(text), tag, ..ConversationFilter::default() };
         let expected: Vec<String> = (1..=5_000).rev().filter(|n| is_wanted(*n)).map(|n| n.to_string()).collect();
         for page in sized(&[1, 2, 12, 13, 24, 25, 26, 49, 50, 51][..], &[1, 25, 50]) {
             let (rows, total) = i.page(&filter, *page, 100).await;

@@ -70,7 +70,14 @@ async fn failures(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<i6
         ids.push(delivery(s, w, webhook).await.id);
         s.advance(1);
     }
-    s.sql(format!("UPDATE webhook_deliveries SET status = 'failed', attempts = 8, next_attempt_at = NULL WHERE webhook_id = {webhook} AND id < {}", ids[count - 1])).await;
+    s.sql(format!(
+        "
+        UPDATE webhook_deliveries
+        SET status = 'failed', attempts = 8, next_attempt_at = NULL
+        WHERE webhook_id = {webhook} AND id < {}",
+        ids[count - 1]
+    ))
+    .await;
     s.sql("UPDATE jobs SET state = 'done'").await;
     ids
 }

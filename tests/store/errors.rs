@@ -64,7 +64,9 @@ async fn permanent_data_errors_are_recognised(s: TestStore) {
         format!("UPDATE brands SET name = NULL WHERE id = {}", w.brand),
         "INSERT INTO paused_kinds (kind, created_at) VALUES (NULL, NULL)".to_owned(),
         format!(
-            "INSERT INTO brand_members (brand_id, user_id, role, created_at) VALUES ({}, {}, 'tsar', '2026-01-01T00:00:00Z')",
+            "
+            INSERT INTO brand_members (brand_id, user_id, role, created_at)
+            VALUES ({}, {}, 'tsar', '2026-01-01T00:00:00Z')",
             w.brand, w.user
         ),
     ];
@@ -118,7 +120,10 @@ async fn a_terminated_connection_is_unavailable_and_replaced() {
     let w = s.workspace().await;
     let mut tx = s.begin().await.unwrap();
     let mut killer = sqlx::PgConnection::connect(&s.place()).await.unwrap();
-    let kill = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let kill = "
+        SELECT count(pg_terminate_backend(pid, 5000))
+        FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let _: i64 = sqlx::query_scalar(kill).fetch_one(&mut killer).await.unwrap();
     let error = users::set_plan(&mut tx, w, "free").await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");

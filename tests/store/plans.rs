@@ -27,7 +27,16 @@ fn rows() -> i64 {
 
 /// Returns the table scans and the index entries read in this transaction so far.
 async fn reads(tx: &mut Tx) -> (i64, i64, Vec<(String, i64)>) {
-    const SQL: &str = "SELECT c.relname::text, c.relkind = 'r', pg_stat_get_xact_numscans(c.oid), pg_stat_get_xact_tuples_returned(c.oid) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid WHERE coalesce(i.indrelid, c.oid) IN ('jobs'::regclass, 'posts'::regclass, 'idempotency_keys'::regclass, 'webhook_deliveries'::regclass, 'events'::regclass) ORDER BY 1";
+    const SQL: &str = "
+        SELECT c.relname::text, c.relkind = 'r', pg_stat_get_xact_numscans(c.oid),
+            pg_stat_get_xact_tuples_returned(c.oid)
+        FROM pg_class c
+        LEFT JOIN pg_index i ON i.indexrelid = c.oid
+        WHERE coalesce(i.indrelid, c.oid) IN (
+            'jobs'::regclass, 'posts'::regclass, 'idempotency_keys'::regclass, 'webhook_deliveries'::regclass,
+            'events'::regclass
+        )
+        ORDER BY 1";
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
     let rows: Vec<(String, bool, i64, i64)> = sqlx::query_as(SQL).fetch_all(conn).await.unwrap();
     let scans = rows.iter().filter(|row| row.1).map(|row| row.2).sum();
@@ -60,9 +69,14 @@ async fn filled(most: &str) -> TestStore {
             if state == "running" { format!("'{now}'::timestamptz + interval '30 s'") } else { "NULL".to_owned() };
         let ended = if matches!(state, "done" | "dead") { format!("'{now}'") } else { "NULL".to_owned() };
         s.sql(format!(
-            "INSERT INTO jobs (kind, subject_id, lane, state, run_at, max_attempts, waiting, lease_until, worker, dispatched_at, created_at, finished_at) \
-             SELECT 'publish_target', {block} * 1000000 + n, 'account:{block}' || (n % 1000), '{state}', '{now}'::timestamptz + n * interval '1 ms', 8, {waiting}, {lease}, 'w', '{now}', '{now}', {ended} \
-             FROM generate_series(1, {rows}) n"
+            "
+            INSERT INTO jobs (
+                kind, subject_id, lane, state, run_at, max_attempts, waiting, lease_until, worker, dispatched_at,
+                created_at, finished_at
+            )
+            SELECT 'publish_target', {block} * 1000000 + n, 'account:{block}' || (n % 1000), '{state}',
+                '{now}'::timestamptz + n * interval '1 ms', 8, {waiting}, {lease}, 'w', '{now}', '{now}', {ended}
+            FROM generate_series(1, {rows}) n"
         ))
         .await;
     }
@@ -73,7 +87,15 @@ async fn filled(most: &str) -> TestStore {
 async fn ids(s: &TestStore, state: &str) -> Vec<i64> {
     let list: String = s
         .value(format!(
-            "SELECT string_agg(id::text, ',') FROM (SELECT id FROM jobs WHERE state = '{state}' AND NOT waiting ORDER BY id DESC LIMIT 100) j"
+            "
+            SELECT string_agg(id::text, ',')
+            FROM (
+                SELECT id
+                FROM jobs
+                WHERE state = '{state}' AND NOT waiting
+                ORDER BY id DESC
+                LIMIT 100
+            ) j"
         ))
         .await;
     list.split(',').map(|id| id.parse().unwrap()).collect()
@@ -89,13 +111,13 @@ async fn assert_all_queries_are_bounded(most: &str) {
     bounded(tx, "heartbeat", most, async |tx| engine::heartbeat(tx, &running, "w").await).await;
     bounded(tx, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
     bounded(tx, "next_due", most, async |tx| dispatch::next_due(tx).await).await;
-    bounded(tx, "first_rung", most, async |tx| dispatch::oldest_unclaimed(tx).await).await;
+    bounded(tx, "oldest_unclaimed", most, async |tx| dispatch::oldest_unclaimed(tx).await).await;
     // A thousand lanes, four jobs of each, and the dead index entries of the jobs that earlier runs woke: 6,000, then
     // 12,000 more each time.
     bounded(tx, "sweep_lanes", 95_000, async |tx| dispatch::sweep_lanes(tx).await).await;
-    bounded(tx, "ring_due", most, async |tx| dispatch::promote_due(tx, JobKind::PublishTarget, 1_000).await).await;
+    bounded(tx, "promote_due", most, async |tx| dispatch::promote_due(tx, JobKind::PublishTarget, 1_000).await).await;
     let before = tx.now - TimeDelta::seconds(10);
-    bounded(tx, "ring_unheard", most, async |tx| {
+    bounded(tx, "renotify_stale", most, async |tx| {
         dispatch::renotify_stale(tx, JobKind::PublishTarget, before, 1_000).await
     })
     .await;
@@ -151,14 +173,28 @@ async fn clean_up_reads_few_of_many_scheduled_jobs() {
     let now = s.now().to_rfc3339();
     for sql in [
         format!(
-            "INSERT INTO posts (brand_id, status, content, schedule_type, media, counted, deleted_at, created_at, updated_at) SELECT {}, 'published', 'x', 'now', '[]', TRUE, CASE WHEN n <= 1000 THEN '{now}'::timestamptz END, '{now}', '{now}' FROM generate_series(1, 20000) n",
+            "
+            INSERT INTO posts (
+                brand_id, status, content, schedule_type, media, counted, deleted_at, created_at, updated_at
+            )
+            SELECT {}, 'published', 'x', 'now', '[]', TRUE, CASE WHEN n <= 1000 THEN '{now}'::timestamptz END,
+                '{now}', '{now}'
+            FROM generate_series(1, 20000) n",
             w.brand
         ),
         format!(
-            "INSERT INTO post_targets (post_id, account_id, platform, position, status, options, created_at, updated_at) SELECT id, 1, 'sandbox', 0, 'published', '{{}}', '{now}', '{now}' FROM posts"
+            "
+            INSERT INTO post_targets (
+                post_id, account_id, platform, position, status, options, created_at, updated_at
+            )
+            SELECT id, 1, 'sandbox', 0, 'published', '{{}}', '{now}', '{now}'
+            FROM posts"
         ),
         format!(
-            "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, created_at) SELECT {key}, n::text, 'x', '{now}' FROM generate_series(1, 20000) n"
+            "
+            INSERT INTO idempotency_keys (api_key_id, key, fingerprint, created_at)
+            SELECT {key}, n::text, 'x', '{now}'
+            FROM generate_series(1, 20000) n"
         ),
     ] {
         s.sql(sql).await;
@@ -262,14 +298,25 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
     let now = s.now().to_rfc3339();
     for sql in [
         format!(
-            "INSERT INTO events (name, payload, created_at) SELECT 'post.published', '{{}}', '{now}' FROM generate_series(1, {})",
+            "
+            INSERT INTO events (name, payload, created_at)
+            SELECT 'post.published', '{{}}', '{now}'
+            FROM generate_series(1, {})",
             rows()
         ),
         format!(
-            "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, created_at, updated_at) SELECT {webhook}, id, 'succeeded', 8, '{now}', '{now}' FROM events"
+            "
+            INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, created_at, updated_at)
+            SELECT {webhook}, id, 'succeeded', 8, '{now}', '{now}'
+            FROM events"
         ),
         format!(
-            "INSERT INTO jobs (kind, subject_id, lane, state, run_at, max_attempts, dispatched_at, created_at, finished_at) SELECT 'deliver_webhook', id, 'endpoint:{webhook}', 'done', '{now}', 8, '{now}', '{now}', '{now}' FROM webhook_deliveries"
+            "
+            INSERT INTO jobs (
+                kind, subject_id, lane, state, run_at, max_attempts, dispatched_at, created_at, finished_at
+            )
+            SELECT 'deliver_webhook', id, 'endpoint:{webhook}', 'done', '{now}', 8, '{now}', '{now}', '{now}'
+            FROM webhook_deliveries"
         ),
     ] {
         s.sql(sql).await;
@@ -319,8 +366,10 @@ async fn a_plan_cached_on_an_empty_table_stays_fast() {
     for (block, state) in [(1, "scheduled"), (2, "ready"), (3, "done")] {
         let ended = if state == "done" { format!("'{now}'") } else { "NULL".to_owned() };
         s.sql(format!(
-            "INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at, finished_at) \
-             SELECT 'noop', {block} * 1000000 + n, '{state}', '{now}', 5, '{now}', '{now}', {ended} FROM generate_series(1, {}) n",
+            "
+            INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at, finished_at)
+            SELECT 'noop', {block} * 1000000 + n, '{state}', '{now}', 5, '{now}', '{now}', {ended}
+            FROM generate_series(1, {}) n",
             rows()
         ))
         .await;
@@ -330,8 +379,8 @@ async fn a_plan_cached_on_an_empty_table_stays_fast() {
     let most = 20_000;
     bounded(&mut kept, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
     bounded(&mut kept, "heartbeat", most, async |tx| engine::heartbeat(tx, &ready, "w").await).await;
-    bounded(&mut kept, "ring_due", most, async |tx| dispatch::promote_due(tx, JobKind::Noop, 1_000).await).await;
-    bounded(&mut kept, "ring_unheard", most, async |tx| {
+    bounded(&mut kept, "promote_due", most, async |tx| dispatch::promote_due(tx, JobKind::Noop, 1_000).await).await;
+    bounded(&mut kept, "renotify_stale", most, async |tx| {
         dispatch::renotify_stale(tx, JobKind::Noop, before, 1_000).await
     })
     .await;

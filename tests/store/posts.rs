@@ -75,8 +75,8 @@ async fn a_post_round_trips(s: TestStore) {
     );
     assert_eq!((found.content.as_str(), found.media.len(), found.counted), ("", 0, true));
     assert_eq!((found.published_at, found.created_at, found.updated_at), (Some(s.now()), s.later(-9), s.now()));
-    let nobody = Post { author_id: None, ..new_post(w, PostStatus::Draft) };
-    let id = insert(&s, &nobody).await;
+    let without_author = Post { author_id: None, ..new_post(w, PostStatus::Draft) };
+    let id = insert(&s, &without_author).await;
     assert_eq!(find(&s, w, id).await.unwrap().author_name, None);
 }
 

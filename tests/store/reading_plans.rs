@@ -147,7 +147,7 @@ impl Full {
     }
 
     async fn sql(&self, sql: String) {
-        if self.s.is_postgres() && sql.starts_with("INSERT INTO ") {
+        if self.s.is_postgres() && sql.trim_start().starts_with("INSERT INTO ") {
             let table = sql.split_whitespace().nth(2).unwrap();
             self.s.sql(format!("ALTER TABLE {table} SET (autovacuum_enabled = false)")).await;
         }
@@ -160,16 +160,42 @@ impl Full {
         let assignee = Self::of(self.own.user, self.others.user);
         for sql in [
             format!(
-                "INSERT INTO conversations (brand_id, account_id, platform, type, status, unread_count, assignee_id, snoozed_until, last_message_at, created_at, updated_at, thread_id, last_message_preview, reply_context) \
-                 SELECT {brand}, {account}, CASE WHEN n % 3 = 0 THEN 'mastodon' ELSE 'sandbox' END, CASE WHEN n % 2 = 0 THEN 'dm' ELSE 'comment' END, CASE WHEN n % 5 = 0 THEN 'snoozed' ELSE 'open' END, n % 4, CASE WHEN n % 7 = 0 THEN {assignee} END, CASE WHEN n % 5 = 0 THEN {later} END, {at}, '{now}', '{now}', 't' || n, 'x', '{{}}' FROM {numbers}",
+                "
+                INSERT INTO conversations (
+                    brand_id, account_id, platform, type, status, unread_count, assignee_id, snoozed_until,
+                    last_message_at, created_at, updated_at, thread_id, last_message_preview, reply_context
+                )
+                SELECT {brand}, {account},
+                    CASE WHEN n % 3 = 0 THEN 'mastodon' ELSE 'sandbox' END,
+                    CASE WHEN n % 2 = 0 THEN 'dm' ELSE 'comment' END,
+                    CASE WHEN n % 5 = 0 THEN 'snoozed' ELSE 'open' END,
+                    n % 4,
+                    CASE WHEN n % 7 = 0 THEN {assignee} END,
+                    CASE WHEN n % 5 = 0 THEN {later} END,
+                    {at}, '{now}', '{now}', 't' || n, 'x', '{{}}'
+                FROM {numbers}",
                 later = self.at("n"),
                 at = self.at("-n"),
             ),
-            "INSERT INTO conversation_words (brand_id, word, conversation_id) SELECT brand_id, 'bread', id FROM conversations".to_owned(),
-            "INSERT INTO conversation_tags (brand_id, tag, conversation_id) SELECT brand_id, 'urgent', id FROM conversations".to_owned(),
+            "
+            INSERT INTO conversation_words (brand_id, word, conversation_id)
+            SELECT brand_id, 'bread', id
+            FROM conversations"
+                .to_owned(),
+            "
+            INSERT INTO conversation_tags (brand_id, tag, conversation_id)
+            SELECT brand_id, 'urgent', id
+            FROM conversations"
+                .to_owned(),
             format!(
-                "INSERT INTO messages (conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at, external_id, body) \
-                 SELECT id, brand_id, account_id, 'inbound', 'received', last_message_at, 0, '{now}', '{now}', 'm' || id, 'bread' FROM conversations"
+                "
+                INSERT INTO messages (
+                    conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at,
+                    external_id, body
+                )
+                SELECT id, brand_id, account_id, 'inbound', 'received', last_message_at, 0, '{now}', '{now}',
+                    'm' || id, 'bread'
+                FROM conversations"
             ),
         ] {
             self.sql(sql).await;
@@ -181,18 +207,31 @@ impl Full {
         let brand = Self::of(self.own.brand, self.others.brand);
         for sql in [
             format!(
-                "INSERT INTO posts (brand_id, status, content, schedule_type, media, counted, published_at, created_at, updated_at) \
-                 SELECT {brand}, 'published', 'x', 'now', '[]', TRUE, {at}, '{now}', '{now}' FROM {numbers}",
+                "
+                INSERT INTO posts (
+                    brand_id, status, content, schedule_type, media, counted, published_at, created_at, updated_at
+                )
+                SELECT {brand}, 'published', 'x', 'now', '[]', TRUE, {at}, '{now}', '{now}'
+                FROM {numbers}",
                 at = self.at("-3600 - n"),
             ),
             format!(
-                "INSERT INTO post_targets (post_id, account_id, platform, position, status, options, external_id, published_at, created_at, updated_at) \
-                 SELECT id, CASE WHEN brand_id = {} THEN {} ELSE {} END, 'sandbox', 0, 'published', '{{}}', 'e' || id, published_at, '{now}', '{now}' FROM posts",
+                "
+                INSERT INTO post_targets (
+                    post_id, account_id, platform, position, status, options, external_id, published_at, created_at,
+                    updated_at
+                )
+                SELECT id, CASE WHEN brand_id = {} THEN {} ELSE {} END, 'sandbox', 0, 'published', '{{}}', 'e' || id,
+                    published_at, '{now}', '{now}'
+                FROM posts",
                 self.own.brand, self.account, self.busy
             ),
             format!(
-                "INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at, likes) \
-                 SELECT t.id, p.id, p.brand_id, t.account_id, t.published_at, '{now}', 1 FROM post_targets t JOIN posts p ON p.id = t.post_id"
+                "
+                INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at, likes)
+                SELECT t.id, p.id, p.brand_id, t.account_id, t.published_at, '{now}', 1
+                FROM post_targets t
+                JOIN posts p ON p.id = t.post_id"
             ),
             format!(
                 "INSERT INTO target_figures (target_id, at, likes) SELECT target_id, '{now}', 1 FROM target_analytics"
@@ -214,8 +253,13 @@ impl Full {
         let secrets = if self.s.is_postgres() { "''::bytea" } else { "x''" };
         for sql in [
             format!(
-                "INSERT INTO social_accounts (workspace_id, platform, external_id, name, kind, status, secrets, figures_at, connected_at, created_at, updated_at) \
-                 SELECT {}, 'sandbox', 'a' || n, 'x', 'profile', 'active', {secrets}, {later}, '{now}', '{now}', '{now}' FROM {}",
+                "
+                INSERT INTO social_accounts (
+                    workspace_id, platform, external_id, name, kind, status, secrets, figures_at, connected_at,
+                    created_at, updated_at
+                )
+                SELECT {}, 'sandbox', 'a' || n, 'x', 'profile', 'active', {secrets}, {later}, '{now}', '{now}', '{now}'
+                FROM {}",
                 self.others.workspace,
                 self.numbers(ROWS)
             ),
@@ -255,8 +299,8 @@ async fn inbox_statements_read_few_of_100_000_rows(s: TestStore) {
         ("unread", ConversationFilter { unread: Some(true), ..all.clone() }),
         ("read", ConversationFilter { unread: Some(false), ..all.clone() }),
         ("tag", ConversationFilter { tag: Some("urgent".to_owned()), ..all.clone() }),
-        ("search", ConversationFilter { words: words::wanted("bre"), ..all.clone() }),
-        ("search for nothing", ConversationFilter { words: words::wanted("cake"), ..all.clone() }),
+        ("search", ConversationFilter { words: words::search_terms("bre"), ..all.clone() }),
+        ("search for nothing", ConversationFilter { words: words::search_terms("cake"), ..all.clone() }),
         (
             "everything",
             ConversationFilter {
@@ -267,7 +311,7 @@ async fn inbox_statements_read_few_of_100_000_rows(s: TestStore) {
                 assignee_id: Some(user),
                 unread: Some(true),
                 tag: Some("urgent".to_owned()),
-                words: words::wanted("bread"),
+                words: words::search_terms("bread"),
             },
         ),
     ];

@@ -25,13 +25,22 @@ type Schema = BTreeMap<String, Vec<(String, bool)>>;
 async fn schema(s: &TestStore) -> Schema {
     let rows: Vec<(String, String, bool)> = match s.db() {
         Db::Pg(pool) => sqlx::query_as(
-            "SELECT table_name::text, column_name::text, is_nullable = 'YES' FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2",
+            "
+            SELECT table_name::text, column_name::text, is_nullable = 'YES'
+            FROM information_schema.columns
+            WHERE table_schema = 'public'
+            ORDER BY 1, 2",
         )
         .fetch_all(&mut *pool.acquire().await.expect("a connection"))
         .await
         .unwrap(),
         Db::Sqlite { writer, .. } => sqlx::query_as(
-            "SELECT t.name, c.name, c.\"notnull\" = 0 AND c.pk = 0 FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY 1, 2",
+            r#"
+            SELECT t.name, c.name, c."notnull" = 0 AND c.pk = 0
+            FROM sqlite_schema t
+            JOIN pragma_table_info(t.name) c
+            WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'
+            ORDER BY 1, 2"#,
         )
         .fetch_all(&mut *writer.acquire().await.expect("a connection"))
         .await
@@ -47,9 +56,21 @@ async fn schema(s: &TestStore) -> Schema {
 /// Returns the names of all indexes that the migrations name.
 async fn indexes(s: &TestStore) -> Vec<String> {
     let sql = if s.is_postgres() {
-        "SELECT string_agg(indexname, ',' ORDER BY indexname) FROM pg_indexes WHERE schemaname = 'public' AND indexname NOT LIKE '%_pkey' AND indexname NOT LIKE '%_key'"
+        "
+        SELECT string_agg(indexname, ',' ORDER BY indexname)
+        FROM pg_indexes
+        WHERE schemaname = 'public'
+            AND indexname NOT LIKE '%_pkey'
+            AND indexname NOT LIKE '%_key'"
     } else {
-        "SELECT group_concat(name, ',') FROM (SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY name)"
+        "
+        SELECT group_concat(name, ',')
+        FROM (
+            SELECT name
+            FROM sqlite_schema
+            WHERE type = 'index' AND sql IS NOT NULL
+            ORDER BY name
+        )"
     };
     s.value::<String>(sql).await.split(',').map(str::to_owned).collect()
 }
@@ -75,8 +96,13 @@ async fn a_second_migration_changes_nothing(s: TestStore) {
 async fn health_check_reports_reachability_and_schema_version(s: TestStore) {
     s.db().ping().await.unwrap();
     s.db().check_schema_version().await.unwrap();
-    s.sql("UPDATE _sqlx_migrations SET version = version + 1000000000 WHERE version = (SELECT max(version) FROM _sqlx_migrations)")
-        .await;
+    s.sql(
+        "
+        UPDATE _sqlx_migrations
+        SET version = version + 1000000000
+        WHERE version = (SELECT max(version) FROM _sqlx_migrations)",
+    )
+    .await;
     s.db().check_schema_version().await.expect("a newer schema is accepted");
     s.sql("DELETE FROM _sqlx_migrations").await;
     assert!(s.db().check_schema_version().await.is_err());

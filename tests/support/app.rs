@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crier_api::ai::Ai;
 use crier_api::limits::memory::MemoryLimiter;
-use crier_api::{App, AppDeps, MinRate, Stop};
+use crier_api::{App, AppDeps, MinRate, Shutdown};
 use crier_config::{LogConfig, LogFormat, PlatformsConfig};
 use crier_domain::access::{KeyMode, Role, Scopes};
 use crier_domain::plan::{Plan, Plans};
@@ -162,7 +162,7 @@ fn serve(
     listener: tokio::net::TcpListener,
     stop: &CancellationToken,
 ) -> JoinHandle<std::io::Result<()>> {
-    let stop = Stop { signal: stop.clone(), delay: Duration::ZERO, drain: Duration::from_secs(1) };
+    let stop = Shutdown { signal: stop.clone(), delay: Duration::ZERO, drain: Duration::from_secs(1) };
     tokio::spawn(crier_api::serve_on(api.clone(), listener, MAX_CONNECTIONS, stop))
 }
 

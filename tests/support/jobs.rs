@@ -295,8 +295,8 @@ impl TestWorker {
         ] {
             times.extend(self.value::<Option<DateTime<Utc>>>(sql).await);
         }
-        let unheard = "SELECT min(dispatched_at) FROM jobs WHERE state = 'ready' AND NOT waiting";
-        times.extend(self.value::<Option<DateTime<Utc>>>(unheard).await.map(|at| at + RENOTIFY_AFTER));
+        let oldest_dispatch = "SELECT min(dispatched_at) FROM jobs WHERE state = 'ready' AND NOT waiting";
+        times.extend(self.value::<Option<DateTime<Utc>>>(oldest_dispatch).await.map(|at| at + RENOTIFY_AFTER));
         // A lease expires only after its last microsecond.
         times.into_iter().min().map(|at| at + TimeDelta::microseconds(1))
     }

@@ -113,7 +113,7 @@ impl Load {
 
 /// Ends at the first fault, or when the load is stopped.
 async fn run(shared: Arc<Shared>, number: usize) {
-    let mut caller = Caller { shared: shared.clone(), keeps: number.is_multiple_of(2), open: None };
+    let mut client = LoadClient { shared: shared.clone(), keeps: number.is_multiple_of(2), open: None };
     let mut pace = interval(PACE);
     for turn in 0.. {
         pace.tick().await;
@@ -121,7 +121,7 @@ async fn run(shared: Arc<Shared>, number: usize) {
             return;
         }
         let text = format!("load {number} post {turn:04} ends");
-        if let Err(fault) = caller.create_and_read(&text, turn).await {
+        if let Err(fault) = client.create_and_read(&text, turn).await {
             shared.faults.lock().unwrap_or_else(PoisonError::into_inner).push(format!("client {number}: {fault}"));
             return;
         }
@@ -129,13 +129,13 @@ async fn run(shared: Arc<Shared>, number: usize) {
 }
 
 /// One client; makes one request at a time.
-struct Caller {
+struct LoadClient {
     shared: Arc<Shared>,
     keeps: bool,
     open: Option<SendRequest<Full<Bytes>>>,
 }
 
-impl Caller {
+impl LoadClient {
     /// Creates a post, repeats the request as an impatient client does, and reads what is there.
     async fn create_and_read(&mut self, text: &str, turn: usize) -> Result<(), String> {
         let posts = format!("/brands/{}/posts", self.shared.brand);
@@ -176,9 +176,9 @@ impl Caller {
 
     /// Repeats a request until it is answered. 409: the lost one is still in progress.
     async fn insist(&mut self, method: &str, path: &str, body: Option<&Value>, key: &str) -> Response<Bytes> {
-        let caller = tokio::sync::Mutex::new(self);
+        let client = tokio::sync::Mutex::new(self);
         until(path, || async {
-            let answer = caller.lock().await.exchange(method, path, body, key).await.ok()?;
+            let answer = client.lock().await.exchange(method, path, body, key).await.ok()?;
             (answer.status() != 409).then_some(answer)
         })
         .await

@@ -25,13 +25,13 @@ use super::jobs::FixedCapacityTransport;
 use super::store::TestStore;
 
 /// An installation with every role.
-pub struct Reports {
+pub struct TestInstallation {
     pub app: TestApp,
     pub engine: Engine,
     pub scheduler: Scheduler,
 }
 
-impl Deref for Reports {
+impl Deref for TestInstallation {
     type Target = TestApp;
     fn deref(&self) -> &TestApp {
         &self.app
@@ -49,7 +49,7 @@ pub struct Settings {
     pub retention_days: Option<u64>,
 }
 
-impl Reports {
+impl TestInstallation {
     pub async fn start(store: TestStore) -> Self {
         Self::start_with(store, Settings::default()).await
     }
@@ -132,7 +132,7 @@ pub async fn create(t: &Tenant<'_>, name: &str, widgets: Value) -> String {
 }
 
 /// Exports a report and runs its job; returns the delivery.
-pub async fn export(r: &Reports, t: &Tenant<'_>, report: &str, body: Value) -> Value {
+pub async fn export(r: &TestInstallation, t: &Tenant<'_>, report: &str, body: Value) -> Value {
     let accepted = t.post(&format!("{report}/export"), body).await.data(202);
     r.run_jobs().await;
     delivery(t, accepted["id"].as_i64().expect("an id")).await
@@ -153,7 +153,7 @@ pub async fn download(t: &Tenant<'_>, delivery: &Value) -> Reply {
 }
 
 /// Exports a report as JSON and returns its widgets by type.
-pub async fn widgets(r: &Reports, t: &Tenant<'_>, report: &str, days: Value) -> BTreeMap<String, Value> {
+pub async fn widgets(r: &TestInstallation, t: &Tenant<'_>, report: &str, days: Value) -> BTreeMap<String, Value> {
     let mut body = days;
     body["format"] = "json".into();
     let made = export(r, t, report, body).await;

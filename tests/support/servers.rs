@@ -64,8 +64,8 @@ pub async fn redis() -> String {
 /// Connects to a Redis, and waits for it and its answers for as long as a busy machine may need: by default, a second
 /// and half a second.
 pub async fn connect_redis(url: &str) -> redis::aio::MultiplexedConnection {
-    let patience = Some(Duration::from_secs(30));
-    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(patience).set_response_timeout(patience);
+    let timeout = Some(Duration::from_secs(30));
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
     let client = redis::Client::open(url).expect("a URL");
     client.get_multiplexed_async_connection_with_config(&config).await.expect("the Redis of the tests answers")
 }

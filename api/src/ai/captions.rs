@@ -20,7 +20,7 @@ use super::{Result, TextModel};
 mod extras;
 
 /// Maximum length of a post's content.
-const LONGEST: usize = 65_535;
+const MAX_CAPTION_CHARS: usize = 65_535;
 
 /// A request for captions.
 #[derive(Clone, Debug)]
@@ -133,8 +133,8 @@ fn validate_captions(request: &CaptionRequest, object: &Value) -> CheckResult<Ve
 
 /// Returns why the platform would reject the caption.
 fn problem(platform: Option<&Descriptor>, caption: &str) -> Option<String> {
-    if caption.chars().count() > LONGEST {
-        return Some(format!("A caption has at most {LONGEST} characters."));
+    if caption.chars().count() > MAX_CAPTION_CHARS {
+        return Some(format!("A caption has at most {MAX_CAPTION_CHARS} characters."));
     }
     let check = text::check(platform?, caption, 0);
     check.problems.into_iter().find(|problem| problem.field == "content").map(|problem| problem.message)

@@ -11,7 +11,7 @@ use super::structured::{CheckResult, StructuredRequest, list_schema, texts};
 use super::{Result, TextModel};
 
 /// Maximum length of a hashtag including `#`; the limit of X, Instagram and Mastodon.
-const LONGEST: usize = 100;
+const MAX_HASHTAG_CHARS: usize = 100;
 
 /// Returns how many hashtags to ask for, and the maximum to return. Threads takes one topic for a post; X, LinkedIn,
 /// Facebook, Bluesky and TikTok advise a few; Instagram takes 30.
@@ -69,7 +69,7 @@ fn normal(text: &str) -> Option<String> {
         base = if mark { base } else { c.is_alphanumeric() || c == '_' };
         word.extend(base.then_some(c));
     }
-    let fits = word.chars().any(char::is_alphabetic) && word.chars().count() < LONGEST;
+    let fits = word.chars().any(char::is_alphabetic) && word.chars().count() < MAX_HASHTAG_CHARS;
     fits.then(|| format!("#{word}"))
 }
 

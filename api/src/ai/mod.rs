@@ -52,7 +52,7 @@ pub struct Ai {
     provider: Option<Provider>,
     text_model: Option<String>,
     image_model: Option<String>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// A text model.
@@ -60,7 +60,7 @@ pub struct Ai {
 pub struct TextModel<'a> {
     provider: &'a Provider,
     pub model: &'a str,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// An image model.
@@ -72,29 +72,29 @@ pub struct ImageModel<'a> {
 
 impl Ai {
     /// Creates the client. `max_picture`: maximum size of a picture in bytes.
-    pub fn new(config: &AiConfig, clients: &Clients, max_picture: u64, patience: Duration) -> Self {
+    pub fn new(config: &AiConfig, clients: &Clients, max_picture: u64, timeout: Duration) -> Self {
         let provider = config.base_url.as_deref();
         Self {
-            provider: provider.map(|base| Provider::new(base, config.api_key.clone(), clients, max_picture, patience)),
+            provider: provider.map(|base| Provider::new(base, config.api_key.clone(), clients, max_picture, timeout)),
             text_model: config.text_model.clone(),
             image_model: config.image_model.clone(),
-            patience,
+            timeout,
         }
     }
 
     /// Returns a client for an installation without AI.
     pub const fn none() -> Self {
-        Self { provider: None, text_model: None, image_model: None, patience: PROVIDER_TIMEOUT }
+        Self { provider: None, text_model: None, image_model: None, timeout: PROVIDER_TIMEOUT }
     }
 
     pub const fn timeout(&self) -> Duration {
-        self.patience
+        self.timeout
     }
 
     /// Returns `None` if no text model is configured.
     pub fn text_model(&self) -> Option<TextModel<'_>> {
         let (provider, model) = (self.provider.as_ref()?, self.text_model.as_deref()?);
-        Some(TextModel { provider, model, patience: self.patience })
+        Some(TextModel { provider, model, timeout: self.timeout })
     }
 
     /// Returns `None` if no image model is configured.

@@ -21,11 +21,11 @@ use url::Url;
 use super::{AiError, Result};
 
 /// Maximum size of a text response.
-const MOST_TEXT: usize = 1 << 20;
+const MAX_TEXT_BYTES: usize = 1 << 20;
 /// Maximum length of an error message in the log.
 const MAX_ERROR_CHARS: usize = 300;
 /// Maximum size of an error body that is parsed.
-const MOST_ERROR: usize = 64 << 10;
+const MAX_ERROR_BYTES: usize = 64 << 10;
 /// Error codes for a prompt that breaks the rules: OpenAI's for text (two) and for pictures, Azure's (three).
 const REFUSALS: [&str; 6] = [
     "content_policy_violation",
@@ -84,7 +84,7 @@ impl ErrorResponse {
             return None;
         }
         let error = wrapped.or_else(|| serde_json::from_slice(&answer.body).ok()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&answer.body[..answer.body.len().min(MOST_ERROR)]).into_owned();
+        let text = String::from_utf8_lossy(&answer.body[..answer.body.len().min(MAX_ERROR_BYTES)]).into_owned();
         Some(Self { status: answer.status, error, text })
     }
 
@@ -130,16 +130,16 @@ impl ErrorResponse {
 }
 
 impl Provider {
-    pub fn new(base: &str, key: Option<SecretString>, clients: &Clients, max_picture: u64, patience: Duration) -> Self {
+    pub fn new(base: &str, key: Option<SecretString>, clients: &Clients, max_picture: u64, timeout: Duration) -> Self {
         let picture = usize::try_from(max_picture).unwrap_or(usize::MAX >> 2);
-        // Base64 takes four characters for three bytes; `MOST_TEXT` covers the surrounding JSON.
-        let in_json = picture.saturating_mul(4) / 3 + MOST_TEXT;
+        // Base64 takes four characters for three bytes; `MAX_TEXT_BYTES` covers the surrounding JSON.
+        let in_json = picture.saturating_mul(4) / 3 + MAX_TEXT_BYTES;
         Self {
             base: base.trim_end_matches('/').to_owned(),
             key,
-            texts: clients.trusted.with_limits(patience, MOST_TEXT),
-            pictures: clients.trusted.with_limits(patience, in_json),
-            elsewhere: clients.guarded.with_limits(patience, picture),
+            texts: clients.trusted.with_limits(timeout, MAX_TEXT_BYTES),
+            pictures: clients.trusted.with_limits(timeout, in_json),
+            elsewhere: clients.guarded.with_limits(timeout, picture),
         }
     }
 

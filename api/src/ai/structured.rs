@@ -57,7 +57,7 @@ impl TextModel<'_> {
             };
         };
         // A slow second response must not lose the usable first one.
-        let left = self.patience.saturating_sub(began.elapsed()) / 2;
+        let left = self.timeout.saturating_sub(began.elapsed()) / 2;
         Ok(match timeout(left, self.send_chat(ask, &messages)).await {
             Ok(Ok(second)) => match parse_and_validate(&second, &judge) {
                 CheckResult::Good(found) | CheckResult::Usable(found, _) => found,

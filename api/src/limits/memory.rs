@@ -11,7 +11,7 @@ use super::{Decision, Limiter, RateLimitSubject, take};
 /// Maximum number of tracked subjects; about 64 bytes each.
 const MAX_SUBJECTS: usize = 100_000;
 /// Minimum interval between sweeps of full allowances, in microseconds.
-const SWEEP_EVERY: i64 = 1_000_000;
+const SWEEP_INTERVAL: i64 = 1_000_000;
 
 #[derive(Debug)]
 pub struct MemoryLimiter {
@@ -52,7 +52,7 @@ impl MemoryLimiter {
 impl State {
     /// Removes subjects with full allowances, once there are many subjects.
     fn make_room(&mut self, now: i64) {
-        if self.whole_at.len() >= MAX_SUBJECTS / 10 && now - self.swept_at >= SWEEP_EVERY {
+        if self.whole_at.len() >= MAX_SUBJECTS / 10 && now - self.swept_at >= SWEEP_INTERVAL {
             self.swept_at = now;
             self.whole_at.retain(|_, whole_at| *whole_at > now);
         }

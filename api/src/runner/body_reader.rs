@@ -110,13 +110,13 @@ mod tests {
 
     /// Returns after how many seconds a client is dropped that sends `bytes` every `every` seconds; `None`: never.
     fn dropped_after(bytes: usize, every: u64) -> Option<u64> {
-        let mut patience = TimeBudget::new(PACE);
+        let mut budget = TimeBudget::new(PACE);
         for n in 0..100_000 {
             let waited = Duration::from_secs(every);
-            if waited >= patience.left {
-                return Some(n * every + patience.left.as_secs());
+            if waited >= budget.left {
+                return Some(n * every + budget.left.as_secs());
             }
-            patience.came(waited, bytes);
+            budget.came(waited, bytes);
         }
         None
     }
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn an_initial_burst_does_not_extend_the_deadline() {
-        let mut patience = TimeBudget::new(PACE);
-        patience.came(Duration::ZERO, 25 << 20);
-        assert_eq!(patience.left, PACE.grace);
+        let mut budget = TimeBudget::new(PACE);
+        budget.came(Duration::ZERO, 25 << 20);
+        assert_eq!(budget.left, PACE.grace);
     }
 }

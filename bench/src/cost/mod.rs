@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::api::listen;
-use super::crew::{self, BenchRoles};
 use super::figure::Figure;
 use super::place::BenchEnvironment;
+use super::roles::{self, BenchRoles};
 use super::{BenchError, Figures, Suite, figure};
 use crate::args::{BenchCost, BenchOptions, CostMeasurement};
 
@@ -50,7 +50,7 @@ impl Suite for BenchCost {
 
 /// A service with tenants, and a worker for the jobs that their requests enqueue.
 struct Service {
-    place: Arc<BenchEnvironment>,
+    environment: Arc<BenchEnvironment>,
     address: SocketAddr,
     tenants: Tenants,
     worker: BenchRoles,
@@ -60,31 +60,31 @@ struct Service {
 
 impl Service {
     async fn start(bench: &Bench) -> Result<Self, BenchError> {
-        let place = bench.create_environment().await?;
+        let environment = bench.create_environment().await?;
         let config = Config { sandbox: true, ..bench.config.clone() };
-        let tenants = Tenants::create(place.api()).await?;
+        let tenants = Tenants::create(environment.api()).await?;
         let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
-        let address = listen(&config, &place, &mut api, stop.clone()).await?;
-        let handler = |kind| Ok::<_, BenchError>((kind, crew::job(&config, &place, kind)?));
+        let address = listen(&config, &environment, &mut api, stop.clone()).await?;
+        let handler = |kind| Ok::<_, BenchError>((kind, roles::job(&config, &environment, kind)?));
         let registry = Registry::of([handler(JobKind::PublishTarget)?, handler(JobKind::DeliverWebhook)?]);
-        let worker = BenchRoles::worker(&place, registry, bench.slots())?;
-        Ok(Self { place, address, tenants, worker, api, stop })
+        let worker = BenchRoles::worker(&environment, registry, bench.slots())?;
+        Ok(Self { environment, address, tenants, worker, api, stop })
     }
 
     async fn measure(mut self, bench: &Bench, measurement: CostMeasurement) -> Figures {
         let operation = Operation::of(measurement, &self.tenants);
         let times = if operation.at_once { bench.args.at_once } else { bench.args.repeat };
         self.repeat(&operation, 0..WARM_UP).await?;
-        let db = self.place.api().db();
+        let db = self.environment.api().db();
         // Recorded once a minute, in a background task of the first request.
         while used_keys(db).await? == 0 {
-            tokio::time::sleep(crew::POLL_INTERVAL).await;
+            tokio::time::sleep(roles::POLL_INTERVAL).await;
         }
         tidy(db).await?;
         let (log, before) = (log_position(db).await?, cost::total());
         self.repeat(&operation, WARM_UP..WARM_UP + times).await?;
         let (after, end) = (cost::total(), log_position(db).await?);
-        let unit = if self.place.is_embedded() { "pages" } else { "bytes of WAL" };
+        let unit = if self.environment.is_embedded() { "pages" } else { "bytes of WAL" };
         let each = |what, unit, count| {
             Figure::each(measurement.as_str(), format!("{}, {what}", operation.name), unit, count, times)
         };
@@ -113,8 +113,8 @@ impl Service {
     }
 
     async fn wait_until_idle(&self) -> Result<(), BenchError> {
-        while pending_jobs(self.place.api().db()).await? > 0 {
-            tokio::time::sleep(crew::POLL_INTERVAL).await;
+        while pending_jobs(self.environment.api().db()).await? > 0 {
+            tokio::time::sleep(roles::POLL_INTERVAL).await;
         }
         // A run is held until the statements after its commit are done.
         self.worker.wait_until_idle().await;

@@ -50,8 +50,8 @@ fn unread_dms() -> ConversationFilter {
 }
 
 pub async fn run(bench: &Bench) -> Figures {
-    let place = bench.create_environment().await?;
-    let store = place.api();
+    let environment = bench.create_environment().await?;
+    let store = environment.api();
     let (conversations, messages) = (i64::from(bench.args.conversations), i64::from(bench.args.messages));
     let mut tx = store.begin().await?;
     let workspace = users::create_workspace(&mut tx, "bench", "unlimited").await?;
@@ -74,21 +74,21 @@ pub async fn run(bench: &Bench) -> Figures {
     let mut figures = Vec::new();
     for (name, search, filter, depth) in CASES {
         bench.show_progress(format_args!("lists: {name}"));
-        let filter = ConversationFilter { words: words::wanted(search), ..filter() };
-        figures.extend(measure(bench, &place, brand.id, name, &filter, *depth).await?);
+        let filter = ConversationFilter { words: words::search_terms(search), ..filter() };
+        figures.extend(measure(bench, &environment, brand.id, name, &filter, *depth).await?);
     }
     Ok(figures)
 }
 
 async fn measure(
     bench: &Bench,
-    place: &BenchEnvironment,
+    environment: &BenchEnvironment,
     brand: i64,
     name: &str,
     filter: &ConversationFilter,
     depth: f64,
 ) -> Result<Vec<Figure>, BenchError> {
-    let mut conn = place.api().read().await?;
+    let mut conn = environment.api().read().await?;
     let mut page = PageRequest { page: 1, per_page: PER_PAGE };
     // Also warms the cache.
     let total = list(&mut conn, brand, filter, page).await?.total;

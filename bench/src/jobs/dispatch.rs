@@ -10,9 +10,9 @@ use crier_store::bench::{fill, tidy};
 use crier_store::jobs;
 
 use super::super::BenchError;
-use super::super::crew;
 use super::super::figure::{Figure, median};
 use super::super::place::BenchEnvironment;
+use super::super::roles;
 use super::{Bench, Figures};
 
 const NAME: &str = "dispatch";
@@ -44,34 +44,34 @@ type Costs = Vec<(String, Duration)>;
 
 async fn measure_table(bench: &Bench, rows: i64) -> Result<Costs, BenchError> {
     bench.show_progress(format_args!("dispatch: writing {rows} rows"));
-    let place = bench.create_environment().await?;
-    fill_up(&place, rows).await?;
+    let environment = bench.create_environment().await?;
+    fill_up(&environment, rows).await?;
     bench.show_progress(format_args!("dispatch: {rows} rows"));
     // Without a listener the notifier has no room, and no job is made ready.
-    place.notifier().buffer(JobKind::Noop);
+    environment.notifier().buffer(JobKind::Noop);
     let mut costs = Costs::new();
     let mut subject = rows;
     for together in DUE_BATCH_SIZES {
         let mut times = Vec::new();
         for _ in 0..(TOTAL_DUE_JOBS / together).max(MIN_ROUNDS) {
-            become_due(&place, subject, i64::from(together)).await?;
+            become_due(&environment, subject, i64::from(together)).await?;
             subject += i64::from(together);
             let began = Instant::now();
-            tasks::dispatch::run(&crew::scheduler(&place)).await?;
+            tasks::dispatch::run(&roles::scheduler(&environment)).await?;
             times.push(began.elapsed() / together);
         }
         costs.push((format!("each of {together} due"), median(times)));
     }
-    costs.push(("task measure".to_owned(), measure_task(&place, async |s| tasks::measure::run(s).await).await?));
-    costs.push(("task rescue".to_owned(), measure_task(&place, async |s| tasks::rescue::run(s).await).await?));
+    costs.push(("task measure".to_owned(), measure_task(&environment, async |s| tasks::measure::run(s).await).await?));
+    costs.push(("task rescue".to_owned(), measure_task(&environment, async |s| tasks::rescue::run(s).await).await?));
     Ok(costs)
 }
 
 async fn measure_task<T>(
-    place: &BenchEnvironment,
+    environment: &BenchEnvironment,
     task: impl AsyncFn(&crier_scheduler::Scheduler) -> crier_store::Result<T>,
 ) -> Result<Duration, BenchError> {
-    let (scheduler, mut times) = (crew::scheduler(place), Vec::new());
+    let (scheduler, mut times) = (roles::scheduler(environment), Vec::new());
     for _ in 0..RUNS_PER_TASK {
         let began = Instant::now();
         task(&scheduler).await?;
@@ -81,8 +81,8 @@ async fn measure_task<T>(
 }
 
 /// Writes rows that are due far in the future, each chunk a second after the previous one.
-async fn fill_up(place: &BenchEnvironment, rows: i64) -> Result<(), BenchError> {
-    let store = place.api();
+async fn fill_up(environment: &BenchEnvironment, rows: i64) -> Result<(), BenchError> {
+    let store = environment.api();
     let mut run_at = store.now() + TimeDelta::days(30);
     for first in (0..rows).step_by(CHUNK) {
         let chunk = first..rows.min(first + i64::try_from(CHUNK).unwrap_or(i64::MAX));
@@ -94,8 +94,8 @@ async fn fill_up(place: &BenchEnvironment, rows: i64) -> Result<(), BenchError> 
     Ok(tidy(store.db()).await?)
 }
 
-async fn become_due(place: &BenchEnvironment, first: i64, count: i64) -> Result<(), BenchError> {
-    let mut tx = place.api_one_hour_behind().begin().await?;
+async fn become_due(environment: &BenchEnvironment, first: i64, count: i64) -> Result<(), BenchError> {
+    let mut tx = environment.api_one_hour_behind().begin().await?;
     let due = tx.now + TimeDelta::seconds(1);
     for subject in first..first + count {
         jobs::enqueue(&mut tx, &NewJob::new(JobKind::Noop, subject, due)).await?;

@@ -4,8 +4,8 @@ use chrono::TimeDelta;
 use crier_domain::job::{JobKind, JobState};
 use crier_store::bench::{fill, tidy};
 
-use super::super::crew;
 use super::super::figure::Figure;
+use super::super::roles;
 use super::starts::{self, Starts};
 use super::{Bench, Figures, resident};
 
@@ -15,23 +15,23 @@ const JOBS: usize = 10_000;
 const LEAD_TIME: TimeDelta = TimeDelta::seconds(2);
 
 pub async fn run(bench: &Bench) -> Figures {
-    let place = bench.create_environment().await?;
+    let environment = bench.create_environment().await?;
     let count = bench.jobs(JOBS);
     let subjects = 0..i64::try_from(count).unwrap_or(i64::MAX);
-    let starts = Starts::of(0, count, place.api().now());
-    let crew = starts::crew(bench, &place, JobKind::Noop, bench.slots(), &starts)?;
+    let starts = Starts::new(0, count, environment.api().now());
+    let roles = starts::roles(bench, &environment, JobKind::Noop, bench.slots(), &starts)?;
     // Leaves enough time to write all jobs before they are due, whatever their number.
-    let due = place.api().now() + LEAD_TIME + TimeDelta::milliseconds(subjects.end / 20);
-    let mut tx = place.api().begin().await?;
+    let due = environment.api().now() + LEAD_TIME + TimeDelta::milliseconds(subjects.end / 20);
+    let mut tx = environment.api().begin().await?;
     fill(&mut tx, JobKind::Noop, JobState::Scheduled, subjects, due).await?;
     tx.commit().await?;
-    tidy(place.api().db()).await?;
+    tidy(environment.api().db()).await?;
     let before = resident::now();
     resident::reset_peak();
     starts.wait(count).await?;
-    crew::wait_until_settled(place.api(), JobKind::Noop).await?;
+    roles::wait_until_settled(environment.api(), JobKind::Noop).await?;
     let (after, peak) = (resident::now(), resident::peak());
-    crew.stop().await;
+    roles.stop().await;
     let mut figures = Figure::spread(NAME, &format!("{count} jobs for one moment"), starts.delays_after(due));
     figures.extend(Figure::size(NAME, "memory before", before));
     figures.extend(Figure::size(NAME, "memory, peak", peak));

@@ -13,16 +13,16 @@ const NAME: &str = "pickup";
 const JOBS: usize = 2_000;
 
 pub async fn run(bench: &Bench) -> Figures {
-    let place = bench.create_environment().await?;
+    let environment = bench.create_environment().await?;
     let count = bench.jobs(JOBS);
-    let starts = Starts::of(0, count, place.api().now());
-    let crew = starts::crew(bench, &place, JobKind::Noop, bench.slots(), &starts)?;
+    let starts = Starts::new(0, count, environment.api().now());
+    let roles = starts::roles(bench, &environment, JobKind::Noop, bench.slots(), &starts)?;
     let (mut from_call, mut from_commit) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for begun in 0..count {
         let subject = i64::try_from(begun).unwrap_or(i64::MAX);
         tokio::time::sleep(pause()).await;
         let called = Instant::now();
-        let mut tx = place.api().begin().await?;
+        let mut tx = environment.api().begin().await?;
         let job = NewJob::new(JobKind::Noop, subject, tx.now);
         jobs::enqueue(&mut tx, &job).await?;
         tx.commit().await?;
@@ -32,9 +32,9 @@ pub async fn run(bench: &Bench) -> Figures {
         let began = starts.of_subject(subject).unwrap_or(committed);
         from_call.push(began - called);
         from_commit.push(began.saturating_duration_since(committed));
-        crew.wait_until_idle().await;
+        roles.wait_until_idle().await;
     }
-    crew.stop().await;
+    roles.stop().await;
     let mut figures = Figure::spread(NAME, "commit to start", from_commit);
     figures.extend(Figure::spread(NAME, "call to start", from_call));
     Ok(figures)

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use crier_domain::job::JobKind;
 
-use super::super::crew;
 use super::super::due_posts::DuePosts;
 use super::super::figure::Figure;
+use super::super::roles;
 use super::starts::{self, Starts};
 use super::{Bench, Figures, resident};
 
@@ -14,22 +14,22 @@ const NAME: &str = "publish";
 const ACCOUNTS: usize = 100;
 
 pub async fn run(bench: &Bench) -> Figures {
-    let place = bench.create_environment().await?;
+    let environment = bench.create_environment().await?;
     let count = usize::try_from(bench.args.posts).unwrap_or(usize::MAX);
     bench.show_progress(format_args!("publish: writing {count} posts"));
-    let first = DuePosts { posts: count, accounts: ACCOUNTS, in_workspace: false }.write(&place).await?;
+    let first = DuePosts { posts: count, accounts: ACCOUNTS, in_workspace: false }.write(&environment).await?;
     bench.show_progress(format_args!("publish: {count} posts"));
     resident::reset_peak();
     // All posts are due when the scheduler starts.
-    let (due, began) = (place.api().now(), Instant::now());
-    let starts = Starts::of(first, count, due);
-    let crew = starts::crew(bench, &place, JobKind::PublishTarget, bench.slots(), &starts)?;
+    let (due, began) = (environment.api().now(), Instant::now());
+    let starts = Starts::new(first, count, due);
+    let roles = starts::roles(bench, &environment, JobKind::PublishTarget, bench.slots(), &starts)?;
     starts.wait(count).await?;
     let started = began.elapsed();
-    crew::wait_until_settled(place.api(), JobKind::PublishTarget).await?;
+    roles::wait_until_settled(environment.api(), JobKind::PublishTarget).await?;
     let ended = began.elapsed();
     let peak = resident::peak();
-    crew.stop().await;
+    roles.stop().await;
     let mut figures = vec![
         Figure::time(NAME, format!("{count} posts, all begun after"), started),
         Figure::time(NAME, format!("{count} posts, all ended after"), ended),

@@ -12,8 +12,8 @@ use crier_worker::engine::Run;
 use crier_worker::jobs::{Job, RunResult};
 use tokio::sync::Notify;
 
-use super::super::crew::{self, BenchRoles};
 use super::super::place::BenchEnvironment;
+use super::super::roles::{self, BenchRoles};
 use super::super::{BenchError, Result, refused};
 use super::Bench;
 
@@ -35,7 +35,7 @@ pub struct Starts {
 
 impl Starts {
     /// Records `subjects` subjects, starting with `first`.
-    pub fn of(first: i64, subjects: usize, now: DateTime<Utc>) -> Arc<Self> {
+    pub fn new(first: i64, subjects: usize, now: DateTime<Utc>) -> Arc<Self> {
         Arc::new(Self {
             zero: Instant::now(),
             zero_at: now,
@@ -93,16 +93,16 @@ impl Starts {
     }
 }
 
-/// Starts a crew for one kind and records when its jobs start.
-pub fn crew(
+/// Starts the roles for one kind and records when its jobs start.
+pub fn roles(
     bench: &Bench,
-    place: &BenchEnvironment,
+    environment: &BenchEnvironment,
     kind: JobKind,
     slots: usize,
     starts: &Arc<Starts>,
 ) -> std::result::Result<BenchRoles, BenchError> {
-    let job = crew::job(&bench.config, place, kind)?;
-    BenchRoles::start(place, kind, Arc::new(RecordedJob { job, starts: starts.clone() }), slots)
+    let job = roles::job(&bench.config, environment, kind)?;
+    BenchRoles::start(environment, kind, Arc::new(RecordedJob { job, starts: starts.clone() }), slots)
 }
 
 /// The product's own handler, which also records its start time.

@@ -10,14 +10,16 @@ use crier_store::jobs;
 use tokio::task::JoinSet;
 
 use super::super::BenchError;
-use super::super::crew;
 use super::super::figure::Figure;
 use super::super::place::BenchEnvironment;
+use super::super::roles;
 use super::starts::{self, Starts};
 use super::{Bench, Figures};
 
 const NAME: &str = "throughput";
 const CONCURRENCY_LEVELS: [usize; 3] = [1, 10, 100];
+/// The jobs of the first run, for each slot.
+const JOBS_PER_SLOT: usize = 200;
 /// A shorter run is repeated with more jobs.
 const MIN_DURATION: Duration = Duration::from_secs(2);
 const TARGET_DURATION: Duration = Duration::from_secs(3);
@@ -26,9 +28,9 @@ pub async fn run(bench: &Bench) -> Figures {
     let mut figures = Vec::new();
     for clients in CONCURRENCY_LEVELS {
         bench.show_progress(format_args!("throughput: {clients} enqueue"));
-        let place = bench.create_environment().await?;
+        let environment = bench.create_environment().await?;
         let began = Instant::now();
-        let count = enqueue(&place, clients, bench.jobs(usize::MAX)).await?;
+        let count = enqueue(&environment, clients, bench.jobs(usize::MAX)).await?;
         figures.push(Figure::rate(NAME, format!("enqueue, {clients} at once"), "jobs/s", count, began.elapsed()));
     }
     for slots in CONCURRENCY_LEVELS {
@@ -42,21 +44,21 @@ pub async fn run(bench: &Bench) -> Figures {
     Ok(figures)
 }
 
-/// Enqueues from concurrent clients, one transaction at a time each, for a few seconds or until `most` jobs exist.
-async fn enqueue(place: &BenchEnvironment, clients: usize, most: usize) -> Result<usize, BenchError> {
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
+/// Enqueues from concurrent clients, one transaction at a time each, for a few seconds or until `max_jobs` jobs exist.
+async fn enqueue(environment: &BenchEnvironment, clients: usize, max_jobs: usize) -> Result<usize, BenchError> {
+    let max_jobs = i64::try_from(max_jobs).unwrap_or(i64::MAX);
     let (next, began) = (Arc::new(AtomicI64::new(0)), Instant::now());
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
-        let (store, next) = (place.api().clone(), next.clone());
+        let (store, next) = (environment.api().clone(), next.clone());
         tasks.spawn(async move {
             let mut count = 0;
             while began.elapsed() < TARGET_DURATION {
                 let subject = next.fetch_add(1, Ordering::Relaxed);
-                if subject >= most {
+                if subject >= max_jobs {
                     break;
                 }
-                crew::enqueue(&store, subject).await?;
+                roles::enqueue(&store, subject).await?;
                 count += 1;
             }
             Ok::<usize, BenchError>(count)
@@ -72,18 +74,18 @@ async fn enqueue(place: &BenchEnvironment, clients: usize, most: usize) -> Resul
 /// Processes a backlog written before the worker starts, from its start until all jobs are settled. The backlog fits
 /// into the notifier: any excess would wait for the scheduler's next notification.
 async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), BenchError> {
-    let mut count = bench.jobs(if slots < 100 { 200 * slots } else { CAPACITY }).min(CAPACITY);
+    let mut count = bench.jobs(JOBS_PER_SLOT * slots).min(CAPACITY);
     loop {
-        let place = bench.create_environment().await?;
-        place.notifier().buffer(JobKind::Noop);
-        backlog(&place, count).await?;
-        let starts = Starts::of(0, count, place.api().now());
+        let environment = bench.create_environment().await?;
+        environment.notifier().buffer(JobKind::Noop);
+        write_backlog(&environment, count).await?;
+        let starts = Starts::new(0, count, environment.api().now());
         let began = Instant::now();
-        let crew = starts::crew(bench, &place, JobKind::Noop, slots, &starts)?;
+        let roles = starts::roles(bench, &environment, JobKind::Noop, slots, &starts)?;
         starts.wait(count).await?;
-        crew::wait_until_settled(place.api(), JobKind::Noop).await?;
+        roles::wait_until_settled(environment.api(), JobKind::Noop).await?;
         let took = began.elapsed();
-        crew.stop().await;
+        roles.stop().await;
         if took >= MIN_DURATION || count == CAPACITY || bench.args.jobs.is_some() {
             return Ok((count, took));
         }
@@ -93,16 +95,16 @@ async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), Bench
             clippy::cast_precision_loss,
             reason = "clamped"
         )]
-        let wanted = (count as f64 * TARGET_DURATION.as_secs_f64() / took.as_secs_f64()) as usize;
-        count = wanted.clamp(count, CAPACITY);
+        let next_count = (count as f64 * TARGET_DURATION.as_secs_f64() / took.as_secs_f64()) as usize;
+        count = next_count.clamp(count, CAPACITY);
     }
 }
 
-/// Writes ready jobs, whose ids wait for the worker.
-async fn backlog(place: &BenchEnvironment, count: usize) -> Result<(), BenchError> {
+/// Writes ready jobs; the notifier buffers their ids until the worker starts.
+async fn write_backlog(environment: &BenchEnvironment, count: usize) -> Result<(), BenchError> {
     let mut left = 0..i64::try_from(count).unwrap_or(i64::MAX);
     while !left.is_empty() {
-        let mut tx = place.api().begin().await?;
+        let mut tx = environment.api().begin().await?;
         for subject in left.by_ref().take(1_000) {
             let job = NewJob::new(JobKind::Noop, subject, tx.now);
             jobs::enqueue(&mut tx, &job).await?;
@@ -113,15 +115,15 @@ async fn backlog(place: &BenchEnvironment, count: usize) -> Result<(), BenchErro
 }
 
 async fn enqueue_and_process(bench: &Bench, at_once: usize) -> Result<(usize, Duration), BenchError> {
-    let place = bench.create_environment().await?;
-    let most = bench.jobs(CAPACITY).min(CAPACITY);
-    let starts = Starts::of(0, most, place.api().now());
-    let crew = starts::crew(bench, &place, JobKind::Noop, at_once, &starts)?;
+    let environment = bench.create_environment().await?;
+    let max_jobs = bench.jobs(CAPACITY).min(CAPACITY);
+    let starts = Starts::new(0, max_jobs, environment.api().now());
+    let roles = starts::roles(bench, &environment, JobKind::Noop, at_once, &starts)?;
     let began = Instant::now();
-    let count = enqueue(&place, at_once, most).await?;
+    let count = enqueue(&environment, at_once, max_jobs).await?;
     starts.wait(count).await?;
-    crew::wait_until_settled(place.api(), JobKind::Noop).await?;
+    roles::wait_until_settled(environment.api(), JobKind::Noop).await?;
     let took = began.elapsed();
-    crew.stop().await;
+    roles.stop().await;
     Ok((count, took))
 }

@@ -56,7 +56,7 @@ pub struct VisitTimes {
 }
 
 /// Makes one visit.
-pub async fn one(
+pub async fn request_page(
     connection: &mut Connection,
     visit: &VisitRequest,
     number: usize,
@@ -91,7 +91,7 @@ pub async fn visit_concurrently(
                     return Ok::<_, BenchError>((began.elapsed(), times));
                 }
                 let asked = Instant::now();
-                one(&mut connection, &visit, number).await?;
+                request_page(&mut connection, &visit, number).await?;
                 times.push(asked.elapsed());
             }
         };

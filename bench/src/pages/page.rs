@@ -19,46 +19,48 @@ const CLIENTS: [u32; 2] = [1, 32];
 /// Warm-up visits before those that are measured.
 const WARM_UP_VISITS: u32 = 2_000;
 
-pub async fn run(bench: &Bench, name: &'static str, known: bool) -> Figures {
+pub async fn run(bench: &Bench, name: &'static str, returning: bool) -> Figures {
     let service = Service::start(bench, bench.args.peer).await?;
     let mut connection = Connection::open(service.address).await?;
     if bench.args.peer.is_none() {
         site::make(&mut connection, &service, site::SLUG).await?;
     }
     let mut visit = VisitRequest::of(site::PAGE);
-    let page = client::one(&mut connection, &visit, 0).await?;
-    keep(bench, &page)?;
-    if known {
+    let page = client::request_page(&mut connection, &visit, 0).await?;
+    write_response_file(bench, &page)?;
+    if returning {
         visit.known = page.headers().get(ETAG).cloned();
     }
     let mut figures = Vec::new();
-    if !known {
-        figures.extend(Figure::size(name, "the page, packed", u64::try_from(page.body().len()).ok()));
+    if !returning {
+        figures.extend(Figure::size(name, "the page, compressed", u64::try_from(page.body().len()).ok()));
     }
     for clients in CLIENTS {
         bench.show_progress(format_args!("{name}, {clients} at once"));
         client::visit_concurrently(service.address, &visit, WARM_UP_VISITS.min(bench.args.requests), clients).await?;
-        let worked = server_cpu_time(bench, &mut connection).await?;
-        let asked = client::visit_concurrently(service.address, &visit, bench.args.requests, clients).await?;
-        let worked = self::server_cpu_time(bench, &mut connection).await?.zip(worked).map(|(now, before)| now - before);
-        figures.extend(of(name, clients, asked, worked));
+        let cpu_before = server_cpu_time(bench, &mut connection).await?;
+        let visits = client::visit_concurrently(service.address, &visit, bench.args.requests, clients).await?;
+        let cpu_after = server_cpu_time(bench, &mut connection).await?;
+        let cpu_used = cpu_after.zip(cpu_before).map(|(after, before)| after - before);
+        figures.extend(figures_of(name, clients, visits, cpu_used));
     }
     service.stop().await;
     Ok(figures)
 }
 
-fn of(name: &'static str, clients: u32, asked: VisitTimes, worked: Option<Duration>) -> Vec<Figure> {
-    let count = asked.times.len();
-    let mut figures = vec![Figure::rate(name, format!("{clients} at once, requests"), "requests/s", count, asked.took)];
-    if let Some(worked) = worked {
-        let each = worked / u32::try_from(count).unwrap_or(u32::MAX).max(1);
+fn figures_of(name: &'static str, clients: u32, visits: VisitTimes, cpu_used: Option<Duration>) -> Vec<Figure> {
+    let count = visits.times.len();
+    let mut figures =
+        vec![Figure::rate(name, format!("{clients} at once, requests"), "requests/s", count, visits.took)];
+    if let Some(cpu_used) = cpu_used {
+        let each = cpu_used / u32::try_from(count).unwrap_or(u32::MAX).max(1);
         figures.push(Figure::time(name, format!("{clients} at once, the server's processor, each"), each));
     }
-    figures.extend(Figure::spread(name, &format!("{clients} at once"), asked.times));
+    figures.extend(Figure::spread(name, &format!("{clients} at once"), visits.times));
     figures
 }
 
-/// Returns the CPU time of the server.
+/// Returns the CPU time of the server. A peer reports its own.
 async fn server_cpu_time(
     bench: &Bench,
     connection: &mut Connection,
@@ -71,7 +73,7 @@ async fn server_cpu_time(
 }
 
 /// Writes the response to the file from which a peer reads it.
-fn keep(bench: &Bench, page: &Response<Bytes>) -> Result {
+fn write_response_file(bench: &Bench, page: &Response<Bytes>) -> Result {
     let Some(file) = &bench.args.page_to else { return Ok(()) };
     let mut head = String::new();
     for (name, value) in page.headers() {

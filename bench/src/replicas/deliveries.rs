@@ -6,8 +6,8 @@ use crier_domain::job::JobKind;
 use crier_store::bench::tidy;
 
 use super::super::BenchError;
-use super::super::crew;
 use super::super::figure::Throughput;
+use super::super::roles;
 use super::super::webhooks::receiver::Receiver;
 use super::super::webhooks::tenant::Tenant;
 use super::processes::Processes;
@@ -17,17 +17,17 @@ const KIND: JobKind = JobKind::DeliverWebhook;
 
 /// Returns how many were delivered, and the time from the workers' start to the last arrival.
 pub async fn drain(bench: &Bench, point: Point) -> Result<Throughput, BenchError> {
-    let (receiver, place) = (Receiver::start().await?, bench.create_environment().await?);
-    let tenant = Tenant::make(place.api(), "good", &receiver.urls(point.lanes)).await?;
+    let (receiver, environment) = (Receiver::start().await?, bench.create_environment().await?);
+    let tenant = Tenant::make(environment.api(), "good", &receiver.urls(point.lanes)).await?;
     let messages = (bench.args.pending / point.lanes).max(1);
-    tenant.emit(place.api(), 0..messages).await?;
-    tidy(place.api().db()).await?;
-    let mut processes = Processes::prepare(bench, &place, KIND, point.workers).await?;
+    tenant.emit(environment.api(), 0..messages).await?;
+    tidy(environment.api().db()).await?;
+    let mut processes = Processes::prepare(bench, &environment, KIND, point.workers).await?;
     let began = Instant::now();
     processes.start().await?;
     let count = usize::try_from(messages * point.lanes).unwrap_or(usize::MAX);
     let took = receiver.arrivals.wait(count).await? - began;
-    crew::wait_until_settled(place.api(), KIND).await?;
+    roles::wait_until_settled(environment.api(), KIND).await?;
     processes.stop().await?;
     receiver.arrivals.check()?;
     Ok(Throughput { count, took })

@@ -16,17 +16,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::place::{BenchEnvironment, SharedPlace};
-use super::super::{BenchError, Result, crew, io, refused};
+use super::super::{BenchError, Result, io, refused, roles};
 use super::{Bench, worker};
 
 /// Time limit for a process to prepare itself, and to stop: more than it drains.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const KILL_POLL: Duration = Duration::from_millis(1);
 
 /// The workers, and the scheduler that promotes for them. All end when this is dropped.
 pub struct Processes {
     workers: Vec<WorkerProcess>,
-    place: Arc<BenchEnvironment>,
+    environment: Arc<BenchEnvironment>,
     scheduler: JoinSet<()>,
     stop: CancellationToken,
     _until: DropGuard,
@@ -36,15 +36,15 @@ impl Processes {
     /// Starts worker processes, which wait for [`Processes::start`].
     pub async fn prepare(
         bench: &Bench,
-        place: &Arc<BenchEnvironment>,
+        environment: &Arc<BenchEnvironment>,
         kind: JobKind,
         workers: u32,
     ) -> std::result::Result<Self, BenchError> {
-        let Some(shared) = place.shared() else { return refused("the embedded form is one process") };
+        let Some(shared) = environment.shared() else { return refused("the embedded form is one process") };
         let stop = CancellationToken::new();
         let until = stop.clone().drop_guard();
-        let (place, scheduler) = (place.clone(), JoinSet::new());
-        let mut all = Self { workers: Vec::new(), place, scheduler, stop, _until: until };
+        let (environment, scheduler) = (environment.clone(), JoinSet::new());
+        let mut all = Self { workers: Vec::new(), environment, scheduler, stop, _until: until };
         for _ in 0..workers {
             all.workers.push(WorkerProcess::spawn(&shared, kind, bench.slots())?);
         }
@@ -59,7 +59,7 @@ impl Processes {
         for worker in &mut self.workers {
             worker.start().await?;
         }
-        self.scheduler.spawn(crew::scheduler(&self.place).run(self.stop.clone()));
+        self.scheduler.spawn(roles::scheduler(&self.environment).run(self.stop.clone()));
         Ok(())
     }
 
@@ -102,12 +102,12 @@ impl WorkerProcess {
     async fn wait_until_ready(&mut self) -> Result {
         let Some(output) = self.child.stdout.take() else { return refused("a worker process has no output") };
         let mut lines = BufReader::new(output).lines();
-        match tokio::time::timeout(PATIENCE, lines.next_line()).await {
+        match tokio::time::timeout(TIMEOUT, lines.next_line()).await {
             Ok(Ok(Some(line))) if line == worker::READY => Ok(()),
             Ok(Ok(Some(line))) => refused(format!("a worker process said {line}")),
             Ok(Ok(None)) => refused("a worker process ended before it was ready"),
             Ok(Err(error)) => Err(io("a worker process", error)),
-            Err(_) => refused(format!("a worker process was not ready within {} s", PATIENCE.as_secs())),
+            Err(_) => refused(format!("a worker process was not ready within {} s", TIMEOUT.as_secs())),
         }
     }
 
@@ -117,11 +117,11 @@ impl WorkerProcess {
     }
 
     async fn wait_until_ended(&mut self) -> Result {
-        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+        match tokio::time::timeout(TIMEOUT, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => refused(format!("a worker process ended: {status}")),
             Ok(Err(error)) => Err(io("a worker process", error)),
-            Err(_) => refused(format!("a worker process did not stop within {} s", PATIENCE.as_secs())),
+            Err(_) => refused(format!("a worker process did not stop within {} s", TIMEOUT.as_secs())),
         }
     }
 }

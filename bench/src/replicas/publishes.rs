@@ -6,9 +6,9 @@ use crier_domain::job::JobKind;
 use crier_store::bench::tidy;
 
 use super::super::BenchError;
-use super::super::crew;
 use super::super::due_posts::DuePosts;
 use super::super::figure::Throughput;
+use super::super::roles;
 use super::processes::Processes;
 use super::{Bench, Point};
 
@@ -18,15 +18,15 @@ const COUNT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Returns how many were published, and the time from the workers' start until no job was left.
 pub async fn drain(bench: &Bench, point: Point) -> Result<Throughput, BenchError> {
-    let place = bench.create_environment().await?;
+    let environment = bench.create_environment().await?;
     let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     let due = DuePosts { posts: size(bench.args.posts), accounts: size(point.lanes), in_workspace: true };
-    due.write(&place).await?;
-    tidy(place.api().db()).await?;
-    let mut processes = Processes::prepare(bench, &place, KIND, point.workers).await?;
+    due.write(&environment).await?;
+    tidy(environment.api().db()).await?;
+    let mut processes = Processes::prepare(bench, &environment, KIND, point.workers).await?;
     let began = Instant::now();
     processes.start().await?;
-    crew::wait_until_settled_looking_every(place.api(), KIND, COUNT_INTERVAL).await?;
+    roles::wait_until_settled_looking_every(environment.api(), KIND, COUNT_INTERVAL).await?;
     let took = began.elapsed();
     processes.stop().await?;
     Ok(Throughput { count: due.posts, took })

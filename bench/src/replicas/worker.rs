@@ -14,8 +14,8 @@ use crier_runtime::descriptors;
 use crier_worker::jobs::Registry;
 use tokio_util::sync::CancellationToken;
 
-use super::super::crew::{self, BenchRoles};
 use super::super::place::SharedPlace;
+use super::super::roles::{self, BenchRoles};
 use super::super::{BenchError, Result, io, prepare, refused};
 
 /// The prefix of the keys in Redis.
@@ -46,7 +46,7 @@ pub fn run(config: Config, args: &BenchWorker) -> Result {
 async fn work(config: &Config, place: &SharedPlace, args: &BenchWorker) -> Result {
     let stop = CancellationToken::new();
     let (store, notifier, library) = place.open(stop.clone()).await?;
-    let registry = Registry::of([(args.kind, crew::job_on(config, &store, &library, args.kind)?)]);
+    let registry = Registry::of([(args.kind, roles::job_on(config, &store, &library, args.kind)?)]);
     say(READY)?;
     if next_line().await {
         let roles = BenchRoles::worker_on(&store, notifier, registry, args.slots.into())?;

@@ -96,8 +96,8 @@ impl Arrivals {
             let is_idle = tokio::time::timeout(ARRIVAL_TIMEOUT, self.reached.notified()).await.is_err();
             if is_idle && self.count() == there {
                 self.check()?;
-                let patience = ARRIVAL_TIMEOUT.as_secs();
-                return refused(format!("{there} of {deliveries} deliveries came, and none within {patience} s"));
+                let seconds = ARRIVAL_TIMEOUT.as_secs();
+                return refused(format!("{there} of {deliveries} deliveries came, and none within {seconds} s"));
             }
         }
     }

@@ -6,8 +6,8 @@ use std::time::Instant;
 use crier_domain::job::JobKind;
 use crier_queue::memory::CAPACITY;
 
-use super::super::crew;
 use super::super::figure::Figure;
+use super::super::roles;
 use super::receiver::Receiver;
 use super::tenant::Tenant;
 use super::{Bench, Figures, deliveries, format_count};
@@ -27,15 +27,15 @@ async fn of(bench: &Bench, endpoints: u32) -> Result<Figure, super::BenchError> 
     let messages = bench.messages(endpoints).min(most);
     let (point, count) = (format_count(endpoints, "endpoint"), deliveries(messages, endpoints));
     bench.show_progress(format_args!("backlog: {count} deliveries to {point}"));
-    let (receiver, place) = (Receiver::start().await?, bench.create_environment().await?);
-    place.notifier().buffer(JobKind::DeliverWebhook);
-    let tenant = Tenant::make(place.api(), "good", &receiver.urls(endpoints)).await?;
-    tenant.emit(place.api(), 0..messages).await?;
+    let (receiver, environment) = (Receiver::start().await?, bench.create_environment().await?);
+    environment.notifier().buffer(JobKind::DeliverWebhook);
+    let tenant = Tenant::make(environment.api(), "good", &receiver.urls(endpoints)).await?;
+    tenant.emit(environment.api(), 0..messages).await?;
     let began = Instant::now();
-    let crew = bench.crew(&place)?;
+    let roles = bench.roles(&environment)?;
     let took = receiver.arrivals.wait(count).await? - began;
-    crew::wait_until_settled(place.api(), JobKind::DeliverWebhook).await?;
-    crew.stop().await;
+    roles::wait_until_settled(environment.api(), JobKind::DeliverWebhook).await?;
+    roles.stop().await;
     receiver.arrivals.check()?;
     Ok(Figure::rate(NAME, point, "deliveries/s", count, took))
 }

@@ -20,7 +20,7 @@ crier_base::text_enum! {
     pub enum Fault {
         /// Takes the request and says nothing.
         Hangs = "beside one that hangs",
-        /// Nobody listens.
+        /// Its port is closed.
         Refuses = "beside one that refuses",
         Slow = "beside one that answers after 5 s",
     }

@@ -39,7 +39,7 @@ pub async fn run(bench: &Bench) -> Figures {
 async fn round(bench: &Bench, fault: Fault) -> Result<Round, BenchError> {
     let receiver = Receiver::start().await?;
     let service = Service::start(bench, &receiver, 1).await?;
-    let Some(place) = service.place() else { return refused("a peer has no second user") };
+    let Some(environment) = service.environment() else { return refused("a peer has no second user") };
     let messages = (MESSAGES_PER_SECOND * bench.args.seconds / bench.args.rounds).max(1);
     // Warm up.
     let (from, to) = (WARM_UP_MESSAGES, WARM_UP_MESSAGES + messages);
@@ -47,8 +47,8 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, BenchError> {
     let (_, alone) = send_at_low_rate(&service, &receiver, from..to).await?;
 
     let bad = BadEndpoint::start(&receiver.outside, fault).await?;
-    let neighbour = Tenant::make(place.api(), "bad", std::slice::from_ref(&bad.url)).await?;
-    neighbour.emit(place.api(), 0..bench.args.pending / 10).await?;
+    let neighbour = Tenant::make(environment.api(), "bad", std::slice::from_ref(&bad.url)).await?;
+    neighbour.emit(environment.api(), 0..bench.args.pending / 10).await?;
     tokio::time::sleep(fault.shows_after().min(Duration::from_secs(bench.args.warm_up.into()))).await;
     bad.reset_max_concurrent();
     let (_, beside) = send_at_low_rate(&service, &receiver, to..to + messages).await?;

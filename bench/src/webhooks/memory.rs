@@ -10,15 +10,15 @@ use super::{Bench, Figures, deliveries};
 const ENDPOINTS: u32 = 10;
 
 pub async fn run(bench: &Bench) -> Figures {
-    let (receiver, place) = (Receiver::start().await?, bench.create_environment().await?);
+    let (receiver, environment) = (Receiver::start().await?, bench.create_environment().await?);
     let messages = bench.args.pending / ENDPOINTS;
     let count = deliveries(messages, ENDPOINTS);
-    let crew = bench.crew(&place)?;
-    let tenant = Tenant::make(place.api(), "good", &receiver.urls(ENDPOINTS)).await?;
+    let roles = bench.roles(&environment)?;
+    let tenant = Tenant::make(environment.api(), "good", &receiver.urls(ENDPOINTS)).await?;
     let fill = async |store| tenant.emit(&store, 0..messages).await;
     let done = async || receiver.arrivals.wait(count).await.map(drop);
     let name = format!("{count} deliveries pending");
-    let figures = memory::measure_memory(&place, JobKind::DeliverWebhook, crew, name, fill, done).await?;
+    let figures = memory::measure_memory(&environment, JobKind::DeliverWebhook, roles, name, fill, done).await?;
     receiver.arrivals.check()?;
     Ok(figures)
 }

@@ -9,8 +9,8 @@
 
 use crier_domain::job::JobKind;
 
-use super::crew::{self, BenchRoles};
 use super::place::BenchEnvironment;
+use super::roles::{self, BenchRoles};
 use super::{BenchError, Figures, Suite, api, figure, refused};
 use crate::args::{BenchOptions, BenchWebhooks, WebhookMeasurement};
 
@@ -66,9 +66,9 @@ async fn of_a_peer(bench: &Bench, peer: std::net::SocketAddr) -> Figures {
 
 impl Bench {
     /// Starts a worker for webhooks, and a scheduler.
-    fn crew(&self, place: &BenchEnvironment) -> Result<BenchRoles, BenchError> {
+    fn roles(&self, environment: &BenchEnvironment) -> Result<BenchRoles, BenchError> {
         let kind = JobKind::DeliverWebhook;
-        BenchRoles::start(place, kind, crew::job(&self.config, place, kind)?, self.slots())
+        BenchRoles::start(environment, kind, roles::job(&self.config, environment, kind)?, self.slots())
     }
 
     /// Returns how many messages cause the configured number of deliveries to this many endpoints.

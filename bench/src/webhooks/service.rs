@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::api::listen;
 use super::super::connection::Connection;
-use super::super::crew::{self, BenchRoles};
 use super::super::place::BenchEnvironment;
+use super::super::roles::{self, BenchRoles};
 use super::super::{BenchError, Result};
 use super::Bench;
 use super::client::{self, Rate, Sent};
@@ -32,8 +32,8 @@ pub struct Service {
 
 /// The roles stop when this is dropped.
 struct Crier {
-    place: Arc<BenchEnvironment>,
-    crew: BenchRoles,
+    environment: Arc<BenchEnvironment>,
+    roles: BenchRoles,
     api: JoinSet<()>,
     stop: CancellationToken,
 }
@@ -46,12 +46,12 @@ impl Service {
             Connection::open(address).await?.ask(Method::PUT, "/endpoints", &json!(urls)).await?;
             return Ok(Self { address, key: SecretString::from("none"), crier: None });
         }
-        let place = bench.create_environment().await?;
-        let key = Tenant::make(place.api(), "good", &urls).await?.key;
+        let environment = bench.create_environment().await?;
+        let key = Tenant::make(environment.api(), "good", &urls).await?.key;
         let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
-        let address = listen(&bench.config, &place, &mut api, stop.clone()).await?;
-        let crew = bench.crew(&place)?;
-        Ok(Self { address, key, crier: Some(Crier { place, crew, api, stop }) })
+        let address = listen(&bench.config, &environment, &mut api, stop.clone()).await?;
+        let roles = bench.roles(&environment)?;
+        Ok(Self { address, key, crier: Some(Crier { environment, roles, api, stop }) })
     }
 
     /// Sends messages from the clients' thread.
@@ -64,14 +64,14 @@ impl Service {
         client::send(&receiver.outside.runtime, self.address, &self.key, messages, rate).await
     }
 
-    pub fn place(&self) -> Option<&Arc<BenchEnvironment>> {
-        self.crier.as_ref().map(|crier| &crier.place)
+    pub fn environment(&self) -> Option<&Arc<BenchEnvironment>> {
+        self.crier.as_ref().map(|crier| &crier.environment)
     }
 
     /// Waits until all jobs are settled.
     pub async fn wait_until_settled(&self) -> Result {
         match &self.crier {
-            Some(crier) => crew::wait_until_settled(crier.place.api(), JobKind::DeliverWebhook).await,
+            Some(crier) => roles::wait_until_settled(crier.environment.api(), JobKind::DeliverWebhook).await,
             None => Ok(()),
         }
     }
@@ -79,7 +79,7 @@ impl Service {
     pub async fn stop(self) {
         let Some(mut crier) = self.crier else { return };
         crier.stop.cancel();
-        crier.crew.stop().await;
+        crier.roles.stop().await;
         while crier.api.join_next().await.is_some() {}
     }
 }

@@ -13,7 +13,7 @@ use super::values;
 /// TOML's largest integer.
 const MAX_INTEGER: u64 = i64::MAX as u64;
 /// A hundred years: a date that far back is still valid.
-const MOST_DAYS: u64 = 36_500;
+const MAX_DAYS: u64 = 36_500;
 
 /// Reads the plans from the file, or returns the built-in ones if no file is configured.
 pub(super) fn read(reader: &mut Reader, path: Option<&Path>, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Plans {
@@ -70,7 +70,7 @@ fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
             "storage_mib" => (&mut plan.storage_mib, 0, MAX_INTEGER),
             "ai_credits" => (&mut plan.ai_credits, 0, MAX_INTEGER),
             "requests_per_minute" => (&mut plan.requests_per_minute, 1, u64::from(MAX_REQUESTS_PER_MINUTE)),
-            "analytics_days" => (&mut plan.analytics_days, 1, MOST_DAYS),
+            "analytics_days" => (&mut plan.analytics_days, 1, MAX_DAYS),
             _ => {
                 let known = Plan::LIMITS.iter().copied().chain(["features"]).collect::<Vec<_>>();
                 let nearest = super::keys::nearest(key, known.into_iter()).unwrap_or_default();

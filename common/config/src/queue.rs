@@ -22,7 +22,7 @@ pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> Option<SecretStrin
         reader.add_problem(
             URL.variable(),
             format!(
-                "is not set, and {role} hears of work through Redis only; set {}, or run `crier`, which needs none",
+                "is not set, and {role} receives work through Redis only; set {}, or run `crier`, which needs none",
                 URL.example
             ),
         );

@@ -54,7 +54,7 @@ fn separate_processes_require_shared_settings() {
     assert_eq!(wrong(load(&[], ProcessRole::Worker)), "\
 CRIER_DATABASE_URL: is not set, which means SQLite, and crier-worker cannot share a SQLite file with the other processes; \
 set postgres://crier:password@localhost:5432/crier, or run `crier`, which is all of them in one process
-CRIER_REDIS_URL: is not set, and crier-worker hears of work through Redis only; set redis://localhost:6379/0, or run \
+CRIER_REDIS_URL: is not set, and crier-worker receives work through Redis only; set redis://localhost:6379/0, or run \
 `crier`, which needs none
 CRIER_SECRET_KEY: is not set, and crier-worker shares its secrets with the other processes; make one key for all of them \
 with `openssl rand -base64 32`");

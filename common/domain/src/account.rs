@@ -1,8 +1,8 @@
 //! Social accounts: active ⇄ expired. An account expires when the platform rejects its token; a refresh or a new
 //! connect reactivates it.
 //!
-//! An account that was connected in a browser has tokens that somebody has to look after ([`Renewal`]): one that can be
-//! renewed is renewed at 80 % of its life; for one that cannot, or not for ever, its owner is warned before it ends.
+//! An account that was connected in a browser has tokens that end ([`Renewal`]): one that can be renewed is renewed at
+//! 80 % of its life; for one that cannot, or not for ever, its owner is warned before it ends.
 
 use chrono::{DateTime, NaiveTime, SubsecRound as _, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};

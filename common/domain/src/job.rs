@@ -125,8 +125,8 @@ pub struct Claimed {
     pub max_attempts: i32,
     pub crashes: i32,
     pub fence: i64,
-    /// The worker that claimed it. If a power loss undoes a claim, the next claim gets the same fence; this field tells
-    /// the two apart.
+    /// The worker that claimed it. If a power loss undoes a claim, the next claim gets the same fence; this field
+    /// distinguishes the two.
     pub worker: String,
     pub run_at: DateTime<Utc>,
     pub trace: Option<String>,

@@ -3,7 +3,7 @@
 //!
 //! A word is a run of letters and digits without case and accents. In scripts without spaces (Chinese, Japanese,
 //! Thai, …) the words are the pairs of neighbouring characters, so that any part of a text is found; the last
-//! character stands alone. A search finds a word by its beginning ([`Wanted`]).
+//! character stands alone. A search finds a word by its beginning ([`SearchTerm`]).
 
 use std::collections::BTreeSet;
 
@@ -15,17 +15,17 @@ const MAX_WORD: usize = 32;
 /// How many different words of one text are indexed.
 pub const MAX_INDEXED: usize = 2_000;
 /// How many words a search has; further ones are ignored.
-pub const MAX_WANTED: usize = 8;
+pub const MAX_SEARCH_TERMS: usize = 8;
 
-/// A word that is looked for: those indexed words match that are `from` or between `from` and `to`.
+/// A word of a search: those indexed words match that are `from` or between `from` and `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SearchTerm {
     pub from: String,
     /// Exclusive, compared by bytes.
     pub to: String,
 }
 
-impl Wanted {
+impl SearchTerm {
     /// A single letter stands for itself: as a beginning it would match almost everything. A single character of a
     /// script without spaces is the beginning of a pair.
     fn of(word: &str) -> Self {
@@ -37,17 +37,17 @@ impl Wanted {
     }
 }
 
-/// Returns what a search looks for: each of these words must be in the conversation.
-pub fn wanted(search: &str) -> Vec<Wanted> {
-    let mut found: Vec<Wanted> = Vec::new();
+/// Returns the terms of a search: each of them must match a word of the conversation.
+pub fn search_terms(search: &str) -> Vec<SearchTerm> {
+    let mut found: Vec<SearchTerm> = Vec::new();
     for run in runs(search) {
         let mut pieces = pieces(&run);
         // The last character alone is part of the pair before it.
         if pieces.len() > 1 && run.chars().next().is_some_and(is_unspaced) {
             pieces.pop();
         }
-        for piece in pieces.iter().map(|piece| Wanted::of(piece)) {
-            if !found.contains(&piece) && found.len() < MAX_WANTED {
+        for piece in pieces.iter().map(|piece| SearchTerm::of(piece)) {
+            if !found.contains(&piece) && found.len() < MAX_SEARCH_TERMS {
                 found.push(piece);
             }
         }
@@ -158,8 +158,8 @@ mod tests {
     /// Whether a text is found by a search, as the database compares.
     fn finds(search: &str, text: &str) -> bool {
         let words = indexed(text);
-        let wanted = wanted(search);
-        !wanted.is_empty() && wanted.iter().all(|w| words.iter().any(|word| *word >= w.from && *word < w.to))
+        let terms = search_terms(search);
+        !terms.is_empty() && terms.iter().all(|w| words.iter().any(|word| *word >= w.from && *word < w.to))
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         assert!(!finds("fund", "A refund, please") && !finds("refunds", "A refund, please"));
         assert!(finds("a", "A refund") && !finds("r", "A refund"), "a single letter is a word");
         assert!(finds("प्रश", "यह एक प्रश्न है") && finds("주문", "주문이 늦어요"));
-        assert!(wanted("!?  …").is_empty());
+        assert!(search_terms("!?  …").is_empty());
     }
 
     #[test]
@@ -205,6 +205,6 @@ mod tests {
         assert_eq!(words(&long)[0].len(), MAX_WORD);
         assert!(finds(&long, &long));
         let many = (0..100_000).map(|n| format!("w{n} ")).collect::<String>();
-        assert_eq!((indexed(&many).len(), wanted(&many).len()), (MAX_INDEXED, MAX_WANTED));
+        assert_eq!((indexed(&many).len(), search_terms(&many).len()), (MAX_INDEXED, MAX_SEARCH_TERMS));
     }
 }

@@ -23,7 +23,7 @@ pub const MAX_URL: usize = 2_048;
 const MAX_SCANNED_BYTES: usize = 32 << 10;
 /// Maximum length of a summary, in characters of its text.
 const SUMMARY: usize = 2_000;
-const MOST_TAGS: usize = 400;
+const MAX_TAGS: usize = 400;
 /// Maximum total length of its URLs; further links become plain text. (A short href can become long when joined to its
 /// base.)
 const ADDRESSES: usize = 16 << 10;
@@ -149,7 +149,7 @@ impl Shortened {
     }
 
     fn may_have(&mut self, name: &str) -> bool {
-        let may = TAGS.contains(&name) && self.tags < MOST_TAGS;
+        let may = TAGS.contains(&name) && self.tags < MAX_TAGS;
         self.tags += usize::from(may);
         may
     }

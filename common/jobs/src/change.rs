@@ -34,12 +34,12 @@ const FAILED: SkipReason = "the database refused it";
 
 /// Counts of changed and unchanged jobs.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct ChangeCounts {
     pub changed: usize,
     pub skipped: BTreeMap<SkipReason, usize>,
 }
 
-impl Tally {
+impl ChangeCounts {
     /// Returns how many jobs could not be changed because of errors, which are in the log.
     pub fn failed(&self) -> usize {
         self.skipped.get(FAILED).copied().unwrap_or(0)
@@ -69,9 +69,9 @@ impl JobChange {
     async fn apply_all(self, store: &Store, jobs: &[JobRow]) -> Result<Option<SkipReason>> {
         let mut tx = store.begin().await?;
         for job in jobs {
-            if let Some(left) = self.apply(&mut tx, job).await? {
+            if let Some(reason) = self.apply(&mut tx, job).await? {
                 tx.rollback().await?;
-                return Ok(Some(left));
+                return Ok(Some(reason));
             }
         }
         tx.commit().await?;
@@ -96,29 +96,29 @@ impl JobChange {
         store: &Store,
         filter: &JobQuery,
         after: i64,
-        tally: &mut Tally,
+        counts: &mut ChangeCounts,
     ) -> Result<Option<i64>> {
         let mut jobs = operate::next(&mut store.read().await?, filter, after, BATCH).await?;
         let Some(last) = jobs.last().map(|job| job.id) else { return Ok(None) };
         // The lock order of workers that settle jobs, as far as it is known here.
         jobs.sort_by_key(|job| (job.kind, job.subject_id));
-        self.batch(store, &jobs, tally).await?;
+        self.batch(store, &jobs, counts).await?;
         Ok(Some(last))
     }
 
-    async fn batch(self, store: &Store, jobs: &[JobRow], tally: &mut Tally) -> Result<()> {
+    async fn batch(self, store: &Store, jobs: &[JobRow], counts: &mut ChangeCounts) -> Result<()> {
         if matches!(self.apply_all(store, jobs).await, Ok(None)) {
-            tally.changed += jobs.len();
+            counts.changed += jobs.len();
             return Ok(());
         }
         for job in jobs {
             match self.apply_with_retries(store, job).await {
-                Ok(None) => tally.changed += 1,
-                Ok(Some(left)) => *tally.skipped.entry(left).or_default() += 1,
+                Ok(None) => counts.changed += 1,
+                Ok(Some(reason)) => *counts.skipped.entry(reason).or_default() += 1,
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
                     tracing::error!(job = job.id, %error, "a job could not be changed");
-                    *tally.skipped.entry(FAILED).or_default() += 1;
+                    *counts.skipped.entry(FAILED).or_default() += 1;
                 }
             }
         }
@@ -126,13 +126,14 @@ impl JobChange {
     }
 
     /// Returns the message for a job that was not changed, with an alternative.
-    pub fn refusal(self, job: &JobRow, left: SkipReason) -> String {
+    pub fn refusal(self, job: &JobRow, reason: SkipReason) -> String {
         let (id, kind, state) = (job.id, job.kind, job.state);
         match (self, state) {
-            _ if left != STATE => format!("job {id} is left as it is: {left}"),
+            _ if reason != STATE => format!("job {id} is left as it is: {reason}"),
             (_, JobState::Running) => {
                 format!(
-                    "job {id} runs, and what has begun goes on; `crier jobs pause {kind}` keeps others from beginning"
+                    "job {id} is running, and a running job continues; `crier jobs pause {kind}` keeps others from \
+                     starting"
                 )
             }
             (Self::Retry, JobState::Scheduled | JobState::Ready) => {

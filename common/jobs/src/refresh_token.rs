@@ -1,5 +1,5 @@
-//! `refresh_token`: looks after the tokens of one account once: renews them, or warns the owners that the access ends
-//! or has ended. A job that is cancelled or dies changes nothing: the account's own time brings the next one.
+//! `refresh_token`: renews the tokens of one account, or warns the owners that the access ends or has ended. A job
+//! that is cancelled or dies changes nothing: the account's own time brings the next one.
 
 use crier_store::{Conn, Result, Tx, account_tokens, accounts};
 

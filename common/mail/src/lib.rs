@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// How long to wait for the reply to QUIT. Kept short: a crash during it causes the mail to be sent again.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of a stored error, in characters.
-const LONGEST_ERROR: usize = 500;
+const MAX_ERROR_CHARS: usize = 500;
 const MARKER_LENGTH: usize = 24;
 /// Maximum length of an address, in bytes (RFC 5321, 4.5.3.1.3).
 const MAX_ADDRESS: usize = 254;
@@ -234,5 +234,5 @@ pub fn one_line(text: &str) -> String {
 
 /// Returns the error message, shortened for storage.
 fn error_text(error: impl std::fmt::Display) -> String {
-    one_line(&error.to_string()).chars().take(LONGEST_ERROR).collect()
+    one_line(&error.to_string()).chars().take(MAX_ERROR_CHARS).collect()
 }

@@ -20,7 +20,7 @@ pub enum StartError {
     /// What failed outside, and how to fix it.
     #[error("{0}")]
     Failed(String),
-    /// It was told to stop before it had started. No failure: the exit status is 0.
+    /// The process was stopped before it had started. No failure: the exit status is 0.
     #[error("stopped before the database could be reached")]
     Stopped,
     #[error("the database: {0}")]

@@ -1,4 +1,4 @@
-//! The tokens of accounts that somebody has to look after: when they end, when they are renewed, who is warned.
+//! The tokens of accounts: when they end, when they are renewed, who is warned.
 //!
 //! The due time is in the account's row: any number of schedulers may run, and one that all of them missed is found by
 //! the next. Whether a job still has something to do is in the row too, so a job that comes late does nothing.
@@ -33,7 +33,7 @@ pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<KeptTokens>
         FROM social_accounts
         WHERE id = $1 AND token_renewable IS NOT NULL";
     #[derive(sqlx_macros::FromRow)]
-    struct Row {
+    struct TokenRow {
         token_renewable: bool,
         token_rotates: bool,
         refresh_expires_at: Option<DateTime<Utc>>,
@@ -42,7 +42,7 @@ pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<KeptTokens>
         token_renew_at: Option<DateTime<Utc>>,
         token_check_at: Option<DateTime<Utc>>,
     }
-    let row: Option<Row> = run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_optional(c))?;
+    let row: Option<TokenRow> = run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_optional(c))?;
     Ok(row.map(|row| KeptTokens {
         renewal: Renewal {
             renewable: row.token_renewable,
@@ -96,7 +96,7 @@ pub async fn access(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Resu
             WHERE b.brand_id = $1 AND a.id IN (SELECT value FROM json_each($2))",
     );
     #[derive(sqlx_macros::FromRow)]
-    struct Row {
+    struct AccessRow {
         id: i64,
         token_renewable: Option<bool>,
         token_rotates: bool,
@@ -105,8 +105,8 @@ pub async fn access(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Resu
         brands: i64,
     }
     let list = jobs::id_list(account_ids);
-    let rows: Vec<Row> = run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&list).fetch_all(c))?;
-    let access = |row: Row| AccountAccess {
+    let rows: Vec<AccessRow> = run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&list).fetch_all(c))?;
+    let access = |row: AccessRow| AccountAccess {
         account_id: row.id,
         renewal: row.token_renewable.map(|renewable| Renewal {
             renewable,

@@ -366,7 +366,9 @@ pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, error: &AccountE
 
 /// Whether the account has newer secrets than this version, and is active.
 pub async fn has_newer(conn: &mut Conn, account_id: i64, version: i64) -> Result<bool> {
-    const SQL: &str = "SELECT id FROM social_accounts
+    const SQL: &str = "
+        SELECT id
+        FROM social_accounts
         WHERE id = $1 AND credentials_version > $2 AND status = 'active'";
     let found: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).bind(version).fetch_optional(c))?;
     Ok(found.is_some())
@@ -383,7 +385,10 @@ pub async fn attachments(conn: &mut Conn, account_id: i64) -> Result<i64> {
 pub async fn disconnect(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<Option<DisconnectResult>> {
     // Locks the account's row: two brands that detach at once must not each see the other's attachment.
     execute!(tx, "UPDATE social_accounts SET updated_at = updated_at WHERE id = $1", account_id)?;
-    if execute!(tx, "DELETE FROM brand_accounts WHERE brand_id = $1 AND account_id = $2", brand_id, account_id)? == 0 {
+    const DETACH: &str = "
+        DELETE FROM brand_accounts
+        WHERE brand_id = $1 AND account_id = $2";
+    if execute!(tx, DETACH, brand_id, account_id)? == 0 {
         return Ok(None);
     }
     if attachments(tx, account_id).await? > 0 {

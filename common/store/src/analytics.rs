@@ -252,18 +252,12 @@ pub struct Collected {
     pub next_at: Option<DateTime<Utc>>,
 }
 
-/// Stores what was collected of posts, with three statements at most. A figure that the platform gives no more (X tells
-/// clicks for a month) stays as it was last seen.
+/// Stores what was collected of posts, with three statements at most. A figure that the platform returns no more (X
+/// returns clicks for a month) stays as it was last seen.
 pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
-    let now = tx.now;
     let gone: Vec<i64> = collected.iter().filter(|one| one.figures.is_none()).map(|one| one.target_id).collect();
     if !gone.is_empty() {
-        let sql = list_sql!(
-            tx,
-            "UPDATE target_analytics SET is_gone = TRUE, next_at = NULL, collected_at = $2 WHERE target_id",
-            ""
-        );
-        execute!(tx, sql, id_list(&gone), now)?;
+        mark_gone(tx, &gone).await?;
     }
     let row = |one: &Collected| {
         let f = one.figures?;
@@ -271,9 +265,29 @@ pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
         Some(json!([one.target_id, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks, next_at]))
     };
     let seen: Vec<Value> = collected.iter().filter_map(row).collect();
-    if seen.is_empty() {
-        return Ok(());
+    if !seen.is_empty() {
+        let rows = Value::from(seen).to_string();
+        update_newest(tx, &rows).await?;
+        add_snapshots(tx, &rows).await?;
     }
+    Ok(())
+}
+
+/// Marks targets as deleted on their platform: they are asked for no more.
+async fn mark_gone(tx: &mut Tx, target_ids: &[i64]) -> Result<()> {
+    let now = tx.now;
+    let sql = list_sql!(
+        tx,
+        "UPDATE target_analytics SET is_gone = TRUE, next_at = NULL, collected_at = $2 WHERE target_id",
+        ""
+    );
+    execute!(tx, sql, id_list(target_ids), now)?;
+    Ok(())
+}
+
+/// Stores the newest figures of targets; a row is that of [`record_posts`].
+async fn update_newest(tx: &mut Tx, rows: &str) -> Result<()> {
+    let now = tx.now;
     let newest = tx.for_engine(
         "
         UPDATE target_analytics a
@@ -292,7 +306,13 @@ pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
         FROM json_each($1)
         WHERE target_id = value ->> 0",
     );
-    // Only of targets that are still there.
+    execute!(tx, newest, rows, now)?;
+    Ok(())
+}
+
+/// Adds a point to the history of each target that still exists; a row is that of [`record_posts`].
+async fn add_snapshots(tx: &mut Tx, rows: &str) -> Result<()> {
+    let now = tx.now;
     let snapshot = tx.for_engine(
         "
         INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
@@ -309,9 +329,7 @@ pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
         WHERE TRUE
         ON CONFLICT DO NOTHING",
     );
-    let seen = Value::from(seen).to_string();
-    execute!(tx, newest, &seen, now)?;
-    execute!(tx, snapshot, &seen, now)?;
+    execute!(tx, snapshot, rows, now)?;
     Ok(())
 }
 

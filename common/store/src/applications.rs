@@ -12,7 +12,7 @@ use super::db::{execute, run};
 use super::{Conn, Result, StoreError, Tx};
 
 #[derive(sqlx_macros::FromRow)]
-struct Row {
+struct ApplicationRow {
     client_id: String,
     client_secret: Vec<u8>,
 }
@@ -22,7 +22,7 @@ pub(super) fn place(client_id: &str) -> SecretLocation<'_> {
     SecretLocation { table: "applications", row: client_id, column: "client_secret" }
 }
 
-impl Row {
+impl ApplicationRow {
     fn open(self, cipher: &Cipher) -> Result<Application> {
         let plain = cipher.open(&place(&self.client_id), &self.client_secret)?;
         let secret = String::from_utf8(plain).map_err(|_| StoreError::Decode("a client secret is no text".into()))?;
@@ -82,7 +82,7 @@ pub async fn of_brand(
             CASE WHEN brand_id IS NOT NULL THEN 0 WHEN workspace_id IS NOT NULL THEN 1 ELSE 2 END
         LIMIT 1";
     let target = platform.application_target(target);
-    let row: Option<Row> = run!(conn, c => sqlx::query_as(SQL).bind(platform).bind(target).bind(brand_id)
+    let row: Option<ApplicationRow> = run!(conn, c => sqlx::query_as(SQL).bind(platform).bind(target).bind(brand_id)
         .bind(workspace_id).fetch_optional(c))?;
     row.map(|row| row.open(cipher)).transpose()
 }
@@ -112,8 +112,8 @@ pub async fn at_instance(
         WHERE platform = $1
             AND instance = $2
             AND redirect_uri = $3";
-    let row: Option<Row> = run!(conn, c => sqlx::query_as(SQL).bind(platform).bind(instance).bind(redirect_uri)
-        .fetch_optional(c))?;
+    let row: Option<ApplicationRow> = run!(conn, c => sqlx::query_as(SQL).bind(platform).bind(instance)
+        .bind(redirect_uri).fetch_optional(c))?;
     row.map(|row| row.open(cipher)).transpose()
 }
 

@@ -21,71 +21,75 @@ pub struct Filling<'a> {
     pub messages: i64,
 }
 
+/// Adds conversations; the first text is for Postgres, the second for SQLite.
+const CONVERSATIONS: (&str, &str) = (
+    "
+    INSERT INTO conversations (
+        brand_id, account_id, platform, type, status, unread_count, last_message_at, created_at, updated_at,
+        thread_id, participant_name, last_message_preview, reply_context
+    )
+    SELECT $1, $2, 'sandbox', value ->> 1, value ->> 2, (value ->> 3)::integer, (value ->> 4)::timestamptz, $4, $4,
+        value ->> 0, value ->> 5, value ->> 6, '{}'
+    FROM json_array_elements($3::json)",
+    "
+    INSERT INTO conversations (
+        brand_id, account_id, platform, type, status, unread_count, last_message_at, created_at, updated_at,
+        thread_id, participant_name, last_message_preview, reply_context
+    )
+    SELECT $1, $2, 'sandbox', value ->> 1, value ->> 2, value ->> 3, value ->> 4, $4, $4,
+        value ->> 0, value ->> 5, value ->> 6, '{}'
+    FROM json_each($3)",
+);
+/// Adds messages; a row names the thread of its conversation. On SQLite, a cross join keeps the order: a look-up for
+/// each row.
+const MESSAGES: (&str, &str) = (
+    "
+    INSERT INTO messages (
+        conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at,
+        external_id, author_name, body
+    )
+    SELECT c.id, $1, $2, 'inbound', 'received', (value ->> 1)::timestamptz, 0, $4, $4,
+        value ->> 2, 'Vera', value ->> 3
+    FROM json_array_elements($3::json)
+    JOIN conversations c
+        ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 4 AND c.thread_id = value ->> 0",
+    "
+    INSERT INTO messages (
+        conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at,
+        external_id, author_name, body
+    )
+    SELECT c.id, $1, $2, 'inbound', 'received', value ->> 1, 0, $4, $4, value ->> 2, 'Vera', value ->> 3
+    FROM json_each($3)
+    CROSS JOIN conversations c
+        ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 4 AND c.thread_id = value ->> 0",
+);
+/// Adds words in the same way.
+const WORDS: (&str, &str) = (
+    "
+    INSERT INTO conversation_words (brand_id, word, conversation_id)
+    SELECT $1, value ->> 1, c.id
+    FROM json_array_elements($3::json)
+    JOIN conversations c
+        ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 2 AND c.thread_id = value ->> 0
+    WHERE $4 IS NOT NULL",
+    "
+    INSERT INTO conversation_words (brand_id, word, conversation_id)
+    SELECT $1, value ->> 1, c.id
+    FROM json_each($3)
+    CROSS JOIN conversations c
+        ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 2 AND c.thread_id = value ->> 0
+    WHERE $4 IS NOT NULL",
+);
+const TAGS: &str = "
+    INSERT INTO conversation_tags (brand_id, tag, conversation_id)
+    SELECT brand_id, 'vip', id
+    FROM conversations
+    WHERE brand_id = $1 AND id % 100 = 7
+    ON CONFLICT DO NOTHING";
+
 /// Writes conversations with their messages, words and some tags. One in four is resolved, one in ten unread, one in a
 /// hundred tagged; the first is the oldest.
 pub async fn fill(tx: &mut Tx, filling: &Filling<'_>, range: Range<i64>) -> Result<()> {
-    const CONVERSATIONS: (&str, &str) = (
-        "
-        INSERT INTO conversations (
-            brand_id, account_id, platform, type, status, unread_count, last_message_at, created_at, updated_at,
-            thread_id, participant_name, last_message_preview, reply_context
-        )
-        SELECT $1, $2, 'sandbox', value ->> 1, value ->> 2, (value ->> 3)::integer, (value ->> 4)::timestamptz, $4, $4,
-            value ->> 0, value ->> 5, value ->> 6, '{}'
-        FROM json_array_elements($3::json)",
-        "
-        INSERT INTO conversations (
-            brand_id, account_id, platform, type, status, unread_count, last_message_at, created_at, updated_at,
-            thread_id, participant_name, last_message_preview, reply_context
-        )
-        SELECT $1, $2, 'sandbox', value ->> 1, value ->> 2, value ->> 3, value ->> 4, $4, $4,
-            value ->> 0, value ->> 5, value ->> 6, '{}'
-        FROM json_each($3)",
-    );
-    // Rows of a thread, by its number. On SQLite, a cross join keeps the order: a look-up for each row.
-    const MESSAGES: (&str, &str) = (
-        "
-        INSERT INTO messages (
-            conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at,
-            external_id, author_name, body
-        )
-        SELECT c.id, $1, $2, 'inbound', 'received', (value ->> 1)::timestamptz, 0, $4, $4,
-            value ->> 2, 'Vera', value ->> 3
-        FROM json_array_elements($3::json)
-        JOIN conversations c
-            ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 4 AND c.thread_id = value ->> 0",
-        "
-        INSERT INTO messages (
-            conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at,
-            external_id, author_name, body
-        )
-        SELECT c.id, $1, $2, 'inbound', 'received', value ->> 1, 0, $4, $4, value ->> 2, 'Vera', value ->> 3
-        FROM json_each($3)
-        CROSS JOIN conversations c
-            ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 4 AND c.thread_id = value ->> 0",
-    );
-    const WORDS: (&str, &str) = (
-        "
-        INSERT INTO conversation_words (brand_id, word, conversation_id)
-        SELECT $1, value ->> 1, c.id
-        FROM json_array_elements($3::json)
-        JOIN conversations c
-            ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 2 AND c.thread_id = value ->> 0
-        WHERE $4 IS NOT NULL",
-        "
-        INSERT INTO conversation_words (brand_id, word, conversation_id)
-        SELECT $1, value ->> 1, c.id
-        FROM json_each($3)
-        CROSS JOIN conversations c
-            ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 2 AND c.thread_id = value ->> 0
-        WHERE $4 IS NOT NULL",
-    );
-    const TAGS: &str = "
-        INSERT INTO conversation_tags (brand_id, tag, conversation_id)
-        SELECT brand_id, 'vip', id
-        FROM conversations
-        WHERE brand_id = $1 AND id % 100 = 7
-        ON CONFLICT DO NOTHING";
     let (mut threads, mut messages, mut index) = (Vec::new(), Vec::new(), Vec::new());
     for n in range {
         let kind = if n % 3 == 0 { "dm" } else { "comment" };

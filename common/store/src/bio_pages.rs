@@ -118,6 +118,27 @@ pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
 /// keeps its clicks, the others are deleted.
 pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Result<()> {
     let kept: Vec<i64> = entries.iter().filter_map(|entry| entry.id).collect();
+    delete_other_links(tx, page_id, &kept).await?;
+    if !kept.is_empty() {
+        update_links(tx, page_id, &link_rows(entries, |entry| entry.id.is_some())).await?;
+    }
+    if kept.len() < entries.len() {
+        add_links(tx, page_id, &link_rows(entries, |entry| entry.id.is_none())).await?;
+    }
+    Ok(())
+}
+
+/// Returns entries as JSON rows, each with its position among all entries.
+fn link_rows(entries: &[LinkEntry], is_included: impl Fn(&LinkEntry) -> bool) -> String {
+    let included = (1..).zip(entries).filter(|(_, entry): &(i32, &LinkEntry)| is_included(entry));
+    let row = |(position, entry): (i32, &LinkEntry)| {
+        json!([entry.id, position, entry.title, entry.url, entry.icon, i32::from(entry.is_primary)])
+    };
+    let rows: Vec<_> = included.map(row).collect();
+    serde_json::Value::from(rows).to_string()
+}
+
+async fn delete_other_links(tx: &mut Tx, page_id: i64, kept: &[i64]) -> Result<()> {
     let delete = tx.for_engine(
         "
             DELETE FROM bio_links
@@ -127,15 +148,12 @@ pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Resu
             DELETE FROM bio_links
             WHERE page_id = $2 AND id NOT IN (SELECT value FROM json_each($1))",
     );
-    execute!(tx, delete, id_list(&kept), page_id)?;
-    let rows = |new: bool| {
-        let rows = (1..).zip(entries).filter(move |(_, entry): &(i32, _)| entry.id.is_none() == new);
-        let row = |(position, entry): (i32, &LinkEntry)| {
-            json!([entry.id, position, entry.title, entry.url, entry.icon, i32::from(entry.is_primary)])
-        };
-        let rows: Vec<_> = rows.map(row).collect();
-        serde_json::Value::from(rows).to_string()
-    };
+    execute!(tx, delete, id_list(kept), page_id)?;
+    Ok(())
+}
+
+/// Changes links by the rows of [`link_rows`].
+async fn update_links(tx: &mut Tx, page_id: i64, rows: &str) -> Result<()> {
     let now = tx.now;
     let change = tx.for_engine(
         "
@@ -159,9 +177,13 @@ pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Resu
             ) e
             WHERE bio_links.id = e.id AND bio_links.page_id = $2",
     );
-    if !kept.is_empty() {
-        execute!(tx, change, rows(false), page_id, now)?;
-    }
+    execute!(tx, change, rows, page_id, now)?;
+    Ok(())
+}
+
+/// Adds links by the rows of [`link_rows`].
+async fn add_links(tx: &mut Tx, page_id: i64, rows: &str) -> Result<()> {
+    let now = tx.now;
     let add = tx.for_engine(
         "
             INSERT INTO bio_links (page_id, position, title, url, icon, is_primary, created_at, updated_at)
@@ -174,9 +196,7 @@ pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Resu
             FROM json_each($1)
             ORDER BY key",
     );
-    if kept.len() < entries.len() {
-        execute!(tx, add, rows(true), page_id, now)?;
-    }
+    execute!(tx, add, rows, page_id, now)?;
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 //! The row is committed before any byte is written to the storage ([`reserve`]), and deleted after the last byte is
 //! deleted ([`forget`]), so the sweep finds everything that a process left behind when it died in between. The row and
 //! the space are taken in one transaction: two concurrent uploads cannot both take the last space.
+//!
+//! `doomed` is the stored word for *marked for deletion* ([`FileState::Deleting`]).
 
 use chrono::{DateTime, Utc};
 use crier_domain::media::FileState;
@@ -82,7 +84,7 @@ pub async fn used(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
 pub struct LibraryTotals {
     pub reserved: i64,
     pub stored: i64,
-    pub doomed: i64,
+    pub deleting: i64,
     /// Of the reserved and the stored files.
     pub bytes: i64,
 }
@@ -90,11 +92,11 @@ pub struct LibraryTotals {
 /// Counts only in indexes: most files are stored, so their number is computed from the others.
 pub async fn totals(conn: &mut Conn) -> Result<LibraryTotals> {
     const SQL: &str = "
-        SELECT reserved, files - reserved - doomed AS stored, doomed, bytes
+        SELECT reserved, files - reserved - deleting AS stored, deleting, bytes
         FROM (
             SELECT (SELECT count(*) FROM files) AS files,
                 (SELECT count(*) FROM files WHERE state = 'reserved') AS reserved,
-                (SELECT count(*) FROM files WHERE state = 'doomed') AS doomed,
+                (SELECT count(*) FROM files WHERE state = 'doomed') AS deleting,
                 (SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage) AS bytes
         ) counted";
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_one(c))?)
@@ -131,9 +133,9 @@ pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
     let now = tx.now;
     let left: Option<(i64, i64, FileState)> =
         run!(tx, c => sqlx::query_as(SQL).bind(file_id).bind(now).fetch_optional(c))?;
-    let doomed =
+    let marked =
         left.filter(|(.., state)| *state == FileState::Deleting).map(|(workspace, bytes, _)| (workspace, bytes));
-    release_space(tx, &Vec::from_iter(doomed)).await
+    release_space(tx, &Vec::from_iter(marked)).await
 }
 
 /// Marks a file for deletion if no asset shows it any more, and releases its space.
@@ -149,20 +151,28 @@ pub async fn mark_unused_for_deletion(tx: &mut Tx, file_id: i64) -> Result<()> {
             AND state <> 'doomed'
             AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = $1)
         RETURNING workspace_id, size_bytes";
-    let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(file_id).fetch_all(c))?;
-    release_space(tx, &doomed).await
+    let marked: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(file_id).fetch_all(c))?;
+    release_space(tx, &marked).await
 }
 
 /// Marks the files of report deliveries for deletion, and releases their space. No two deliveries share one.
 pub async fn mark_of_deliveries_for_deletion(tx: &mut Tx, delivery_ids: &[i64]) -> Result<()> {
     let sql = list_sql!(
         tx,
-        "UPDATE files SET state = 'doomed' WHERE state <> 'doomed' AND id IN (SELECT file_id FROM report_deliveries \
-         WHERE id",
-        ") RETURNING workspace_id, size_bytes"
+        "
+            UPDATE files
+            SET state = 'doomed'
+            WHERE state <> 'doomed'
+                AND id IN (
+                    SELECT file_id
+                    FROM report_deliveries
+                    WHERE id",
+        "
+                )
+            RETURNING workspace_id, size_bytes"
     );
-    let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(sql).bind(id_list(delivery_ids)).fetch_all(c))?;
-    release_space(tx, &doomed).await
+    let marked: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(sql).bind(id_list(delivery_ids)).fetch_all(c))?;
+    release_space(tx, &marked).await
 }
 
 /// Marks the files of all deliveries of a report for deletion, and releases their space.
@@ -178,8 +188,8 @@ pub async fn mark_of_report_for_deletion(tx: &mut Tx, report_id: i64) -> Result<
                     AND file_id IS NOT NULL
             )
         RETURNING workspace_id, size_bytes";
-    let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(report_id).fetch_all(c))?;
-    release_space(tx, &doomed).await
+    let marked: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(report_id).fetch_all(c))?;
+    release_space(tx, &marked).await
 }
 
 /// Returns the name in the storage of a stored file.
@@ -241,17 +251,17 @@ pub async fn mark_abandoned_for_deletion(tx: &mut Tx, before: DateTime<Utc>, lim
             )
             RETURNING workspace_id, size_bytes",
     );
-    let mut doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(late).bind(before).bind(limit).fetch_all(c))?;
+    let mut marked: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(late).bind(before).bind(limit).fetch_all(c))?;
     let more: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(orphaned).bind(limit).fetch_all(c))?;
-    doomed.extend(more);
-    release_space(tx, &doomed).await?;
-    Ok(doomed.len())
+    marked.extend(more);
+    release_space(tx, &marked).await?;
+    Ok(marked.len())
 }
 
 /// Releases space. Updates workspaces in id order, which prevents deadlocks.
-async fn release_space(tx: &mut Tx, doomed: &[(i64, i64)]) -> Result<()> {
+async fn release_space(tx: &mut Tx, files: &[(i64, i64)]) -> Result<()> {
     let mut freed = std::collections::BTreeMap::<i64, i64>::new();
-    for (workspace_id, bytes) in doomed {
+    for (workspace_id, bytes) in files {
         *freed.entry(*workspace_id).or_default() += bytes;
     }
     for (workspace_id, bytes) in freed {
@@ -287,7 +297,7 @@ pub async fn marked_for_deletion(
 }
 
 /// Deletes the rows of files whose bytes are deleted.
-pub async fn forget(tx: &mut Tx, file_ids: &[i64]) -> Result<u64> {
+pub async fn delete_rows(tx: &mut Tx, file_ids: &[i64]) -> Result<u64> {
     let sql = list_sql!(tx, "DELETE FROM files WHERE id", "AND state = 'doomed'");
     Ok(execute!(tx, sql, id_list(file_ids))?)
 }

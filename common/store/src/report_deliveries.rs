@@ -193,7 +193,7 @@ pub async fn record_mail(tx: &mut Tx, mail_id: i64, status: MailStatus, error: O
     Ok(())
 }
 
-/// Ends the mails of a schedule to a recipient, by their own wish; `false`: the schedule does not exist any more.
+/// Ends the mails of a schedule to a recipient, at their own request; `false`: the schedule does not exist any more.
 pub async fn unsubscribe(tx: &mut Tx, schedule_id: i64, recipient: &str) -> Result<bool> {
     const SQL: &str = "
         INSERT INTO report_mail_stops (workspace_id, schedule_id, recipient, reason, created_at)

@@ -138,7 +138,8 @@ pub struct FailedPost {
 pub async fn failed(conn: &mut Conn, handle: &str, limit: i64) -> Result<Vec<FailedPost>> {
     // The inner limit bounds the work for a brand with many failed posts on other accounts.
     const SQL: &str = "
-        SELECT p.id, coalesce(substr(t.content, 1, 500), p.content) AS content, t.error ->> 'message' AS error, t.updated_at AS failed_at
+        SELECT p.id, coalesce(substr(t.content, 1, 500), p.content) AS content, t.error ->> 'message' AS error,
+            t.updated_at AS failed_at
         FROM (
             SELECT p.id, substr(p.content, 1, 500) AS content, a.id AS account_id
             FROM social_accounts a

@@ -25,7 +25,7 @@ const MAIL_RETENTION: TimeDelta = TimeDelta::days(30);
 const AUTHORIZATION_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The first and the maximum batch size.
 const FIRST: i64 = 100;
-const LARGEST: i64 = 1_000;
+const MAX_BATCH: i64 = 1_000;
 /// How long a transaction should take; after a longer one the batch size is halved.
 const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row; if there is more, the next tick follows at once.
@@ -104,7 +104,7 @@ fn next_size(size: i64, took: Duration) -> i64 {
     } else {
         size
     };
-    next.clamp(1, LARGEST)
+    next.clamp(1, MAX_BATCH)
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn batch_size_adapts_to_the_duration() {
         assert_eq!(next_size(100, MAX_TRANSACTION_TIME / 10), 200);
-        assert_eq!(next_size(800, MAX_TRANSACTION_TIME / 10), LARGEST);
+        assert_eq!(next_size(800, MAX_TRANSACTION_TIME / 10), MAX_BATCH);
         assert_eq!(next_size(100, MAX_TRANSACTION_TIME / 2), 100);
         assert_eq!(next_size(100, MAX_TRANSACTION_TIME * 2), 50);
         assert_eq!(next_size(1, MAX_TRANSACTION_TIME * 2), 1);

@@ -44,7 +44,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     metrics::webhook_endpoints(EndpointState::Inactive, count(inactive));
     metrics::webhook_endpoints(EndpointState::Disabled, count(disabled));
     for (state, files) in
-        [(FileState::Reserved, held.reserved), (FileState::Stored, held.stored), (FileState::Deleting, held.doomed)]
+        [(FileState::Reserved, held.reserved), (FileState::Stored, held.stored), (FileState::Deleting, held.deleting)]
     {
         metrics::media_files(state, count(files));
     }

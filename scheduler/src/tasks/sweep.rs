@@ -16,32 +16,33 @@ use futures::StreamExt;
 
 use crate::Scheduler;
 
-/// The maximum duration of an upload.
-const ABANDONED: TimeDelta = TimeDelta::hours(1);
+/// An upload that has not ended after this time was abandoned. Longer than any upload.
+const ABANDONED_AFTER: TimeDelta = TimeDelta::hours(1);
 /// How long after that a write may still be in progress: a slow bucket may store what it was sent after all. Longer
 /// than any request to a bucket.
 const WRITE_GRACE_PERIOD: TimeDelta = TimeDelta::minutes(5);
 /// How many rows share a transaction.
 const BATCH: i64 = 100;
 /// How many files are deleted concurrently.
-const AT_ONCE: usize = 16;
+const DELETE_CONCURRENCY: usize = 16;
 /// The time limit of a tick; if there is more, the next tick follows at once.
-const TICK: Duration = Duration::from_secs(10);
+const MAX_TICK_TIME: Duration = Duration::from_secs(10);
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
-    let end = Instant::now() + TICK;
-    let more = [mark_for_deletion(s, end).await?, delete_marked_files(s, end).await?];
-    Ok(more.contains(&true).then_some(Duration::ZERO))
+    let deadline = Instant::now() + MAX_TICK_TIME;
+    let more_to_mark = mark_for_deletion(s, deadline).await?;
+    let more_to_delete = delete_marked_files(s, deadline).await?;
+    Ok((more_to_mark || more_to_delete).then_some(Duration::ZERO))
 }
 
 /// Returns whether there is more.
-async fn mark_for_deletion(s: &Scheduler, end: Instant) -> Result<bool> {
-    while Instant::now() < end {
+async fn mark_for_deletion(s: &Scheduler, deadline: Instant) -> Result<bool> {
+    while Instant::now() < deadline {
         let mut tx = s.store.begin().await?;
-        let before = tx.now - ABANDONED;
-        let doomed = files::mark_abandoned_for_deletion(&mut tx, before, BATCH).await?;
+        let before = tx.now - ABANDONED_AFTER;
+        let marked = files::mark_abandoned_for_deletion(&mut tx, before, BATCH).await?;
         tx.commit().await?;
-        if doomed == 0 {
+        if marked == 0 {
             return Ok(false);
         }
     }
@@ -49,48 +50,53 @@ async fn mark_for_deletion(s: &Scheduler, end: Instant) -> Result<bool> {
 }
 
 /// Returns whether there is more that can be deleted.
-async fn delete_marked_files(s: &Scheduler, end: Instant) -> Result<bool> {
-    let (mut after, mut failed, mut failures) = (0, None, 0);
+async fn delete_marked_files(s: &Scheduler, deadline: Instant) -> Result<bool> {
+    let (mut after_id, mut first_error, mut failure_count) = (0, None, 0);
     loop {
         let before = s.store.now() - WRITE_GRACE_PERIOD;
-        let doomed = files::marked_for_deletion(&mut s.store.read().await?, after, before, BATCH).await?;
-        let Some(last) = doomed.last().map(|file| file.id) else { break };
-        let (deleted, error) = remove(s.library.storage(), &doomed, end).await;
+        let marked = files::marked_for_deletion(&mut s.store.read().await?, after_id, before, BATCH).await?;
+        let Some(last_id) = marked.last().map(|file| file.id) else { break };
+        let (deleted, error) = delete_bytes(s.library.storage(), &marked, deadline).await;
         if !deleted.is_empty() {
             let mut tx = s.store.begin().await?;
-            files::forget(&mut tx, &deleted).await?;
+            files::delete_rows(&mut tx, &deleted).await?;
             tx.commit().await?;
         }
-        failures += doomed.len() - deleted.len();
-        failed = failed.or(error);
+        failure_count += marked.len() - deleted.len();
+        first_error = first_error.or(error);
         // A storage that deletes nothing will fail for the next batch as well.
-        if Instant::now() >= end || deleted.is_empty() {
+        if Instant::now() >= deadline || deleted.is_empty() {
             break;
         }
-        after = last;
+        after_id = last_id;
     }
-    if let Some(error) = failed {
-        tracing::warn!(%error, files = failures, "unreferenced files could not be deleted; they are tried again");
+    if let Some(error) = first_error {
+        tracing::warn!(%error, files = failure_count, "unreferenced files could not be deleted; they are tried again");
         return Ok(false);
     }
-    Ok(Instant::now() >= end)
+    Ok(Instant::now() >= deadline)
 }
 
-/// Deletes bytes until `end`; returns the deleted ids, and the first error.
-async fn remove(storage: &Storage, doomed: &[DeletableFile], end: Instant) -> (Vec<i64>, Option<StorageError>) {
-    let removed = futures::stream::iter(doomed.to_vec()).map(async |file| {
+/// Deletes bytes until `deadline`; returns the deleted ids, and the first error.
+async fn delete_bytes(
+    storage: &Storage,
+    marked: &[DeletableFile],
+    deadline: Instant,
+) -> (Vec<i64>, Option<StorageError>) {
+    let deletions = futures::stream::iter(marked.to_vec()).map(async |file| {
         storage.delete(&file.key).await?;
         storage.delete(&file.thumbnail_key).await?;
         Ok(file.id)
     });
-    let mut removed =
-        std::pin::pin!(removed.buffer_unordered(AT_ONCE).take_until(tokio::time::sleep_until(end.into())));
-    let (mut deleted, mut failed) = (Vec::new(), None);
-    while let Some(one) = removed.next().await {
-        match one {
+    let mut deletions = std::pin::pin!(
+        deletions.buffer_unordered(DELETE_CONCURRENCY).take_until(tokio::time::sleep_until(deadline.into()))
+    );
+    let (mut deleted, mut first_error) = (Vec::new(), None);
+    while let Some(result) = deletions.next().await {
+        match result {
             Ok(id) => deleted.push(id),
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) => first_error = first_error.or(Some(error)),
         }
     }
-    (deleted, failed)
+    (deleted, first_error)
 }

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use super::super::{CommandError, Result, refused};
 use super::archive::{self, Manifest};
 use super::{DATABASE, FILES, HELD, KEY, RESTORE_DRAFT, io, parent, progress, remove_leftovers, sqlite_file};
-use crate::output::line;
+use crate::output::print_line;
 
 /// Restores from a file, or from stdin (`-`).
 pub fn run(config: Config, source: &Path) -> ExitCode {
@@ -39,7 +39,7 @@ async fn restore(config: Config, source: &Path) -> Result {
     prepare(&config, &drafts).await?;
     drafts.move_to(&places)?;
     drop(lock);
-    line(format_args!(
+    print_line(format_args!(
         "Restored the backup of {}. Publishing, replies and mails are held, because what went out after the backup is not \
          known here. Start crier, then see what would go out: crier resume",
         manifest.created_at.format("%F %H:%M UTC")

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::{Context, Result, jobs, refused};
 use super::HELD;
 use crate::cli::{Overdue, ResumeArgs};
-use crate::output::{line, rows, shortened};
+use crate::output::{print_line, print_rows, shortened};
 
 const MAX_SHOWN: i64 = 100;
 const MAX_TEXT: usize = 60;
@@ -51,14 +51,14 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
             ));
         }
         (Some(Overdue::Cancel), _) => jobs::change::cancel(cx, &overdue).await?,
-        (Some(Overdue::Publish), count) => line(format_args!("{count} posts, replies and mails go out now.")),
+        (Some(Overdue::Publish), count) => print_line(format_args!("{count} posts, replies and mails go out now.")),
     }
     let mut tx = cx.store.begin().await?;
     for kind in held {
         operate::resume_kind(&mut tx, kind).await?;
     }
     tx.commit().await?;
-    line("Publishing, replies and mails are resumed.");
+    print_line("Publishing, replies and mails are resumed.");
     Ok(())
 }
 
@@ -81,6 +81,6 @@ fn show(posts: Vec<PostSummary>) {
         text: shortened(&post.content, MAX_TEXT),
     };
     if !posts.is_empty() {
-        rows(&posts.into_iter().map(row).collect::<Vec<_>>(), false);
+        print_rows(&posts.into_iter().map(row).collect::<Vec<_>>(), false);
     }
 }

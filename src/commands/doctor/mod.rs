@@ -12,7 +12,7 @@ use crier_telemetry::logs;
 use serde::Serialize;
 
 use crate::cli::Format;
-use crate::output::{line, rows};
+use crate::output::{print_line, print_rows};
 
 mod installation;
 mod machine;
@@ -66,12 +66,12 @@ pub fn run(config: &Config, format: Format) -> ExitCode {
     let findings = runtime.block_on(check_all(config, format));
     runtime.shutdown_timeout(Duration::from_secs(1));
     if format.json {
-        rows(&findings, true);
+        print_rows(&findings, true);
     }
     let count = |status| findings.iter().filter(|finding| finding.status == status).count();
     let (failures, warnings) = (count(Status::Failure), count(Status::Warning));
     if !format.json {
-        line(format_args!("\n{} checks: {failures} failed, {warnings} with a warning", findings.len()));
+        print_line(format_args!("\n{} checks: {failures} failed, {warnings} with a warning", findings.len()));
     }
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -129,9 +129,9 @@ impl Report {
                 Status::Warning => "warning",
                 Status::Failure => "FAILURE",
             };
-            line(format_args!("{status:<8} {:<14} {}", finding.id, finding.detail));
+            print_line(format_args!("{status:<8} {:<14} {}", finding.id, finding.detail));
             if let Some(remedy) = &finding.remedy {
-                line(format_args!("{:23} → {remedy}", ""));
+                print_line(format_args!("{:23} → {remedy}", ""));
             }
         }
         self.findings.push(finding);

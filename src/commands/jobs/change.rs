@@ -4,14 +4,15 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use crier_domain::job::JobState;
-use crier_jobs::change::{JobChange, Tally};
+use crier_jobs::change::{ChangeCounts, JobChange};
 use crier_store::jobs::operate::{self, JobQuery};
 
 use super::super::{CommandError, Context, Result, refused};
 use super::not_found_message;
-use crate::output::line;
+use crate::output::print_line;
 
-const fn done(change: JobChange) -> &'static str {
+/// Returns the word for changed jobs that stands before their number.
+const fn past_tense(change: JobChange) -> &'static str {
     match change {
         JobChange::Retry => "Run again",
         JobChange::Cancel => "Cancelled",
@@ -35,71 +36,74 @@ async fn by_ids(cx: &Context, change: JobChange, ids: &[i64]) -> Result {
             continue;
         };
         match change.apply_with_retries(&cx.store, &job).await? {
-            None if change == JobChange::Retry => line(format_args!("Job {id} ({}) is ready again.", job.kind)),
-            None => line(format_args!("Cancelled job {id} ({}).", job.kind)),
-            Some(left) => {
-                let now = operate::show(&mut cx.store.read().await?, id).await?;
-                refusals.push(change.refusal(&now.unwrap_or(job), left));
+            None if change == JobChange::Retry => print_line(format_args!("Job {id} ({}) is ready again.", job.kind)),
+            None => print_line(format_args!("Cancelled job {id} ({}).", job.kind)),
+            Some(reason) => {
+                let current = operate::show(&mut cx.store.read().await?, id).await?;
+                refusals.push(change.refusal(&current.unwrap_or(job), reason));
             }
         }
     }
+    // Aligned with the text after `error: `.
     if refusals.is_empty() { Ok(()) } else { refused(refusals.join("\n       ")) }
 }
 
 /// Retries all dead jobs that match the filter.
 pub async fn retry_dead(cx: &Context, filter: &JobQuery) -> Result {
-    let tally = change_matching(cx, JobChange::Retry, std::slice::from_ref(filter)).await?;
-    report(JobChange::Retry, &tally)
+    let counts = change_matching(cx, JobChange::Retry, std::slice::from_ref(filter)).await?;
+    report(JobChange::Retry, &counts)
 }
 
 /// Cancels all jobs that match the filter and have not started.
 pub async fn cancel_all(cx: &Context, filter: &JobQuery) -> Result {
     // Scheduled jobs first: those that become ready meanwhile are found in the second pass.
     let states = filter.state.map_or(vec![JobState::Scheduled, JobState::Ready], |state| vec![state]);
-    let of = |state| JobQuery { state: Some(state), ..filter.clone() };
-    let tally = change_matching(cx, JobChange::Cancel, &states.into_iter().map(of).collect::<Vec<_>>()).await?;
-    let running = operate::count(&mut cx.store.read().await?, &of(JobState::Running)).await?;
+    let with_state = |state| JobQuery { state: Some(state), ..filter.clone() };
+    let counts =
+        change_matching(cx, JobChange::Cancel, &states.into_iter().map(with_state).collect::<Vec<_>>()).await?;
+    let running = operate::count(&mut cx.store.read().await?, &with_state(JobState::Running)).await?;
     if running > 0 {
-        line(format_args!("Running, and not cancelled: {running}. What has begun goes on."));
+        print_line(format_args!("Running, and not cancelled: {running}. Running jobs continue."));
     }
-    report(JobChange::Cancel, &tally)
+    report(JobChange::Cancel, &counts)
 }
 
 async fn change_matching(
     cx: &Context,
     change: JobChange,
     filters: &[JobQuery],
-) -> std::result::Result<Tally, CommandError> {
-    let mut tally = Tally::default();
+) -> std::result::Result<ChangeCounts, CommandError> {
+    let mut counts = ChangeCounts::default();
     for filter in filters {
         let mut after = 0;
-        while let Some(last) = change.apply_next(&cx.store, filter, after, &mut tally).await? {
+        while let Some(last) = change.apply_next(&cx.store, filter, after, &mut counts).await? {
             after = last;
-            progress(change, &tally);
+            progress(change, &counts);
         }
     }
-    Ok(tally)
+    Ok(counts)
 }
 
 /// Prints the progress if stderr is a terminal.
-fn progress(change: JobChange, tally: &Tally) {
+fn progress(change: JobChange, counts: &ChangeCounts) {
     let mut out = std::io::stderr().lock();
     if out.is_terminal() {
-        let _ = write!(out, "\r{}: {}, left: {}", done(change), tally.changed, tally.skipped.values().sum::<usize>());
+        let skipped: usize = counts.skipped.values().sum();
+        let _ = write!(out, "\r{}: {}, skipped: {skipped}", past_tense(change), counts.changed);
         let _ = out.flush();
     }
 }
 
-fn report(change: JobChange, tally: &Tally) -> Result {
+fn report(change: JobChange, counts: &ChangeCounts) -> Result {
     let mut out = std::io::stderr();
-    if out.is_terminal() && tally.changed + tally.skipped.len() > 0 {
+    if out.is_terminal() && (counts.changed > 0 || !counts.skipped.is_empty()) {
         let _ = writeln!(out);
     }
-    line(format_args!("{}: {}.", done(change), tally.changed));
-    for (why, jobs) in &tally.skipped {
-        line(format_args!("Left: {jobs}, since {why}."));
+    print_line(format_args!("{}: {}.", past_tense(change), counts.changed));
+    for (reason, jobs) in &counts.skipped {
+        print_line(format_args!("Skipped: {jobs}, because {reason}."));
     }
-    match tally.failed() {
+    match counts.failed() {
         0 => Ok(()),
         jobs => refused(format!("{jobs} jobs could not be changed; the log above says why")),
     }

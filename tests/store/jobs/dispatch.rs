@@ -18,7 +18,7 @@ on_both![
     finished_jobs_are_deleted_in_batches_and_dead_ones_later,
 ];
 
-async fn ring_due(s: &TestStore, limit: i64) -> usize {
+async fn promote_due(s: &TestStore, limit: i64) -> usize {
     s.write(async |tx| dispatch::promote_due(tx, JobKind::Noop, limit).await).await
 }
 
@@ -37,14 +37,14 @@ async fn due_jobs_are_notified_in_order(s: TestStore) {
         ids.push(s.job_at(JobKind::Noop, subject, None, s.later(subject)).await);
     }
     ids.reverse();
-    assert_eq!(ring_due(&s, 10).await, 0);
+    assert_eq!(promote_due(&s, 10).await, 0);
     s.advance(15);
-    assert_eq!(ring_due(&s, 10).await, 10);
+    assert_eq!(promote_due(&s, 10).await, 10);
     assert_eq!(s.notifier.take(), ids[..10]);
     assert_eq!(s.state(ids[0]).await, JobState::Ready);
-    assert_eq!(ring_due(&s, 10).await, 5);
+    assert_eq!(promote_due(&s, 10).await, 5);
     assert_eq!(s.notifier.take(), ids[10..15]);
-    assert_eq!(ring_due(&s, 10).await, 0);
+    assert_eq!(promote_due(&s, 10).await, 0);
     assert_eq!(s.state(ids[15]).await, JobState::Scheduled);
     assert_eq!(s.claim(&ids, "w").await.len(), 15);
     // Rolled back: no job is ready, no job is notified.
@@ -93,7 +93,7 @@ async fn a_dispatcher_skips_locked_jobs(s: TestStore) {
     s.advance(10);
     let mut first = s.begin().await.unwrap();
     assert_eq!(dispatch::promote_due(&mut first, JobKind::Noop, 2).await.unwrap(), 2);
-    assert_eq!(ring_due(&s, 3).await, 3);
+    assert_eq!(promote_due(&s, 3).await, 3);
     assert_eq!(s.notifier.take(), ids[2..5]);
     first.commit().await.unwrap();
     assert_eq!(s.notifier.take(), ids[..2]);
@@ -106,12 +106,12 @@ async fn a_dispatcher_skips_locked_jobs(s: TestStore) {
 }
 
 async fn stale_ready_jobs_are_renotified(s: TestStore) {
-    let unheard = async |limit| {
+    let renotify_stale = async |limit| {
         let before = s.now() - dispatch::RENOTIFY_AFTER;
         s.write(async |tx| dispatch::renotify_stale(tx, JobKind::Noop, before, limit).await).await
     };
-    let first_rung = async || dispatch::oldest_unclaimed(&mut s.conn().await).await.unwrap();
-    assert_eq!(first_rung().await, []);
+    let oldest_unclaimed = async || dispatch::oldest_unclaimed(&mut s.conn().await).await.unwrap();
+    assert_eq!(oldest_unclaimed().await, []);
     let mut ids = Vec::new();
     for subject in 0..4 {
         ids.push(s.enqueue_job(JobKind::Noop, subject, None).await);
@@ -119,18 +119,18 @@ async fn stale_ready_jobs_are_renotified(s: TestStore) {
     }
     let scheduled = s.job_at(JobKind::Noop, 9, None, s.later(3600)).await;
     s.notifier.take();
-    assert_eq!(unheard(10).await, 0, "all were just notified");
-    assert_eq!(first_rung().await, [(JobKind::Noop, s.later(-4))]);
+    assert_eq!(renotify_stale(10).await, 0, "all were just notified");
+    assert_eq!(oldest_unclaimed().await, [(JobKind::Noop, s.later(-4))]);
     s.advance(20);
     assert_eq!(s.claim(&[ids[0]], "w").await.len(), 1);
-    assert_eq!(first_rung().await, [(JobKind::Noop, s.later(-23))]);
-    assert_eq!(unheard(2).await, 2, "no more than asked for");
+    assert_eq!(oldest_unclaimed().await, [(JobKind::Noop, s.later(-23))]);
+    assert_eq!(renotify_stale(2).await, 2, "no more than asked for");
     assert_eq!(s.notifier.take(), ids[1..3], "the longest waiting first");
-    assert_eq!(unheard(10).await, 1);
+    assert_eq!(renotify_stale(10).await, 1);
     assert_eq!(s.notifier.take(), ids[3..]);
-    assert_eq!(unheard(10).await, 0, "they were just renotified");
+    assert_eq!(renotify_stale(10).await, 0, "they were just renotified");
     s.advance(10);
-    assert_eq!(unheard(10).await, 3);
+    assert_eq!(renotify_stale(10).await, 3);
     assert_eq!(s.state(scheduled).await, JobState::Scheduled);
 }
 
@@ -140,7 +140,7 @@ async fn each_kind_is_notified_separately(s: TestStore) {
     let due = dispatch::next_due(&mut s.conn().await).await.unwrap();
     assert_eq!(due, [(JobKind::PublishTarget, s.later(1)), (JobKind::Noop, s.later(2))]);
     s.advance(5);
-    assert_eq!(ring_due(&s, 10).await, 1);
+    assert_eq!(promote_due(&s, 10).await, 1);
     assert_eq!((s.notifier.take(), s.state(publish).await), (vec![noop], JobState::Scheduled));
     s.write(async |tx| dispatch::promote_due(tx, JobKind::PublishTarget, 10).await).await;
     s.notifier.take();
@@ -166,7 +166,7 @@ async fn the_next_due_time_is_returned(s: TestStore) {
     s.job_at(JobKind::Noop, 4, None, s.later(20)).await;
     assert_eq!(next_due(&s).await, Some(s.later(20)));
     s.advance(20);
-    assert_eq!(ring_due(&s, 10).await, 1, "the fraction counts");
+    assert_eq!(promote_due(&s, 10).await, 1, "the fraction counts");
     assert_eq!(next_due(&s).await, Some(soon));
 }
 

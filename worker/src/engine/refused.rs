@@ -34,13 +34,13 @@ impl Fallback {
                 return Some(reduced);
             }
         }
-        let (next, tells) = match self {
+        let (next, notifies) = match self {
             Self::Whole | Self::Reduced => (Self::Dead, true),
             Self::Dead => (Self::DeadWithoutNotify, false),
             Self::DeadWithoutNotify => return None,
         };
         *self = next;
-        Some(Arc::new(AbortedRun { notifies_subject: tells }))
+        Some(Arc::new(AbortedRun { notifies_subject: notifies }))
     }
 }
 

@@ -4,7 +4,7 @@
 use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 
 /// Maximum length of a date, in bytes.
-const LONGEST: usize = 80;
+const MAX_DATE_BYTES: usize = 80;
 /// Prefixes of month names, in common languages.
 const MONTHS: [&[&str]; 12] = [
     &["jan", "ene", "gen"],
@@ -50,7 +50,7 @@ const ZONES: &[(&str, i64)] = &[
 /// Parses a date.
 pub fn parse(text: &str) -> Option<DateTime<Utc>> {
     let text = text.trim();
-    if text.len() > LONGEST {
+    if text.len() > MAX_DATE_BYTES {
         return None;
     }
     let (at, minutes_ahead) = numeric(text).or_else(|| worded(text))?;

@@ -11,12 +11,12 @@ use super::xml::{AUTHOR, TITLE, is_image};
 use super::{Deadline, FeedError, Format, MAX_ITEMS, Parsed, date, dates, guid, newest};
 
 /// Maximum number of values in a document. A value of a few bytes takes hundreds of bytes in memory.
-const MOST_VALUES: usize = 300_000;
+const MAX_VALUES: usize = 300_000;
 
 /// Parses the text of a document.
 pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, FeedError> {
-    if values(text) > MOST_VALUES {
-        return Err(FeedError::Broken(format!("it has more than {MOST_VALUES} values")));
+    if values(text) > MAX_VALUES {
+        return Err(FeedError::Broken(format!("it has more than {MAX_VALUES} values")));
     }
     deadline.check_now()?;
     // serde_json limits nesting to 128 levels.

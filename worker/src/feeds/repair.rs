@@ -24,8 +24,8 @@ use url::Url;
 use super::tag::Tag;
 use super::{Deadline, FeedError, MAX_ITEMS};
 
-const DEEPEST: usize = 200;
-const LONGEST_TAG: usize = 16 << 10;
+const MAX_DEPTH: usize = 200;
+const MAX_TAG_BYTES: usize = 16 << 10;
 const MAX_ATTRIBUTES: usize = 100;
 /// Maximum number of elements for the parser. (A feed with 40 per article has 10,000 articles.)
 const MAX_ELEMENTS: usize = 400_000;
@@ -51,9 +51,9 @@ const PERSONS: &[&str] = &["author", "creator", "managingEditor", "webMaster"];
 
 /// Returns the repaired document.
 pub fn repair(text: &str, deadline: &Deadline<'_>) -> Result<String, FeedError> {
-    let mut mender = Repairer::new(text, deadline);
-    mender.run()?;
-    Ok(mender.out)
+    let mut repairer = Repairer::new(text, deadline);
+    repairer.run()?;
+    Ok(repairer.out)
 }
 
 struct Repairer<'a> {
@@ -167,8 +167,8 @@ impl<'a> Repairer<'a> {
         if !tag.is_empty {
             self.open.push(OpenElement { name: tag.name, base });
             self.bases += base;
-            if self.open.len() > DEEPEST {
-                return Err(FeedError::Broken(format!("its elements are nested more than {DEEPEST} deep")));
+            if self.open.len() > MAX_DEPTH {
+                return Err(FeedError::Broken(format!("its elements are nested more than {MAX_DEPTH} deep")));
             }
         }
         self.at += end;
@@ -286,7 +286,7 @@ fn known_namespace(value: &str) -> &str {
 /// Returns the length of a start tag, respecting quoted values.
 fn tag_end(rest: &str) -> Result<usize, FeedError> {
     let mut quote = None;
-    for (at, byte) in rest.bytes().enumerate().take(LONGEST_TAG) {
+    for (at, byte) in rest.bytes().enumerate().take(MAX_TAG_BYTES) {
         match (quote, byte) {
             (None, b'>') => return Ok(at + 1),
             (None, b'"' | b'\'') => quote = Some(byte),
@@ -294,7 +294,7 @@ fn tag_end(rest: &str) -> Result<usize, FeedError> {
             _ => {}
         }
     }
-    let why = if rest.len() < LONGEST_TAG { "it ends within a tag" } else { "it has a tag of more than 16 KiB" };
+    let why = if rest.len() < MAX_TAG_BYTES { "it ends within a tag" } else { "it has a tag of more than 16 KiB" };
     Err(FeedError::Broken(why.to_owned()))
 }
 
@@ -409,8 +409,8 @@ mod tests {
     #[test]
     fn excessive_depth_elements_and_attributes_are_rejected() {
         let repair = |text: &str| repair(text, &Deadline::none());
-        assert!(repair(&"<a>".repeat(DEEPEST)).is_ok());
-        assert!(repair(&"<a>".repeat(DEEPEST + 1)).is_err());
+        assert!(repair(&"<a>".repeat(MAX_DEPTH)).is_ok());
+        assert!(repair(&"<a>".repeat(MAX_DEPTH + 1)).is_err());
         assert!(repair(&"<a></a><b/>".repeat(10_000)).is_ok());
         assert!(repair(&"<b/>".repeat(MAX_ELEMENTS)).is_ok());
         assert!(repair(&"<b/>".repeat(MAX_ELEMENTS + 1)).is_err());

@@ -23,13 +23,15 @@ use crate::engine::Run;
 const REFRESH_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long storing new tokens is retried while the database is unavailable: the old ones may be revoked by now.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
-const STORE_PAUSE: Duration = Duration::from_millis(200);
+/// The pause between tries to store new tokens.
+const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
+/// An account, its connector, and the credentials to call it with.
 pub(super) struct AccountSession {
     store: Store,
     pub account: SocialAccount,
     pub connector: Arc<dyn Connector>,
-    pub call: ConnectorAccount,
+    pub connector_account: ConnectorAccount,
     /// The maximum duration of a refresh.
     timeout: TimeDelta,
     /// Whether the tokens were renewed in this run.
@@ -65,25 +67,26 @@ impl AccountSession {
         connector: Arc<dyn Connector>,
         timeout: TimeDelta,
     ) -> Result<Self, StoreError> {
-        let call = ConnectorAccount::stored(&account, secrets)?;
-        Ok(Self { store: store.clone(), account, connector, call, timeout, refreshed: false })
+        let connector_account = ConnectorAccount::stored(&account, secrets)?;
+        Ok(Self { store: store.clone(), account, connector, connector_account, timeout, refreshed: false })
     }
 
-    /// Gets new tokens and stores them before they are used; `refused` is the platform's error for the old ones.
-    pub async fn refresh(&mut self, run: &Run, refused: Failure) -> Result<(), RefreshError> {
+    /// Gets new tokens and stores them before they are used; `rejection` is the platform's error for the old ones.
+    pub async fn refresh(&mut self, run: &Run, rejection: Failure) -> Result<(), RefreshError> {
         if std::mem::replace(&mut self.refreshed, true) {
-            return Err(RefreshError::Call(CallError::Reauth(refused)));
+            return Err(RefreshError::Call(CallError::Reauth(rejection)));
         }
         loop {
-            match self.acquire_lease(&refused).await? {
+            match self.acquire_lease(&rejection).await? {
                 Lease::Acquired => break,
                 Lease::HeldByOther => tokio::time::sleep(REFRESH_POLL_INTERVAL).await,
                 Lease::AlreadyRefreshed => return Ok(()),
             }
         }
         let deadline = self.timeout.to_std().unwrap_or_default();
-        let answer = run.call_and_wait(tokio::time::timeout(deadline, self.connector.refresh(&self.call))).await;
-        let refreshed = answer.unwrap_or_else(|_| {
+        let request = self.connector.refresh(&self.connector_account);
+        let response = run.call_and_wait(tokio::time::timeout(deadline, request)).await;
+        let refreshed = response.unwrap_or_else(|_| {
             Err(CallError::network("The platform did not answer in time to a request for new tokens."))
         });
         match refreshed {
@@ -94,8 +97,9 @@ impl AccountSession {
                 if let Some(secrets) = refreshed.secrets
                     && !self.store_secrets(secrets, times).await?
                 {
-                    // The account was connected again meanwhile, or deleted: takes its new credentials, or stops.
-                    self.acquire_lease(&refused).await?;
+                    // The stored version differs by now, so this takes no lease: it adopts the new credentials, or
+                    // fails if the account was deleted or has expired.
+                    self.acquire_lease(&rejection).await?;
                 }
                 Ok(())
             }
@@ -106,23 +110,24 @@ impl AccountSession {
         }
     }
 
-    async fn acquire_lease(&mut self, refused: &Failure) -> Result<Lease, RefreshError> {
+    /// Takes the lease, or adopts credentials that were stored meanwhile. Fails if the account has expired or is gone.
+    async fn acquire_lease(&mut self, rejection: &Failure) -> Result<Lease, RefreshError> {
         let mut tx = self.store.begin().await?;
-        let ours = accounts::begin_refresh(&mut tx, self.account.id, self.timeout).await?.is_some();
+        let acquired = accounts::begin_refresh(&mut tx, self.account.id, self.timeout).await?.is_some();
         let Some((account, secrets)) = accounts::with_secrets(&mut tx, self.store.cipher(), self.account.id).await?
         else {
             return Err(RefreshError::Call(CallError::Permanent(disconnected())));
         };
         if account.status == AccountStatus::Expired {
-            return Err(RefreshError::Call(CallError::Reauth(refused.clone())));
+            return Err(RefreshError::Call(CallError::Reauth(rejection.clone())));
         }
         if account.credentials_version != self.account.credentials_version {
             // The lease is rolled back with the transaction.
-            (self.call.secrets, self.account) = (Secrets::from_stored(&secrets)?, account);
+            (self.connector_account.secrets, self.account) = (Secrets::from_stored(&secrets)?, account);
             return Ok(Lease::AlreadyRefreshed);
         }
         tx.commit().await?;
-        Ok(if ours { Lease::Acquired } else { Lease::HeldByOther })
+        Ok(if acquired { Lease::Acquired } else { Lease::HeldByOther })
     }
 
     async fn release_lease(&self) -> Result<(), StoreError> {
@@ -134,26 +139,26 @@ impl AccountSession {
     /// Stores new secrets, and continues with them. Returns false, and changes nothing, if the account has other
     /// credentials by now, or was deleted.
     pub async fn store_secrets(&mut self, secrets: Secrets, times: TokenTimes) -> Result<bool, StoreError> {
-        let text = SecretString::from(secrets.expose_json());
+        let stored_secrets = SecretString::from(secrets.expose_json());
         let deadline = Instant::now() + STORE_TIMEOUT;
         let renewed = loop {
             let stored: Result<_, StoreError> = async {
                 let mut tx = self.store.begin().await?;
-                let renewed = accounts::renew(&mut tx, &self.account, Some(&text), times).await?;
+                let renewed = accounts::renew(&mut tx, &self.account, Some(&stored_secrets), times).await?;
                 tx.commit().await?;
                 Ok(renewed)
             }
             .await;
             match stored {
                 Err(error) if error.is_transient() && Instant::now() < deadline => {
-                    tokio::time::sleep(STORE_PAUSE).await;
+                    tokio::time::sleep(STORE_RETRY_PAUSE).await;
                 }
-                ended => break ended?,
+                result => break result?,
             }
         };
         let is_stored = renewed.is_some();
         if let Some(account) = renewed {
-            (self.account, self.call.secrets) = (account, secrets);
+            (self.account, self.connector_account.secrets) = (account, secrets);
         }
         Ok(is_stored)
     }
@@ -167,6 +172,7 @@ pub(super) fn unknown_to_transient(error: CallError) -> CallError {
     }
 }
 
+/// Returns the error of a call for an account that was disconnected from its brand.
 pub(super) fn disconnected() -> Failure {
     Failure::with_code(
         Category::Account,

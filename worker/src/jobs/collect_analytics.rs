@@ -105,7 +105,7 @@ impl CollectAnalytics {
         access: &mut AccountSession,
         unnamed: Vec<DueTarget>,
         end: &mut CollectEnd,
-    ) -> Result<Answer<Vec<DueTarget>>> {
+    ) -> Result<CallResult<Vec<DueTarget>>> {
         let is_later = access.connector.analytics().is_some_and(|figures| figures.names_posts_later());
         let mut found = Vec::new();
         for (index, mut due) in unnamed.into_iter().enumerate() {
@@ -137,9 +137,9 @@ impl CollectAnalytics {
         run: &Run,
         access: &mut AccountSession,
         marker: &Marker,
-    ) -> Result<Answer<Option<Published>>> {
+    ) -> Result<CallResult<Option<Published>>> {
         loop {
-            let call = async { figures(access)?.find_id(&access.call, marker).await };
+            let call = async { figures(access)?.find_id(&access.connector_account, marker).await };
             let asked = self.within_deadline(run, call).await;
             if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
                 return Ok(answer);
@@ -152,9 +152,9 @@ impl CollectAnalytics {
         run: &Run,
         access: &mut AccountSession,
         aside: &mut SetAside,
-    ) -> Result<Answer<AccountFigures>> {
+    ) -> Result<CallResult<AccountFigures>> {
         loop {
-            let call = async { figures(access)?.account_figures(&access.call, aside).await };
+            let call = async { figures(access)?.account_figures(&access.connector_account, aside).await };
             let asked = self.within_deadline(run, call).await;
             if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
                 return Ok(answer);
@@ -168,9 +168,9 @@ impl CollectAnalytics {
         access: &mut AccountSession,
         posts: &[PublishedPost],
         aside: &mut SetAside,
-    ) -> Result<Answer<Vec<Option<Figures>>>> {
+    ) -> Result<CallResult<Vec<Option<Figures>>>> {
         loop {
-            let call = async { figures(access)?.post_figures(&access.call, posts, aside).await };
+            let call = async { figures(access)?.post_figures(&access.connector_account, posts, aside).await };
             let asked = self.within_deadline(run, call).await;
             if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
                 return Ok(answer);
@@ -178,7 +178,7 @@ impl CollectAnalytics {
         }
     }
 
-    async fn within_deadline<T>(&self, run: &Run, call: impl Future<Output = Answer<T>> + Send) -> Answer<T> {
+    async fn within_deadline<T>(&self, run: &Run, call: impl Future<Output = CallResult<T>> + Send) -> CallResult<T> {
         let deadline = self.timeout.to_std().unwrap_or_default();
         let asked = run.wait_without_slot(tokio::time::timeout(deadline, call)).await;
         asked.unwrap_or_else(|_| Err(CallError::network("The platform did not answer in time.")))
@@ -189,8 +189,8 @@ impl CollectAnalytics {
         &self,
         run: &Run,
         access: &mut AccountSession,
-        asked: Answer<T>,
-    ) -> Result<Option<Answer<T>>> {
+        asked: CallResult<T>,
+    ) -> Result<Option<CallResult<T>>> {
         let Err(CallError::AuthExpired(failure)) = asked else { return Ok(Some(asked)) };
         match access.refresh(run, failure).await {
             Ok(()) => Ok(None),
@@ -200,9 +200,9 @@ impl CollectAnalytics {
     }
 }
 
-type Answer<T> = std::result::Result<T, CallError>;
+type CallResult<T> = std::result::Result<T, CallError>;
 
-fn figures(access: &AccountSession) -> Answer<&dyn AnalyticsConnector> {
+fn figures(access: &AccountSession) -> CallResult<&dyn AnalyticsConnector> {
     access.connector.analytics().ok_or_else(|| CallError::network("The platform gives no figures."))
 }
 

@@ -5,11 +5,11 @@ use super::*;
 
 /// Returns the error for a response, as it appears in the operator's log.
 fn error_message(status: u16, body: &str) -> String {
-    let patience = Duration::from_secs(1);
-    let trusted = HttpClient::trusted(patience, 1 << 20);
+    let timeout = Duration::from_secs(1);
+    let trusted = HttpClient::trusted(timeout, 1 << 20);
     let addresses = std::sync::Arc::new(Guard::new(Vec::new()));
     let clients = Clients { guarded: trusted.clone(), trusted, addresses };
-    let provider = Provider::new("https://ai.example/v1/", Some("sk-hunter2".into()), &clients, 1, patience);
+    let provider = Provider::new("https://ai.example/v1/", Some("sk-hunter2".into()), &clients, 1, timeout);
     let status = StatusCode::from_u16(status).unwrap();
     let body = Bytes::copy_from_slice(body.as_bytes());
     provider

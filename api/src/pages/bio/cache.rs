@@ -176,7 +176,7 @@ mod tests {
     fn looked(cache: &Cache, slug: &str, now: i64) -> String {
         match cache.get(slug, at(now)) {
             CacheLookup::Fresh(Some(shown)) => format!("fresh {}", shown.version.page_id),
-            CacheLookup::Fresh(None) => "nobody".to_owned(),
+            CacheLookup::Fresh(None) => "missing".to_owned(),
             CacheLookup::Stale(shown) => format!("stale {}", shown.version.page_id),
             CacheLookup::Unknown => "unknown".to_owned(),
         }
@@ -189,11 +189,11 @@ mod tests {
         cache.put("a", page(1, 10), cache.generation(), at(0));
         assert_eq!(looked(&cache, "a", 1), "fresh 1");
         assert_eq!(looked(&cache, "a", 2), "stale 1");
-        assert_eq!(looked(&cache, "a", 2), "fresh 1", "somebody is asking");
+        assert_eq!(looked(&cache, "a", 2), "fresh 1", "another request is revalidating it");
         assert_eq!(looked(&cache, "a", 4), "stale 1");
         assert_eq!(looked(&cache, "a", -9), "stale 1", "the clock was set back");
         cache.put("b", None, cache.generation(), at(0));
-        assert_eq!(looked(&cache, "b", 1), "nobody");
+        assert_eq!(looked(&cache, "b", 1), "missing");
         assert_eq!(looked(&cache, "b", 2), "unknown");
     }
 
@@ -209,7 +209,7 @@ mod tests {
         cache.put("a", page(2, 10), cache.generation(), at(0));
         assert_eq!(looked(&cache, "a", 0), "fresh 2");
         cache.put("a", None, cache.generation(), at(0));
-        assert_eq!(looked(&cache, "a", 0), "nobody", "the page is no more");
+        assert_eq!(looked(&cache, "a", 0), "missing", "the page is no more");
         cache.invalidate("a");
         assert_eq!(looked(&cache, "a", 0), "unknown", "and made again");
         assert_eq!(cache.state().bytes, 0);

@@ -24,8 +24,8 @@ const MAX_CODE: usize = 4_096;
 /// What the platforms call a person's "no".
 const DENIED: [&str; 4] = ["access_denied", "user_cancelled_login", "user_cancelled_authorize", "user_denied"];
 
-/// The answer's parameters. Not `Debug`: the code is a secret.
-struct Answer {
+/// The parameters of the callback. Not `Debug`: the code is a secret.
+struct CallbackQuery {
     platform: Option<Platform>,
     state: String,
     code: Option<String>,
@@ -38,7 +38,7 @@ struct Answer {
 #[handler]
 pub(super) async fn arrive(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = admit(req, depot, res).await else { return };
-    let answer = Answer {
+    let callback = CallbackQuery {
         platform: req.param::<String>("platform").and_then(|name| name.parse().ok()),
         state: req.query::<String>("state").unwrap_or_default(),
         code: req.query::<String>("code").filter(|code| !code.is_empty() && code.len() <= MAX_CODE),
@@ -46,14 +46,14 @@ pub(super) async fn arrive(req: &mut Request, depot: &mut Depot, res: &mut Respo
         error: req.query::<String>("error"),
         query: req.uri().query().unwrap_or_default().to_owned(),
     };
-    let step = take_back(app, req.headers(), answer).await;
+    let step = take_back(app, req.headers(), callback).await;
     respond(res, step);
 }
 
-async fn take_back(app: &Arc<App>, headers: &HeaderMap, answer: Answer) -> StepResult {
+async fn take_back(app: &Arc<App>, headers: &HeaderMap, callback: CallbackQuery) -> StepResult {
     let mut conn = app.store.read().await?;
-    let found = authorizations::find_by_state(&mut conn, &answer.state).await?.ok_or(WrongTurn::WrongState)?;
-    if answer.platform != Some(found.platform) {
+    let found = authorizations::find_by_state(&mut conn, &callback.state).await?.ok_or(WrongTurn::WrongState)?;
+    if callback.platform != Some(found.platform) {
         return Err(WrongTurn::WrongState);
     }
     if !is_same_browser(headers, &found) {
@@ -73,25 +73,25 @@ async fn take_back(app: &Arc<App>, headers: &HeaderMap, answer: Answer) -> StepR
     let name = platform_name(app, &authorization);
     let connector = connector_of(app, &authorization)?;
     let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
-    if !oauth.is_authentic(&attempt, &answer.query) {
+    if !oauth.is_authentic(&attempt, &callback.query) {
         return Err(WrongTurn::NotAuthentic(name));
     }
-    if !attempt.accepts_issuer(answer.issuer.as_deref()) {
+    if !attempt.accepts_issuer(callback.issuer.as_deref()) {
         return Err(WrongTurn::WrongIssuer(name));
     }
-    let (code, to) = match (answer.error, answer.code) {
+    let (code, to) = match (callback.error, callback.code) {
         (Some(error), _) => (Err(refusal(name, &error)), Stage::Issued),
         (None, Some(code)) => (Ok(code), Stage::Exchanging),
         (None, None) => return Err(WrongTurn::WrongState),
     };
     // The state works once, and the code is exchanged once: by the process that moves the attempt on.
     let mut tx = app.store.begin().await?;
-    let moved = authorizations::advance(&mut tx, authorization.id, &answer.state, Stage::AtPlatform, to).await?;
+    let moved = authorizations::advance(&mut tx, authorization.id, &callback.state, Stage::AtPlatform, to).await?;
     tx.commit().await?;
     if !moved {
         return Err(WrongTurn::WrongState);
     }
-    exchange(app, &authorization, oauth, &attempt, &code?, &answer.state).await
+    exchange(app, &authorization, oauth, &attempt, &code?, &callback.state).await
 }
 
 /// Returns the page for the platform's `error`, which is the standard's word or its own.

@@ -54,6 +54,73 @@ const OPEN_AGAIN: &str = "Open the link that you were given again to start once 
 const ASK_FOR_NEW: &str = "Ask the person who gave you the link for a new one.";
 const ASK_OPERATOR: &str = "Ask the operator of this Crier to look at it.";
 
+/// A notice that is always the same.
+struct FixedNotice {
+    title: &'static str,
+    sentence: &'static str,
+    advice: &'static str,
+}
+
+impl FixedNotice {
+    fn notice(&self) -> Notice {
+        Notice::new(self.title, self.sentence, self.advice)
+    }
+}
+
+const UNKNOWN: FixedNotice = FixedNotice {
+    title: "This link does not exist",
+    sentence: "There is no connection to be made at this address.",
+    advice: "Check that the whole link was copied, or ask the sender for a new one.",
+};
+const EXPIRED: FixedNotice = FixedNotice {
+    title: "This link has expired",
+    sentence: "A link to connect an account works for 30 minutes.",
+    advice: ASK_FOR_NEW,
+};
+const USED: FixedNotice = FixedNotice {
+    title: "This link was used",
+    sentence: "An account was connected with it. Each link connects one account, once.",
+    advice: "If that was not you, tell the person who gave you the link; to connect another account, ask for a new \
+             one.",
+};
+const WRONG_STATE: FixedNotice = FixedNotice {
+    title: "This answer belongs to no connection",
+    sentence: "The platform's answer does not belong to a connection that is under way here. Perhaps you started again \
+               in another window, or this page was loaded twice.",
+    advice: OPEN_AGAIN,
+};
+const OTHER_BROWSER: FixedNotice = FixedNotice {
+    title: "This is another browser",
+    sentence: "The connection was started in another browser, or its cookies were deleted meanwhile.",
+    advice: "Go on in the browser in which you started, or open the link that you were given here. Cookies must be \
+             allowed.",
+};
+const OTHER_SITE: FixedNotice = FixedNotice {
+    title: "This did not come from this page",
+    sentence: "Another website sent this form. Nothing was connected.",
+    advice: OPEN_AGAIN,
+};
+const NOT_OFFERED: FixedNotice = FixedNotice {
+    title: "This cannot be chosen",
+    sentence: "It is not one of those that were offered.",
+    advice: OPEN_AGAIN,
+};
+const NOT_CONFIGURED: FixedNotice = FixedNotice {
+    title: "This platform is not set up",
+    sentence: "No application for this platform is set up on this installation any more.",
+    advice: ASK_OPERATOR,
+};
+const TOO_OFTEN: FixedNotice = FixedNotice {
+    title: "Too many requests",
+    sentence: "There were too many requests from your address.",
+    advice: "Wait a minute. Then load this page again.",
+};
+const UNAVAILABLE: FixedNotice = FixedNotice {
+    title: "Crier does not answer",
+    sentence: "The database of this Crier does not answer right now. Nothing was connected.",
+    advice: "Wait a minute. Then open the link that you were given again.",
+};
+
 impl WrongTurn {
     /// Returns the turn for a call to the platform that failed.
     pub(super) fn of(platform: &'static str, error: ConnectError) -> Self {
@@ -89,108 +156,76 @@ impl WrongTurn {
     }
 
     pub(super) fn page(self) -> Notice {
-        let notice = |title: &str, sentence: &str, advice| Notice {
-            title: title.to_owned(),
-            sentences: vec![sentence.to_owned()],
-            items: Vec::new(),
-            advice,
-        };
         match self {
-            Self::Unknown => notice(
-                "This link does not exist",
-                "There is no connection to be made at this address.",
-                "Check that the whole link was copied, or ask the sender for a new one.",
-            ),
-            Self::Expired => {
-                notice("This link has expired", "A link to connect an account works for 30 minutes.", ASK_FOR_NEW)
+            Self::Unknown => UNKNOWN.notice(),
+            Self::Expired => EXPIRED.notice(),
+            Self::Used => USED.notice(),
+            Self::WrongState => WRONG_STATE.notice(),
+            Self::OtherBrowser => OTHER_BROWSER.notice(),
+            Self::OtherSite => OTHER_SITE.notice(),
+            Self::NotOffered => NOT_OFFERED.notice(),
+            Self::NotConfigured => NOT_CONFIGURED.notice(),
+            Self::TooOften => TOO_OFTEN.notice(),
+            Self::Unavailable => UNAVAILABLE.notice(),
+            Self::Denied(platform) => {
+                let sentence = format!("{platform} says that the access was not granted.");
+                Notice::new("Nothing was connected", sentence, OPEN_AGAIN)
             }
-            Self::Used => notice(
-                "This link was used",
-                "An account was connected with it. Each link connects one account, once.",
-                "If that was not you, tell the person who gave you the link; to connect another account, ask for a \
-                 new one.",
-            ),
-            Self::Denied(platform) => notice(
-                "Nothing was connected",
-                &format!("{platform} says that the access was not granted."),
-                OPEN_AGAIN,
-            ),
-            Self::WrongState => notice(
-                "This answer belongs to no connection",
-                "The platform's answer does not belong to a connection that is under way here. Perhaps you started again \
-                 in another window, or this page was loaded twice.",
-                OPEN_AGAIN,
-            ),
-            Self::WrongIssuer(platform) => notice(
-                "The answer came from somewhere else",
-                &format!("The answer names another server than the {platform} that you were sent to. It was not used."),
-                OPEN_AGAIN,
-            ),
-            Self::NotAuthentic(platform) => notice(
-                "The answer came from somewhere else",
-                &format!("The answer does not bear the signature of {platform}. It was not used."),
-                OPEN_AGAIN,
-            ),
-            Self::OtherBrowser => notice(
-                "This is another browser",
-                "The connection was started in another browser, or its cookies were deleted meanwhile.",
-                "Go on in the browser in which you started, or open the link that you were given here. Cookies must be \
-                 allowed.",
-            ),
-            Self::OtherSite => notice(
-                "This did not come from this page",
-                "Another website sent this form. Nothing was connected.",
-                OPEN_AGAIN,
-            ),
-            Self::MissingPermission(platform, missing) => Notice {
-                title: "A permission is missing".to_owned(),
-                sentences: vec![format!("{platform} did not give Crier the permission to:")],
-                items: missing,
-                advice: "Open the link that you were given again, and leave all permissions switched on.",
-            },
-            Self::NothingToChoose(platform, noun) => notice(
-                "There is nothing to connect",
-                &format!("{platform} shows no {noun} that you may publish on."),
-                "Check at the platform that you manage one and that you gave Crier access to it. Then open the link \
-                 again.",
-            ),
-            Self::NotOffered => {
-                notice("This cannot be chosen", "It is not one of those that were offered.", OPEN_AGAIN)
+            Self::WrongIssuer(platform) => from_elsewhere(format!(
+                "The answer names another server than the {platform} that you were sent to. It was not used."
+            )),
+            Self::NotAuthentic(platform) => {
+                from_elsewhere(format!("The answer does not bear the signature of {platform}. It was not used."))
             }
-            Self::Full(cap) => notice(
-                "There is no room for another account",
-                &format!("The brand has as many accounts as its plan allows: {cap}. Nothing was connected."),
-                "Ask the owner of the brand to disconnect an account or to change the plan. Then open the link again.",
-            ),
-            Self::Away(platform, reason) => Notice {
-                title: format!("{platform} does not answer"),
-                sentences: vec![reason, "Nothing was connected.".to_owned()],
-                items: Vec::new(),
-                advice: "Wait a few minutes. Then open the link that you were given again.",
-            },
-            Self::Refused(platform, reason) => Notice {
-                title: format!("{platform} did not accept this"),
-                sentences: vec![reason, "Nothing was connected.".to_owned()],
-                items: Vec::new(),
-                advice: OPEN_AGAIN,
-            },
-            Self::NotConfigured => notice(
-                "This platform is not set up",
-                "No application for this platform is set up on this installation any more.",
-                ASK_OPERATOR,
-            ),
-            Self::TooOften => notice(
-                "Too many requests",
-                "There were too many requests from your address.",
-                "Wait a minute. Then load this page again.",
-            ),
-            Self::Unavailable => notice(
-                "Crier does not answer",
-                "The database of this Crier does not answer right now. Nothing was connected.",
-                "Wait a minute. Then open the link that you were given again.",
-            ),
+            Self::MissingPermission(platform, missing) => missing_permission(platform, missing),
+            Self::NothingToChoose(platform, noun) => nothing_to_choose(platform, noun),
+            Self::Full(cap) => full(cap),
+            Self::Away(platform, reason) => {
+                let advice = "Wait a few minutes. Then open the link that you were given again.";
+                Notice::with_reason(format!("{platform} does not answer"), reason, advice)
+            }
+            Self::Refused(platform, reason) => {
+                Notice::with_reason(format!("{platform} did not accept this"), reason, OPEN_AGAIN)
+            }
         }
     }
+}
+
+impl Notice {
+    fn new(title: impl Into<String>, sentence: impl Into<String>, advice: &'static str) -> Self {
+        Self { title: title.into(), sentences: vec![sentence.into()], items: Vec::new(), advice }
+    }
+
+    /// The platform failed or refused, with its reason.
+    fn with_reason(title: String, reason: String, advice: &'static str) -> Self {
+        Self { title, sentences: vec![reason, "Nothing was connected.".to_owned()], items: Vec::new(), advice }
+    }
+}
+
+fn from_elsewhere(sentence: String) -> Notice {
+    Notice::new("The answer came from somewhere else", sentence, OPEN_AGAIN)
+}
+
+fn missing_permission(platform: &str, missing: Vec<String>) -> Notice {
+    let sentence = format!("{platform} did not give Crier the permission to:");
+    let advice = "Open the link that you were given again, and leave all permissions switched on.";
+    Notice { items: missing, ..Notice::new("A permission is missing", sentence, advice) }
+}
+
+fn nothing_to_choose(platform: &str, noun: &str) -> Notice {
+    Notice::new(
+        "There is nothing to connect",
+        format!("{platform} shows no {noun} that you may publish on."),
+        "Check at the platform that you manage one and that you gave Crier access to it. Then open the link again.",
+    )
+}
+
+fn full(cap: u64) -> Notice {
+    Notice::new(
+        "There is no room for another account",
+        format!("The brand has as many accounts as its plan allows: {cap}. Nothing was connected."),
+        "Ask the owner of the brand to disconnect an account or to change the plan. Then open the link again.",
+    )
 }
 
 impl From<StoreError> for WrongTurn {

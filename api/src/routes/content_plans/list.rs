@@ -2,7 +2,7 @@
 
 use chrono::NaiveDate;
 use crier_domain::access::Scope;
-use crier_domain::content_plan::{self, ItemStatus};
+use crier_domain::content_plan::{ContentPlan, ItemStatus, PlanItemHead as StoredItem};
 use crier_store::{Conn, content_plans};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -61,31 +61,32 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let brand = cx.brand()?.id;
     let plans = content_plans::list(conn, brand).await?;
     let mut items = content_plans::items_of_brand(conn, brand).await?.into_iter().peekable();
-    // Both lists are ordered by plan, newest first. Items of a plan created between the two queries are skipped.
+    // Both lists are ordered by plan, newest first.
     let shown = plans.into_iter().map(|plan| {
-        while items.next_if(|item| item.plan_id > plan.id).is_some() {}
+        // Skips items of a plan that was created between the two queries.
+        std::iter::from_fn(|| items.next_if(|item| item.plan_id > plan.id)).for_each(drop);
         let own: Vec<_> = std::iter::from_fn(|| items.next_if(|item| item.plan_id == plan.id)).collect();
         ContentPlanHead::new(plan, own)
     });
     ApiResponse::ok(shown.collect::<Vec<_>>())
 }
 
-impl From<content_plan::PlanItemHead> for PlanItemHead {
-    fn from(i: content_plan::PlanItemHead) -> Self {
+impl From<StoredItem> for PlanItemHead {
+    fn from(item: StoredItem) -> Self {
         Self {
-            id: i.id,
-            title: i.title,
-            planned_at: i.planned_at.map(Into::into),
-            status: ItemStatus::of(i.post_id),
-            post_id: i.post_id,
-            created_at: i.created_at.into(),
-            updated_at: i.updated_at.into(),
+            id: item.id,
+            title: item.title,
+            planned_at: item.planned_at.map(Into::into),
+            status: ItemStatus::of(item.post_id),
+            post_id: item.post_id,
+            created_at: item.created_at.into(),
+            updated_at: item.updated_at.into(),
         }
     }
 }
 
 impl ContentPlanHead {
-    fn new(plan: content_plan::ContentPlan, items: impl IntoIterator<Item = content_plan::PlanItemHead>) -> Self {
+    fn new(plan: ContentPlan, items: impl IntoIterator<Item = StoredItem>) -> Self {
         Self {
             id: plan.id,
             name: plan.name,

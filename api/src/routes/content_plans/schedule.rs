@@ -23,7 +23,7 @@ use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::check::Accounts;
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
-use crate::routes::posts::{self, Author, PostDetail, PostFields, Target, apply, check};
+use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody, apply, check};
 
 /// Where an item's post is to go.
 #[derive(JsonSchema)]
@@ -47,7 +47,7 @@ pub struct ScheduledPost {
     pub plan_item_id: i64,
     #[serde(flatten)]
     pub fields: PostFields,
-    pub targets: Vec<Target>,
+    pub targets: Vec<TargetBody>,
     /// Null where the user is no more.
     pub author: Option<Author>,
     pub created_at: Timestamp,
@@ -83,7 +83,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
     if request.destination == Destination::Calendar && item.planned_at.is_none() {
         problems.add("planned_at", "The item has no time. Give it one, or choose another destination.");
     }
-    let wanted = DesiredPost {
+    let desired = DesiredPost {
         submits: request.destination == Destination::Approval,
         ..DesiredPost::from_change(&post, &[], &request.change)
     };
@@ -91,7 +91,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
     let mut accounts = Accounts::new();
     if !problems.has("destination") {
         let (post_problems, found) =
-            check::validate_into(cx, tx, &post, &wanted, &request.change, Problems::default()).await?;
+            check::validate_into(cx, tx, &post, &desired, &request.change, Problems::default()).await?;
         problems.merge(post_problems, map_field);
         accounts = found;
     }
@@ -100,7 +100,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
         let message = format!("Post {post} was made from this item. Change that, or delete it to make another.");
         return Err(ApiError::new(ErrorCode::ItemAlreadyScheduled, message));
     }
-    let (post, targets) = apply::create(cx, tx, post, &wanted, &accounts).await?;
+    let (post, targets) = apply::create(cx, tx, post, &desired, &accounts).await?;
     content_plans::set_post(tx, item.id, post.id).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;

@@ -80,7 +80,7 @@ async fn conversations(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         return Err(ApiError::validation(problems));
     }
     if let Some(search) = search {
-        filter.words = words::wanted(&search);
+        filter.words = words::search_terms(&search);
         if filter.words.is_empty() {
             return pagination::answer(cx, page, Page { rows: Vec::<Conversation>::new(), total: 0 });
         }

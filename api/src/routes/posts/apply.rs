@@ -35,11 +35,11 @@ pub async fn create(
     cx: &Context,
     tx: &mut Tx,
     mut post: Post,
-    wanted: &DesiredPost,
+    desired: &DesiredPost,
     accounts: &Accounts,
 ) -> Result<(Post, Vec<Target>)> {
-    let decision = decide(&post, &[], wanted, cx.now).map_err(not_editable)?;
-    decision.apply_to(&mut post, wanted, tx.now)?;
+    let decision = decide(&post, &[], desired, cx.now).map_err(not_editable)?;
+    decision.apply_to(&mut post, desired, tx.now)?;
     let new = decision.new_targets(accounts)?;
     let job = decision.publish_at.map(|at| publish_job(cx, at).workspace(cx.caller.workspace_id));
     let (id, target_ids) = posts::create(tx, NewPost { post: &post, targets: &new, job: job.as_ref() }).await?;
@@ -63,10 +63,10 @@ pub async fn execute(
     tx: &mut Tx,
     mut post: Post,
     current: &[TargetState],
-    wanted: &DesiredPost,
+    desired: &DesiredPost,
     accounts: &Accounts,
 ) -> Result<Post> {
-    let decision = decide(&post, current, wanted, cx.now).map_err(not_editable)?;
+    let decision = decide(&post, current, desired, cx.now).map_err(not_editable)?;
     if decision.cancel || !decision.remove.is_empty() {
         cancel_jobs(tx, current, &decision).await?;
     }
@@ -74,7 +74,7 @@ pub async fn execute(
     if let Some(media) = &decision.media {
         post_media::set(tx, post.brand_id, post.id, media).await?;
     }
-    decision.apply_to(&mut post, wanted, tx.now)?;
+    decision.apply_to(&mut post, desired, tx.now)?;
     posts::update(tx, &post).await?;
     if let Some(at) = decision.publish_at {
         publish(cx, tx, post.id, at).await?;
@@ -134,19 +134,19 @@ enum Conflict {
 /// Checks that the post's state allows the change and returns the steps to carry it out.
 fn decide(
     post: &Post,
-    standing: &[TargetState],
-    wanted: &DesiredPost,
+    current: &[TargetState],
+    desired: &DesiredPost,
     now: DateTime<Utc>,
 ) -> std::result::Result<Decision, Conflict> {
-    let status = wanted.status(post.status).ok_or(Conflict::NoSuchTransition(post.status))?;
+    let status = desired.status(post.status).ok_or(Conflict::NoSuchTransition(post.status))?;
     let begun = !matches!(post.status, PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled);
-    let rescheduled = status != post.status || wanted.scheduled_at != post.scheduled_at;
-    if begun && status == post.status && wanted.scheduled_at != post.scheduled_at {
+    let rescheduled = status != post.status || desired.scheduled_at != post.scheduled_at;
+    if begun && status == post.status && desired.scheduled_at != post.scheduled_at {
         return Err(Conflict::Time);
     }
     let mut decision = Decision {
         status,
-        schedule_type: wanted.schedule_type.unwrap_or(post.schedule_type),
+        schedule_type: desired.schedule_type.unwrap_or(post.schedule_type),
         counts_against_limit: !post.counted && status != PostStatus::Draft,
         overrides: Vec::new(),
         insert: Vec::new(),
@@ -157,26 +157,26 @@ fn decide(
         media: None,
         publish_at: None,
     };
-    let before: Vec<TargetOverride> = standing.iter().map(TargetState::current_override).collect();
-    let media = wanted.all_media();
+    let before: Vec<TargetOverride> = current.iter().map(TargetState::current_override).collect();
+    let media = desired.all_media();
     decision.media = (media != distinct_media(&post.media, before.iter())).then_some(media);
-    decision.match_targets(post, standing, wanted)?;
+    decision.match_targets(post, current, desired)?;
     let other_accounts = !decision.insert.is_empty() || !decision.remove.is_empty();
     if begun && other_accounts {
         return Err(Conflict::Accounts);
     }
     // Before publishing begins, a post changes as a whole: once a worker has started one target, it is too late.
     let changes = rescheduled || other_accounts || !decision.overrides.is_empty();
-    if !begun && changes && standing.iter().any(TargetState::is_in_flight) {
+    if !begun && changes && current.iter().any(TargetState::is_in_flight) {
         return Err(Conflict::Busy);
     }
     decision.cancel = post.status == PostStatus::Scheduled && (rescheduled || other_accounts);
     if begun && status == PostStatus::Publishing && post.status != PostStatus::Publishing {
-        let failed = standing.iter().filter(|s| s.target.status == TargetStatus::Failed);
+        let failed = current.iter().filter(|s| s.target.status == TargetStatus::Failed);
         decision.retry_targets = failed.map(|s| s.target.id).collect();
     }
     decision.publish_at = match status {
-        PostStatus::Scheduled if rescheduled || other_accounts => wanted.scheduled_at,
+        PostStatus::Scheduled if rescheduled || other_accounts => desired.scheduled_at,
         PostStatus::Publishing if rescheduled => Some(now),
         _ => None,
     };
@@ -185,14 +185,14 @@ fn decide(
 
 impl Decision {
     /// Changes the post itself.
-    fn apply_to(&self, post: &mut Post, wanted: &DesiredPost, now: DateTime<Utc>) -> Result<()> {
+    fn apply_to(&self, post: &mut Post, desired: &DesiredPost, now: DateTime<Utc>) -> Result<()> {
         if self.status != post.status {
             post.move_to(self.status)?;
         }
-        post.content = wanted.content.clone();
+        post.content = desired.content.clone();
         post.schedule_type = self.schedule_type;
-        post.scheduled_at = wanted.scheduled_at;
-        post.media = wanted.media.clone();
+        post.scheduled_at = desired.scheduled_at;
+        post.media = desired.media.clone();
         post.counted |= self.counts_against_limit;
         post.updated_at = now;
         Ok(())
@@ -210,16 +210,16 @@ impl Decision {
         Ok(all)
     }
 
-    /// Compares the stored targets with the wanted ones.
+    /// Compares the stored targets with the desired ones.
     fn match_targets(
         &mut self,
         post: &Post,
-        standing: &[TargetState],
-        wanted: &DesiredPost,
+        current: &[TargetState],
+        desired: &DesiredPost,
     ) -> std::result::Result<(), Conflict> {
         let before: HashMap<i64, (i32, &TargetState)> =
-            (0..).zip(standing).map(|(place, s)| (s.target.account_id, (place, s))).collect();
-        for (place, target) in (0..).zip(&wanted.targets) {
+            (0..).zip(current).map(|(place, s)| (s.target.account_id, (place, s))).collect();
+        for (place, target) in (0..).zip(&desired.targets) {
             let Some(&(old_place, existing)) = before.get(&target.account_id) else {
                 self.insert.push((target.account_id, place, target.target_override.clone()));
                 continue;
@@ -229,8 +229,8 @@ impl Decision {
             }
             let before = existing.current_override();
             let output_changes = before.content.as_ref().unwrap_or(&post.content)
-                != wanted.content_of(&target.target_override)
-                || before.media.as_ref().unwrap_or(&post.media) != wanted.media_of(&target.target_override)
+                != desired.content_of(&target.target_override)
+                || before.media.as_ref().unwrap_or(&post.media) != desired.media_of(&target.target_override)
                 || before.options != target.target_override.options;
             if output_changes && (existing.target.status == TargetStatus::Published || existing.is_in_flight()) {
                 // A job that runs but has not called the platform yet blocks the whole post.
@@ -242,8 +242,8 @@ impl Decision {
                 self.overrides.push((existing.target.id, target.target_override.clone()));
             }
         }
-        let kept_accounts: HashSet<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
-        let removed = standing.iter().filter(|s| !kept_accounts.contains(&s.target.account_id));
+        let kept_accounts: HashSet<i64> = desired.targets.iter().map(|t| t.account_id).collect();
+        let removed = current.iter().filter(|s| !kept_accounts.contains(&s.target.account_id));
         self.remove = removed.map(|s| s.target.id).collect();
         Ok(())
     }

@@ -21,7 +21,7 @@ const MAX_SCHEDULE_AHEAD: Months = Months::new(60);
 
 const TIME_FIELD: &str = "scheduled_at";
 
-/// The wanted accounts that belong to the brand, by id.
+/// The desired accounts that belong to the brand, by id.
 pub type Accounts = HashMap<i64, SocialAccount>;
 
 /// Validates the resulting post; fails with 422 and all problems. Returns the accounts that it goes to.
@@ -29,11 +29,11 @@ pub async fn validate(
     cx: &Context,
     tx: &mut Tx,
     post: &Post,
-    wanted: &DesiredPost,
+    desired: &DesiredPost,
     change: &PostChange,
     problems: Problems,
 ) -> Result<Accounts> {
-    let (problems, accounts) = validate_into(cx, tx, post, wanted, change, problems).await?;
+    let (problems, accounts) = validate_into(cx, tx, post, desired, change, problems).await?;
     problems.into_result()?;
     Ok(accounts)
 }
@@ -44,20 +44,20 @@ pub async fn validate_into(
     cx: &Context,
     tx: &mut Tx,
     post: &Post,
-    wanted: &DesiredPost,
+    desired: &DesiredPost,
     change: &PostChange,
     problems: Problems,
 ) -> Result<(Problems, Accounts)> {
-    post_media::lock_media(tx, cx.brand()?.id, &referenced_media(wanted, change)).await?;
-    let lookup = LookupContext::load(cx, tx, wanted, change).await?;
-    check(post, wanted, change, &lookup, &problems);
+    post_media::lock_media(tx, cx.brand()?.id, &referenced_media(desired, change)).await?;
+    let lookup = LookupContext::load(cx, tx, desired, change).await?;
+    check(post, desired, change, &lookup, &problems);
     Ok((problems, lookup.accounts))
 }
 
 /// The records that the checks look up.
 pub struct LookupContext {
     pub accounts: Accounts,
-    /// The wanted pictures that belong to the brand, by id.
+    /// The desired pictures that belong to the brand, by id.
     pub assets: HashMap<i64, Asset>,
     pub now: DateTime<Utc>,
     /// The address of this installation, if no platform can download pictures from it.
@@ -65,11 +65,11 @@ pub struct LookupContext {
 }
 
 impl LookupContext {
-    pub async fn load(cx: &Context, conn: &mut Conn, wanted: &DesiredPost, change: &PostChange) -> Result<Self> {
+    pub async fn load(cx: &Context, conn: &mut Conn, desired: &DesiredPost, change: &PostChange) -> Result<Self> {
         let brand = cx.brand()?.id;
-        let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
+        let ids: Vec<i64> = desired.targets.iter().map(|t| t.account_id).collect();
         let accounts = accounts::find_many(conn, brand, &ids).await?;
-        let assets = media::find_many(conn, brand, &referenced_media(wanted, change)).await?;
+        let assets = media::find_many(conn, brand, &referenced_media(desired, change)).await?;
         Ok(Self {
             accounts: accounts.into_iter().map(|account| (account.id, account)).collect(),
             assets: assets.into_iter().map(|asset| (asset.id, asset)).collect(),
@@ -80,8 +80,8 @@ impl LookupContext {
 }
 
 /// Returns all pictures of the resulting post and of the request.
-fn referenced_media(wanted: &DesiredPost, change: &PostChange) -> Vec<i64> {
-    let mut ids = wanted.all_media();
+fn referenced_media(desired: &DesiredPost, change: &PostChange) -> Vec<i64> {
+    let mut ids = desired.all_media();
     if let PatchField::Value(list) = &change.overrides {
         ids.extend(list.iter().flat_map(|entry| entry.media.iter().flatten()));
         ids.sort_unstable();
@@ -95,14 +95,14 @@ fn referenced_media(wanted: &DesiredPost, change: &PostChange) -> Vec<i64> {
 pub struct TextLengthCache(HashMap<Platform, text::TextMeasurements>);
 
 impl TextLengthCache {
-    fn of(&mut self, wanted: &DesiredPost, target: &DesiredTarget, descriptor: &Descriptor) -> text::TextMeasurements {
+    fn of(&mut self, desired: &DesiredPost, target: &DesiredTarget, descriptor: &Descriptor) -> text::TextMeasurements {
         let measure = |content: &str| {
             steps::count_step();
             text::measure(descriptor, content)
         };
         match &target.target_override.content {
             Some(own) => measure(own),
-            None => *self.0.entry(descriptor.platform).or_insert_with(|| measure(&wanted.content)),
+            None => *self.0.entry(descriptor.platform).or_insert_with(|| measure(&desired.content)),
         }
     }
 }
@@ -126,25 +126,25 @@ pub struct TargetCheck {
 }
 
 /// Adds the problems of the resulting post. Fields that could not be parsed are already reported.
-pub fn check(post: &Post, wanted: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
-    let status = wanted.status(post.status).unwrap_or(post.status);
+pub fn check(post: &Post, desired: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
+    let status = desired.status(post.status).unwrap_or(post.status);
     let will_publish = status != PostStatus::Draft;
-    check_content(wanted, problems);
+    check_content(desired, problems);
     check_media(change, lookup, problems);
     if will_publish {
-        check_unchanged_media(wanted, change, lookup, problems);
+        check_unchanged_media(desired, change, lookup, problems);
     }
-    check_overrides(wanted, change, problems);
-    check_time(wanted, change, status, lookup.now, problems);
+    check_overrides(desired, change, problems);
+    check_time(desired, change, status, lookup.now, problems);
     // A post that has left draft keeps its accounts, even disconnected ones; their targets fail when they are due.
     let leaves_draft = post.status == PostStatus::Draft && will_publish;
     if change.accounts != PatchField::Absent || leaves_draft {
-        check_accounts(wanted, lookup, will_publish, problems);
+        check_accounts(desired, lookup, will_publish, problems);
     }
     if will_publish && !problems.has("content") {
         let mut measures = TextLengthCache::default();
-        for target in wanted.targets.iter().take_while(|_| !problems.is_full()) {
-            let Some(checked) = check_target(wanted, target, lookup, &mut measures) else { continue };
+        for target in desired.targets.iter().take_while(|_| !problems.is_full()) {
+            let Some(checked) = check_target(desired, target, lookup, &mut measures) else { continue };
             for problem in checked.problems {
                 problems.add(problem.field, problem.message);
             }
@@ -152,8 +152,8 @@ pub fn check(post: &Post, wanted: &DesiredPost, change: &PostChange, lookup: &Lo
     }
 }
 
-fn check_content(wanted: &DesiredPost, problems: &Problems) {
-    if wanted.content.is_empty() && wanted.media.is_empty() && !problems.has("content") {
+fn check_content(desired: &DesiredPost, problems: &Problems) {
+    if desired.content.is_empty() && desired.media.is_empty() && !problems.has("content") {
         problems.add("content", "This field is required unless there is media.");
     }
 }
@@ -176,10 +176,10 @@ fn check_media(change: &PostChange, lookup: &LookupContext, problems: &Problems)
 }
 
 /// Checks the unpublished pictures that the request does not name: one may have been deleted since.
-fn check_unchanged_media(wanted: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
-    let unpublished = || wanted.targets.iter().filter(|target| !target.published);
+fn check_unchanged_media(desired: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
+    let unpublished = || desired.targets.iter().filter(|target| !target.published);
     if change.media == PatchField::Absent && unpublished().any(|target| target.target_override.media.is_none()) {
-        check_media_exists("media", &wanted.media, lookup, problems);
+        check_media_exists("media", &desired.media, lookup, problems);
     }
     if matches!(change.overrides, PatchField::Absent) {
         for media in unpublished().filter_map(|target| target.target_override.media.as_deref()) {
@@ -201,19 +201,19 @@ fn check_media_exists(place: &str, ids: &[i64], lookup: &LookupContext, problems
     }
 }
 
-fn check_overrides(wanted: &DesiredPost, change: &PostChange, problems: &Problems) {
+fn check_overrides(desired: &DesiredPost, change: &PostChange, problems: &Problems) {
     let PatchField::Value(list) = &change.overrides else { return };
     if problems.has("accounts") {
         return;
     }
-    let wanted: HashSet<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
+    let account_ids: HashSet<i64> = desired.targets.iter().map(|t| t.account_id).collect();
     let mut seen = HashSet::with_capacity(list.len());
     for (i, entry) in list.iter().enumerate() {
         let path = format!("overrides.{i}.account_id");
         if problems.has(&path) {
             continue;
         }
-        if !wanted.contains(&entry.account_id) {
+        if !account_ids.contains(&entry.account_id) {
             problems.add(path, format!("Account {} is not among the accounts of this post.", entry.account_id));
         } else if !seen.insert(entry.account_id) {
             problems.add(path, format!("There is an override for account {} already.", entry.account_id));
@@ -229,17 +229,17 @@ pub fn check_now(change: &PostChange, now: DateTime<Utc>, problems: &Problems) {
     }
 }
 
-fn check_time(wanted: &DesiredPost, change: &PostChange, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
+fn check_time(desired: &DesiredPost, change: &PostChange, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
     if problems.has(TIME_FIELD) {
         return;
     }
-    if wanted.schedule_type == Some(ScheduleType::Now) {
+    if desired.schedule_type == Some(ScheduleType::Now) {
         return check_now(change, now, problems);
     }
     let is_given = matches!(change.scheduled_at, PatchField::Value(_));
-    match wanted.scheduled_at {
+    match desired.scheduled_at {
         None if status == PostStatus::Scheduled => problems.add(TIME_FIELD, "This field is required for `scheduled`."),
-        Some(at) if is_given || wanted.schedule_type == Some(ScheduleType::Scheduled) => {
+        Some(at) if is_given || desired.schedule_type == Some(ScheduleType::Scheduled) => {
             if at <= now {
                 problems.add(TIME_FIELD, "Must be in the future.");
             } else if now.checked_add_months(MAX_SCHEDULE_AHEAD).is_some_and(|last| at > last) {
@@ -250,14 +250,14 @@ fn check_time(wanted: &DesiredPost, change: &PostChange, status: PostStatus, now
     }
 }
 
-fn check_accounts(wanted: &DesiredPost, lookup: &LookupContext, will_publish: bool, problems: &Problems) {
+fn check_accounts(desired: &DesiredPost, lookup: &LookupContext, will_publish: bool, problems: &Problems) {
     if problems.has("accounts") {
         return;
     }
-    if will_publish && wanted.targets.is_empty() {
+    if will_publish && desired.targets.is_empty() {
         problems.add("accounts", "At least one account is needed, unless the post is a draft.");
     }
-    for (i, target) in wanted.targets.iter().enumerate() {
+    for (i, target) in desired.targets.iter().enumerate() {
         steps::count_step();
         if !lookup.accounts.contains_key(&target.account_id) {
             let message = format!("There is no account {} in this brand.", target.account_id);
@@ -281,7 +281,7 @@ pub fn check_access(position: usize, account: &SocialAccount) -> Option<TargetPr
 
 /// Checks a target against its platform's rules; `None` if the account does not exist.
 pub fn check_target(
-    wanted: &DesiredPost,
+    desired: &DesiredPost,
     target: &DesiredTarget,
     lookup: &LookupContext,
     measures: &mut TextLengthCache,
@@ -289,8 +289,8 @@ pub fn check_target(
     steps::count_step();
     let account = lookup.accounts.get(&target.account_id)?;
     let descriptor = descriptor(account.platform);
-    let media = wanted.media_of(&target.target_override);
-    let found = text::check_measured(descriptor, &measures.of(wanted, target, descriptor), media.len());
+    let media = desired.media_of(&target.target_override);
+    let found = text::check_measured(descriptor, &measures.of(desired, target, descriptor), media.len());
     let size = |asset: &Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
     // Pictures beyond the platform's maximum are already reported.
     let checked_media = media.iter().take(descriptor.capabilities.media.max_images as usize);

@@ -59,9 +59,9 @@ pub fn endpoint() -> Endpoint {
 async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) -> Result<ApiResponse> {
     let post = edit::empty_draft(cx, tx.now)?;
     let change = &parsed.value;
-    let wanted = DesiredPost::from_change(&post, &[], change);
-    let accounts = check::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
-    let (post, targets) = apply::create(cx, tx, post, &wanted, &accounts).await?;
+    let desired = DesiredPost::from_change(&post, &[], change);
+    let accounts = check::validate(cx, tx, &post, &desired, change, parsed.problems()).await?;
+    let (post, targets) = apply::create(cx, tx, post, &desired, &accounts).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
     Ok(ApiResponse::created(&path, PostDetail::new(post, targets))?.with_records([id]))

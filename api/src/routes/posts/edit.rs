@@ -207,8 +207,8 @@ pub struct DesiredPost {
 }
 
 impl DesiredPost {
-    pub fn from_change(post: &Post, standing: &[TargetState], change: &PostChange) -> Self {
-        let old_accounts = standing.iter().map(|s| s.target.account_id).collect();
+    pub fn from_change(post: &Post, current: &[TargetState], change: &PostChange) -> Self {
+        let old_accounts = current.iter().map(|s| s.target.account_id).collect();
         let accounts = change.accounts.clone().apply_to(old_accounts, Vec::new());
         let overrides = match &change.overrides {
             PatchField::Absent => None,
@@ -220,7 +220,7 @@ impl DesiredPost {
         for (place, entry) in overrides.unwrap_or_default().iter().enumerate() {
             places.entry(entry.account_id).or_insert(place);
         }
-        let by_account: HashMap<i64, &TargetState> = standing.iter().map(|s| (s.target.account_id, s)).collect();
+        let by_account: HashMap<i64, &TargetState> = current.iter().map(|s| (s.target.account_id, s)).collect();
         let target = |account_id: i64| {
             steps::count_step();
             let place = places.get(&account_id).copied();
@@ -258,8 +258,8 @@ impl DesiredPost {
             _ if self.submits => PostStatus::PendingApproval,
             None => return Some(from),
             // Only an approval schedules or publishes it; it is a draft as it is.
-            Some(wanted) if from == PostStatus::PendingApproval => {
-                return (wanted == ScheduleType::Draft).then_some(from);
+            Some(schedule_type) if from == PostStatus::PendingApproval => {
+                return (schedule_type == ScheduleType::Draft).then_some(from);
             }
             Some(ScheduleType::Draft) => PostStatus::Draft,
             Some(ScheduleType::Scheduled) => PostStatus::Scheduled,

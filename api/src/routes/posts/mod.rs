@@ -70,7 +70,8 @@ pub struct TargetError {
 
 /// A post on one account.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Target {
+#[schemars(rename = "Target")]
+pub struct TargetBody {
     pub id: i64,
     pub account_id: i64,
     #[schemars(with = "Word<Platform>")]
@@ -138,7 +139,7 @@ pub struct PostDetail {
     pub id: i64,
     #[serde(flatten)]
     pub fields: PostFields,
-    pub targets: Vec<Target>,
+    pub targets: Vec<TargetBody>,
     /// Null where the user is no more.
     pub author: Option<Author>,
     pub created_at: Timestamp,
@@ -157,7 +158,7 @@ impl From<Failure> for TargetError {
     }
 }
 
-impl From<post::Target> for Target {
+impl From<post::Target> for TargetBody {
     fn from(t: post::Target) -> Self {
         Self {
             id: t.id,

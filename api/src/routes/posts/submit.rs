@@ -32,8 +32,8 @@ async fn submit(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     }
     let current = apply::load_target_states(tx, post.id).await?;
     let change = PostChange::empty();
-    let wanted = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
-    let accounts = check::validate(cx, tx, &post, &wanted, &change, Problems::default()).await?;
-    let post = apply::execute(cx, tx, post, &current, &wanted, &accounts).await?;
+    let desired = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
+    let accounts = check::validate(cx, tx, &post, &desired, &change, Problems::default()).await?;
+    let post = apply::execute(cx, tx, post, &current, &desired, &accounts).await?;
     ApiResponse::ok(PostDetail::load(tx, post).await?)
 }

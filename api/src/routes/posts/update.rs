@@ -34,8 +34,8 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) 
     let post = apply::lock(cx, tx).await?;
     let current = apply::load_target_states(tx, post.id).await?;
     let change = &parsed.value;
-    let wanted = DesiredPost::from_change(&post, &current, change);
-    let accounts = check::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
-    let post = apply::execute(cx, tx, post, &current, &wanted, &accounts).await?;
+    let desired = DesiredPost::from_change(&post, &current, change);
+    let accounts = check::validate(cx, tx, &post, &desired, change, parsed.problems()).await?;
+    let post = apply::execute(cx, tx, post, &current, &desired, &accounts).await?;
     ApiResponse::ok(PostDetail::load(tx, post).await?)
 }

@@ -71,27 +71,27 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let post = edit::empty_draft(cx, cx.now)?;
     let parsed = PostChange::parse(cx);
     let (change, problems) = (parsed.value.clone(), parsed.problems());
-    let wanted = DesiredPost::from_change(&post, &[], &change);
-    if wanted.schedule_type == Some(ScheduleType::Now) {
+    let desired = DesiredPost::from_change(&post, &[], &change);
+    if desired.schedule_type == Some(ScheduleType::Now) {
         check::check_now(&change, cx.now, &problems);
     }
     // Check it as a draft: the problems with platforms are the response and must not fail the request.
-    let draft = DesiredPost { schedule_type: None, ..wanted.clone() };
+    let draft = DesiredPost { schedule_type: None, ..desired.clone() };
     let change = PostChange { schedule_type: PatchField::Absent, ..change };
-    let lookup = LookupContext::load(cx, conn, &wanted, &change).await?;
+    let lookup = LookupContext::load(cx, conn, &desired, &change).await?;
     check::check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
     let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);
     // The post's own text is looked at once for all accounts of a platform.
     let mut of_post: HashMap<Platform, Vec<String>> = HashMap::new();
-    let checked = wanted.targets.iter().enumerate().filter_map(|(position, target)| {
-        let mut checked = check::check_target(&wanted, target, &lookup, &mut measures)?;
+    let checked = desired.targets.iter().enumerate().filter_map(|(position, target)| {
+        let mut checked = check::check_target(&desired, target, &lookup, &mut measures)?;
         checked.problems.extend(check::check_access(position, lookup.accounts.get(&target.account_id)?));
         let notes = match &target.target_override.content {
             Some(own) => notes::of(checked.platform, own),
             None => {
                 let of_post = of_post.entry(checked.platform);
-                of_post.or_insert_with_key(|platform| notes::of(*platform, &wanted.content)).clone()
+                of_post.or_insert_with_key(|platform| notes::of(*platform, &desired.content)).clone()
             }
         };
         Some((checked, notes))

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const MOST: u64 = 4_096;
+const MAX_BYTES: u64 = 4_096;
 
 /// A part of a form as a client sends it.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ fn read(bytes: &[u8], boundary: &str, pieces: &[usize]) -> Result<Form> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let spool = Spools::new(1 << 20).open(1, 0).await.unwrap();
-        let bounds = FileLimits { max_bytes: MOST, remaining_bytes: None, storage_mib: None };
+        let bounds = FileLimits { max_bytes: MAX_BYTES, remaining_bytes: None, storage_mib: None };
         receive(stream::iter(chunks), boundary.to_owned(), bounds, spool).await
     })
 }
@@ -117,7 +117,7 @@ proptest! {
             bytes.extend_from_slice(b"\r\n--b--\r\n");
         }
         match read(&bytes, "b", &[100, 1, 7]) {
-            Ok(form) => prop_assert!(form.file.is_none_or(|f| f.bytes.size() <= MOST)),
+            Ok(form) => prop_assert!(form.file.is_none_or(|f| f.bytes.size() <= MAX_BYTES)),
             Err(error) => prop_assert!(matches!(
                 error.code,
                 ErrorCode::InvalidJson | ErrorCode::PayloadTooLarge | ErrorCode::ValidationFailed
@@ -129,9 +129,9 @@ proptest! {
 #[test]
 fn the_file_size_limit_is_inclusive() {
     let of = |size: u64| Part { name: FILE.to_owned(), file: None, content: vec![7; usize::try_from(size).unwrap()] };
-    let form = read(&written(&[of(MOST)], "b"), "b", &[500]).unwrap();
-    assert_eq!(form.file.map(|f| f.bytes.size()), Some(MOST));
-    let error = read(&written(&[of(MOST + 1)], "b"), "b", &[500]).err().unwrap();
+    let form = read(&written(&[of(MAX_BYTES)], "b"), "b", &[500]).unwrap();
+    assert_eq!(form.file.map(|f| f.bytes.size()), Some(MAX_BYTES));
+    let error = read(&written(&[of(MAX_BYTES + 1)], "b"), "b", &[500]).err().unwrap();
     assert_eq!(error.code, ErrorCode::PayloadTooLarge);
 }
 

@@ -6,7 +6,7 @@ use super::super::download::{Download, DownloadError, MAX_REDIRECTS};
 use super::authority::{Authority, secure};
 use super::*;
 
-const MOST: u64 = 1_000;
+const MAX_BYTES: u64 = 1_000;
 
 fn redirect(to: &str) -> String {
     format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -34,7 +34,7 @@ async fn site(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> (TestS
 }
 
 async fn download(client: &HttpClient, url: &str) -> Result<Download, DownloadError> {
-    client.download(url, "image/*", MOST).await
+    client.download(url, "image/*", MAX_BYTES).await
 }
 
 async fn rest(mut download: Download) -> Result<Vec<u8>, DownloadError> {
@@ -191,13 +191,16 @@ async fn redirects_from_https_to_http_are_followed() {
 
 #[tokio::test]
 async fn downloads_are_limited_in_size() {
-    let exactly = "x".repeat(MOST as usize);
+    let exactly = "x".repeat(MAX_BYTES as usize);
     let (server, _) = site(move |_| whole(&exactly)).await;
-    assert_eq!(fetch(&client(LONG, 1024), &server.url()).await.unwrap().len() as u64, MOST);
+    assert_eq!(fetch(&client(LONG, 1024), &server.url()).await.unwrap().len() as u64, MAX_BYTES);
     // Announced: fails without waiting for any of the body.
     let server = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
-        stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", MOST + 1).as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", MAX_BYTES + 1).as_bytes())
+            .await
+            .unwrap();
         std::future::pending::<()>().await;
     })
     .await;

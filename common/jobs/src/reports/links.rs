@@ -34,7 +34,7 @@ impl FileLink {
     }
 }
 
-/// The wish of a recipient to get no more mails of a schedule.
+/// The request of a recipient to get no more mails of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnsubscribeLink {
     pub schedule_id: i64,

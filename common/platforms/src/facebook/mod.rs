@@ -34,7 +34,7 @@ use super::{
 };
 
 /// How many of the newest posts are looked through.
-const LOOKED_THROUGH: &str = "25";
+const MAX_RECENT_POSTS: &str = "25";
 /// By how much Facebook's clock may be behind ours.
 const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 
@@ -147,7 +147,7 @@ impl Connector for Facebook {
         let access = self.access(account)?;
         let request = access
             .request(Method::GET, &format!("{}/published_posts", account.external_id))
-            .query(&[("fields", "id,message,created_time,permalink_url"), ("limit", LOOKED_THROUGH)]);
+            .query(&[("fields", "id,message,created_time,permalink_url"), ("limit", MAX_RECENT_POSTS)]);
         let newest: Newest = access.call(Effect::Repeatable, request).await?;
         let is_ours = |found: &Post| {
             let is_recent = parse_time(&found.created_time).is_some_and(|at| at >= began - CLOCK_SKEW);

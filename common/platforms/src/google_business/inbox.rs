@@ -58,7 +58,7 @@ struct Review {
     comment: String,
     create_time: DateTime<Utc>,
     update_time: DateTime<Utc>,
-    review_reply: Option<Answer>,
+    review_reply: Option<ReviewReply>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -70,7 +70,7 @@ struct Reviewer {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct ReviewReply {
     #[serde(default)]
     comment: String,
     update_time: DateTime<Utc>,
@@ -78,7 +78,7 @@ struct Answer {
     review_reply_state: String,
 }
 
-impl Answer {
+impl ReviewReply {
     fn external_id(&self, review: &str) -> String {
         format!("{review}/reply/{}", self.update_time.timestamp_micros())
     }
@@ -249,7 +249,7 @@ impl InboxConnector for GoogleBusiness {
         let path = format!("{}/reply", Self::review_path(account, &reply.thread)?);
         let request = self.request(Method::PUT, &self.hosts.posts, &path, token.expose_secret());
         let request = request.json(&json!({ "comment": reply.text }));
-        let answer: Answer = self.call(Effect::Publishes, request).await.map_err(of_review)?;
+        let answer: ReviewReply = self.call(Effect::Publishes, request).await.map_err(of_review)?;
         if answer.review_reply_state == "REJECTED" {
             let message = "Google has rejected this answer: it breaks the rules for answers to reviews.";
             return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("REJECTED")));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const HISTORY: TimeDelta = TimeDelta::days(30);
 const OVERLAP: TimeDelta = TimeDelta::minutes(10);
 const LONG_OVERLAP: TimeDelta = TimeDelta::hours(24);
-const LONG_EVERY: TimeDelta = TimeDelta::hours(1);
+const LONG_INTERVAL: TimeDelta = TimeDelta::hours(1);
 /// How many pages are read without a pause, however many a server gives, unless a connector says otherwise
 /// ([`Walk::at_once`]). The next look goes on there.
 const PAGES_AT_ONCE: u64 = 20;
@@ -67,7 +67,7 @@ impl Walk {
             let at_once = PAGES_AT_ONCE;
             return Self { until, is_long, page, at_once, has_posts, lists, began, long, seen, pages };
         }
-        let is_long = long.is_none_or(|long| now - long >= LONG_EVERY);
+        let is_long = long.is_none_or(|long| now - long >= LONG_INTERVAL);
         let overlap = if is_long { LONG_OVERLAP } else { OVERLAP };
         let until = seen.map_or(now - HISTORY, |seen| seen.min(now) - overlap);
         // A walk that begins again goes as far back as before, whatever of it was seen.

@@ -96,7 +96,8 @@ impl Instagram {
             publish: "media_publish",
             list: "media",
             quota: "content_publishing_limit",
-            status: ("status_code", "status"),
+            status_field: "status_code",
+            reason_field: "status",
             text: "caption",
         })
     }

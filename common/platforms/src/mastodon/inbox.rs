@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::rest::{Instance, segment};
-use super::{CLOCK_SKEW, LOOKED_THROUGH, Mastodon, Status, key_marker};
+use super::{CLOCK_SKEW, MAX_RECENT_POSTS, Mastodon, Status, key_marker};
 use crate::call::Effect;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
@@ -356,10 +356,10 @@ impl InboxConnector for Mastodon {
         let (instance, own) = (self.instance(account)?, account.secrets.require("account_id")?);
         let began = marker_time(&reply.marker)?;
         let path = format!("/api/v1/accounts/{}/statuses", segment(own.expose_secret()));
-        let query = [("limit", LOOKED_THROUGH.to_string()), ("exclude_reblogs", "true".to_owned())];
+        let query = [("limit", MAX_RECENT_POSTS.to_string()), ("exclude_reblogs", "true".to_owned())];
         let request = instance.request(Method::GET, &path).query(&query);
         let newest: Vec<Post> = instance.call(Effect::Repeatable, request).await?;
-        for post in newest.into_iter().take(LOOKED_THROUGH).filter(|post| post.created_at >= began - CLOCK_SKEW) {
+        for post in newest.into_iter().take(MAX_RECENT_POSTS).filter(|post| post.created_at >= began - CLOCK_SKEW) {
             if post.in_reply_to_id.is_none() || reply.sent.contains(&post.id) {
                 continue;
             }

@@ -35,7 +35,7 @@ use super::{
 };
 
 /// How many of the newest statuses are looked through.
-const LOOKED_THROUGH: usize = 20;
+const MAX_RECENT_POSTS: usize = 20;
 /// By how much a server's clock may be behind ours.
 const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 const VISIBILITIES: [&str; 3] = ["public", "unlisted", "private"];
@@ -148,9 +148,9 @@ impl Connector for Mastodon {
         let path = format!("/api/v1/accounts/{}/statuses", id.expose_secret());
         let request = instance
             .request(Method::GET, &path)
-            .query(&[("limit", LOOKED_THROUGH.to_string().as_str()), ("exclude_reblogs", "true")]);
+            .query(&[("limit", MAX_RECENT_POSTS.to_string().as_str()), ("exclude_reblogs", "true")]);
         let newest: Vec<Status> = instance.call(Effect::Repeatable, request).await?;
-        let recent = newest.into_iter().take(LOOKED_THROUGH).filter(|status| status.created_at >= began - CLOCK_SKEW);
+        let recent = newest.into_iter().take(MAX_RECENT_POSTS).filter(|status| status.created_at >= began - CLOCK_SKEW);
         for status in recent.filter(|status| status.media_attachments.len() == post.images.len()) {
             let source = instance.source(&status.id).await?;
             if source.is_some_and(|text| text == post.text) {

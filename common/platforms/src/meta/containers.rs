@@ -1,6 +1,6 @@
 //! Containers: Instagram and Threads make a post in steps. Each picture of a carousel gets a container, the post gets one
 //! that names them, and a last call publishes it. Readers see nothing before that call, and a container is published at
-//! most once: so its status shows what became of a call whose answer was lost.
+//! most once: so its status shows the outcome of a call whose response was lost.
 //!
 //! The ids are in the post's marker, which is stored after each step. A container that failed or expired (after 24 hours)
 //! is made anew, a few times.
@@ -15,33 +15,45 @@ use super::graph::{Access, GraphFailure, parse_time};
 use crate::call::Effect;
 use crate::{CallError, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Staged, marker_field};
 
-/// How often the container of a post is made at most.
+/// The maximum number of containers that are made for one post.
 const MAX_CONTAINERS: u64 = 3;
 /// How long a platform may work on a container of pictures.
 const MAX_WORK: TimeDelta = TimeDelta::minutes(10);
-/// The pause before a container is asked for again: as long as it has been waited for, within these.
+/// The bounds of the pause before a container's status is read again; between them it equals the time waited so far.
 const MIN_PAUSE: TimeDelta = TimeDelta::seconds(2);
 const MAX_PAUSE: TimeDelta = TimeDelta::minutes(1);
 /// By how much Meta's clock may be behind ours.
 const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
-/// How many of the newest posts are looked through.
-const LOOKED_THROUGH: &str = "25";
+/// How many of the newest posts are searched for one whose id is unknown.
+const MAX_RECENT_POSTS: &str = "25";
 /// When a container whose account has used up its quota is tried again: the platform names no time.
 const QUOTA_PAUSE: TimeDelta = TimeDelta::hours(1);
 
-/// The names in which the two platforms differ.
+/// Meta's code for a wrong parameter, and its subcode if the object does not exist.
+const INVALID_PARAMETER: i64 = 100;
+const NO_SUCH_OBJECT: i64 = 33;
+/// Meta's subcodes for a container that does not exist, has expired, or whose picture is not downloaded yet.
+const CONTAINER_NOT_FOUND: i64 = 2_207_006;
+const CONTAINER_EXPIRED: i64 = 2_207_008;
+const MEDIA_NOT_READY: i64 = 2_207_027;
+
+/// The container calls of one account, with the paths and fields in which the two platforms differ.
 pub(crate) struct Containers<'a> {
     pub(crate) access: Access<'a>,
     /// The account's id.
     pub(crate) account: &'a str,
-    /// Below the account: where containers are made, published, and what was published is listed.
+    /// The path below the account at which containers are made.
     pub(crate) create: &'static str,
+    /// The path below the account at which a container is published.
     pub(crate) publish: &'static str,
+    /// The path below the account that lists the published posts.
     pub(crate) list: &'static str,
-    /// Below the account: how much was published, and may be.
+    /// The path below the account that returns the number of posts published within 24 hours, and its limit.
     pub(crate) quota: &'static str,
-    /// The fields of a container that say its status and what went wrong.
-    pub(crate) status: (&'static str, &'static str),
+    /// The field of a container's status.
+    pub(crate) status_field: &'static str,
+    /// The field of a container that gives the reason of a failure.
+    pub(crate) reason_field: &'static str,
     /// The field of a post's text.
     pub(crate) text: &'static str,
 }
@@ -58,11 +70,11 @@ enum Status {
     InProgress,
     Finished,
     Published,
-    /// It failed, expired, or is not known; with what the platform says.
+    /// It failed, expired, or is unknown; with the platform's reason.
     Gone(String),
 }
 
-/// Creates the marker: the time since which the post may be there.
+/// Creates the marker: the earliest time at which the post can exist.
 pub(crate) fn marker(seed: MarkerSeed) -> Marker {
     Marker::from_iter([("at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)))])
 }
@@ -73,7 +85,8 @@ pub(crate) fn is_id(id: &str) -> bool {
 }
 
 impl Containers<'_> {
-    /// The next step. `item` returns the request for one picture of a carousel, `whole` that for the post.
+    /// Makes the next container, or checks the last one. `item` returns the request for one picture of a carousel,
+    /// `whole` that for the post.
     pub(crate) async fn stage(
         &self,
         post: &OutgoingPost,
@@ -81,7 +94,7 @@ impl Containers<'_> {
         whole: impl Fn(&[&str]) -> Result<ContainerRequest, CallError>,
     ) -> Result<Staged, CallError> {
         if let Some(container) = post.marker.get("container").and_then(Value::as_str) {
-            return self.look(post, container).await;
+            return self.check_container(post, container).await;
         }
         let items = children(&post.marker);
         if items.is_empty() {
@@ -92,7 +105,7 @@ impl Containers<'_> {
         let request = if is_item { item(items.len()) } else { whole(&items)? };
         let created = match self.create(&request).await {
             // A picture of the carousel is not downloaded yet.
-            Err(GraphFailure { subcode: Some(2_207_027), .. }) => return Ok(Staged::Pending(MIN_PAUSE)),
+            Err(GraphFailure { subcode: Some(MEDIA_NOT_READY), .. }) => return Ok(Staged::Pending(MIN_PAUSE)),
             created => created.map_err(|failure| failure.error)?,
         };
         if is_item {
@@ -103,7 +116,7 @@ impl Containers<'_> {
             let now = self.access.client.now().to_rfc3339_opts(SecondsFormat::Millis, true);
             marker.insert("container".to_owned(), Value::from(created));
             marker.insert("container_at".to_owned(), Value::from(now));
-            marker.insert("containers".to_owned(), Value::from(made(&marker) + 1));
+            marker.insert("containers".to_owned(), Value::from(container_count(&marker) + 1));
         }
         Ok(Staged::Made(marker))
     }
@@ -114,13 +127,13 @@ impl Containers<'_> {
         let path = format!("{}/{}", self.account, self.publish);
         let request = self.access.request(Method::POST, &path).form(&[("creation_id", container)]);
         let created: Created = self.access.call(Effect::Publishes, request).await?;
-        // The post is out: without its address it is as well.
+        // The post is published; a missing address does not change that.
         let url = if is_id(&created.id) { self.permalink(&created.id).await.ok().flatten() } else { None };
         Ok(Published::new(created.id, url))
     }
 
-    /// Makes a container and publishes it in one go. Its id is not stored: what became of a lost answer must be found out
-    /// in another way.
+    /// Makes a container and publishes it, without storing its id: after a lost response the caller must search for the
+    /// post.
     pub(crate) async fn publish_unstored(&self, request: &ContainerRequest) -> Result<Published, GraphFailure> {
         let container = self.create(request).await?;
         let path = format!("{}/{}", self.account, self.publish);
@@ -129,35 +142,35 @@ impl Containers<'_> {
         Ok(Published::new(created.id, None))
     }
 
-    /// Finds out by the container what became of a call.
+    /// Asks the container whether an earlier call published it.
     pub(crate) async fn reconcile(&self, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         // It is stored before the call.
         let Some(container) = post.marker.get("container").and_then(Value::as_str) else {
             return Ok(Reconciled::Absent);
         };
         Ok(match self.status(container).await? {
-            Status::Published => Reconciled::Found(self.find(post).await?.unwrap_or_else(unnamed)),
+            Status::Published => Reconciled::Found(self.find(post).await?.unwrap_or_else(published_without_id)),
             Status::InProgress => Reconciled::Pending(MIN_PAUSE),
             Status::Finished => Reconciled::Absent,
-            // A container that was published is not kept for ever.
+            // The platform deletes a published container after a while.
             Status::Gone(_) => self.find(post).await?.map_or(Reconciled::Absent, Reconciled::Found),
         })
     }
 
-    async fn look(&self, post: &OutgoingPost, container: &str) -> Result<Staged, CallError> {
+    async fn check_container(&self, post: &OutgoingPost, container: &str) -> Result<Staged, CallError> {
         let name = self.access.client.name();
         Ok(match self.status(container).await? {
             Status::Finished => Staged::Ready,
-            Status::Published => Staged::Published(self.find(post).await?.unwrap_or_else(unnamed)),
+            Status::Published => Staged::Published(self.find(post).await?.unwrap_or_else(published_without_id)),
             Status::InProgress => {
-                let waited = self.access.client.now() - time(&post.marker, "container_at")?;
+                let waited = self.access.client.now() - marker_timestamp(&post.marker, "container_at")?;
                 if waited > MAX_WORK {
                     let message = format!("{name} has been working on this post's pictures for too long.");
                     return Err(CallError::Transient(Failure::of(Category::Media, message)));
                 }
                 Staged::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
             }
-            Status::Gone(why) if made(&post.marker) >= MAX_CONTAINERS => {
+            Status::Gone(why) if container_count(&post.marker) >= MAX_CONTAINERS => {
                 let message = format!("{name} cannot work on this post: {why}");
                 return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
             }
@@ -177,29 +190,26 @@ impl Containers<'_> {
         if is_id(&created.id) {
             return Ok(created.id);
         }
-        let message = format!("{} named no container.", self.access.client.name());
+        let message = format!("{} returned no container id.", self.access.client.name());
         Err(CallError::Transient(Failure::of(Category::PlatformError, message)).into())
     }
 
     async fn status(&self, container: &str) -> Result<Status, CallError> {
-        let (status, reason) = self.status;
-        let fields = format!("{status},{reason}");
+        let fields = format!("{},{}", self.status_field, self.reason_field);
         let request = self.access.request(Method::GET, container).query(&[("fields", fields.as_str())]);
-        let answer: Map<String, Value> = match self.access.call_with_codes(Effect::Repeatable, request).await {
-            Ok(answer) => answer,
-            Err(GraphFailure { code: 100, subcode: Some(33), .. }) => {
-                return Ok(Status::Gone("it is gone.".to_owned()));
-            }
-            Err(GraphFailure { subcode: Some(2_207_006 | 2_207_008), .. }) => {
-                return Ok(Status::Gone("it is gone.".to_owned()));
-            }
+        let container: Map<String, Value> = match self.access.call_with_codes(Effect::Repeatable, request).await {
+            Ok(container) => container,
+            Err(
+                GraphFailure { code: INVALID_PARAMETER, subcode: Some(NO_SUCH_OBJECT), .. }
+                | GraphFailure { subcode: Some(CONTAINER_NOT_FOUND | CONTAINER_EXPIRED), .. },
+            ) => return Ok(Status::Gone("it no longer exists.".to_owned())),
             Err(failure) => return Err(failure.error),
         };
-        let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
-        Ok(match text(status) {
+        let text = |name: &str| container.get(name).and_then(Value::as_str).unwrap_or_default();
+        Ok(match text(self.status_field) {
             "FINISHED" => Status::Finished,
             "PUBLISHED" => Status::Published,
-            "ERROR" | "EXPIRED" => Status::Gone(match text(reason) {
+            "ERROR" | "EXPIRED" => Status::Gone(match text(self.reason_field) {
                 "" => "it gave no reason.".to_owned(),
                 reason => reason.to_owned(),
             }),
@@ -207,8 +217,8 @@ impl Containers<'_> {
         })
     }
 
-    /// Fails if the account has published as much as it may within 24 hours. If the platform does not say, it goes on: the
-    /// publish is refused then.
+    /// Fails if the account has published as much as it may within 24 hours. If the quota cannot be read, continues:
+    /// the publish call is rejected then.
     async fn check_quota(&self) -> Result<(), CallError> {
         #[derive(Deserialize)]
         struct Quotas {
@@ -248,26 +258,26 @@ impl Containers<'_> {
 
     async fn permalink(&self, id: &str) -> Result<Option<String>, CallError> {
         #[derive(Deserialize)]
-        struct Shown {
+        struct Permalink {
             permalink: Option<String>,
         }
         let request = self.access.request(Method::GET, id).query(&[("fields", "permalink")]);
-        let shown: Shown = self.access.call(Effect::Repeatable, request).await?;
-        Ok(shown.permalink)
+        let post: Permalink = self.access.call(Effect::Repeatable, request).await?;
+        Ok(post.permalink)
     }
 
     /// Finds the post among the account's newest, by its text and time.
     async fn find(&self, post: &OutgoingPost) -> Result<Option<Published>, CallError> {
         #[derive(Deserialize)]
-        struct Newest {
+        struct MediaList {
             #[serde(default)]
             data: Vec<Map<String, Value>>,
         }
-        let began = time(&post.marker, "at")? - CLOCK_SKEW;
+        let began = marker_timestamp(&post.marker, "at")? - CLOCK_SKEW;
         let fields = format!("id,timestamp,permalink,{}", self.text);
         let path = format!("{}/{}", self.account, self.list);
-        let query = [("fields", fields.as_str()), ("limit", LOOKED_THROUGH)];
-        let newest: Newest =
+        let query = [("fields", fields.as_str()), ("limit", MAX_RECENT_POSTS)];
+        let newest: MediaList =
             self.access.call(Effect::Repeatable, self.access.request(Method::GET, &path).query(&query)).await?;
         let found = newest.data.into_iter().find_map(|found| {
             let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -279,8 +289,8 @@ impl Containers<'_> {
     }
 }
 
-/// A post that is out, but not found among the newest.
-fn unnamed() -> Published {
+/// Returns a post that is published, but was not found among the newest.
+fn published_without_id() -> Published {
     Published::new("", None)
 }
 
@@ -289,11 +299,11 @@ fn children(marker: &Marker) -> Vec<&str> {
     ids.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-fn made(marker: &Marker) -> u64 {
+fn container_count(marker: &Marker) -> u64 {
     marker.get("containers").and_then(Value::as_u64).unwrap_or_default()
 }
 
-fn time(marker: &Marker, name: &str) -> Result<DateTime<Utc>, CallError> {
+fn marker_timestamp(marker: &Marker, name: &str) -> Result<DateTime<Utc>, CallError> {
     marker_field(marker, name)?
         .parse()
         .map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time.")))

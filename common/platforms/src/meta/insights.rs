@@ -22,7 +22,7 @@ use crate::metrics::Metrics;
 pub(crate) type Values = BTreeMap<String, i64>;
 
 #[derive(Deserialize)]
-struct Answer {
+struct InsightsResponse {
     #[serde(default)]
     data: Vec<Insight>,
 }
@@ -115,7 +115,7 @@ impl Access<'_> {
 
     /// Reads an answer to a question for insights.
     pub(crate) fn read_values(&self, answer: &HttpResponse) -> Result<Values, GraphFailure> {
-        let answer: Answer = self.read_answer(Effect::Repeatable, answer)?;
+        let answer: InsightsResponse = self.read_answer(Effect::Repeatable, answer)?;
         Ok(answer.data.into_iter().filter_map(|one| Some((one.name.clone(), one.value()?))).collect())
     }
 

@@ -107,7 +107,7 @@ impl<'a> FacebookLogin<'a> {
             return Err(unavailable(error));
         }
         let tokens: protocol::Tokens = self.client.read(Effect::Repeatable, &answer).map_err(unavailable)?;
-        Ok((tokens.access_token().to_owned(), tokens.expires_at(self.client.now())))
+        Ok((tokens.access_token_text().to_owned(), tokens.expires_at(self.client.now())))
     }
 
     async fn granted(&self, grant: &Grant) -> Result<Vec<String>, ConnectError> {

@@ -38,12 +38,15 @@ impl LongLivedTokens<'_> {
             .map_err(|_| ConnectError::Unavailable(format!("{} gave no token.", self.client.name())))?;
         let grant = Grant::new(attempt, &short, self.client.now());
         let grant_type = format!("{}_exchange_token", self.prefix);
-        let query =
-            [("grant_type", grant_type.as_str()), ("client_secret", secret), ("access_token", short.access_token())];
+        let query = [
+            ("grant_type", grant_type.as_str()),
+            ("client_secret", secret),
+            ("access_token", short.access_token_text()),
+        ];
         let request = self.client.request(Method::GET, &format!("{}/access_token", self.host)).query(&query);
         let long: Tokens =
-            self.call(short.access_token(), request).await.map_err(|error| connect_error(error, None))?;
-        Ok(grant.with_access_token(long.access_token(), long.expires_at(self.client.now())))
+            self.call(short.access_token_text(), request).await.map_err(|error| connect_error(error, None))?;
+        Ok(grant.with_access_token(long.access_token_text(), long.expires_at(self.client.now())))
     }
 
     /// Renews an account's token with itself.
@@ -54,7 +57,7 @@ impl LongLivedTokens<'_> {
         let request = self.client.request(Method::GET, &format!("{}/refresh_access_token", self.host)).query(&query);
         let tokens: Tokens = self.call(token.expose_secret(), request).await?;
         Ok(Refreshed {
-            secrets: Some(account.secrets.with(&[("access_token", tokens.access_token())])),
+            secrets: Some(account.secrets.with(&[("access_token", tokens.access_token_text())])),
             token_expires_at: tokens.expires_at(self.client.now()),
             refresh_expires_at: None,
         })

@@ -189,11 +189,11 @@ impl Grant {
             instance: attempt.instance.clone(),
             client_id: attempt.client_id.clone(),
             client_secret: attempt.client_secret.clone(),
-            access_token: tokens.access_token().to_owned(),
-            refresh_token: tokens.refresh_token().map(str::to_owned),
+            access_token: tokens.access_token_text().to_owned(),
+            refresh_token: tokens.refresh_token_text().map(str::to_owned),
             token_expires_at: tokens.expires_at(now),
             refresh_expires_at: tokens.refresh_expires_at(now),
-            scopes: tokens.scopes(),
+            scopes: tokens.scope_names(),
         }
     }
 
@@ -341,8 +341,8 @@ pub(super) async fn renew(
     let refresh_token = account.secrets.require("refresh_token")?;
     let tokens = protocol::refresh(client, server, application, &refresh_token).await?;
     let now = client.now();
-    let mut changes = vec![("access_token", tokens.access_token())];
-    changes.extend(tokens.refresh_token().map(|token| ("refresh_token", token)));
+    let mut changes = vec![("access_token", tokens.access_token_text())];
+    changes.extend(tokens.refresh_token_text().map(|token| ("refresh_token", token)));
     Ok(Refreshed {
         secrets: Some(account.secrets.with(&changes)),
         token_expires_at: tokens.expires_at(now),

@@ -1,8 +1,8 @@
 //! OAuth 2.0 by the `oauth2` crate, over the connectors' own HTTP client: the address of the authorization page (RFC
 //! 6749, 4.1.1, with PKCE S256, RFC 7636), the exchange of a code, and the renewal of tokens.
 //!
-//! Answers are read leniently where platforms differ from the standard: a missing `token_type`, scopes separated by
-//! commas, numbers written as text, an end of the refresh token under several names.
+//! Responses are read leniently where platforms differ from the standard: a missing `token_type`, scopes separated by
+//! commas, numbers written as text, the refresh token's lifetime under two names.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -29,22 +29,22 @@ use super::super::call::{Effect, PlatformClient};
 use super::super::{CallError, ConnectError};
 use super::{Attempt, AuthServer, ClientAuth};
 
-/// A token's life is not believed beyond this.
-const MAX_LIFE: u64 = 10 * 365 * 86_400;
+/// A longer lifetime of a token is cut to this.
+const MAX_TOKEN_LIFETIME_SECONDS: u64 = 10 * 365 * 86_400;
 
-/// The answer of a token endpoint. `Debug` prints no token.
+/// The response of a token endpoint. `Debug` prints no token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tokens {
     access_token: AccessToken,
     #[serde(default = "bearer")]
     token_type: BasicTokenType,
-    #[serde(default, deserialize_with = "seconds")]
+    #[serde(default, deserialize_with = "deserialize_seconds")]
     expires_in: Option<u64>,
     #[serde(default)]
     refresh_token: Option<RefreshToken>,
-    #[serde(default, alias = "refresh_expires_in", deserialize_with = "seconds")]
+    #[serde(default, alias = "refresh_expires_in", deserialize_with = "deserialize_seconds")]
     refresh_token_expires_in: Option<u64>,
-    #[serde(default, deserialize_with = "scopes", skip_serializing)]
+    #[serde(default, deserialize_with = "deserialize_scopes", skip_serializing)]
     scope: Option<Vec<Scope>>,
 }
 
@@ -73,31 +73,31 @@ impl TokenResponse for Tokens {
 }
 
 impl Tokens {
-    pub fn access_token(&self) -> &str {
+    pub fn access_token_text(&self) -> &str {
         self.access_token.secret()
     }
 
     /// Returns the refresh token; `None` if there is none or it is empty.
-    pub fn refresh_token(&self) -> Option<&str> {
+    pub fn refresh_token_text(&self) -> Option<&str> {
         self.refresh_token.as_ref().map(|token| token.secret().as_str()).filter(|token| !token.is_empty())
     }
 
     pub fn expires_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        end(self.expires_in, now)
+        expiry(self.expires_in, now)
     }
 
     pub fn refresh_expires_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        end(self.refresh_token_expires_in, now)
+        expiry(self.refresh_token_expires_in, now)
     }
 
-    pub fn scopes(&self) -> Option<Vec<String>> {
+    pub fn scope_names(&self) -> Option<Vec<String>> {
         let scopes = self.scope.as_ref()?;
         (!scopes.is_empty()).then(|| scopes.iter().map(|scope| scope.to_string()).collect())
     }
 }
 
-fn end(seconds: Option<u64>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let seconds = seconds.filter(|seconds| *seconds > 0)?.min(MAX_LIFE);
+fn expiry(seconds: Option<u64>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let seconds = seconds.filter(|seconds| *seconds > 0)?.min(MAX_TOKEN_LIFETIME_SECONDS);
     now.checked_add_signed(TimeDelta::try_seconds(i64::try_from(seconds).ok()?)?)
 }
 
@@ -105,7 +105,7 @@ fn bearer() -> BasicTokenType {
     BasicTokenType::Bearer
 }
 
-fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+fn deserialize_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => text.trim().parse().ok(),
@@ -113,8 +113,9 @@ fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D:
     })
 }
 
-fn scopes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Scope>>, D::Error> {
+fn deserialize_scopes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Scope>>, D::Error> {
     let split = |text: &str| {
+        // `+` is a space that was left form-encoded.
         let words = text.split([' ', ',', '+']).filter(|word| !word.is_empty());
         words.map(|word| Scope::new(word.to_owned())).collect::<Vec<_>>()
     };
@@ -125,12 +126,12 @@ fn scopes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Scope
     })
 }
 
-/// A token endpoint that gave no tokens.
+/// The error of a request to a token endpoint.
 #[derive(Debug)]
 pub struct TokenFailure {
     /// `None` if no response arrived.
     pub status: Option<StatusCode>,
-    /// The standard's `error`, if the answer has one.
+    /// The standard's `error`, if the response has one.
     pub code: Option<String>,
     /// The standard's `error_description`: for recognising an error, not for people.
     pub description: Option<String>,
@@ -177,7 +178,7 @@ fn protocol(server: &AuthServer, application: &Application) -> Protocol {
     }
 }
 
-/// Returns the address at which the platform asks the person.
+/// Returns the URL of the platform's authorization page.
 pub fn authorize_url(attempt: &Attempt, state: &SecretString) -> Result<Url, ConnectError> {
     let unusable = |_| ConnectError::Unavailable("The platform's address cannot be used.".to_owned());
     let server = &attempt.server;
@@ -197,13 +198,14 @@ pub fn authorize_url(attempt: &Attempt, state: &SecretString) -> Result<Url, Con
     for (name, value) in &server.extra {
         request = request.add_extra_param(name, value);
     }
+    // TikTok.
     if server.sends_client_key {
         request = request.add_extra_param("client_key", &attempt.client_id);
     }
     Ok(request.url().0)
 }
 
-/// Turns a code into tokens.
+/// Exchanges an authorization code for tokens.
 pub async fn exchange(client: &PlatformClient, attempt: &Attempt, code: &str) -> Result<Tokens, TokenFailure> {
     let unusable = |_| unusable_address(client);
     let token_url = TokenUrl::new(attempt.server.token_url.clone()).map_err(unusable)?;
@@ -217,9 +219,9 @@ pub async fn exchange(client: &PlatformClient, attempt: &Attempt, code: &str) ->
     for (name, value) in &attempt.server.token_extra {
         request = request.add_extra_param(name, value);
     }
-    let sender = Sender::new(client);
-    let answer = request.request_async(&sender).await;
-    answer.map_err(|error| sender.classify(error))
+    let http_client = OAuthHttpClient::new(client);
+    let tokens = request.request_async(&http_client).await;
+    tokens.map_err(|error| http_client.classify(error))
 }
 
 /// Gets new tokens by a refresh token.
@@ -232,9 +234,9 @@ pub async fn refresh(
     let token_url = TokenUrl::new(server.token_url.clone()).map_err(|_| unusable_address(client))?;
     let protocol = protocol(server, application).set_token_uri(token_url);
     let token = RefreshToken::new(refresh_token.expose_secret().to_owned());
-    let sender = Sender::new(client);
-    let answer = protocol.exchange_refresh_token(&token).request_async(&sender).await;
-    answer.map_err(|error| sender.classify(error))
+    let http_client = OAuthHttpClient::new(client);
+    let tokens = protocol.exchange_refresh_token(&token).request_async(&http_client).await;
+    tokens.map_err(|error| http_client.classify(error))
 }
 
 fn unusable_address(client: &PlatformClient) -> CallError {
@@ -242,13 +244,13 @@ fn unusable_address(client: &PlatformClient) -> CallError {
     CallError::Transient(Failure::of(Category::Internal, message))
 }
 
-/// Sends the crate's requests with the platform's client, and remembers the status of the answer.
-struct Sender {
+/// Sends the crate's requests with the platform's client, and stores the last status.
+struct OAuthHttpClient {
     client: PlatformClient,
     status: Mutex<Option<StatusCode>>,
 }
 
-impl<'c> AsyncHttpClient<'c> for Sender {
+impl<'c> AsyncHttpClient<'c> for OAuthHttpClient {
     type Error = CallError;
     type Future = BoxFuture<'c, Result<oauth2::HttpResponse, CallError>>;
 
@@ -257,32 +259,32 @@ impl<'c> AsyncHttpClient<'c> for Sender {
     }
 }
 
-impl Sender {
+impl OAuthHttpClient {
     fn new(client: &PlatformClient) -> Self {
         Self { client: client.clone(), status: Mutex::new(None) }
     }
 
-    /// A busy or broken server's answer is an error here: the crate would lose its status.
+    /// 429, 5xx and truncated responses are errors here: the crate would drop their status.
     async fn send(&self, request: HttpRequest) -> Result<oauth2::HttpResponse, CallError> {
         let (head, body) = request.into_parts();
         let request = self.client.request(head.method, &head.uri.to_string()).headers(head.headers).body(body);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        *self.status.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(answer.status);
-        if answer.status == StatusCode::TOO_MANY_REQUESTS || answer.status.is_server_error() || answer.truncated {
-            return Err(self.client.classify_status(Effect::Repeatable, &answer, None, None));
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        *self.status.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(response.status);
+        if response.status == StatusCode::TOO_MANY_REQUESTS || response.status.is_server_error() || response.truncated {
+            return Err(self.client.classify_status(Effect::Repeatable, &response, None, None));
         }
-        // Some platforms answer 201 where the standard says 200, and some name no type.
-        let status = if answer.status.is_success() { StatusCode::OK } else { answer.status };
-        let mut response = http::Response::new(answer.body.to_vec());
-        *response.status_mut() = status;
-        Ok(response)
+        // Headers are dropped: the crate rejects a Content-Type other than JSON, but accepts a missing one.
+        let mut for_crate = http::Response::new(response.body.to_vec());
+        // Some platforms return 201 where the standard says 200.
+        *for_crate.status_mut() = if response.status.is_success() { StatusCode::OK } else { response.status };
+        Ok(for_crate)
     }
 
     fn classify(&self, error: RequestTokenError<CallError, BasicErrorResponse>) -> TokenFailure {
         let status = *self.status.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (code, description) = match &error {
-            RequestTokenError::ServerResponse(answer) => {
-                (Some(answer.error().as_ref().to_owned()), answer.error_description().cloned())
+            RequestTokenError::ServerResponse(response) => {
+                (Some(response.error().as_ref().to_owned()), response.error_description().cloned())
             }
             _ => (None, None),
         };
@@ -293,29 +295,29 @@ impl Sender {
         TokenFailure { status, code, description, error }
     }
 
-    /// Only a refused grant is the person's matter; all else is one of the operator or of the platform, and may pass.
+    /// Only `invalid_grant` needs the user; all other errors may be temporary.
     fn refused(&self, status: Option<StatusCode>, code: Option<&str>) -> CallError {
         let name = self.client.name();
-        let shown = code.map(str::to_owned).or_else(|| status.map(|status| status.as_u16().to_string()));
-        let with = |category, message: String| {
+        let platform_code = code.map(str::to_owned).or_else(|| status.map(|status| status.as_u16().to_string()));
+        let failure_of = |category, message: String| {
             let failure = Failure::of(category, message);
-            match shown.as_deref() {
+            match platform_code.as_deref() {
                 Some(code) => failure.from_platform(code),
                 None => failure,
             }
         };
         match code {
-            Some("invalid_grant") => CallError::Reauth(with(
+            Some("invalid_grant") => CallError::Reauth(failure_of(
                 Category::AuthExpired,
                 format!("{name} no longer accepts this authorization; connect the account again."),
             )),
-            Some("invalid_client" | "unauthorized_client") => CallError::Transient(with(
+            Some("invalid_client" | "unauthorized_client") => CallError::Transient(failure_of(
                 Category::Account,
                 format!(
                     "{name} does not accept Crier's application; its operator has to check the client id and secret."
                 ),
             )),
-            _ => CallError::Transient(with(Category::PlatformError, format!("{name} gave no tokens."))),
+            _ => CallError::Transient(failure_of(Category::PlatformError, format!("{name} returned no tokens."))),
         }
     }
 }

@@ -68,8 +68,8 @@ impl Reddit {
     }
 }
 
-/// What a post says beyond its text.
-struct Wishes<'a> {
+/// The options of a post, read and checked.
+struct RedditOptions<'a> {
     subreddit: &'a str,
     title: &'a str,
     link: Option<&'a str>,
@@ -83,7 +83,7 @@ fn invalid(message: impl Into<String>) -> CallError {
     CallError::Permanent(Failure::of(Category::InvalidContent, message))
 }
 
-impl<'a> Wishes<'a> {
+impl<'a> RedditOptions<'a> {
     fn of(post: &'a OutgoingPost) -> Result<Self, CallError> {
         let subreddit = options::text(post, "subreddit")?.unwrap_or_default();
         let subreddit = subreddit.trim_start_matches('/').strip_prefix("r/").unwrap_or(subreddit);
@@ -189,16 +189,16 @@ struct Submitted {
 }
 
 impl Submitted {
-    fn is_of(&self, wishes: &Wishes<'_>, began: DateTime<Utc>) -> bool {
+    fn is_of(&self, options: &RedditOptions<'_>, began: DateTime<Utc>) -> bool {
         let is_recent = self.created_utc >= (began - CLOCK_SKEW).timestamp() as f64;
-        is_recent && self.title.trim() == wishes.title && self.subreddit.eq_ignore_ascii_case(wishes.subreddit)
+        is_recent && self.title.trim() == options.title && self.subreddit.eq_ignore_ascii_case(options.subreddit)
     }
 }
 
 impl Session<'_> {
     /// Looks for a post among the person's newest.
     async fn find(&self, name: &str, post: &OutgoingPost) -> Result<Option<Published>, CallError> {
-        let (wishes, began) = (Wishes::of(post)?, marker_time(&post.marker)?);
+        let (options, began) = (RedditOptions::of(post)?, marker_time(&post.marker)?);
         let request = self.request(Method::GET, &format!("/user/{name}/submitted")).query(&[
             ("sort", "new"),
             ("limit", SEARCHED),
@@ -206,12 +206,12 @@ impl Session<'_> {
         ]);
         let newest: Listing = self.call(Effect::Repeatable, request).await?;
         let mut all = newest.data.children.into_iter().map(|child| child.data);
-        Ok(all.find(|one| one.is_of(&wishes, began)).map(|one| wishes.published(&one.name)))
+        Ok(all.find(|one| one.is_of(&options, began)).map(|one| options.published(&one.name)))
     }
 
-    async fn submit_text(&self, wishes: &Wishes<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
-        let mut fields = wishes.fields();
-        match wishes.link {
+    async fn submit_text(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
+        let mut fields = options.fields();
+        match options.link {
             Some(link) => fields.extend([("kind", "link"), ("url", link)]),
             None => fields.push(("kind", "self")),
         }
@@ -219,31 +219,36 @@ impl Session<'_> {
         self.submit(self.request(Method::POST, "/api/submit").form(&fields)).await
     }
 
-    async fn submit_picture(&self, wishes: &Wishes<'_>, post: &OutgoingPost, image: &Image) -> Result<Made, Refused> {
+    async fn submit_picture(
+        &self,
+        options: &RedditOptions<'_>,
+        post: &OutgoingPost,
+        image: &Image,
+    ) -> Result<Made, Refused> {
         let url = Uploaded::of(image)?.url;
-        let mut fields = wishes.fields();
+        let mut fields = options.fields();
         fields.extend([("kind", "image"), ("url", url.as_str()), ("text", &post.text)]);
         self.submit(self.request(Method::POST, "/api/submit").form(&fields)).await
     }
 
-    async fn submit_gallery(&self, wishes: &Wishes<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
+    async fn submit_gallery(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
         let item = |image: &Image| -> Result<Value, CallError> {
             Ok(json!({ "media_id": Uploaded::of(image)?.asset_id, "caption": "", "outbound_url": "" }))
         };
         let items = post.images.iter().map(item).collect::<Result<Vec<_>, _>>()?;
         let mut body = json!({
             "api_type": "json",
-            "sr": wishes.subreddit,
-            "title": wishes.title,
+            "sr": options.subreddit,
+            "title": options.title,
             "text": post.text,
             "items": items,
-            "nsfw": wishes.nsfw,
-            "spoiler": wishes.spoiler,
+            "nsfw": options.nsfw,
+            "spoiler": options.spoiler,
             "sendreplies": true,
             "show_error_list": true,
             "validate_on_submit": true,
         });
-        for (name, value) in [("flair_id", wishes.flair_id), ("flair_text", wishes.flair_text)] {
+        for (name, value) in [("flair_id", options.flair_id), ("flair_text", options.flair_text)] {
             if let Some(value) = value {
                 body[name] = Value::from(value);
             }
@@ -314,11 +319,11 @@ impl Connector for Reddit {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        let (wishes, session) = (Wishes::of(post)?, self.session(account)?);
+        let (options, session) = (RedditOptions::of(post)?, self.session(account)?);
         let made = match post.images.as_slice() {
-            [] => session.submit_text(&wishes, post).await,
-            [only] => session.submit_picture(&wishes, post, only).await,
-            _ => session.submit_gallery(&wishes, post).await,
+            [] => session.submit_text(&options, post).await,
+            [only] => session.submit_picture(&options, post, only).await,
+            _ => session.submit_gallery(&options, post).await,
         };
         let is_old = |image: &Image| image.uploaded.as_ref().is_some_and(|uploaded| !uploaded.uploaded_in_this_run);
         let made = made.map_err(|Refused { error, field }| match (error, field.as_deref()) {
@@ -329,7 +334,7 @@ impl Connector for Reddit {
             (error, _) => error,
         })?;
         if let Some(name) = made.name() {
-            return Ok(wishes.published(&name));
+            return Ok(options.published(&name));
         }
         // The post is made when its picture is processed; if that takes longer, the next run looks again.
         match session.find(user_name(account)?, post).await {

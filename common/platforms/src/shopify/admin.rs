@@ -25,7 +25,7 @@ pub(super) struct Admin<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct GraphQlResponse {
     data: Option<Value>,
     errors: Option<Vec<GraphError>>,
     #[serde(default)]
@@ -91,7 +91,7 @@ impl Admin<'_> {
         if !answer.status.is_success() {
             return Err(self.refusal(effect, &answer));
         }
-        let Answer { data, errors, extensions } = self.client.read(effect, &answer)?;
+        let GraphQlResponse { data, errors, extensions } = self.client.read(effect, &answer)?;
         let data = data.unwrap_or_default();
         // An error beside an article: a field of the answer could not be read, and the article is there.
         let is_made = data.pointer("/articleCreate/article/id").is_some_and(Value::is_string);

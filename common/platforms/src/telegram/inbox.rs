@@ -32,7 +32,7 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 const UPDATES: &str = "updates";
 const PAGE: usize = 100;
 /// How old an update is before it is deleted at Telegram, so that another account with the same bot has seen it.
-const KEPT: TimeDelta = TimeDelta::minutes(10);
+const RETENTION: TimeDelta = TimeDelta::minutes(10);
 /// What a message without text may consist of.
 const MEDIA: [&str; 9] =
     ["photo", "video", "animation", "audio", "voice", "video_note", "document", "sticker", "location"];
@@ -208,7 +208,7 @@ fn queued_at(update: &Update) -> Option<DateTime<Utc>> {
 /// Returns the cursor after a page, and whether another follows now.
 fn after(cursor: Option<i64>, updates: &[Update], now: DateTime<Utc>) -> (Value, bool) {
     let is_full = updates.len() >= PAGE;
-    let is_old = |update: &&Update| is_full || queued_at(update).is_none_or(|at| at <= now - KEPT);
+    let is_old = |update: &&Update| is_full || queued_at(update).is_none_or(|at| at <= now - RETENTION);
     let last = updates.iter().take_while(is_old).last().map(|update| update.update_id.saturating_add(1));
     (json!({ "offset": last.or(cursor) }), is_full)
 }

@@ -69,7 +69,8 @@ impl Threads {
             publish: "threads_publish",
             list: "threads",
             quota: "threads_publishing_limit",
-            status: ("status", "error_message"),
+            status_field: "status",
+            reason_field: "error_message",
             text: "text",
         })
     }

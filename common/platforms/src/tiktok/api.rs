@@ -165,7 +165,7 @@ impl Tiktok {
                 Category::Account,
                 "TikTok does not accept Crier's application; its operator has to check the client key and secret.",
             ))),
-            _ => Err(CallError::Transient(Failure::of(Category::PlatformError, "TikTok gave no tokens."))),
+            _ => Err(CallError::Transient(Failure::of(Category::PlatformError, "TikTok returned no tokens."))),
         }
     }
 }

@@ -150,8 +150,8 @@ impl Connector for Tiktok {
         let form = [("grant_type", "refresh_token"), ("refresh_token", refresh_token.expose_secret())];
         let tokens = self.tokens(&application, &form).await?;
         let now = self.client.now();
-        let mut changes = vec![("access_token", tokens.access_token())];
-        changes.extend(tokens.refresh_token().map(|token| ("refresh_token", token)));
+        let mut changes = vec![("access_token", tokens.access_token_text())];
+        changes.extend(tokens.refresh_token_text().map(|token| ("refresh_token", token)));
         Ok(Refreshed {
             secrets: Some(account.secrets.with(&changes)),
             token_expires_at: tokens.expires_at(now),

@@ -1,7 +1,7 @@
 //! Figures of X: up to 100 posts with one call, and the account's own. X charges for each post and account that it
 //! shows, once a day (UTC) each, so that the operator has to switch them on (`CRIER_TWITTER_ANALYTICS`).
 //!
-//! Clicks are not public: X tells them to the author, of posts of the last 30 days. An application that may not read
+//! Clicks are not public: X returns them to the author, of posts of the last 30 days. An application that may not read
 //! them reads the other figures without them.
 //!
 //! Sources: docs.x.com of August 2026 ("Metrics", "Response codes and errors", "Pricing") and `openapi.json` 2.167
@@ -26,7 +26,7 @@ use crate::{CallError, ConnectorAccount};
 const PER_CALL: usize = 100;
 /// The object whose counts everyone may read, of a post of any age.
 const PUBLIC: &str = "public_metrics";
-/// How long X tells the others; a day less than its 30, for the time of the call and X's clock.
+/// How long X returns the others; a day less than its 30, for the time of the call and X's clock.
 const PRIVATE_FOR: TimeDelta = TimeDelta::days(29);
 /// The names of the specification for those of the documents.
 const OTHER_NAMES: [(&str, &str); 2] = [
@@ -35,7 +35,7 @@ const OTHER_NAMES: [(&str, &str); 2] = [
 ];
 
 #[derive(Deserialize)]
-struct Answer {
+struct PostsResponse {
     /// Absent where none of the posts can be shown.
     #[serde(default)]
     data: Vec<Value>,
@@ -43,7 +43,7 @@ struct Answer {
     errors: Vec<Value>,
 }
 
-impl Answer {
+impl PostsResponse {
     /// Returns a post. X shows the newest edit of it, which has an id of its own.
     fn post(&self, id: &str) -> Option<&Value> {
         let is_edit =
@@ -100,7 +100,7 @@ impl Twitter {
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
         objects: &BTreeSet<&str>,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<PostsResponse, CallError> {
         let ids: Vec<&str> = posts.iter().map(|post| post.external_id.as_str()).collect();
         let fields: Vec<&str> = objects.iter().copied().collect();
         let token = account.secrets.require("access_token")?;
@@ -114,14 +114,14 @@ impl Twitter {
         }
     }
 
-    /// Asks for posts of which X tells all metrics. Those that it refuses are set aside, and the others asked for.
+    /// Asks for posts of which X returns all metrics. Those that it refuses are set aside, and the others asked for.
     async fn ask_for_all(
         &self,
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
         names: &[&str],
         aside: &mut SetAside,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<PostsResponse, CallError> {
         let objects: BTreeSet<&str> = names.iter().map(|name| object(name)).collect();
         let is_all_public = objects.iter().all(|object| *object == PUBLIC);
         match self.ask(account, posts, &objects).await {
@@ -141,10 +141,10 @@ impl Twitter {
         posts: &[&PublishedPost],
         is_young: bool,
         aside: &mut SetAside,
-    ) -> Result<Answer, CallError> {
-        let nothing = Answer { data: Vec::new(), errors: Vec::new() };
-        let is_told = |name: &&str| (is_young || object(name) == PUBLIC) && !aside.contains(name);
-        let names: Vec<&str> = self.metrics.fields_of_posts().into_iter().filter(is_told).collect();
+    ) -> Result<PostsResponse, CallError> {
+        let nothing = PostsResponse { data: Vec::new(), errors: Vec::new() };
+        let is_returned = |name: &&str| (is_young || object(name) == PUBLIC) && !aside.contains(name);
+        let names: Vec<&str> = self.metrics.fields_of_posts().into_iter().filter(is_returned).collect();
         if posts.is_empty() || names.is_empty() {
             return Ok(nothing);
         }

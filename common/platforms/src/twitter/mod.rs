@@ -94,7 +94,7 @@ impl Twitter {
     }
 
     fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
-        let body: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let body: ApiProblem = serde_json::from_slice(&answer.body).unwrap_or_default();
         let detail = sanitize_message(body.text(), &[]);
         let code = answer.status.as_str().to_owned();
         let failure = |category, what: &str| {
@@ -167,7 +167,7 @@ impl Twitter {
 
 /// `application/problem+json`, or a list of errors.
 #[derive(Deserialize, Default)]
-struct Problem {
+struct ApiProblem {
     #[serde(rename = "type", default)]
     kind: String,
     #[serde(default)]
@@ -182,7 +182,7 @@ struct ProblemItem {
     message: String,
 }
 
-impl Problem {
+impl ApiProblem {
     fn text(&self) -> &str {
         match self.errors.first() {
             Some(first) if !first.message.is_empty() => &first.message,

@@ -13,7 +13,7 @@ pub const PAGE: usize = 50;
 const HISTORY: TimeDelta = TimeDelta::days(30);
 const OVERLAP: TimeDelta = TimeDelta::minutes(10);
 const LONG_OVERLAP: TimeDelta = TimeDelta::days(14);
-const LONG_EVERY: TimeDelta = TimeDelta::hours(1);
+const LONG_INTERVAL: TimeDelta = TimeDelta::hours(1);
 /// How many pages are read without a pause, however many a site gives.
 const PAGES_AT_ONCE: u64 = 20;
 
@@ -41,7 +41,7 @@ impl Pass {
         if let (Some(after), Some(began), Some(long)) = (time("after"), time("began"), long) {
             return Self { after, is_long_start: false, seen, began, long, pages };
         }
-        let is_long = long.is_none_or(|long| now - long >= LONG_EVERY);
+        let is_long = long.is_none_or(|long| now - long >= LONG_INTERVAL);
         let overlap = if is_long { LONG_OVERLAP } else { OVERLAP };
         let after = seen.map_or(now - HISTORY, |seen| seen.min(now) - overlap);
         let long = if is_long { now } else { long.unwrap_or(now) };

@@ -9,7 +9,7 @@
 
 use crier_domain::conversation::{Conversation, ConversationStatus};
 use crier_domain::platform::{ConversationType, Platform};
-use crier_domain::words::Wanted;
+use crier_domain::words::SearchTerm;
 
 use super::super::db::run;
 use super::super::jobs::{id_list, list_sql};
@@ -39,7 +39,7 @@ pub struct ConversationFilter {
     pub unread: Option<bool>,
     pub tag: Option<String>,
     /// All of these words; empty: any.
-    pub words: Vec<Wanted>,
+    pub words: Vec<SearchTerm>,
 }
 
 impl ConversationFilter {
@@ -124,9 +124,13 @@ impl<'a> Query<'a> {
         match *set {
             Set::Tag(tag) => {
                 let tag = self.bind(Bind::Text(tag));
-                format!("SELECT conversation_id FROM conversation_tags WHERE brand_id = $1 AND tag = {tag}")
+                format!(
+                    "SELECT conversation_id
+                    FROM conversation_tags
+                    WHERE brand_id = $1 AND tag = {tag}"
+                )
             }
-            Set::Words { range: Wanted { from, to }, .. } => {
+            Set::Words { range: SearchTerm { from, to }, .. } => {
                 let (from, to) = (self.bind(Bind::Text(from)), self.bind(Bind::Text(to)));
                 format!(
                     "SELECT conversation_id
@@ -213,7 +217,13 @@ impl<'a> Query<'a> {
             self.is_in(set).unwrap_or_else(|| format!("c.id IN ({} AND conversation_id IN ({ids}))", self.set(set)))
         });
         let is_in = is_in.collect::<Vec<_>>().join(" AND ");
-        format!("WITH near AS MATERIALIZED ({near}) SELECT c.id FROM near c WHERE {is_in} ORDER BY {order}")
+        format!(
+            "WITH near AS MATERIALIZED ({near})
+            SELECT c.id
+            FROM near c
+            WHERE {is_in}
+            ORDER BY {order}"
+        )
     }
 }
 
@@ -222,7 +232,7 @@ enum Set<'a> {
     Tag(&'a str),
     /// Those with a word of a range; `words`: all words of a large set, if they are at most [`MAX_WORDS`].
     Words {
-        range: &'a Wanted,
+        range: &'a SearchTerm,
         words: Option<Vec<String>>,
     },
 }
@@ -282,7 +292,7 @@ async fn has_few(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter) ->
 }
 
 /// Returns the different words of a range; `None`: they are more than [`MAX_WORDS`]. Each is one look-up in the key.
-async fn words_of(conn: &mut Conn, brand_id: i64, range: &Wanted) -> Result<Option<Vec<String>>> {
+async fn words_of(conn: &mut Conn, brand_id: i64, range: &SearchTerm) -> Result<Option<Vec<String>>> {
     const SQL: &str = "
         WITH RECURSIVE found (word) AS (
             SELECT min(word)

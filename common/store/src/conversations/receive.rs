@@ -32,7 +32,7 @@ pub struct Received {
 
 /// A message that a brand has.
 #[derive(sqlx_macros::FromRow)]
-struct Known {
+struct StoredMessage {
     external_id: String,
     status: MessageStatus,
     deleted_at: Option<DateTime<Utc>>,
@@ -61,8 +61,8 @@ pub async fn receive(tx: &mut Tx, account: &SocialAccount, messages: &[FetchedMe
         let mut threads: BTreeMap<(ConversationType, &str), Vec<&FetchedMessage>> = BTreeMap::new();
         for message in messages {
             // What overlaps is not written again.
-            let is_same = |known: &Known| {
-                known.status != MessageStatus::Received || (known.body == message.body && known.deleted_at.is_none())
+            let is_same = |stored: &StoredMessage| {
+                stored.status != MessageStatus::Received || (stored.body == message.body && stored.deleted_at.is_none())
             };
             if !known.get(&message.external_id).is_some_and(is_same) {
                 threads.entry((message.kind, &message.thread_id)).or_default().push(message);
@@ -83,7 +83,7 @@ async fn known(
     brand_id: i64,
     account_id: i64,
     messages: &[FetchedMessage],
-) -> Result<HashMap<String, Known>> {
+) -> Result<HashMap<String, StoredMessage>> {
     let sql = conn.for_engine(
         "
         SELECT m.external_id, m.status, m.deleted_at, m.body
@@ -101,7 +101,7 @@ async fn known(
     );
     let ids: Vec<&str> = messages.iter().map(|message| message.external_id.as_str()).collect();
     let ids = serde_json::json!(ids).to_string();
-    let rows: Vec<Known> =
+    let rows: Vec<StoredMessage> =
         run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(account_id).bind(&ids).fetch_all(c))?;
     Ok(rows.into_iter().map(|known| (known.external_id.clone(), known)).collect())
 }

@@ -57,9 +57,14 @@ pub async fn lateness(tx: &mut Tx, job: &Claimed) -> Result<TimeDelta> {
 
 /// Deletes periods that ended long ago, at most `limit`; returns how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
-    const SQL: &str = "DELETE FROM lane_holds
+    const SQL: &str = "
+        DELETE FROM lane_holds
         WHERE (lane, held_since) IN (
-            SELECT lane, held_since FROM lane_holds WHERE held_until < $1 ORDER BY held_until LIMIT (SELECT $2)
+            SELECT lane, held_since
+            FROM lane_holds
+            WHERE held_until < $1
+            ORDER BY held_until
+            LIMIT (SELECT $2)
         )";
     let before = tx.now - HOLD_RETENTION;
     Ok(execute!(tx, SQL, before, limit)?)

@@ -192,7 +192,7 @@ pub async fn widen_lane(tx: &mut Tx, kind: JobKind, lane: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether a lane is paused.
+/// Returns whether the lane is paused at `now`.
 pub async fn lane_is_paused(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<bool> {
     const SQL: &str = "SELECT lane FROM paused_lanes WHERE lane = $1 AND paused_until > $2";
     let found: Option<String> = run!(conn, c => sqlx::query_scalar(SQL).bind(lane).bind(now).fetch_optional(c))?;

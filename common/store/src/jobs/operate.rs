@@ -66,7 +66,17 @@ impl JobQuery {
             _ => vec![format!("{kind}{state}")],
         };
         let lane = if self.lane.is_some() { "lane || '' = $1" } else { "$1 = ''" };
-        let part = |rest| format!("SELECT * FROM (SELECT * FROM jobs WHERE {lane} AND created_at < $2{rest}{end}) p");
+        let part = |rest| {
+            format!(
+                "
+                SELECT *
+                FROM (
+                    SELECT *
+                    FROM jobs
+                    WHERE {lane} AND created_at < $2{rest}{end}
+                ) p"
+            )
+        };
         rest.into_iter().map(part).collect::<Vec<_>>().join(" UNION ALL ")
     }
 

@@ -17,10 +17,11 @@ impl PublishTarget {
         if !p.session.connector.can_reconcile() {
             return stop(p, PublishOutcome::reconcile_unsupported());
         }
-        let mut asked = run.wait_without_slot(p.session.connector.reconcile(&p.session.call, &p.outgoing)).await;
+        let mut asked =
+            run.wait_without_slot(p.session.connector.reconcile(&p.session.connector_account, &p.outgoing)).await;
         if let Err(CallError::AuthExpired(failure)) = asked {
             self.refresh(run, p, failure).await?;
-            asked = p.session.connector.reconcile(&p.session.call, &p.outgoing).await;
+            asked = p.session.connector.reconcile(&p.session.connector_account, &p.outgoing).await;
         }
         match asked {
             Ok(Reconciled::Found(published)) => return stop(p, PublishOutcome::Published(published)),
@@ -99,7 +100,7 @@ impl PublishTarget {
             return Err(CallError::network("Crier was held up for too long before it could call the platform."));
         }
         run.set_in_doubt(true);
-        let called = tokio::time::timeout(left, p.session.connector.publish(&p.session.call, &p.outgoing));
+        let called = tokio::time::timeout(left, p.session.connector.publish(&p.session.connector_account, &p.outgoing));
         let called = async {
             if p.session.connector.waits_externally(&p.outgoing) {
                 run.call_and_wait(called).await

@@ -29,7 +29,7 @@ const PAUSES: [Duration; 7] = [
     Duration::from_hours(2),
 ];
 
-/// How long a post waits, without using up attempts, for an operator to mend what makes every call fail.
+/// How long a post waits, without using up attempts, for an operator to fix what makes every call fail.
 const MAX_OPERATOR_WAIT: TimeDelta = TimeDelta::days(7);
 
 /// The outcome of a run. `open`: the outcome of a call is unknown, so the next run (a retry, or one that a user
@@ -241,35 +241,36 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
 impl RunResult for PublishEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         // Always lock the post before its targets; the fixed order prevents deadlocks.
-        let Some(post) = posts::lock(tx, self.target.post_id).await? else {
+        let Some((post, is_deleted)) = posts::lock(tx, self.target.post_id).await? else {
             return Ok(Outcome::Cancelled("the post is gone".into()));
         };
         let now = tx.now;
-        let mut outcome = self.touch_account(tx, job.trace.as_deref()).await?;
-        if post.1 {
+        let mut outcome = self.expire_or_pause_account(tx, job.trace.as_deref()).await?;
+        if is_deleted {
             outcome = outcome.for_deleted_post();
         }
         // The post was last changed when its publishing began.
-        if let Some(until) = outcome.operator_wait().filter(|_| now - post.0.updated_at < MAX_OPERATOR_WAIT) {
-            return self.wait_for_operator(tx, post, job, &outcome, until).await;
+        if let Some(until) = outcome.operator_wait().filter(|_| now - post.updated_at < MAX_OPERATOR_WAIT) {
+            return self.wait_for_operator(tx, (post, is_deleted), job, &outcome, until).await;
         }
-        let (how, next) = match &outcome {
+        let (outcome, next) = match &outcome {
             PublishOutcome::Retry { at, open, .. } => match self.next(job, *at, *open, now) {
                 Some(next) => (outcome, Some(next)),
                 None => (outcome.exhausted(), None),
             },
             _ => (outcome, None),
         };
-        let (word, error) = how.outcome_and_error();
-        let ended = self.ended(&how, error.clone(), next, now);
+        let (attempt_outcome, error) = outcome.outcome_and_error();
+        let ended = self.ended(&outcome, error.clone(), next, now);
         let attempt = targets::NewAttempt {
             number: self.target.attempts,
             started_at: self.started_at,
-            outcome: word,
+            outcome: attempt_outcome,
             status_code: error.as_ref().and_then(|e| e.platform_code.as_ref()?.parse().ok()),
             error: error.clone(),
         };
-        publishing::end_target(tx, post, &self.target, &ended, Some(&attempt), job.trace.as_deref()).await?;
+        publishing::end_target(tx, (post, is_deleted), &self.target, &ended, Some(&attempt), job.trace.as_deref())
+            .await?;
         Ok(match next {
             Some(at) => Outcome::RetryAt(at, error.map(|e| e.message).unwrap_or_default()),
             None => Outcome::Done,
@@ -286,15 +287,16 @@ impl RunResult for PublishEnd {
 
     fn observe(&self, outcome: &Outcome) {
         let platform = self.target.platform.as_str();
-        let (word, error) = match outcome {
+        let (attempt_outcome, error) = match outcome {
             Outcome::RetryAt(..) => (AttemptOutcome::Retried, None),
             _ => self.outcome.exhausted().outcome_and_error(),
         };
-        metrics::published(platform, word);
-        if word != AttemptOutcome::Retried {
+        metrics::published(platform, attempt_outcome);
+        if attempt_outcome != AttemptOutcome::Retried {
             let Target { id, post_id, account_id, .. } = self.target;
             let code = error.map(|error| error.code);
-            tracing::info!(post_id, target_id = id, account_id, platform, outcome = %word, code, "a post has ended");
+            let outcome = attempt_outcome;
+            tracing::info!(post_id, target_id = id, account_id, platform, %outcome, code, "a post has ended");
         }
         if matches!(&self.outcome, PublishOutcome::Retry { failure, .. } if failure.category == Category::RateLimited) {
             metrics::platform_rate_limited(platform);
@@ -323,13 +325,13 @@ impl PublishEnd {
 
     fn ended(
         &self,
-        how: &PublishOutcome,
+        outcome: &PublishOutcome,
         error: Option<Failure>,
         next: Option<DateTime<Utc>>,
         now: DateTime<Utc>,
     ) -> targets::TargetEnd {
         let target = &self.target;
-        match how {
+        match outcome {
             PublishOutcome::Published(published) => targets::TargetEnd {
                 status: TargetStatus::Published,
                 external_id: Some(published.external_id.clone()).filter(|id| !id.is_empty()),
@@ -357,7 +359,7 @@ impl PublishEnd {
                     next_attempt_at: None,
                     published_at: None,
                     call_open: matches!(
-                        how,
+                        outcome,
                         PublishOutcome::Expired { open: true, .. } | PublishOutcome::Unknown { open: true, .. }
                     ),
                 }
@@ -367,7 +369,7 @@ impl PublishEnd {
 
     /// Marks the account as expired if its access was rejected; pauses its lane in all replicas if it is rate limited.
     /// Returns the outcome in view of the account's current state.
-    async fn touch_account(&self, tx: &mut Tx, trace: Option<&str>) -> Result<PublishOutcome> {
+    async fn expire_or_pause_account(&self, tx: &mut Tx, trace: Option<&str>) -> Result<PublishOutcome> {
         let account_id = self.target.account_id;
         match (&self.outcome, self.credentials_version) {
             (PublishOutcome::Expired { failure, .. }, Some(version)) => {

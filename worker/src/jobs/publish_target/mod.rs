@@ -141,9 +141,9 @@ impl PublishTarget {
         Stop::Ended(self.end(p, outcome))
     }
 
-    /// Renews the account's tokens; `refused` is the platform's error for the old ones.
-    async fn refresh(&self, run: &Run, p: &mut Prepared, refused: Failure) -> Step<()> {
-        p.session.refresh(run, refused).await.map_err(|error| match error {
+    /// Renews the account's tokens; `rejection` is the platform's error for the old ones.
+    async fn refresh(&self, run: &Run, p: &mut Prepared, rejection: Failure) -> Step<()> {
+        p.session.refresh(run, rejection).await.map_err(|error| match error {
             RefreshError::Database(error) => Stop::Database(error),
             RefreshError::Call(error) => self.fail(p, error),
         })
@@ -197,12 +197,4 @@ fn expired(message: impl Into<String>) -> Failure {
 
 fn deleted() -> Failure {
     Failure::with_code(Category::Missed, "post_deleted", "The post was deleted before it was published here.")
-}
-
-fn disconnected() -> Failure {
-    Failure::with_code(
-        Category::Account,
-        "account_disconnected",
-        "The account is no longer connected to this brand. Connect it again, then publish the post again.",
-    )
 }

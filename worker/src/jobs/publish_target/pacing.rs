@@ -41,8 +41,8 @@ fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure
     Failure::of(
         Category::RateLimited,
         format!(
-            "Crier paces itself: {cap} posts within 24 hours is the most that it publishes on one {platform} account. \
-             This one goes on at {at}."
+            "The daily limit is reached: Crier publishes at most {cap} posts within 24 hours on one {platform} account. \
+             This one continues at {at}."
         ),
     )
 }

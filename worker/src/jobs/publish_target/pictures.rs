@@ -74,7 +74,7 @@ impl PublishTarget {
     /// The same, after the platform reported that the uploads no longer exist.
     pub(super) async fn upload_images_again(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         p.outgoing.images.iter_mut().for_each(|image| image.uploaded = None);
-        self.keep_uploads(run, p).await?;
+        self.store_uploads(run, p).await?;
         self.prepare_images(run, p).await
     }
 
@@ -89,7 +89,7 @@ impl PublishTarget {
             share.shrink_to(image.bytes.len() as u64);
             let name = self.upload(run, p, &image).await?;
             p.outgoing.images[index].uploaded = Some(UploadedImage { name, uploaded_in_this_run: true });
-            self.keep_uploads(run, p).await?;
+            self.store_uploads(run, p).await?;
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl PublishTarget {
     async fn upload_once(&self, run: &Run, p: &Prepared, image: &Image) -> Result<Value, CallError> {
         // An upload may be several requests, each with the platform's timeout, like a publish.
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
-        let upload = p.session.connector.upload(&p.session.call, &p.outgoing, image);
+        let upload = p.session.connector.upload(&p.session.connector_account, &p.outgoing, image);
         match run.wait_without_slot(tokio::time::timeout(deadline, upload)).await {
             Ok(result) => result,
             Err(_) => Err(CallError::network("The platform did not take a picture in time.")),
@@ -115,7 +115,7 @@ impl PublishTarget {
     }
 
     /// Stores the platform's names of the pictures.
-    async fn keep_uploads(&self, run: &Run, p: &Prepared) -> Step<()> {
+    async fn store_uploads(&self, run: &Run, p: &Prepared) -> Step<()> {
         let named = p.outgoing.images.iter().filter_map(|image| {
             let uploaded = image.uploaded.as_ref()?;
             Some((image.id.to_string(), uploaded.name.clone()))

@@ -22,9 +22,9 @@ use serde_json::{Map, Value};
 
 use super::ending::{PublishEnd, PublishOutcome};
 use super::pacing::check_daily_cap;
-use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, disconnected, expired, pictures};
+use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, expired, pictures};
 use crate::engine::{Batcher, Run};
-use crate::jobs::account_session::AccountSession;
+use crate::jobs::account_session::{AccountSession, disconnected};
 use crate::jobs::{Deps, RunResult};
 
 /// How many runs share a transaction at most: on SQLite all other writers wait for it.
@@ -115,7 +115,7 @@ impl Preparation {
         };
         let (tx, steps) = match prepared.await {
             Ok(prepared) => prepared,
-            Err(error) if wait => return each(runs, error),
+            Err(error) if wait => return same_error_for_each(runs, error),
             Err(error) => {
                 tracing::debug!(%error, "runs could not be prepared together; preparing each one alone");
                 return runs.iter().map(|_| None).collect();
@@ -125,7 +125,7 @@ impl Preparation {
         ready().filter(|(_, ready)| ready.is_marked).for_each(|(run, _)| run.set_marked());
         // Not prepared again alone: the commit may have succeeded.
         if let Err(error) = tx.commit().await {
-            return each(runs, error);
+            return same_error_for_each(runs, error);
         }
         ready().for_each(|(run, _)| run.set_counted());
         steps.into_iter().map(|step| step.map(|step| step.map(|ready| ready.prepared))).collect()
@@ -205,20 +205,9 @@ impl Preparation {
         };
         // Everything that may fail comes before the call is marked as started.
         let session = AccountSession::new(&self.store, account, &secrets, connector, self.publish_timeout)?;
-        let connector = &session.connector;
-        let uploads = if assets.is_empty() { Map::new() } else { post_media::uploads(tx, target.id).await? };
-        let outgoing = OutgoingPost {
-            target_id: target.id,
-            text: target.content.clone().unwrap_or_else(|| post.content.clone()),
-            images: self.images(&assets, session.account.platform, &uploads)?,
-            options: target.options.clone(),
-            marker: target.marker.clone().unwrap_or_else(|| {
-                connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_base::random::u64() })
-            }),
-            attempt: u32::try_from(target.attempts).unwrap_or(1),
-            has_earlier_attempt: target.marker.is_some(),
-        };
+        let outgoing = self.build_outgoing(tx, post, &target, &session, &assets).await?;
         // Pictures come before the call: it starts once the platform has them.
+        let connector = &session.connector;
         let begins = !connector.has_stages()
             && !outgoing.images.iter().any(|image| pictures::is_wanted(connector.image_transfer(), image));
         let is_marked = self.start(tx, &mut target, &outgoing.marker, begins).await?;
@@ -234,10 +223,34 @@ impl Preparation {
         };
         Ok(Ready { prepared, is_marked })
     }
+
+    /// Returns what is sent to the platform: with the target's own marker if there is one, else with a new one.
+    async fn build_outgoing(
+        &self,
+        tx: &mut Tx,
+        post: &Post,
+        target: &Target,
+        session: &AccountSession,
+        assets: &[Asset],
+    ) -> Step<OutgoingPost> {
+        let uploads = if assets.is_empty() { Map::new() } else { post_media::uploads(tx, target.id).await? };
+        Ok(OutgoingPost {
+            target_id: target.id,
+            text: target.content.clone().unwrap_or_else(|| post.content.clone()),
+            images: self.images(assets, session.account.platform, &uploads)?,
+            options: target.options.clone(),
+            marker: target.marker.clone().unwrap_or_else(|| {
+                let random = crier_base::random::u64();
+                session.connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random })
+            }),
+            attempt: u32::try_from(target.attempts).unwrap_or(1),
+            has_earlier_attempt: target.marker.is_some(),
+        })
+    }
 }
 
-/// The same error for each run.
-fn each(runs: &[&Run], error: StoreError) -> Vec<Option<Step<Prepared>>> {
+/// Returns the same error for each run.
+fn same_error_for_each(runs: &[&Run], error: StoreError) -> Vec<Option<Step<Prepared>>> {
     let copy = error.to_string();
     let others = runs.iter().skip(1).map(|_| StoreError::Decode(copy.clone()));
     std::iter::once(error).chain(others).map(|error| Some(Err(Stop::Database(error)))).collect()

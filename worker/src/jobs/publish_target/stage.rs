@@ -53,7 +53,8 @@ impl PublishTarget {
 
     async fn stage_once(&self, run: &Run, p: &Prepared) -> Result<Staged, CallError> {
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
-        let staged = tokio::time::timeout(deadline, p.session.connector.stage(&p.session.call, &p.outgoing));
+        let staged =
+            tokio::time::timeout(deadline, p.session.connector.stage(&p.session.connector_account, &p.outgoing));
         match run.wait_without_slot(staged).await {
             Ok(result) => result,
             Err(_) => Err(CallError::network("The platform did not answer in time.")),

@@ -1,5 +1,5 @@
-//! `refresh_token`: looks after the tokens of one account once. What is due is in the account's row, so a job that
-//! comes late or twice does nothing:
+//! `refresh_token`: renews the tokens of one account, or warns its owners. What is due is in the account's row, so a
+//! job that comes late or twice does nothing:
 //!
 //! - the token has lived for 80 % of its life: gets a new one;
 //! - the access ends soon, and only a person can renew it: warns the owners, by event and mail;
@@ -32,7 +32,8 @@ mod ending;
 
 /// How long storing new tokens is retried while the database is unavailable: the old ones may be revoked by now.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
-const STORE_PAUSE: Duration = Duration::from_millis(200);
+/// The pause between tries to store new tokens.
+const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// When the job comes back if another process renews the tokens.
 const LEASE_PAUSE: TimeDelta = TimeDelta::seconds(30);
 /// The shortest and the longest pause after a passing failure; between them, a tenth of the time that is left.
@@ -117,7 +118,7 @@ impl RefreshToken {
             .await;
             match stored {
                 Err(error) if error.is_transient() && Instant::now() < deadline => {
-                    tokio::time::sleep(STORE_PAUSE).await;
+                    tokio::time::sleep(STORE_RETRY_PAUSE).await;
                 }
                 ended => return ended,
             }

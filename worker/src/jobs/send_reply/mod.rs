@@ -54,7 +54,7 @@ struct Prepared {
 }
 
 /// Why a run makes no (further) call.
-enum Stop {
+enum ReplyStop {
     /// Another worker has the job by now.
     LeaseLost,
     /// There is nothing to be sent.
@@ -64,13 +64,13 @@ enum Stop {
     Database(StoreError),
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for ReplyStop {
     fn from(error: StoreError) -> Self {
         Self::Database(error)
     }
 }
 
-type Step<T> = std::result::Result<T, Stop>;
+type Step<T> = std::result::Result<T, ReplyStop>;
 
 impl SendReply {
     pub fn new(deps: &Deps) -> Self {
@@ -96,13 +96,13 @@ impl SendReply {
         let id = run.job.subject_id;
         let mut tx = self.store.begin().await?;
         let Some(conversation) = conversations::lock_of_message(&mut tx, id).await? else {
-            return Err(Stop::Skipped("the conversation is gone"));
+            return Err(ReplyStop::Skipped("the conversation is gone"));
         };
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(Stop::LeaseLost);
+            return Err(ReplyStop::LeaseLost);
         }
         let found = replies::find(&mut tx, id).await?.filter(|message| message.status == MessageStatus::Pending);
-        let Some(mut message) = found else { return Err(Stop::Skipped("the reply has ended")) };
+        let Some(mut message) = found else { return Err(ReplyStop::Skipped("the reply has ended")) };
         let has_open_call = message.call_started_at.is_some();
         message.attempts += 1;
         let session = match self.session(&mut tx, &conversation).await? {
@@ -113,7 +113,7 @@ impl SendReply {
                 tx.commit().await?;
                 run.set_counted();
                 let outcome = if has_open_call { outcome.with_open_call() } else { outcome };
-                return Err(Stop::Ended(Box::new(ReplyEnding::without_call(&conversation, message, outcome))));
+                return Err(ReplyStop::Ended(Box::new(ReplyEnding::without_call(&conversation, message, outcome))));
             }
         };
         let seed = MarkerSeed { target_id: id, at: tx.now, random: crier_base::random::u64() };
@@ -168,10 +168,10 @@ impl SendReply {
         let Some(inbox) = connector.inbox().filter(|inbox| inbox.can_reconcile()) else {
             return Err(self.stop(p, ReplyOutcome::reconcile_unsupported()));
         };
-        let mut asked = run.wait_without_slot(inbox.reconcile(&p.session.call, &p.reply)).await;
+        let mut asked = run.wait_without_slot(inbox.reconcile(&p.session.connector_account, &p.reply)).await;
         if let Err(CallError::AuthExpired(failure)) = asked {
             self.refresh(run, p, failure).await?;
-            asked = inbox.reconcile(&p.session.call, &p.reply).await;
+            asked = inbox.reconcile(&p.session.connector_account, &p.reply).await;
         }
         match asked {
             Ok(Reconciled::Found(sent)) => return Err(self.stop(p, ReplyOutcome::Sent(sent))),
@@ -203,7 +203,7 @@ impl SendReply {
     async fn store_call_marker(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         let mut tx = self.store.begin().await?;
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(Stop::LeaseLost);
+            return Err(ReplyStop::LeaseLost);
         }
         replies::mark_call(&mut tx, p.message.id, &p.reply.marker).await?;
         p.message.call_started_at = Some(tx.now);
@@ -237,7 +237,7 @@ impl SendReply {
             return Err(CallError::network("This worker cannot reply on the platform."));
         };
         run.set_in_doubt(true);
-        let called = tokio::time::timeout(left, inbox.reply(&p.session.call, &p.reply));
+        let called = tokio::time::timeout(left, inbox.reply(&p.session.connector_account, &p.reply));
         let result = run.call_and_wait(called).await.unwrap_or_else(|_| {
             Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not answer in time.")))
         });
@@ -245,9 +245,9 @@ impl SendReply {
         result
     }
 
-    async fn refresh(&self, run: &Run, p: &mut Prepared, refused: Failure) -> Step<()> {
-        p.session.refresh(run, refused).await.map_err(|error| match error {
-            RefreshError::Database(error) => Stop::Database(error),
+    async fn refresh(&self, run: &Run, p: &mut Prepared, rejection: Failure) -> Step<()> {
+        p.session.refresh(run, rejection).await.map_err(|error| match error {
+            RefreshError::Database(error) => ReplyStop::Database(error),
             RefreshError::Call(error) => self.fail(p, error),
         })
     }
@@ -256,12 +256,12 @@ impl SendReply {
         Box::new(ReplyEnding::of(p, outcome, self.timeout))
     }
 
-    fn stop(&self, p: &Prepared, outcome: ReplyOutcome) -> Stop {
-        Stop::Ended(self.end(p, outcome))
+    fn stop(&self, p: &Prepared, outcome: ReplyOutcome) -> ReplyStop {
+        ReplyStop::Ended(self.end(p, outcome))
     }
 
     /// Stops a run because of a platform's error.
-    fn fail(&self, p: &Prepared, error: CallError) -> Stop {
+    fn fail(&self, p: &Prepared, error: CallError) -> ReplyStop {
         let can_reconcile = p.session.connector.inbox().is_some_and(|inbox| inbox.can_reconcile());
         self.stop(p, ReplyOutcome::of(error, p.has_open_call, can_reconcile))
     }
@@ -271,11 +271,11 @@ impl SendReply {
 impl Job for SendReply {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         Ok(match self.send(run).await {
-            Ok(end) | Err(Stop::Ended(end)) => end,
-            Err(Stop::Skipped(why)) => Box::new(Outcome::Cancelled(why.to_owned())),
+            Ok(end) | Err(ReplyStop::Ended(end)) => end,
+            Err(ReplyStop::Skipped(why)) => Box::new(Outcome::Cancelled(why.to_owned())),
             // The result is discarded, so this reason is never stored.
-            Err(Stop::LeaseLost) => Box::new(Outcome::Cancelled("the lease was lost".to_owned())),
-            Err(Stop::Database(error)) => return Err(error),
+            Err(ReplyStop::LeaseLost) => Box::new(Outcome::Cancelled("the lease was lost".to_owned())),
+            Err(ReplyStop::Database(error)) => return Err(error),
         })
     }
 

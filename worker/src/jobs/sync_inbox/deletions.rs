@@ -10,7 +10,7 @@ use crier_store::inbox_syncs::{self, InboxSync};
 use crier_store::jobs::engine as rows;
 use serde_json::{Value, json};
 
-use super::{AccountSession, Run, Step, Stop, SyncInbox};
+use super::{AccountSession, Run, Step, SyncInbox, SyncStop};
 
 /// The name of the cursor; no connector calls a stream so.
 const CURSOR: &str = "deletions";
@@ -67,10 +67,10 @@ impl SyncInbox {
         };
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account).await? else {
-            return Err(Stop::Over("the account is gone"));
+            return Err(SyncStop::Over("the account is gone"));
         };
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(Stop::Over("the lease was lost"));
+            return Err(SyncStop::Over("the lease was lost"));
         }
         deletions::delete(&mut tx, account, &deleted).await?;
         let mut cursors = sync.cursors;
@@ -85,11 +85,12 @@ impl SyncInbox {
             let connector = session.connector.clone();
             let Some(inbox) = connector.inbox() else { return Ok(Vec::new()) };
             let timeout = self.timeout.to_std().unwrap_or_default();
-            let asked = run.wait_without_slot(tokio::time::timeout(timeout, inbox.deleted(&session.call, ids))).await;
+            let request = tokio::time::timeout(timeout, inbox.deleted(&session.connector_account, ids));
+            let asked = run.wait_without_slot(request).await;
             match asked.unwrap_or_else(|_| Err(CallError::network("The platform did not answer in time."))) {
                 Ok(deleted) => return Ok(deleted),
                 Err(CallError::AuthExpired(failure)) => session.refresh(run, failure).await?,
-                Err(error) => return Err(Stop::Call(error)),
+                Err(error) => return Err(SyncStop::Call(error)),
             }
         }
     }

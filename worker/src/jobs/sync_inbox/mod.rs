@@ -53,20 +53,20 @@ pub struct SyncInbox {
 }
 
 /// Why a run reads no further.
-enum Stop {
+enum SyncStop {
     /// Another worker has the job by now, or the account is gone.
     Over(&'static str),
     Call(CallError),
     Database(StoreError),
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for SyncStop {
     fn from(error: StoreError) -> Self {
         Self::Database(error)
     }
 }
 
-impl From<RefreshError> for Stop {
+impl From<RefreshError> for SyncStop {
     fn from(error: RefreshError) -> Self {
         match error {
             RefreshError::Call(error) => Self::Call(error),
@@ -75,7 +75,7 @@ impl From<RefreshError> for Stop {
     }
 }
 
-type Step<T> = std::result::Result<T, Stop>;
+type Step<T> = std::result::Result<T, SyncStop>;
 
 impl SyncInbox {
     pub fn new(deps: &Deps) -> Self {
@@ -91,7 +91,7 @@ impl SyncInbox {
             end.interval = has_inbox.then_some(SWITCHED_OFF);
             return Ok(());
         };
-        if !inbox.reads(&session.call.external_id) {
+        if !inbox.reads(&session.connector_account.external_id) {
             return Ok(());
         }
         end.interval = Some(inbox.interval());
@@ -105,16 +105,16 @@ impl SyncInbox {
                     end.has_more = true;
                     end.unfinished.push((*stream).to_owned());
                 }
-                Err(Stop::Call(error @ CallError::RateLimited { .. })) => {
+                Err(SyncStop::Call(error @ CallError::RateLimited { .. })) => {
                     end.error = Some(error);
                     break;
                 }
-                Err(Stop::Call(error @ (CallError::Reauth(_) | CallError::AuthExpired(_)))) => {
+                Err(SyncStop::Call(error @ (CallError::Reauth(_) | CallError::AuthExpired(_)))) => {
                     end.version = session.account.credentials_version;
                     end.error = Some(error);
                     break;
                 }
-                Err(Stop::Call(error)) => {
+                Err(SyncStop::Call(error)) => {
                     end.error = Some(error);
                     end.unfinished.push((*stream).to_owned());
                 }
@@ -126,7 +126,7 @@ impl SyncInbox {
             && let Err(stop) = self.follow_deletions(run, session, sync).await
         {
             match stop {
-                Stop::Call(error) => end.error = Some(error),
+                SyncStop::Call(error) => end.error = Some(error),
                 stop => return Err(stop),
             }
         }
@@ -172,12 +172,12 @@ impl SyncInbox {
             let connector = session.connector.clone();
             let Some(inbox) = connector.inbox() else { return Ok(InboxPage::default()) };
             let timeout = self.timeout.to_std().unwrap_or_default();
-            let fetched = tokio::time::timeout(timeout, inbox.fetch(&session.call, stream, cursor));
+            let fetched = tokio::time::timeout(timeout, inbox.fetch(&session.connector_account, stream, cursor));
             let fetched = run.wait_without_slot(fetched).await;
             match fetched.unwrap_or_else(|_| Err(CallError::network("The platform did not answer in time."))) {
                 Ok(page) => return Ok(page),
                 Err(CallError::AuthExpired(failure)) => session.refresh(run, failure).await?,
-                Err(error) => return Err(Stop::Call(error)),
+                Err(error) => return Err(SyncStop::Call(error)),
             }
         }
     }
@@ -187,10 +187,10 @@ impl SyncInbox {
         let account = &session.account;
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account.id).await? else {
-            return Err(Stop::Over("the account is gone"));
+            return Err(SyncStop::Over("the account is gone"));
         };
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(Stop::Over("the lease was lost"));
+            return Err(SyncStop::Over("the lease was lost"));
         }
         let now = tx.now;
         // A platform's clock may be ahead.
@@ -236,9 +236,9 @@ impl Job for SyncInbox {
         let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout)?;
         match self.read(run, &mut session, &sync, &mut end).await {
             Ok(()) => Ok(Box::new(end)),
-            Err(Stop::Over(why)) => Ok(Box::new(Outcome::Cancelled(why.to_owned()))),
-            Err(Stop::Call(error)) => Ok(Box::new(SyncEnd { error: Some(error), ..end })),
-            Err(Stop::Database(error)) => Err(error),
+            Err(SyncStop::Over(why)) => Ok(Box::new(Outcome::Cancelled(why.to_owned()))),
+            Err(SyncStop::Call(error)) => Ok(Box::new(SyncEnd { error: Some(error), ..end })),
+            Err(SyncStop::Database(error)) => Err(error),
         }
     }
 }

@@ -134,8 +134,8 @@ fn published_targets_are_immutable_but_failed_ones_are_not() {
     let post = post(PostStatus::PartiallyPublished);
     let all = PostChange { content: PatchField::Value("x".into()), ..put(None) };
     assert_eq!(decide_change(&post, &current, &all), Err(Conflict::Published(1)));
-    let wish = |account_id| PostOverride { account_id, content: Some("x".into()), media: None, options: None };
-    let one = |account_id| PostChange { overrides: PatchField::Value(vec![wish(account_id)]), ..put(None) };
+    let override_of = |account_id| PostOverride { account_id, content: Some("x".into()), media: None, options: None };
+    let one = |account_id| PostChange { overrides: PatchField::Value(vec![override_of(account_id)]), ..put(None) };
     assert_eq!(decide_change(&post, &current, &one(1)), Err(Conflict::Published(1)));
     assert_eq!(decide_change(&post, &current, &one(2)).unwrap().overrides.len(), 1);
     let same = PostChange { content: PatchField::Value("hello".into()), ..put(None) };
@@ -205,9 +205,9 @@ proptest! {
         let begun = !matches!(status, PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled);
         let current: Vec<TargetState> = (1..).zip(&states).map(|(id, (state, running, open))| {
             let state = if begun { *state } else { PENDING };
-            let mut standing = TargetState { running: *running, ..target(id, state) };
-            standing.target.call_started_at = open.then(now);
-            standing
+            let mut target_state = TargetState { running: *running, ..target(id, state) };
+            target_state.target.call_started_at = open.then(now);
+            target_state
         }).collect();
         let change = PostChange {
             content: content.map_or(PatchField::Absent, PatchField::Value),

@@ -96,8 +96,8 @@ fn run(body: &Value, lookup: &LookupContext) -> Problems {
     let parsed =
         ParsedBody::read(Problems::default(), body.as_object().unwrap(), |f| PostChange::read(f, "Europe/Berlin"));
     let (post, problems) = (Post::draft(1, now()), parsed.problems());
-    let wanted = DesiredPost::from_change(&post, &[], &parsed.value);
-    check(&post, &wanted, &parsed.value, lookup, &problems);
+    let desired = DesiredPost::from_change(&post, &[], &parsed.value);
+    check(&post, &desired, &parsed.value, lookup, &problems);
     problems
 }
 

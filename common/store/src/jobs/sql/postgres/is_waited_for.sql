@@ -11,8 +11,16 @@
     EXISTS (
         SELECT 1
         FROM json_array_elements($3::json) own (place)
-        WHERE EXISTS (SELECT 1 FROM jobs w WHERE w.lane = place ->> 0 AND w.state = 'ready' AND w.waiting)
-            OR (SELECT count(*) FROM jobs r WHERE r.lane = place ->> 0 AND r.state = 'running') >= coalesce(
+        WHERE EXISTS (
+                SELECT 1
+                FROM jobs w
+                WHERE w.lane = place ->> 0 AND w.state = 'ready' AND w.waiting
+            )
+            OR (
+                SELECT count(*)
+                FROM jobs r
+                WHERE r.lane = place ->> 0 AND r.state = 'running'
+            ) >= coalesce(
                 (SELECT n.places FROM narrow_lanes n WHERE n.lane = place ->> 0),
                 (place ->> 1)::bigint
             )
@@ -20,8 +28,15 @@
     OR EXISTS (
         SELECT 1
         FROM json_array_elements($4::json) own (place)
-        WHERE EXISTS (SELECT 1 FROM jobs w WHERE w.workspace_lane = place ->> 0 AND w.state = 'ready' AND w.waiting)
-            OR (SELECT count(*) FROM jobs r WHERE r.workspace_lane = place ->> 0 AND r.state = 'running')
-                >= (place ->> 1)::bigint
+        WHERE EXISTS (
+                SELECT 1
+                FROM jobs w
+                WHERE w.workspace_lane = place ->> 0 AND w.state = 'ready' AND w.waiting
+            )
+            OR (
+                SELECT count(*)
+                FROM jobs r
+                WHERE r.workspace_lane = place ->> 0 AND r.state = 'running'
+            ) >= (place ->> 1)::bigint
     )
 )

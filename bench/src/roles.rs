@@ -39,19 +39,23 @@ pub struct BenchRoles {
 impl BenchRoles {
     /// Starts a worker for one kind, and a scheduler.
     pub fn start(
-        place: &BenchEnvironment,
+        environment: &BenchEnvironment,
         kind: JobKind,
         job: Arc<dyn Job>,
         slots: usize,
     ) -> std::result::Result<Self, BenchError> {
-        let mut roles = Self::worker(place, Registry::of([(kind, job)]), slots)?;
-        roles.tasks.spawn(scheduler(place).run(roles.stop.clone()));
+        let mut roles = Self::worker(environment, Registry::of([(kind, job)]), slots)?;
+        roles.tasks.spawn(scheduler(environment).run(roles.stop.clone()));
         Ok(roles)
     }
 
     /// Starts a worker without a scheduler.
-    pub fn worker(place: &BenchEnvironment, registry: Registry, slots: usize) -> std::result::Result<Self, BenchError> {
-        Self::worker_on(place.worker(), place.notifier().clone(), registry, slots)
+    pub fn worker(
+        environment: &BenchEnvironment,
+        registry: Registry,
+        slots: usize,
+    ) -> std::result::Result<Self, BenchError> {
+        Self::worker_on(environment.worker(), environment.notifier().clone(), registry, slots)
     }
 
     /// Starts a worker on a store and a notifier.
@@ -88,19 +92,23 @@ impl BenchRoles {
     }
 }
 
-pub fn scheduler(place: &BenchEnvironment) -> Scheduler {
+pub fn scheduler(environment: &BenchEnvironment) -> Scheduler {
     Scheduler {
-        store: place.scheduler().clone(),
-        transport: place.notifier().clone(),
-        library: place.library().clone(),
+        store: environment.scheduler().clone(),
+        transport: environment.notifier().clone(),
+        library: environment.library().clone(),
         plans: Arc::default(),
         figures: PlatformsConfig::default().with_figures(),
     }
 }
 
 /// Returns the product's handler of a kind, with the sandbox enabled.
-pub fn job(config: &Config, place: &BenchEnvironment, kind: JobKind) -> std::result::Result<Arc<dyn Job>, BenchError> {
-    job_on(config, place.worker(), place.library(), kind)
+pub fn job(
+    config: &Config,
+    environment: &BenchEnvironment,
+    kind: JobKind,
+) -> std::result::Result<Arc<dyn Job>, BenchError> {
+    job_on(config, environment.worker(), environment.library(), kind)
 }
 
 /// Like [`job`], with a store and a media library.
@@ -145,8 +153,8 @@ pub async fn enqueue(store: &Store, subject: i64) -> std::result::Result<(), Sto
     tx.commit().await
 }
 
-/// Waits until all jobs of the kind are settled; call it after all have started. Fails if one is dead. The scheduler may
-/// enqueue jobs of other kinds, such as the collection of an account's figures, which no worker here runs.
+/// Waits until all jobs of the kind are settled; call it after all have started. Fails if one is dead. The scheduler
+/// may enqueue jobs of other kinds, such as the collection of an account's figures, which no worker here runs.
 pub async fn wait_until_settled(store: &Store, kind: JobKind) -> Result {
     wait_until_settled_looking_every(store, kind, POLL_INTERVAL).await
 }
