@@ -1,7 +1,7 @@
 //! Files: what is in the storage, and how much of it a workspace uses.
 //!
 //! The row is committed before any byte is written to the storage ([`reserve`]), and deleted after the last byte is
-//! deleted ([`forget`]), so the sweep finds everything that a process left behind when it died in between. The row and
+//! deleted ([`delete_rows`]), so the sweep finds everything that a process left behind when it died in between. The row and
 //! the space are taken in one transaction: two concurrent uploads cannot both take the last space.
 //!
 //! `doomed` is the stored word for *marked for deletion* ([`FileState::Deleting`]).
