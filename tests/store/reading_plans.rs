@@ -18,6 +18,7 @@ use crier_store::conversations::{self, replies};
 use crier_store::db::Engine;
 use crier_store::{PageRequest, Result, Tx, inbox_syncs, report_figures};
 
+use crate::support::size::sized;
 use crate::support::store::{TestStore, World, on_both};
 
 on_both![
@@ -28,7 +29,6 @@ on_both![
 
 /// After five runs Postgres may switch to a generic plan, which ignores the bound values.
 const RUNS: usize = 7;
-const ROWS: i64 = 100_000;
 /// Rows of the brand that is asked about.
 const OWN: i64 = 300;
 /// Index entries that one run may read on Postgres.
@@ -37,6 +37,11 @@ const MAX_ENTRIES: i64 = 8_000;
 const MAX_STEPS: i64 = 120_000;
 /// After how many instructions they are counted.
 const STEP: i32 = 100;
+
+/// Rows of others. A walk over the smaller number exceeds the limits above as well.
+fn rows() -> i64 {
+    sized(100_000, 30_000)
+}
 
 /// Returns the scans of whole tables and the index entries read in this transaction so far, on Postgres.
 async fn reads(tx: &mut Tx) -> (i64, i64) {
@@ -122,7 +127,7 @@ impl Full {
         Self { s, own, others, account, busy }
     }
 
-    /// Numbers from 1; those above [`ROWS`] are of the brand that is asked about.
+    /// Numbers from 1; those above [`rows()`] are of the brand that is asked about.
     fn numbers(&self, last: i64) -> String {
         match self.s.is_postgres() {
             true => format!("generate_series(1, {last}) AS s (n)"),
@@ -143,7 +148,7 @@ impl Full {
 
     /// `own` of the rows of the brand that is asked about, else `others`.
     fn of(own: i64, others: i64) -> String {
-        format!("CASE WHEN n > {ROWS} THEN {own} ELSE {others} END")
+        format!("CASE WHEN n > {} THEN {own} ELSE {others} END", rows())
     }
 
     async fn sql(&self, sql: String) {
@@ -155,7 +160,7 @@ impl Full {
     }
 
     async fn fill_inbox(&self) {
-        let (numbers, now) = (self.numbers(ROWS + OWN), self.s.now().to_rfc3339());
+        let (numbers, now) = (self.numbers(rows() + OWN), self.s.now().to_rfc3339());
         let (brand, account) = (Self::of(self.own.brand, self.others.brand), Self::of(self.account, self.busy));
         let assignee = Self::of(self.own.user, self.others.user);
         for sql in [
@@ -203,7 +208,7 @@ impl Full {
     }
 
     async fn fill_figures(&self) {
-        let (numbers, now) = (self.numbers(ROWS + OWN), self.s.now().to_rfc3339());
+        let (numbers, now) = (self.numbers(rows() + OWN), self.s.now().to_rfc3339());
         let brand = Self::of(self.own.brand, self.others.brand);
         for sql in [
             format!(
@@ -261,7 +266,7 @@ impl Full {
                 SELECT {}, 'sandbox', 'a' || n, 'x', 'profile', 'active', {secrets}, {later}, '{now}', '{now}', '{now}'
                 FROM {}",
                 self.others.workspace,
-                self.numbers(ROWS)
+                self.numbers(rows())
             ),
             "INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, updated_at, cursors) \
              SELECT id, figures_at, created_at, created_at, '{}' FROM social_accounts WHERE figures_at IS NOT NULL"

@@ -95,12 +95,23 @@ impl<'a> Query<'a> {
 
     /// The conditions of the filters that are set, each of which the list's index answers.
     fn filters(&mut self, filter: &ConversationFilter) -> String {
+        self.conditions(filter, "")
+    }
+
+    /// The same conditions for conversations that are looked up by id. No index but that of the id answers them
+    /// (`+ 0`): Postgres would read all conversations of an account for each id if it expects few of them.
+    fn filters_of_looked_up(&mut self, filter: &ConversationFilter) -> String {
+        self.conditions(filter, " + 0")
+    }
+
+    /// `added` follows each column with an id.
+    fn conditions(&mut self, filter: &ConversationFilter, added: &str) -> String {
         let words = [
             ("status", filter.status.map(ConversationStatus::as_str)),
             ("type", filter.kind.map(ConversationType::as_str)),
             ("platform", filter.platform.map(Platform::as_str)),
         ];
-        let mut sql = "c.brand_id = $1".to_owned();
+        let mut sql = format!("c.brand_id{added} = $1");
         for (column, word) in words {
             if let Some(word) = word {
                 sql += &format!(" AND c.{column} = {}", self.bind(Bind::Text(word)));
@@ -108,7 +119,7 @@ impl<'a> Query<'a> {
         }
         for (column, id) in [("account_id", filter.account_id), ("assignee_id", filter.assignee_id)] {
             if let Some(id) = id {
-                sql += &format!(" AND c.{column} = {}", self.bind(Bind::Number(id)));
+                sql += &format!(" AND c.{column}{added} = {}", self.bind(Bind::Number(id)));
             }
         }
         match filter.unread {
@@ -177,7 +188,10 @@ impl<'a> Query<'a> {
     /// The tables and the conditions of the conversations that fit the filters and are in all sets.
     fn found(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>) -> String {
         let mut from = "conversations c".to_owned();
-        let mut conditions = self.filters(filter);
+        let mut conditions = match sets.small {
+            Some(_) => self.filters_of_looked_up(filter),
+            None => self.filters(filter),
+        };
         for (index, set) in sets.all.iter().enumerate() {
             if sets.small == Some(index) {
                 let ids = self.set(set);
