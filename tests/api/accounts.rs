@@ -6,20 +6,22 @@ use crier_store::accounts;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
-use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+use crate::support::app::{Reply, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::client::until_true;
 use crate::support::store::{TestStore, on_both};
 
 on_both_apps!(
     connecting_saves_the_account_and_sends_an_event,
-    fields_are_validated_before_the_platform_call,
-    platform_errors_are_reported,
-    account_data_from_the_platform_is_sanitized,
     accounts_per_brand_are_capped,
     a_refresh_renews_or_expires_the_account,
     a_late_refusal_does_not_expire_new_credentials,
     late_tokens_of_old_credentials_are_not_stored,
     disconnecting_the_last_brand_revokes_the_grant,
+);
+on_one_app!(
+    fields_are_validated_before_the_platform_call,
+    platform_errors_are_reported,
+    account_data_from_the_platform_is_sanitized,
     secrets_are_never_shown,
 );
 

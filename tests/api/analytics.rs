@@ -5,17 +5,16 @@ use crier_domain::analytics::{AccountFigures, Figures};
 use crier_store::analytics;
 use serde_json::{Value, json};
 
-use crate::support::app::{Tenant, TestApp, on_both_apps};
+use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(
     days_are_those_of_the_brand_and_add_up,
-    a_window_is_clamped_to_the_plan,
-    invalid_windows_are_refused,
     accounts_have_a_point_for_each_day,
     a_post_s_figures_are_listed_by_time,
     best_times_need_three_posts,
     another_brand_s_figures_are_not_found,
 );
+on_one_app!(a_window_is_clamped_to_the_plan, invalid_windows_are_refused,);
 
 /// A published post with figures, on an account of the brand.
 async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[Figures]) -> i64 {

@@ -3,24 +3,26 @@
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(
     a_plan_is_created_with_its_items,
     an_update_keeps_absent_fields,
     updating_items_replaces_the_whole_list,
-    invalid_fields_are_reported,
     bulk_item_creation_is_atomic,
     items_per_plan_are_capped,
     an_item_is_scheduled_as_a_post,
     an_item_becomes_a_draft_or_a_pending_post,
-    scheduling_an_item_applies_the_post_rules,
     an_item_has_at_most_one_post,
-    scheduling_errors_are_reported_in_order,
     concurrent_requests_schedule_an_item_once,
     scheduling_counts_against_the_monthly_cap,
-    approval_requires_a_plan_feature,
     deleting_a_plan_keeps_its_posts,
+);
+on_one_app!(
+    invalid_fields_are_reported,
+    scheduling_an_item_applies_the_post_rules,
+    scheduling_errors_are_reported_in_order,
+    approval_requires_a_plan_feature,
 );
 
 fn hours(app: &TestApp, n: i64) -> String {

@@ -8,23 +8,22 @@ use crier_store::accounts;
 use crier_store::conversations::receive;
 use serde_json::{Value, json};
 
-use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps};
+use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::fake_inbox::{COMMENTS, message};
 
 on_both_apps!(
     a_single_letter_is_looked_for_as_a_word,
     a_conversation_is_listed_and_shown,
-    filters_are_checked,
     search_and_filters_select,
     a_status_is_set,
     a_conversation_is_assigned_to_members_only,
     tags_are_set,
     reading_clears_the_count,
     a_reply_is_accepted_once,
-    what_cannot_be_replied_to_is_refused_with_the_reason,
     a_sync_is_requested,
     other_tenants_and_plans_have_no_access,
 );
+on_one_app!(filters_are_checked, what_cannot_be_replied_to_is_refused_with_the_reason,);
 
 /// Connects a handle of the real sandbox, and stores comments on it, each of its own thread.
 async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str]) -> i64 {

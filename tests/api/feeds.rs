@@ -6,17 +6,19 @@ use crier_store::articles::{self, ArticleRow, Changes};
 use crier_store::feeds::{self, FeedUpdate, FetchUpdate};
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(
     a_feed_is_created_listed_updated_and_deleted,
-    the_name_defaults_to_the_feed_title,
-    a_url_must_be_public,
-    invalid_fields_are_reported,
     changing_the_url_resets_the_feed,
     fetch_results_are_shown,
     an_article_becomes_a_draft,
     a_repeated_key_creates_one_feed_and_one_fetch,
+);
+on_one_app!(
+    the_name_defaults_to_the_feed_title,
+    a_url_must_be_public,
+    invalid_fields_are_reported,
     feeds_require_a_plan_feature,
 );
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::picture;
 
 on_both_apps!(
@@ -10,14 +10,13 @@ on_both_apps!(
     a_slug_is_derived_from_the_title,
     slugs_are_unique_across_workspaces,
     concurrent_pages_get_distinct_slugs,
-    invalid_fields_are_reported,
     an_update_keeps_absent_fields,
     reordered_links_keep_their_clicks,
     an_avatar_is_shown_and_cannot_be_deleted,
     concurrent_avatar_update_and_deletion_conflict,
     a_repeated_request_has_one_effect,
-    a_link_has_an_icon_and_one_stands_out,
 );
+on_one_app!(invalid_fields_are_reported, a_link_has_an_icon_and_one_stands_out,);
 
 async fn make(t: &Tenant<'_>, body: Value) -> Value {
     t.post(&t.path("/link-in-bio"), body).await.data(201)

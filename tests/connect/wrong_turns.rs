@@ -5,12 +5,12 @@ use url::Url;
 use wiremock::ResponseTemplate;
 
 use super::{mastodon_path, now};
-use crate::support::app::{Tenant, TestApp, on_both_apps};
+use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::mastodon::{Mastodon, RunningMastodon};
 use crate::support::person::{Person, assert_page, text};
 
-on_both_apps!(
-    a_refusal_consumes_nothing,
+on_both_apps!(a_refusal_consumes_nothing, a_state_works_once, the_second_of_two_people_is_late,);
+on_one_app!(
     a_url_expires_after_half_an_hour,
     an_unknown_url_is_not_found,
     an_answer_without_its_state_is_refused,
@@ -21,8 +21,6 @@ on_both_apps!(
     a_platform_that_is_away_is_told,
     a_refused_code_is_told,
     an_issuer_of_another_server_is_refused,
-    a_state_works_once,
-    the_second_of_two_people_is_late,
     a_flood_is_stopped,
 );
 

@@ -13,9 +13,9 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 use crate::support::jobs::TestWorker;
 use crate::support::picture;
-use crate::support::store::{TestStore, new_account, on_both};
+use crate::support::store::{TestStore, new_account, on_one};
 
-on_both!(
+on_one!(
     bluesky_blobs_are_uploaded_once,
     bluesky_token_is_refreshed_during_uploads,
     a_blob_dropped_by_bluesky_is_uploaded_again,

@@ -9,21 +9,23 @@ use crier_worker::engine::Run;
 use crate::support::command::crier;
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker};
 use crate::support::mail_server::{MailServer, SmtpReply, SmtpStep, mailer, mailer_with_short_timeout};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_both, on_one};
 
 on_both!(
     a_mail_arrives_unchanged,
+    an_unreachable_server_is_retried_for_a_day,
+    a_crash_after_acceptance_resends_with_the_same_id,
+    an_operator_can_retry_a_dead_mail,
+);
+on_one!(
     mail_content_never_becomes_a_header_or_command,
     a_temporary_smtp_error_is_retried,
-    an_unreachable_server_is_retried_for_a_day,
     a_permanent_smtp_error_fails_at_once,
     an_invalid_address_fails_at_once,
     a_rejected_login_is_retried,
     a_silent_server_times_out,
     an_accepted_mail_is_sent_despite_later_errors,
-    a_crash_after_acceptance_resends_with_the_same_id,
     a_worker_without_a_mail_server_reports_it,
-    an_operator_can_retry_a_dead_mail,
     plaintext_login_is_allowed_on_localhost,
     plaintext_login_is_refused_for_remote_servers,
     required_tls_must_be_offered,

@@ -2,18 +2,20 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, TestApp, on_both_apps, on_one_app};
 use crate::support::reports::{all_widgets, create, tenant_in};
 
 on_both_apps!(
     a_report_lives,
+    a_schedule_has_its_next_time,
+    another_brand_s_reports_are_not_found,
+    large_reports_are_rendered_again_for_a_repeated_request,
+);
+on_one_app!(
     invalid_reports_are_refused,
     invalid_exports_are_refused,
     invalid_schedules_are_refused,
-    a_schedule_has_its_next_time,
     a_report_has_at_most_twenty_schedules,
-    another_brand_s_reports_are_not_found,
-    large_reports_are_rendered_again_for_a_repeated_request,
 );
 
 async fn a_report_lives(app: TestApp) {

@@ -8,21 +8,23 @@ use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
 use crate::support::reports::{TestInstallation, all_widgets, create, delivery, download, export};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_both, on_one};
 
 on_both!(
-    every_format_is_downloaded_with_its_type_and_name,
-    a_file_is_served_in_parts_and_not_again,
-    a_json_file_has_the_shape_of_the_api_s_document,
     events_say_what_has_become_of_an_export,
     a_file_counts_in_the_workspace_s_storage,
     a_full_storage_fails_the_export,
-    an_unavailable_storage_is_tried_again,
     a_run_that_died_is_repeated_without_a_second_file,
     deleting_a_report_removes_its_files,
     a_report_deleted_during_its_export_leaves_nothing,
     files_are_removed_after_the_plan_s_days,
     an_operator_can_retry_a_failed_export,
+);
+on_one!(
+    every_format_is_downloaded_with_its_type_and_name,
+    a_file_is_served_in_parts_and_not_again,
+    a_json_file_has_the_shape_of_the_api_s_document,
+    an_unavailable_storage_is_tried_again,
 );
 
 async fn reported(r: &TestInstallation) -> (Tenant<'_>, String) {

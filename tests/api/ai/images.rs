@@ -5,18 +5,20 @@ use serde_json::{Value, json};
 use crate::support::ai_server::{AiApp, AiServer, error, picture, picture_at, refusal_of};
 use crate::support::app::{BASE, Reply, Tenant};
 use crate::support::picture::{jpeg, png};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, on_both, on_one};
 
 on_both!(
     generated_images_are_stored_in_the_media_library,
+    full_storage_refunds_the_credits,
+    a_failed_write_refunds_credits_and_storage,
+);
+on_one!(
     higher_quality_costs_more_credits,
     image_urls_are_fetched_through_the_guard,
     an_unknown_parameter_is_dropped_on_retry,
     an_invalid_image_is_a_provider_error,
     a_refused_prompt_is_a_validation_error,
     full_storage_is_checked_before_the_provider_call,
-    full_storage_refunds_the_credits,
-    a_failed_write_refunds_credits_and_storage,
     invalid_fields_are_reported,
 );
 

@@ -6,15 +6,13 @@ use crier_media::import;
 use crier_store::{Tx, media_jobs};
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::picture;
 
-on_both_apps!(
-    an_import_is_accepted_and_enqueued,
-    a_repeated_key_creates_one_import,
+on_both_apps!(an_import_is_accepted_and_enqueued, a_repeated_key_creates_one_import, a_job_reports_its_status,);
+on_one_app!(
     invalid_fields_are_reported_and_create_nothing,
     only_public_urls_are_accepted,
-    a_job_reports_its_status,
     reading_and_writing_need_their_scopes,
 );
 

@@ -2,17 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::picture;
 
 on_both_apps!(
     pictures_are_listed_newest_first_and_searchable,
-    invalid_filters_are_refused,
     picture_metadata_can_be_updated,
-    invalid_updates_are_refused,
     a_deleted_picture_releases_its_storage,
     a_picture_in_use_cannot_be_deleted,
 );
+on_one_app!(invalid_filters_are_refused, invalid_updates_are_refused,);
 
 async fn made(t: &Tenant<'_>, name: &str, texts: &[(&str, &str)]) -> i64 {
     let width = 1 + name.len() as u32;

@@ -5,20 +5,22 @@ use crier_store::{deliveries, webhooks};
 use serde_json::{Value, json};
 
 use super::{create, create_deliveries, fail, ids, subscribe};
-use crate::support::app::{Tenant, TestApp, on_both_apps};
+use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(
     an_endpoint_is_created_updated_and_deleted,
+    a_replay_contains_the_secret,
+    an_update_keeps_absent_and_null_fields,
+    reactivating_an_endpoint_resets_its_health,
+    deleting_an_endpoint_deletes_its_deliveries,
+);
+on_one_app!(
     the_secret_is_shown_on_creation_and_rotation_only,
     invalid_fields_are_reported,
     private_addresses_are_refused,
     an_endpoint_has_the_documented_fields,
-    a_replay_contains_the_secret,
     field_length_limits_are_enforced,
-    an_update_keeps_absent_and_null_fields,
     a_refused_update_changes_nothing,
-    reactivating_an_endpoint_resets_its_health,
-    deleting_an_endpoint_deletes_its_deliveries,
     events_are_listed,
 );
 
