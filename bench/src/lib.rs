@@ -1,11 +1,11 @@
 //! `crier bench`: measures this version on this machine.
 //!
-//! The real roles, store and notifier run in this process (the workers of `replicas` in their own); everything around them is as fast as possible. Each
-//! measurement has a new database, which is deleted at the end, also after Ctrl-C and after an error. Compare figures
-//! only with others from the same machine.
+//! The real roles, store and notifier run in this process (the workers of `replicas` in their own); everything around
+//! them is as fast as possible. Each measurement has a new database, which is deleted at the end, also after Ctrl-C and
+//! after an error. Compare figures only with others from the same machine.
 //!
-//! **To add a subcommand:** add its arguments in `args.rs`, a folder here with a [`Suite`], an arm in [`run`], and its
-//! figures in `tests/bench.rs`. The folders describe how to add a measurement.
+//! **To add a subcommand:** add its arguments in `args.rs`, a folder here with a [`Suite`], an arm in [`run`], and a file
+//! with its figures in `tests/bench`. The folders describe how to add a measurement.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

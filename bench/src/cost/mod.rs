@@ -4,7 +4,7 @@
 //! times before it is counted, so that prepared statements and caches are as in a running service.
 //!
 //! **To add an operation:** add its word to [`CostMeasurement`], an arm in [`Operation::of`], and its counts in
-//! `tests/bench.rs`.
+//! `tests/bench/cost.rs`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! `crier bench inbox`: measures lists and searches of the inbox, in one brand with very many conversations, through
 //! the functions that the API calls.
 //!
-//! **To add a measurement:** a line in [`lists::CASES`], and its figures in `tests/bench.rs`.
+//! **To add a measurement:** a line in [`lists::CASES`], and its figures in `tests/bench/inbox.rs`.
 
 use super::{Figures, Suite, figure};
 use crate::args::{BenchInbox, BenchOptions, InboxMeasurement};

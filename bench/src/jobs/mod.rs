@@ -4,7 +4,7 @@
 //! which runs the real kind on the sandbox).
 //!
 //! **To add a measurement:** add its word to [`Measurement`], a file here with a `run(&Bench)` that returns
-//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
+//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench/jobs.rs`.
 
 use super::{Figures, Suite, figure, resident};
 use crate::args::{BenchJobs, BenchOptions, Measurement};

@@ -5,7 +5,7 @@
 //! stored already. In `uploads` and `thumbnails` a peer can replace Crier.
 //!
 //! **To add a measurement:** add its word to [`MediaMeasurement`], a file here with a `run(&Bench)` that returns
-//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
+//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench/media.rs`.
 
 use super::{BenchError, Figures, Suite, api, figure, refused};
 use crate::args::{BenchMedia, BenchOptions, MediaMeasurement};

@@ -5,7 +5,7 @@
 //! `page` and `unchanged` a peer can replace Crier.
 //!
 //! **To add a measurement:** add its word to [`PagesMeasurement`], a file here with a `run(&Bench)` that returns
-//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
+//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench/pages.rs`.
 
 use super::{Figures, Suite, api, figure, refused};
 use crate::args::{BenchOptions, BenchPages, PagesMeasurement};

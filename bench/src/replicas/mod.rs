@@ -7,7 +7,7 @@
 //! process.
 //!
 //! **To add a measurement:** add its word to [`ReplicasMeasurement`], a file here with a function that drains one
-//! backlog, an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
+//! backlog, an arm in [`Suite::measure`], and its figures in `tests/bench/replicas.rs`.
 
 use super::figure::{self, Figure, Throughput};
 use super::place::EnvironmentConfig;

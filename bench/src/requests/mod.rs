@@ -6,7 +6,7 @@
 //! database with one workspace.
 //!
 //! **To add a kind of request:** add its word to [`RequestMeasurement`], its body in [`PostRequest::of`], and its
-//! figures in `tests/bench.rs`.
+//! figures in `tests/bench/requests.rs`.
 
 use super::figure::{self, Figure, Throughput};
 use super::service::Service;

@@ -5,7 +5,7 @@
 //! or duplicate delivery is an error. In `throughput` and `latency` a peer can replace Crier.
 //!
 //! **To add a measurement:** add its word to [`WebhookMeasurement`], a file here with a `run(&Bench)` that returns
-//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
+//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench/webhooks.rs`.
 
 use crier_domain::job::JobKind;
 
