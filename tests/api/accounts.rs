@@ -17,13 +17,9 @@ on_both_apps!(
     a_late_refusal_does_not_expire_new_credentials,
     late_tokens_of_old_credentials_are_not_stored,
     disconnecting_the_last_brand_revokes_the_grant,
-);
-on_one_app!(
-    fields_are_validated_before_the_platform_call,
-    platform_errors_are_reported,
     account_data_from_the_platform_is_sanitized,
-    secrets_are_never_shown,
 );
+on_one_app!(fields_are_validated_before_the_platform_call, platform_errors_are_reported, secrets_are_never_shown,);
 
 on_both!(platforms_say_what_is_read);
 

@@ -13,8 +13,9 @@ on_both_apps!(
     a_post_s_figures_are_listed_by_time,
     best_times_need_three_posts,
     another_brand_s_figures_are_not_found,
+    a_window_is_clamped_to_the_plan,
 );
-on_one_app!(a_window_is_clamped_to_the_plan, invalid_windows_are_refused,);
+on_one_app!(invalid_windows_are_refused,);
 
 /// A published post with figures, on an account of the brand.
 async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[Figures]) -> i64 {

@@ -17,13 +17,9 @@ on_both_apps!(
     concurrent_requests_schedule_an_item_once,
     scheduling_counts_against_the_monthly_cap,
     deleting_a_plan_keeps_its_posts,
-);
-on_one_app!(
-    invalid_fields_are_reported,
     scheduling_an_item_applies_the_post_rules,
-    scheduling_errors_are_reported_in_order,
-    approval_requires_a_plan_feature,
 );
+on_one_app!(invalid_fields_are_reported, scheduling_errors_are_reported_in_order, approval_requires_a_plan_feature,);
 
 fn hours(app: &TestApp, n: i64) -> String {
     (app.now() + TimeDelta::hours(n)).to_rfc3339_opts(chrono::SecondsFormat::Secs, true)

@@ -15,8 +15,9 @@ on_both_apps!(
     an_avatar_is_shown_and_cannot_be_deleted,
     concurrent_avatar_update_and_deletion_conflict,
     a_repeated_request_has_one_effect,
+    a_link_has_an_icon_and_one_stands_out,
 );
-on_one_app!(invalid_fields_are_reported, a_link_has_an_icon_and_one_stands_out,);
+on_one_app!(invalid_fields_are_reported,);
 
 async fn make(t: &Tenant<'_>, body: Value) -> Value {
     t.post(&t.path("/link-in-bio"), body).await.data(201)

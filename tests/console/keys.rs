@@ -3,11 +3,16 @@
 use crier_domain::access::Role;
 use serde_json::json;
 
-use crate::support::app::{TestApp, on_both_apps, on_one_app};
+use crate::support::app::{TestApp, on_both_apps};
 use crate::support::console::{ConsoleUser, Page};
 
-on_both_apps!(a_key_is_shown_once_and_works, a_key_is_revoked, writes_of_older_processes_have_no_path,);
-on_one_app!(a_key_has_the_chosen_scopes, writes_of_keys_are_listed,);
+on_both_apps!(
+    a_key_is_shown_once_and_works,
+    a_key_has_the_chosen_scopes,
+    a_key_is_revoked,
+    writes_of_keys_are_listed,
+    writes_of_older_processes_have_no_path,
+);
 
 /// Returns the key that a page shows.
 fn shown(page: &Page) -> String {

@@ -2,13 +2,15 @@
 
 use serde_json::json;
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app, on_sqlite_app};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(all_dead_jobs_of_a_kind_are_run_again, a_scheduled_job_is_cancelled, jobs_are_filtered_and_paged,);
-on_one_app!(
+on_both_apps!(
     a_dead_job_is_shown_with_its_reason_and_run_again,
+    all_dead_jobs_of_a_kind_are_run_again,
+    a_scheduled_job_is_cancelled,
     a_kind_is_paused_and_resumed,
+    jobs_are_filtered_and_paged,
     users_plans_and_the_system_are_shown,
 );
 on_sqlite_app!(only_the_operator_has_access);

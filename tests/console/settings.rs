@@ -2,14 +2,15 @@
 
 use crier_domain::access::Role;
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app, on_sqlite_app};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::{ConsoleUser, Page};
 
-on_both_apps!(a_brand_is_created_once, the_only_owner_stays,);
-on_one_app!(
+on_both_apps!(
+    a_brand_is_created_once,
     a_brand_is_changed,
     members_are_added_changed_and_removed,
     owners_are_managed_by_owners,
+    the_only_owner_stays,
     sessions_are_listed_and_ended,
 );
 on_sqlite_app!(

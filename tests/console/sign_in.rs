@@ -4,13 +4,18 @@ use chrono::TimeDelta;
 use crier_store::{sessions, users};
 use secrecy::ExposeSecret;
 
-use crate::support::app::{Reply, TestApp, on_both_apps, on_one_app, on_sqlite_app};
+use crate::support::app::{Reply, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::client::until;
 use crate::support::console::ConsoleUser;
 use crate::support::store::TestStore;
 
-on_both_apps!(a_link_signs_in_once, a_session_lives_while_it_is_used, expired_sessions_and_links_are_deleted,);
-on_one_app!(a_session_ends_with_its_user, a_link_is_mailed_to_users_alone,);
+on_both_apps!(
+    a_link_signs_in_once,
+    a_session_lives_while_it_is_used,
+    a_session_ends_with_its_user,
+    a_link_is_mailed_to_users_alone,
+    expired_sessions_and_links_are_deleted,
+);
 on_sqlite_app!(
     a_sign_in_leads_to_the_page_that_was_asked_for,
     without_a_session_every_page_leads_to_the_sign_in_page,

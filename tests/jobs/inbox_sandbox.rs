@@ -9,10 +9,10 @@ use crier_store::sandbox::{self, Commented, SandboxComment};
 use super::inbox::{all, bodies, start, sync};
 use super::replies::{message, reply};
 use crate::support::jobs::TestWorker;
-use crate::support::store::{TestStore, on_both, on_one};
+use crate::support::store::{TestStore, on_both};
 
-on_both!(a_comment_is_answered_on_the_page,);
-on_one!(
+on_both!(
+    a_comment_is_answered_on_the_page,
     more_comments_than_a_page_arrive,
     the_fail_keyword_refuses_an_answer,
     the_flaky_keyword_is_tried_again,

@@ -17,20 +17,18 @@ use serde_json::json;
 
 use crate::support::jobs::TestWorker;
 use crate::support::picture;
-use crate::support::store::{TestStore, on_both, on_one};
+use crate::support::store::{TestStore, on_both};
 
 on_both!(
     a_published_post_is_on_the_timeline,
-    a_handle_belongs_to_its_first_workspace,
-    publishing_the_same_key_twice_creates_one_post,
-);
-on_one!(
     the_fail_keyword_is_final,
     the_flaky_keyword_fails_twice_a_second_apart,
     the_slow_keyword_delays_the_response,
     the_expire_keyword_expires_until_reconnect,
     the_limit_keyword_pauses_the_account_for_five_seconds,
+    a_handle_belongs_to_its_first_workspace,
     invalid_handles_are_rejected,
+    publishing_the_same_key_twice_creates_one_post,
     a_post_is_found_by_its_key,
     pictures_are_referenced_by_path,
 );

@@ -10,13 +10,9 @@ on_both_apps!(
     a_schedule_has_its_next_time,
     another_brand_s_reports_are_not_found,
     large_reports_are_rendered_again_for_a_repeated_request,
-);
-on_one_app!(
-    invalid_reports_are_refused,
-    invalid_exports_are_refused,
-    invalid_schedules_are_refused,
     a_report_has_at_most_twenty_schedules,
 );
+on_one_app!(invalid_reports_are_refused, invalid_exports_are_refused, invalid_schedules_are_refused,);
 
 async fn a_report_lives(app: TestApp) {
     let t = app.tenant("unlimited").await;

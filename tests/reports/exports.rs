@@ -19,12 +19,12 @@ on_both!(
     a_report_deleted_during_its_export_leaves_nothing,
     files_are_removed_after_the_plan_s_days,
     an_operator_can_retry_a_failed_export,
+    an_unavailable_storage_is_tried_again,
 );
 on_one!(
     every_format_is_downloaded_with_its_type_and_name,
     a_file_is_served_in_parts_and_not_again,
     a_json_file_has_the_shape_of_the_api_s_document,
-    an_unavailable_storage_is_tried_again,
 );
 
 async fn reported(r: &TestInstallation) -> (Tenant<'_>, String) {

@@ -1,5 +1,5 @@
-//! The statements of the inbox and of analytics find their rows by an index: beside 100,000 rows of others, on tables
-//! without planner statistics, no statement reads much more than the few hundred rows that it is about.
+//! The statements of the inbox and of analytics find their rows by an index: beside 100,000 rows of others (and those of
+//! the inbox beside 30,000, where Postgres chooses other plans), on tables without planner statistics, no statement reads much more than the few hundred rows that it is about.
 //!
 //! What was read is measured: on Postgres the scans of whole tables and the entries of indexes, on SQLite the
 //! instructions of its machine, of which a walk over 100,000 rows takes some for each row.
@@ -18,17 +18,18 @@ use crier_store::conversations::{self, replies};
 use crier_store::db::Engine;
 use crier_store::{PageRequest, Result, Tx, inbox_syncs, report_figures};
 
-use crate::support::size::sized;
 use crate::support::store::{TestStore, World, on_both};
 
 on_both![
     inbox_statements_read_few_of_100_000_rows,
+    inbox_statements_read_few_of_30_000_rows,
     analytics_statements_read_few_of_100_000_rows,
     due_accounts_are_found_among_100_000,
 ];
 
 /// After five runs Postgres may switch to a generic plan, which ignores the bound values.
 const RUNS: usize = 7;
+const ROWS: i64 = 100_000;
 /// Rows of the brand that is asked about.
 const OWN: i64 = 300;
 /// Index entries that one run may read on Postgres.
@@ -37,11 +38,6 @@ const MAX_ENTRIES: i64 = 8_000;
 const MAX_STEPS: i64 = 120_000;
 /// After how many instructions they are counted.
 const STEP: i32 = 100;
-
-/// Rows of others. A walk over the smaller number exceeds the limits above as well.
-fn rows() -> i64 {
-    sized(100_000, 30_000)
-}
 
 /// Returns the scans of whole tables and the index entries read in this transaction so far, on Postgres.
 async fn reads(tx: &mut Tx) -> (i64, i64) {
@@ -118,16 +114,18 @@ struct Full {
     others: World,
     account: i64,
     busy: i64,
+    /// Rows of the others.
+    rows: i64,
 }
 
 impl Full {
-    async fn new(s: TestStore) -> Self {
+    async fn new(s: TestStore, rows: i64) -> Self {
         let (own, others) = (s.create_world().await, s.world_of("bob@example.com").await);
         let (account, busy) = (s.account(own, "demo", "t").await.id, s.account(others, "busy", "t").await.id);
-        Self { s, own, others, account, busy }
+        Self { s, own, others, account, busy, rows }
     }
 
-    /// Numbers from 1; those above [`rows()`] are of the brand that is asked about.
+    /// Numbers from 1; those above `rows` are of the brand that is asked about.
     fn numbers(&self, last: i64) -> String {
         match self.s.is_postgres() {
             true => format!("generate_series(1, {last}) AS s (n)"),
@@ -147,8 +145,8 @@ impl Full {
     }
 
     /// `own` of the rows of the brand that is asked about, else `others`.
-    fn of(own: i64, others: i64) -> String {
-        format!("CASE WHEN n > {} THEN {own} ELSE {others} END", rows())
+    fn of(&self, own: i64, others: i64) -> String {
+        format!("CASE WHEN n > {} THEN {own} ELSE {others} END", self.rows)
     }
 
     async fn sql(&self, sql: String) {
@@ -160,9 +158,9 @@ impl Full {
     }
 
     async fn fill_inbox(&self) {
-        let (numbers, now) = (self.numbers(rows() + OWN), self.s.now().to_rfc3339());
-        let (brand, account) = (Self::of(self.own.brand, self.others.brand), Self::of(self.account, self.busy));
-        let assignee = Self::of(self.own.user, self.others.user);
+        let (numbers, now) = (self.numbers(self.rows + OWN), self.s.now().to_rfc3339());
+        let (brand, account) = (self.of(self.own.brand, self.others.brand), self.of(self.account, self.busy));
+        let assignee = self.of(self.own.user, self.others.user);
         for sql in [
             format!(
                 "
@@ -208,8 +206,8 @@ impl Full {
     }
 
     async fn fill_figures(&self) {
-        let (numbers, now) = (self.numbers(rows() + OWN), self.s.now().to_rfc3339());
-        let brand = Self::of(self.own.brand, self.others.brand);
+        let (numbers, now) = (self.numbers(self.rows + OWN), self.s.now().to_rfc3339());
+        let brand = self.of(self.own.brand, self.others.brand);
         for sql in [
             format!(
                 "
@@ -243,7 +241,7 @@ impl Full {
             ),
             format!(
                 "INSERT INTO account_figures (account_id, at, followers) SELECT {}, {}, n FROM {numbers}",
-                Self::of(self.account, self.busy),
+                self.of(self.account, self.busy),
                 self.at("-n"),
             ),
             format!("UPDATE analytics_progress SET seen_until = '{now}'"),
@@ -266,7 +264,7 @@ impl Full {
                 SELECT {}, 'sandbox', 'a' || n, 'x', 'profile', 'active', {secrets}, {later}, '{now}', '{now}', '{now}'
                 FROM {}",
                 self.others.workspace,
-                self.numbers(rows())
+                self.numbers(self.rows)
             ),
             "INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, updated_at, cursors) \
              SELECT id, figures_at, created_at, created_at, '{}' FROM social_accounts WHERE figures_at IS NOT NULL"
@@ -286,7 +284,14 @@ impl Full {
 }
 
 async fn inbox_statements_read_few_of_100_000_rows(s: TestStore) {
-    let full = Full::new(s).await;
+    assert_inbox_reads_few(Full::new(s, ROWS).await).await;
+}
+
+async fn inbox_statements_read_few_of_30_000_rows(s: TestStore) {
+    assert_inbox_reads_few(Full::new(s, 30_000).await).await;
+}
+
+async fn assert_inbox_reads_few(full: Full) {
     full.fill_inbox().await;
     let own = format!("SELECT max(id) FROM conversations WHERE brand_id = {}", full.own.brand);
     let id = full.s.number(own).await;
@@ -341,7 +346,7 @@ async fn inbox_statements_read_few_of_100_000_rows(s: TestStore) {
 }
 
 async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
-    let full = Full::new(s).await;
+    let full = Full::new(s, ROWS).await;
     full.fill_figures().await;
     full.fill_accounts().await;
     let newest = format!("SELECT max(target_id) FROM target_analytics WHERE brand_id = {}", full.own.brand);
@@ -376,7 +381,7 @@ async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
 }
 
 async fn due_accounts_are_found_among_100_000(s: TestStore) {
-    let full = Full::new(s).await;
+    let full = Full::new(s, ROWS).await;
     full.fill_accounts().await;
     let account = full.account;
     let mut m = full.measured().await;

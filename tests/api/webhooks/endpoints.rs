@@ -13,6 +13,8 @@ on_both_apps!(
     an_update_keeps_absent_and_null_fields,
     reactivating_an_endpoint_resets_its_health,
     deleting_an_endpoint_deletes_its_deliveries,
+    a_refused_update_changes_nothing,
+    events_are_listed,
 );
 on_one_app!(
     the_secret_is_shown_on_creation_and_rotation_only,
@@ -20,8 +22,6 @@ on_one_app!(
     private_addresses_are_refused,
     an_endpoint_has_the_documented_fields,
     field_length_limits_are_enforced,
-    a_refused_update_changes_nothing,
-    events_are_listed,
 );
 
 async fn an_endpoint_is_created_updated_and_deleted(app: TestApp) {
