@@ -7,11 +7,13 @@
 use chrono::TimeDelta;
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState, LEASE, NewJob, Outcome};
+use crier_domain::post::{AttemptOutcome, TargetStatus};
 use crier_domain::webhook::DeliveryStatus;
 use crier_store::db::Engine;
 use crier_store::deliveries::{self, AttemptRow, EndedAttempt};
 use crier_store::jobs::operate::{self, JobQuery};
 use crier_store::jobs::{self, dispatch, engine};
+use crier_store::targets::{EndingTarget, NewAttempt, StartingCall, TargetEnd};
 use crier_store::{Result, Tx, events, idempotency, posts, targets};
 
 use crate::support::size::sized;
@@ -34,7 +36,7 @@ async fn reads(tx: &mut Tx) -> (i64, i64, Vec<(String, i64)>) {
         LEFT JOIN pg_index i ON i.indexrelid = c.oid
         WHERE coalesce(i.indrelid, c.oid) IN (
             'jobs'::regclass, 'posts'::regclass, 'idempotency_keys'::regclass, 'webhook_deliveries'::regclass,
-            'events'::regclass
+            'events'::regclass, 'post_targets'::regclass
         )
         ORDER BY 1";
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
@@ -330,6 +332,79 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
         .await;
     bounded(tx, "emit", 500, async |tx| {
         events::emit(tx, w.brand, EventName::PostPublished, &serde_json::json!({}), None).await
+    })
+    .await;
+}
+
+/// Starts and ends the runs of two targets of a post.
+async fn published(tx: &mut Tx, post_id: i64, target_ids: &[i64]) -> Result<()> {
+    let call = |id: &i64| StartingCall { target_id: *id, marker: serde_json::Map::new() };
+    posts::lock_of_targets(tx, target_ids, false).await?;
+    targets::start_calls(tx, &target_ids.iter().map(call).collect::<Vec<_>>(), &[post_id]).await?;
+    posts::lock_each(tx, &[post_id]).await?;
+    let end = TargetEnd {
+        status: TargetStatus::Published,
+        external_id: Some("x1".to_owned()),
+        url: None,
+        error: None,
+        next_attempt_at: None,
+        published_at: Some(tx.now),
+        call_open: false,
+    };
+    let attempt = NewAttempt {
+        number: 1,
+        started_at: tx.now,
+        outcome: AttemptOutcome::Published,
+        status_code: None,
+        error: None,
+    };
+    let ending = |id: &i64| EndingTarget { target_id: *id, end: &end, attempt: Some(&attempt), ends_post: true };
+    targets::end_each(tx, &target_ids.iter().map(ending).collect::<Vec<_>>()).await.map(drop)
+}
+
+/// Other posts do not slow down a publish, even with plans made when there were few.
+#[tokio::test]
+async fn queries_of_a_publish_among_many_posts_are_bounded() {
+    let s = TestStore::postgres().await;
+    let w = s.create_world().await;
+    let mut kept = s.begin().await.unwrap();
+    let tx = &mut kept;
+    let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(conn).await.unwrap();
+    for _ in 0..RUNS {
+        let (post, targets) = s.post(w, &[1, 2]).await;
+        published(tx, post, &targets).await.unwrap();
+    }
+    let now = s.now().to_rfc3339();
+    for sql in [
+        format!(
+            "
+            INSERT INTO posts (brand_id, status, content, schedule_type, media, counted, created_at, updated_at)
+            SELECT {}, 'publishing', 'other', 'now', '[]', TRUE, '{now}', '{now}'
+            FROM generate_series(1, {})",
+            w.brand,
+            rows()
+        ),
+        format!(
+            "
+            INSERT INTO post_targets (
+                post_id, account_id, platform, position, status, options, created_at, updated_at
+            )
+            SELECT id, 3, 'sandbox', 0, 'pending', '{{}}', '{now}', '{now}'
+            FROM posts
+            WHERE content = 'other'"
+        ),
+    ] {
+        s.sql(sql).await;
+    }
+    let mut new = Vec::new();
+    for _ in 0..RUNS {
+        new.push(s.post(w, &[1, 2]).await);
+    }
+    let mut new = new.into_iter();
+    bounded(tx, "a publish", 500, async |tx| {
+        let (post, targets) = new.next().unwrap();
+        published(tx, post, &targets).await
     })
     .await;
 }

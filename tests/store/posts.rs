@@ -332,8 +332,7 @@ async fn every_attempt_is_stored(s: TestStore) {
         call_open: false,
     };
     for (id, attempt) in [(ids[0], &first), (ids[1], &second), (ids[0], &odd), (other[0], &foreign)] {
-        let found = s.write(async |tx| targets::end(tx, id, &ended, Some(attempt)).await).await;
-        assert_eq!(found.ends.len(), if id == other[0] { 1 } else { 2 }, "of all targets of the post");
+        s.write(async |tx| targets::end(tx, id, &ended, Some(attempt)).await).await;
     }
     let found = targets::attempts(&mut s.conn().await, post).await.unwrap();
     let seen: Vec<_> = found.iter().map(|a| (a.target_id, a.number, a.outcome, a.duration_ms)).collect();

@@ -3,11 +3,12 @@
 use crier_domain::event::EventName;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::JobKind;
-use crier_domain::post::{PostStatus, Target, TargetStatus};
+use crier_domain::post::{AttemptOutcome, Post, PostStatus, Target, TargetStatus};
 use crier_domain::webhook::DeliveryStatus;
-use crier_jobs::{self as jobs, publishing};
-use crier_store::targets::{self, TargetEnd};
-use crier_store::{PageRequest, deliveries, events, posts};
+use crier_jobs::publishing::{self, EndedTarget};
+use crier_jobs::{self as jobs};
+use crier_store::targets::{self, NewAttempt, TargetEnd};
+use crier_store::{PageRequest, StoreError, Tx, deliveries, events, posts};
 use serde_json::{Value, json};
 
 use crate::support::store::{TestStore, World, on_both};
@@ -15,6 +16,7 @@ use crate::support::store::{TestStore, World, on_both};
 on_both![
     a_post_ends_with_its_last_target,
     a_post_ends_as_its_targets_have_ended,
+    targets_that_end_together_end_their_posts,
     concurrent_target_ends_always_end_the_post,
     a_target_waiting_for_a_retry_emits_no_event,
     a_deleted_post_is_unchanged_and_its_events_are_emitted,
@@ -48,11 +50,22 @@ fn rejected(target: &Target) -> TargetEnd {
     publishing::failed(target, Failure::of(Category::PlatformRejected, "No."))
 }
 
+async fn end_target(
+    tx: &mut Tx,
+    (post, deleted): &(Post, bool),
+    target: &Target,
+    end: &TargetEnd,
+    trace: Option<&str>,
+) -> Result<(), StoreError> {
+    let ended = EndedTarget { post, post_is_deleted: *deleted, target, end: end.clone(), attempt: None, trace };
+    publishing::end_targets(tx, &[ended]).await
+}
+
 async fn end(s: &TestStore, id: i64, ended: &TargetEnd) {
     let target = target(s, id).await;
     s.write(async |tx| {
         let post = posts::lock(tx, target.post_id).await?.unwrap();
-        publishing::end_target(tx, post, &target, ended, None, Some("req-1")).await
+        end_target(tx, &post, &target, ended, Some("req-1")).await
     })
     .await;
 }
@@ -143,6 +156,73 @@ async fn a_post_ends_as_its_targets_have_ended(s: TestStore) {
     }
 }
 
+/// Several ends in one statement: of all targets of a post, of some of them, and one that is to be retried.
+async fn targets_that_end_together_end_their_posts(s: TestStore) {
+    let w = s.create_world().await;
+    let hook = listener(&s, w).await;
+    let (all, all_ids) = s.post(w, &[1, 2]).await;
+    let (some, some_ids) = s.post(w, &[1, 2]).await;
+    let (mixed, mixed_ids) = s.post(w, &[1, 2]).await;
+    let (waiting, waiting_ids) = s.post(w, &[1]).await;
+    let (deleted, deleted_ids) = s.post(w, &[1]).await;
+    let (other, other_ids) = s.post(w, &[1]).await;
+    s.write(async |tx| posts::delete(tx, deleted).await).await;
+    let locked = s.write(async |tx| posts::lock_each(tx, &[other, waiting, mixed, some, all, deleted]).await).await;
+    assert_eq!(locked.iter().map(|(post, _)| post.id).collect::<Vec<_>>(), [all, some, mixed, waiting, deleted, other]);
+
+    let waits = |target: &Target| TargetEnd {
+        status: TargetStatus::Publishing,
+        next_attempt_at: Some(s.later(10)),
+        call_open: true,
+        ..rejected(target)
+    };
+    let attempt = NewAttempt {
+        number: 1,
+        started_at: s.now(),
+        outcome: AttemptOutcome::Retried,
+        status_code: Some(503),
+        error: Some(Failure::of(Category::PlatformError, "Later: \u{1f635} \"quoted\".")),
+    };
+    let mut running = Vec::new();
+    for id in [all_ids[0], mixed_ids[0], all_ids[1], some_ids[1], mixed_ids[1], waiting_ids[0], deleted_ids[0]] {
+        running.push(target(&s, id).await);
+    }
+    s.advance(5);
+    let ended: Vec<_> = running
+        .iter()
+        .map(|target| {
+            let (post, post_is_deleted) = locked.iter().find(|(post, _)| post.id == target.post_id).unwrap();
+            let (end, attempt) = match target.id {
+                id if id == mixed_ids[0] => (rejected(target), None),
+                id if id == waiting_ids[0] => (waits(target), Some(attempt.clone())),
+                _ => (published(&s), None),
+            };
+            EndedTarget { post, post_is_deleted: *post_is_deleted, target, end, attempt, trace: None }
+        })
+        .collect();
+    s.write(async |tx| publishing::end_targets(tx, &ended).await).await;
+    s.write(async |tx| publishing::end_targets(tx, &[]).await).await;
+
+    let of = async |post| status(&s, w, post).await;
+    assert_eq!(of(all).await, PostStatus::Published);
+    assert_eq!(of(some).await, PostStatus::Publishing, "one of its targets has not ended");
+    assert_eq!(of(mixed).await, PostStatus::PartiallyPublished);
+    assert_eq!(of(waiting).await, PostStatus::Publishing);
+    assert_eq!(s.number("SELECT count(*) FROM posts WHERE status = 'publishing' AND deleted_at IS NOT NULL").await, 1);
+    assert_eq!(of(other).await, PostStatus::Publishing);
+    assert_eq!(target(&s, other_ids[0]).await.status, TargetStatus::Pending);
+    assert_eq!(target(&s, some_ids[0]).await.status, TargetStatus::Pending);
+    let found = target(&s, waiting_ids[0]).await;
+    assert_eq!((found.status, found.next_attempt_at), (TargetStatus::Publishing, Some(s.later(10))));
+    let found = target(&s, all_ids[1]).await;
+    assert_eq!((found.external_id.as_deref(), found.published_at, found.error), (Some("x1"), Some(s.now()), None));
+    let stored = targets::attempts(&mut s.conn().await, waiting).await.unwrap();
+    assert_eq!(stored.len(), 1);
+    assert_eq!((stored[0].duration_ms, stored[0].status_code, &stored[0].error), (5_000, Some(503), &attempt.error));
+    assert!(targets::attempts(&mut s.conn().await, all).await.unwrap().is_empty());
+    assert_eq!(emitted_events(&s, hook).await.len(), 6, "one for each target that has ended");
+}
+
 async fn concurrent_target_ends_always_end_the_post(s: TestStore) {
     let w = s.create_world().await;
     let hook = listener(&s, w).await;
@@ -153,7 +233,7 @@ async fn concurrent_target_ends_always_end_the_post(s: TestStore) {
         async move {
             let mut tx = store.begin().await.unwrap();
             let post = posts::lock(&mut tx, target.post_id).await.unwrap().unwrap();
-            publishing::end_target(&mut tx, post, &target, &ended, None, None).await.unwrap();
+            end_target(&mut tx, &post, &target, &ended, None).await.unwrap();
             tx.commit().await.unwrap();
         }
     })
@@ -229,7 +309,7 @@ async fn a_dead_job_and_its_concurrent_result_are_consistent(s: TestStore) {
     let died = s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, ids[0], None).await);
     let end = async {
         s.until_blocked(1).await;
-        publishing::end_target(&mut ending, held, &running, &published(&s), None, None).await.unwrap();
+        end_target(&mut ending, &held, &running, &published(&s), None).await.unwrap();
         ending.commit().await.unwrap();
     };
     tokio::join!(died, end);

@@ -4,41 +4,56 @@ use crier_domain::event::EventName;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
-use crier_domain::post::{Post, PostEnds, PostStatus, Target, TargetStatus};
+use crier_domain::post::{Post, PostStatus, Target, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
-use crier_store::targets::{self, NewAttempt, TargetEnd};
+use crier_store::targets::{self, EndingTarget, NewAttempt, TargetEnd};
 use crier_store::{Result, Tx, brands, events, posts};
 use serde_json::json;
 
-/// Ends a target (or leaves it waiting for its next attempt), stores the attempt, updates its post once all targets are terminal, and sends
-/// the event. `post` comes from [`posts::lock`]: its row is locked.
-pub async fn end_target(
-    tx: &mut Tx,
-    post: (Post, bool),
-    target: &Target,
-    ended: &TargetEnd,
-    attempt: Option<&NewAttempt>,
-    trace: Option<&str>,
-) -> Result<()> {
-    let (post, deleted) = post;
-    let post_ends = match post.status {
-        PostStatus::Publishing if !deleted && ended.status.is_terminal() => Some(PostEnds::of(post.status)?),
-        _ => None,
-    };
-    let stored = targets::end_with_post(tx, target.id, ended, attempt, post_ends).await?;
-    if stored.has_endpoint && ended.status.is_terminal() {
-        emit_end(tx, &post, target, ended, trace).await?;
+/// A target that has ended, or that waits for its next attempt.
+pub struct EndedTarget<'a> {
+    /// From [`posts::lock`] or [`posts::lock_each`]: its row is locked.
+    pub post: &'a Post,
+    pub post_is_deleted: bool,
+    pub target: &'a Target,
+    pub end: TargetEnd,
+    pub attempt: Option<NewAttempt>,
+    pub trace: Option<&'a str>,
+}
+
+impl EndedTarget<'_> {
+    fn row(&self) -> EndingTarget<'_> {
+        let is_open = self.post.status == PostStatus::Publishing && !self.post_is_deleted;
+        EndingTarget {
+            target_id: self.target.id,
+            end: &self.end,
+            attempt: self.attempt.as_ref(),
+            ends_post: is_open && self.end.status.is_terminal(),
+        }
+    }
+}
+
+/// Stores the ends of targets and the attempts, updates the posts whose targets are all terminal then, and sends the
+/// events.
+pub async fn end_targets(tx: &mut Tx, ended: &[EndedTarget<'_>]) -> Result<()> {
+    let rows: Vec<_> = ended.iter().map(EndedTarget::row).collect();
+    let with_endpoint = targets::end_each(tx, &rows).await?;
+    for ended in ended {
+        if with_endpoint.contains(&ended.target.id) && ended.end.status.is_terminal() {
+            emit_end(tx, ended).await?;
+        }
     }
     Ok(())
 }
 
 /// Sends the event of a target's end.
-async fn emit_end(tx: &mut Tx, post: &Post, target: &Target, ended: &TargetEnd, trace: Option<&str>) -> Result<()> {
-    let (name, data) = match (ended.status, &ended.error) {
+async fn emit_end(tx: &mut Tx, ended: &EndedTarget<'_>) -> Result<()> {
+    let EndedTarget { post, target, end, trace, .. } = ended;
+    let (name, data) = match (end.status, &end.error) {
         (TargetStatus::Published, _) => (
             EventName::PostPublished,
             json!({ "post_id": post.id, "brand_id": post.brand_id, "social_account_id": target.account_id,
-                "platform": target.platform, "external_id": ended.external_id, "url": ended.url }),
+                "platform": target.platform, "external_id": end.external_id, "url": end.url }),
         ),
         (_, error) => (
             EventName::PostFailed,
@@ -47,7 +62,7 @@ async fn emit_end(tx: &mut Tx, post: &Post, target: &Target, ended: &TargetEnd, 
                 "error": error.as_ref().map(|e| json!({ "code": e.code, "message": e.message })) }),
         ),
     };
-    events::emit(tx, post.brand_id, name, &data, trace).await?;
+    events::emit(tx, post.brand_id, name, &data, *trace).await?;
     Ok(())
 }
 
@@ -76,7 +91,9 @@ pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&
         post.move_to(PostStatus::Publishing)?;
         posts::update(tx, &post).await?;
     }
-    end_target(tx, (post, deleted), &target, &failed(&target, failure), None, trace).await
+    let end = failed(&target, failure);
+    let ended = EndedTarget { post: &post, post_is_deleted: deleted, target: &target, end, attempt: None, trace };
+    end_targets(tx, &[ended]).await
 }
 
 /// Hides a post from clients, and cancels the jobs that have not begun. A job stays if a call of unknown outcome was

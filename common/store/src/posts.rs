@@ -237,15 +237,25 @@ pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Res
         false => tx.for_engine("FOR UPDATE OF p SKIP LOCKED", ""),
     };
     let targets = list_sql!(tx, "SELECT post_id FROM post_targets WHERE id", "");
+    lock_each_where(tx, &format!("p.id IN ({targets})"), target_ids, for_update).await
+}
+
+/// Locks several posts, in id order, like [`lock`].
+pub async fn lock_each(tx: &mut Tx, post_ids: &[i64]) -> Result<Vec<(Post, bool)>> {
+    let (which, for_update) = (list_sql!(tx, "p.id", ""), tx.for_engine(FOR_UPDATE, ""));
+    lock_each_where(tx, which, post_ids, for_update).await
+}
+
+async fn lock_each_where(tx: &mut Tx, which: &str, ids: &[i64], for_update: &str) -> Result<Vec<(Post, bool)>> {
     let sql = format!(
         "
         SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS deleted
         {FROM}
-        WHERE p.id IN ({targets})
+        WHERE {which}
         ORDER BY p.id
         {for_update}"
     );
-    let ids = id_list(target_ids);
+    let ids = id_list(ids);
     let rows: Vec<LockedPost> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&ids).fetch_all(c))?;
     Ok(rows.into_iter().map(|row| (row.post, row.deleted)).collect())
 }

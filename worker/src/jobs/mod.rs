@@ -1,6 +1,5 @@
 //! The handlers of the job kinds, one file each. [`crier_jobs`] explains how to add a kind.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,8 +88,13 @@ fn backoff_from_table(pauses: &'static [Duration], attempt: i32, random: f64) ->
 /// The result of a run, written in the transaction that settles the job. `write` may be called again if that
 /// transaction fails.
 #[async_trait]
-pub trait RunResult: Any + Send + Sync {
+pub trait RunResult: Send + Sync {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome>;
+
+    /// Returns the result itself if its kind writes several in a few statements ([`Job::write_results`]).
+    fn batched(&self) -> Option<BatchedResult<'_>> {
+        None
+    }
 
     /// Returns the same result without external data, for a database that rejects the whole. `None`: there is no
     /// smaller result, and the subject is notified that it could not be finished.
@@ -105,6 +109,12 @@ pub trait RunResult: Any + Send + Sync {
 
     /// Called once, after the commit: for metrics.
     fn observe(&self, _outcome: &Outcome) {}
+}
+
+/// A result that its kind writes together with others.
+pub enum BatchedResult<'a> {
+    Delivery(&'a deliver_webhook::DeliveryEnd),
+    Publish(&'a publish_target::PublishEnd),
 }
 
 /// A job and the result of its run.

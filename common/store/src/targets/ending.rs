@@ -1,13 +1,15 @@
 //! How an attempt at a target ends: the target's new state, the attempt itself, and the post if all its targets have
 //! ended.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::JobAttempt;
-use crier_domain::post::{Attempt, AttemptOutcome, PostEnds, TargetStatus};
-use sqlx::types::Json;
+use crier_domain::post::{Attempt, AttemptOutcome, PostEnds, PostStatus, TargetStatus};
+use serde_json::{Value, json};
 
-use super::super::db::run;
+use super::super::db::{run, time_text};
 use super::super::{Conn, Result, Tx};
 
 /// The state in which a run left the target.
@@ -23,125 +25,161 @@ pub struct TargetEnd {
     pub call_open: bool,
 }
 
-/// What ending a target returns.
-#[derive(Debug, Clone)]
-pub struct TargetEnded {
-    /// The status of each target of the post, and when it was published.
-    pub ends: Vec<(TargetStatus, Option<DateTime<Utc>>)>,
-    /// Whether an endpoint may receive an event of the brand.
-    pub has_endpoint: bool,
+/// A target that ends, and what is stored for it.
+#[derive(Debug, Clone, Copy)]
+pub struct EndingTarget<'a> {
+    pub target_id: i64,
+    pub end: &'a TargetEnd,
+    /// The attempt that its run made.
+    pub attempt: Option<&'a NewAttempt>,
+    /// Its post is being published: it ends with the last of its targets.
+    pub ends_post: bool,
 }
 
 /// Stores the state in which a run left its target, and the attempt that it made. The caller has locked the post's row.
-pub async fn end(tx: &mut Tx, target_id: i64, ended: &TargetEnd, attempt: Option<&NewAttempt>) -> Result<TargetEnded> {
-    end_with_post(tx, target_id, ended, attempt, None).await
+pub async fn end(tx: &mut Tx, target_id: i64, end: &TargetEnd, attempt: Option<&NewAttempt>) -> Result<()> {
+    end_each(tx, &[EndingTarget { target_id, end, attempt, ends_post: false }]).await?;
+    Ok(())
 }
 
-/// Does what [`end`] does. If all targets of the post are terminal then, gives the post the status in `post`.
-pub async fn end_with_post(
-    tx: &mut Tx,
-    target_id: i64,
-    ended: &TargetEnd,
-    attempt: Option<&NewAttempt>,
-    post: Option<PostEnds>,
-) -> Result<TargetEnded> {
-    let (sql, now) = (tx.for_engine(END_PG, END_SQLITE), tx.now);
-    let rows: Vec<(TargetStatus, Option<DateTime<Utc>>, bool)> = run!(tx, c => sqlx::query_as(sql)
-        .bind(target_id).bind(ended.status).bind(&ended.external_id).bind(&ended.url)
-        .bind(ended.error.as_ref().map(Json)).bind(ended.next_attempt_at).bind(ended.published_at)
-        .bind(ended.call_open).bind(now).bind(attempt.map(|a| a.number)).bind(attempt.map(|a| a.started_at))
-        .bind(attempt.map(|a| a.duration_ms(now))).bind(attempt.map(|a| a.outcome))
-        .bind(attempt.and_then(|a| a.status_code)).bind(attempt.and_then(|a| a.error.as_ref()).map(Json))
-        .bind(post.map(|post| post.all_published)).bind(post.map(|post| post.all_failed))
-        .bind(post.map(|post| post.mixed)).fetch_all(c))?;
-    let has_endpoint = rows.iter().any(|(.., has_endpoint)| *has_endpoint);
-    Ok(TargetEnded { ends: rows.into_iter().map(|(status, at, _)| (status, at)).collect(), has_endpoint })
+/// Does what [`end`] does for several targets, in one statement, and ends the posts whose targets are all terminal then.
+/// Returns the targets for whose brand an endpoint may receive an event.
+pub async fn end_each(tx: &mut Tx, ending: &[EndingTarget<'_>]) -> Result<HashSet<i64>> {
+    if ending.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let (sql, now, post) = (tx.for_engine(END_PG, END_SQLITE), tx.now, PostEnds::of(PostStatus::Publishing)?);
+    let rows = Value::from_iter(ending.iter().map(|ending| ending.row(now))).to_string();
+    let ended: Vec<(i64, bool)> = run!(tx, c => sqlx::query_as(sql).bind(&rows).bind(now).bind(post.all_published)
+        .bind(post.all_failed).bind(post.mixed).fetch_all(c))?;
+    Ok(ended.into_iter().filter(|(_, has_endpoint)| *has_endpoint).map(|(id, _)| id).collect())
 }
 
-/// The statement does not see what it changes itself, hence the `UNION`. `post` counts like `PostStatus::of_targets`.
+impl EndingTarget<'_> {
+    fn row(&self, now: DateTime<Utc>) -> Value {
+        let (end, attempt) = (self.end, self.attempt);
+        json!([
+            self.target_id,
+            end.status,
+            end.external_id,
+            end.url,
+            end.error,
+            end.next_attempt_at.map(time_text),
+            end.published_at.map(time_text),
+            end.call_open,
+            self.ends_post,
+            attempt.map(|a| a.number),
+            attempt.map(|a| time_text(a.started_at)),
+            attempt.map(|a| a.duration_ms(now)),
+            attempt.map(|a| a.outcome),
+            attempt.and_then(|a| a.status_code),
+            attempt.and_then(|a| a.error.as_ref()),
+        ])
+    }
+}
+
+/// The statement does not see what it changes itself, hence the `UNION`. The post's status is that of
+/// `PostStatus::of_targets`. `value || ''` as in `list_sql!`.
 const END_PG: &str = "
-    WITH ended AS (
-        UPDATE post_targets
-        SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
-            call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
-        WHERE id = $1
-        RETURNING id, post_id, status, published_at
+    WITH run AS MATERIALIZED (
+        SELECT (value ->> 0)::bigint AS target_id, value
+        FROM json_array_elements($1::json)
+        WHERE value ->> 0 = (value ->> 0) || ''
+    ),
+    ended AS (
+        UPDATE post_targets t
+        SET status = value ->> 1, external_id = value ->> 2, url = value ->> 3, error = (value ->> 4)::jsonb,
+            next_attempt_at = (value ->> 5)::timestamptz, published_at = (value ->> 6)::timestamptz,
+            call_started_at = CASE WHEN (value ->> 7)::boolean THEN call_started_at ELSE NULL END, updated_at = $2
+        FROM run
+        WHERE t.id = run.target_id
+        RETURNING t.id, t.post_id, t.status, t.published_at, (value ->> 8)::boolean AS ends_post
     ),
     attempt AS (
         INSERT INTO target_attempts (
             target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
         )
-        SELECT id, $10, $11, $12, $13, $14, $15, $9, $9
-        FROM ended
-        WHERE $10 IS NOT NULL
+        SELECT target_id, (value ->> 9)::integer, (value ->> 10)::timestamptz, (value ->> 11)::bigint, value ->> 12,
+            (value ->> 13)::integer, (value ->> 14)::jsonb, $2, $2
+        FROM run
+        WHERE value ->> 9 IS NOT NULL AND target_id IN (SELECT id FROM ended)
     ),
     target AS (
-        SELECT post_id, status, published_at
+        SELECT post_id, status, published_at, ends_post
         FROM ended
         UNION ALL
-        SELECT t.post_id, t.status, t.published_at
-        FROM ended
-        JOIN post_targets t ON t.post_id = ended.post_id AND t.id <> ended.id
+        SELECT t.post_id, t.status, t.published_at, FALSE
+        FROM (SELECT DISTINCT post_id FROM ended) of_post
+        JOIN post_targets t ON t.post_id = of_post.post_id
+        WHERE t.id NOT IN (SELECT id FROM ended)
     ),
     post AS (
         UPDATE posts
         SET status = CASE
-                WHEN all_ends.failed = 0 THEN $16
-                WHEN all_ends.published = 0 THEN $17
-                ELSE $18
+                WHEN all_ends.failed = 0 THEN $3
+                WHEN all_ends.published = 0 THEN $4
+                ELSE $5
             END,
-            published_at = all_ends.newest, updated_at = $9
+            published_at = all_ends.newest, updated_at = $2
         FROM (
             SELECT post_id, count(*) AS targets, max(published_at) AS newest,
                 count(*) FILTER (WHERE status = 'published') AS published,
                 count(*) FILTER (WHERE status = 'failed') AS failed
             FROM target
             GROUP BY post_id
+            HAVING bool_or(ends_post)
         ) all_ends
         WHERE posts.id = all_ends.post_id
             AND all_ends.published + all_ends.failed = all_ends.targets
-            AND $16 IS NOT NULL
     )
-    SELECT status, published_at,
+    SELECT id,
         EXISTS (
             SELECT 1
             FROM posts p
             JOIN brand_members m ON m.brand_id = p.brand_id
             JOIN webhooks w ON w.user_id = m.user_id
-            WHERE p.id = target.post_id AND w.is_active
+            WHERE p.id = ended.post_id AND w.is_active
         )
-    FROM target";
+    FROM ended";
 
 /// The same in several statements, which are sent together; the last one returns the rows.
 const END_SQLITE: &str = "
     UPDATE post_targets
-    SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7,
-        call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9
-    WHERE id = $1;
+    SET status = value ->> 1, external_id = value ->> 2, url = value ->> 3, error = nullif(value -> 4, 'null'),
+        next_attempt_at = value ->> 5, published_at = value ->> 6,
+        call_started_at = CASE WHEN value ->> 7 THEN call_started_at ELSE NULL END, updated_at = $2
+    FROM json_each($1)
+    WHERE post_targets.id = value ->> 0;
     INSERT INTO target_attempts (
         target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
     )
-    SELECT $1, $10, $11, $12, $13, $14, $15, $9, $9
-    WHERE $10 IS NOT NULL;
+    SELECT value ->> 0, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13,
+        nullif(value -> 14, 'null'), $2, $2
+    FROM json_each($1)
+    WHERE value ->> 9 IS NOT NULL;
     UPDATE posts
     SET status = CASE
-            WHEN all_ends.failed = 0 THEN $16
-            WHEN all_ends.published = 0 THEN $17
-            ELSE $18
+            WHEN all_ends.failed = 0 THEN $3
+            WHEN all_ends.published = 0 THEN $4
+            ELSE $5
         END,
-        published_at = all_ends.newest, updated_at = $9
+        published_at = all_ends.newest, updated_at = $2
     FROM (
         SELECT post_id, count(*) AS targets, max(published_at) AS newest,
             count(*) FILTER (WHERE status = 'published') AS published,
             count(*) FILTER (WHERE status = 'failed') AS failed
         FROM post_targets
-        WHERE post_id = (SELECT post_id FROM post_targets WHERE id = $1)
+        WHERE post_id IN (
+            SELECT t.post_id
+            FROM json_each($1)
+            JOIN post_targets t ON t.id = value ->> 0
+            WHERE value ->> 8
+        )
         GROUP BY post_id
     ) all_ends
     WHERE posts.id = all_ends.post_id
-        AND all_ends.published + all_ends.failed = all_ends.targets
-        AND $16 IS NOT NULL;
-    SELECT t.status, t.published_at,
+        AND all_ends.published + all_ends.failed = all_ends.targets;
+    SELECT t.id,
         EXISTS (
             SELECT 1
             FROM posts p
@@ -149,8 +187,8 @@ const END_SQLITE: &str = "
             JOIN webhooks w ON w.user_id = m.user_id
             WHERE p.id = t.post_id AND w.is_active
         )
-    FROM post_targets t
-    WHERE t.post_id = (SELECT post_id FROM post_targets WHERE id = $1)";
+    FROM json_each($1)
+    JOIN post_targets t ON t.id = value ->> 0";
 
 /// An attempt to be stored.
 #[derive(Debug, Clone)]

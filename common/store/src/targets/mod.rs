@@ -1,4 +1,4 @@
-//! A post's targets, one per account; [`ending`]: how an attempt at one ends.
+//! A post's targets, one per account; [`starting`] and [`ending`]: how an attempt at one starts and ends.
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
@@ -13,8 +13,10 @@ use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
 
 mod ending;
+mod starting;
 
-pub use ending::{NewAttempt, TargetEnd, TargetEnded, attempt_summaries, attempts, end, end_with_post};
+pub use ending::{EndingTarget, NewAttempt, TargetEnd, attempt_summaries, attempts, end, end_each};
+pub use starting::{StartingCall, start, start_calls, start_marked};
 
 const COLUMNS: &str = "
     id, post_id, account_id, platform, status, content, media, options, marker, call_started_at,
@@ -203,41 +205,6 @@ pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()>
         WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, forget_call, now)?;
-    Ok(())
-}
-
-/// Starts a run: the target is being published.
-pub async fn start(tx: &mut Tx, target_id: i64) -> Result<()> {
-    const SQL: &str = "
-        UPDATE post_targets
-        SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, updated_at = $2
-        WHERE id = $1";
-    let now = tx.now;
-    execute!(tx, SQL, target_id, now)?;
-    Ok(())
-}
-
-/// Starts a run whose call follows once the post's pictures are uploaded: [`start`] with the marker.
-pub async fn start_marked(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
-    const SQL: &str = "
-        UPDATE post_targets
-        SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2,
-            updated_at = $3
-        WHERE id = $1";
-    let now = tx.now;
-    execute!(tx, SQL, target_id, Json(marker), now)?;
-    Ok(())
-}
-
-/// Starts a run and its call: [`start`] and [`mark_call`] in one.
-pub async fn start_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
-    const SQL: &str = "
-        UPDATE post_targets
-        SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2,
-            call_started_at = $3, updated_at = $3
-        WHERE id = $1";
-    let now = tx.now;
-    execute!(tx, SQL, target_id, Json(marker), now)?;
     Ok(())
 }
 

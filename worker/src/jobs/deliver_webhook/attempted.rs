@@ -14,7 +14,7 @@ use crier_store::jobs::lanes::{narrow_lane, pause_lane, widen_lane};
 use crier_store::{Result, Tx, webhooks};
 use crier_telemetry::metrics;
 
-use crate::jobs::RunResult;
+use crate::jobs::{BatchedResult, RunResult};
 use crate::notices;
 use crate::webhooks::schedule;
 use crate::webhooks::sender::AttemptResult;
@@ -43,6 +43,10 @@ pub struct DeliveryEnd {
 impl RunResult for DeliveryEnd {
     async fn write(&self, tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
         Ok(write(tx, &[self]).await?.remove(0))
+    }
+
+    fn batched(&self) -> Option<BatchedResult<'_>> {
+        Some(BatchedResult::Delivery(self))
     }
 
     fn order(&self) -> i64 {

@@ -4,7 +4,6 @@
 //! Events are delivered at least once: the receiver de-duplicates by the delivery's id, which stays the same.
 //! Deliveries that begin together are read together, and those that end together are written together.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,13 +15,14 @@ use crier_store::deliveries::{self, OutgoingDelivery};
 use crier_store::{Db, Result, Store, StoreError, Tx};
 use crier_telemetry::metrics;
 
-use super::{Deps, FinishedRun, Job, RunResult};
+use super::{BatchedResult, Deps, FinishedRun, Job, RunResult};
 use crate::engine::{Batcher, Run};
 use crate::webhooks::sender::{DeliveryRequest, Sender};
 
 mod attempted;
 
-use attempted::{DeliveryEnd, write};
+pub use attempted::DeliveryEnd;
+use attempted::write;
 
 /// How many batches of deliveries are read concurrently.
 const READS: usize = 2;
@@ -140,7 +140,10 @@ impl Job for DeliverWebhook {
 }
 
 fn attempt((_, ending): &FinishedRun) -> Option<&DeliveryEnd> {
-    (&**ending as &dyn Any).downcast_ref()
+    match ending.batched() {
+        Some(BatchedResult::Delivery(end)) => Some(end),
+        _ => None,
+    }
 }
 
 /// The endpoint is inactive.

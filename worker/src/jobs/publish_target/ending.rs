@@ -1,5 +1,6 @@
 //! The result of a run of `publish_target`, and what is written for it.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use crier_domain::account::AccountError;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{Claimed, Lane, Outcome};
 use crier_domain::post::{AttemptOutcome, Post, Target, TargetStatus};
-use crier_jobs::publishing;
+use crier_jobs::publishing::{self, EndedTarget};
 use crier_platforms::{CallError, Published};
 use crier_store::jobs::{self, lanes};
 use crier_store::{Result, Tx, accounts, posts, targets};
 use crier_telemetry::metrics;
 
-use super::super::{RunResult, backoff_from_table};
+use super::super::{BatchedResult, FinishedRun, RunResult, backoff_from_table};
 use super::{Prepared, deleted, expired};
 
 /// The backoff between attempts (contract, section 3, Post), each ± 20 %.
@@ -237,44 +238,54 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
     backoff_from_table(&PAUSES, attempt, jitter)
 }
 
+/// Writes the results of runs: those of [`PublishEnd`] in a few statements for all of them.
+pub(super) async fn write_results(tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
+    let mut outcomes = vec![None; ends.len()];
+    let mut publish_ends = Vec::with_capacity(ends.len());
+    // The others are sorted before these, and lock their posts first.
+    for (index, (job, result)) in ends.iter().enumerate() {
+        match result.batched() {
+            Some(BatchedResult::Publish(end)) => publish_ends.push((index, job, end)),
+            _ => outcomes[index] = Some(result.write(tx, job).await?),
+        }
+    }
+    let runs: Vec<_> = publish_ends.iter().map(|(_, job, end)| (*job, *end)).collect();
+    for ((index, ..), outcome) in publish_ends.iter().zip(write(tx, &runs).await?) {
+        outcomes[*index] = Some(outcome);
+    }
+    Ok(outcomes.into_iter().flatten().collect())
+}
+
+async fn write(tx: &mut Tx, ends: &[(&Claimed, &PublishEnd)]) -> Result<Vec<Outcome>> {
+    if ends.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Always lock the posts before their targets; the fixed order prevents deadlocks.
+    let post_ids: BTreeSet<i64> = ends.iter().map(|(_, end)| end.target.post_id).collect();
+    let posts = posts::lock_each(tx, &Vec::from_iter(post_ids)).await?;
+    let posts: HashMap<i64, (Post, bool)> = posts.into_iter().map(|post| (post.0.id, post)).collect();
+    let (mut outcomes, mut ended) = (Vec::with_capacity(ends.len()), Vec::with_capacity(ends.len()));
+    for (job, end) in ends {
+        let Some((post, is_deleted)) = posts.get(&end.target.post_id) else {
+            outcomes.push(Outcome::Cancelled("the post is gone".into()));
+            continue;
+        };
+        let (outcome, stored) = end.decide(tx, post, *is_deleted, job).await?;
+        outcomes.push(outcome);
+        ended.push(stored);
+    }
+    publishing::end_targets(tx, &ended).await?;
+    Ok(outcomes)
+}
+
 #[async_trait]
 impl RunResult for PublishEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        // Always lock the post before its targets; the fixed order prevents deadlocks.
-        let Some((post, is_deleted)) = posts::lock(tx, self.target.post_id).await? else {
-            return Ok(Outcome::Cancelled("the post is gone".into()));
-        };
-        let now = tx.now;
-        let mut outcome = self.expire_or_pause_account(tx, job.trace.as_deref()).await?;
-        if is_deleted {
-            outcome = outcome.for_deleted_post();
-        }
-        // The post was last changed when its publishing began.
-        if let Some(until) = outcome.operator_wait().filter(|_| now - post.updated_at < MAX_OPERATOR_WAIT) {
-            return self.wait_for_operator(tx, (post, is_deleted), job, &outcome, until).await;
-        }
-        let (outcome, next) = match &outcome {
-            PublishOutcome::Retry { at, open, .. } => match self.next(job, *at, *open, now) {
-                Some(next) => (outcome, Some(next)),
-                None => (outcome.exhausted(), None),
-            },
-            _ => (outcome, None),
-        };
-        let (attempt_outcome, error) = outcome.outcome_and_error();
-        let ended = self.ended(&outcome, error.clone(), next, now);
-        let attempt = targets::NewAttempt {
-            number: self.target.attempts,
-            started_at: self.started_at,
-            outcome: attempt_outcome,
-            status_code: error.as_ref().and_then(|e| e.platform_code.as_ref()?.parse().ok()),
-            error: error.clone(),
-        };
-        publishing::end_target(tx, (post, is_deleted), &self.target, &ended, Some(&attempt), job.trace.as_deref())
-            .await?;
-        Ok(match next {
-            Some(at) => Outcome::RetryAt(at, error.map(|e| e.message).unwrap_or_default()),
-            None => Outcome::Done,
-        })
+        Ok(write(tx, &[(job, self)]).await?.remove(0))
+    }
+
+    fn batched(&self) -> Option<BatchedResult<'_>> {
+        Some(BatchedResult::Publish(self))
     }
 
     fn order(&self) -> i64 {
@@ -305,22 +316,55 @@ impl RunResult for PublishEnd {
 }
 
 impl PublishEnd {
-    /// Waits until `until`, like after a retry, but the run does not count as an attempt.
-    async fn wait_for_operator(
-        &self,
+    /// Decides what is stored for the target, whose post is locked, and the outcome of the job.
+    async fn decide<'a>(
+        &'a self,
         tx: &mut Tx,
-        post: (Post, bool),
-        job: &Claimed,
-        outcome: &PublishOutcome,
-        until: DateTime<Utc>,
-    ) -> Result<Outcome> {
-        let error = outcome.outcome_and_error().1;
-        let message = error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
-        let ended = self.ended(outcome, error, Some(until), tx.now);
-        publishing::end_target(tx, post, &self.target, &ended, None, job.trace.as_deref()).await?;
-        targets::refund_attempt(tx, self.target.id).await?;
-        jobs::refund_attempt(tx, job).await?;
-        Ok(Outcome::RetryAt(until, message))
+        post: &'a Post,
+        post_is_deleted: bool,
+        job: &'a Claimed,
+    ) -> Result<(Outcome, EndedTarget<'a>)> {
+        let now = tx.now;
+        let mut outcome = self.expire_or_pause_account(tx, job.trace.as_deref()).await?;
+        if post_is_deleted {
+            outcome = outcome.for_deleted_post();
+        }
+        // The post was last changed when its publishing began.
+        let operator_wait = outcome.operator_wait().filter(|_| now - post.updated_at < MAX_OPERATOR_WAIT);
+        let next = match &outcome {
+            _ if operator_wait.is_some() => operator_wait,
+            PublishOutcome::Retry { at, open, .. } => self.next(job, *at, *open, now),
+            _ => None,
+        };
+        if next.is_none() {
+            outcome = outcome.exhausted();
+        }
+        if operator_wait.is_some() {
+            // The run does not count as an attempt.
+            targets::refund_attempt(tx, self.target.id).await?;
+            jobs::refund_attempt(tx, job).await?;
+        }
+        let (attempt_outcome, error) = outcome.outcome_and_error();
+        let attempt = targets::NewAttempt {
+            number: self.target.attempts,
+            started_at: self.started_at,
+            outcome: attempt_outcome,
+            status_code: error.as_ref().and_then(|e| e.platform_code.as_ref()?.parse().ok()),
+            error: error.clone(),
+        };
+        let ended = EndedTarget {
+            post,
+            post_is_deleted,
+            target: &self.target,
+            end: self.ended(&outcome, error.clone(), next, now),
+            attempt: operator_wait.is_none().then_some(attempt),
+            trace: job.trace.as_deref(),
+        };
+        let outcome = match next {
+            Some(at) => Outcome::RetryAt(at, error.map(|e| e.message).unwrap_or_default()),
+            None => Outcome::Done,
+        };
+        Ok((outcome, ended))
     }
 
     fn ended(

@@ -9,7 +9,8 @@
 //! 3. *Bring.* Loads and uploads pictures that the platform does not have yet, and makes what else it needs first
 //!    (`stage.rs`); only then does the call start.
 //! 4. *Call.* A platform may accept the post and publish it later: then it is asked again, as after an unknown outcome.
-//! 5. *End*, in the transaction that settles the job: writes target, attempt, post, account, lane, event.
+//! 5. *End*, in the transaction that settles the job, which runs that end together share: writes target, attempt, post,
+//!    account, lane, event.
 //!
 //! A step ends the run early with a [`Stop`].
 //!
@@ -32,11 +33,12 @@ use crier_platforms::{CallError, ConnectorRegistry, OutgoingPost};
 use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store, StoreError, Tx, posts, targets};
 
-use self::ending::{PublishEnd, PublishOutcome};
+pub use self::ending::PublishEnd;
+use self::ending::PublishOutcome;
 use self::pacing::PostponedRun;
 use self::prepare::{Preparation, SkippedRun};
 use super::account_session::{AccountSession, RefreshError};
-use super::{Deps, Job, RunResult};
+use super::{Deps, FinishedRun, Job, RunResult};
 use crate::engine::{Batcher, Run};
 
 mod call;
@@ -49,6 +51,8 @@ mod stage;
 /// A publish may be several requests (pictures, lookups), each with the platform's timeout; all of them must end within
 /// this many timeouts.
 const PUBLISH_CALLS: i32 = 2;
+/// How many results share a transaction at most: each may send an event, and on SQLite all other writers wait for it.
+const MAX_RESULTS: usize = 32;
 
 pub struct PublishTarget {
     store: Store,
@@ -172,6 +176,14 @@ impl Job for PublishTarget {
             Err(Stop::LeaseLost) => Box::new(Outcome::Cancelled("the lease was lost".to_owned())),
             Err(Stop::Database(error)) => return Err(error),
         })
+    }
+
+    async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
+        ending::write_results(tx, ends).await
+    }
+
+    fn max_results_per_transaction(&self) -> usize {
+        MAX_RESULTS
     }
 
     async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {

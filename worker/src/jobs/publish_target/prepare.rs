@@ -15,7 +15,7 @@ use crier_domain::post::{Post, PostStatus, Target};
 use crier_media::Library;
 use crier_platforms::{Connector, ConnectorRegistry, Image, MarkerSeed, OutgoingPost};
 use crier_store::jobs::holds;
-use crier_store::targets::{self, HeldTarget};
+use crier_store::targets::{self, HeldTarget, StartingCall};
 use crier_store::{self as store, Store, StoreError, Tx, accounts, media, post_media, posts};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -55,6 +55,14 @@ pub(super) struct Preparation {
     library: Library,
     latest_publish: TimeDelta,
     publish_timeout: TimeDelta,
+}
+
+/// What a transaction stores for all of its runs, in one statement at its end.
+#[derive(Default)]
+struct Starts {
+    /// Their publishing begins.
+    posts: Vec<i64>,
+    calls: Vec<StartingCall>,
 }
 
 /// A run whose call may begin.
@@ -155,6 +163,7 @@ impl Preparation {
         let account = |job: &Claimed| targets.get(&(job.id, job.fence)).map(|found| found.target.account_id);
         order.sort_by_key(|index| account(&runs[*index].job));
         let mut steps: Vec<_> = runs.iter().map(|_| None).collect();
+        let mut starts = Starts::default();
         for index in order {
             let job = &runs[index].job;
             let Some(found) = targets.remove(&(job.id, job.fence)) else {
@@ -163,12 +172,13 @@ impl Preparation {
             };
             let Some((post, deleted)) = posts.get_mut(&found.target.post_id) else { continue };
             let account = accounts.get(&(post.brand_id, found.target.account_id)).cloned();
-            let step = self.prepare_one(tx, job, (post, *deleted), found, account).await;
+            let step = self.prepare_one(tx, job, (post, *deleted), found, account, &mut starts).await;
             steps[index] = match step {
                 Err(Stop::Database(error)) => return Err(error),
                 step => Some(step),
             };
         }
+        targets::start_calls(tx, &starts.calls, &starts.posts).await?;
         Ok(steps)
     }
 
@@ -179,13 +189,14 @@ impl Preparation {
         (post, deleted): (&mut Post, bool),
         found: HeldTarget,
         account: Option<(SocialAccount, SecretString)>,
+        starts: &mut Starts,
     ) -> Step<Ready> {
         let mut target = check_due(job, post, deleted, found)?;
         let has_open_call = target.call_started_at.is_some();
         target.attempts += 1;
         if post.status == PostStatus::Scheduled {
             post.move_to(PostStatus::Publishing).map_err(StoreError::from)?;
-            posts::update(tx, post).await?;
+            starts.posts.push(post.id);
         }
         let media_ids = target.media.as_ref().unwrap_or(&post.media);
         let assets = pictures::in_order(media::find_many(tx, post.brand_id, media_ids).await?, media_ids);
@@ -210,7 +221,7 @@ impl Preparation {
         let connector = &session.connector;
         let begins = !connector.has_stages()
             && !outgoing.images.iter().any(|image| pictures::is_wanted(connector.image_transfer(), image));
-        let is_marked = self.start(tx, &mut target, &outgoing.marker, begins).await?;
+        let is_marked = self.start(tx, &mut target, &outgoing.marker, begins, starts).await?;
         let prepared = Prepared {
             target,
             started_at: self.store.now(),
@@ -332,7 +343,14 @@ impl Preparation {
     }
 
     /// Stores the start of the run, and of the call if that `begins` now; returns whether it does.
-    async fn start(&self, tx: &mut Tx, target: &mut Target, marker: &Map<String, Value>, begins: bool) -> Step<bool> {
+    async fn start(
+        &self,
+        tx: &mut Tx,
+        target: &mut Target,
+        marker: &Map<String, Value>,
+        begins: bool,
+        starts: &mut Starts,
+    ) -> Step<bool> {
         if target.call_started_at.is_some() {
             targets::start(tx, target.id).await?;
             return Ok(false);
@@ -341,7 +359,7 @@ impl Preparation {
             return Err(Stop::Postponed(postponed));
         }
         if begins {
-            targets::start_call(tx, target.id, marker).await?;
+            starts.calls.push(StartingCall { target_id: target.id, marker: marker.clone() });
             target.call_started_at = Some(tx.now);
         } else {
             targets::start_marked(tx, target.id, marker).await?;
