@@ -28,6 +28,7 @@ mod sandbox;
 mod scheduler;
 mod send_mail;
 mod staged;
+mod successors;
 mod together;
 mod tokens;
 mod transport;

@@ -179,6 +179,9 @@ async fn concurrent_workers_never_exceed_the_cap(s: TestStore) {
             async move { engine.run(id).await }
         })
         .await;
+        for engine in &engines {
+            w.wait_for_successors(engine, &[]).await;
+        }
         w.scheduler.tick().await.unwrap();
         w.advance(11);
         w.scheduler.tick().await.unwrap();

@@ -260,6 +260,7 @@ impl TestWorker {
 
     /// Ticks the scheduler and runs all notified jobs until no job is notified.
     pub async fn run_jobs(&self) {
+        let others = self.engine.held();
         for _ in 0..10_000 {
             self.scheduler.tick().await.expect("a tick");
             let notified = self.s.notifier.take();
@@ -269,8 +270,18 @@ impl TestWorker {
             for id in notified {
                 self.engine.run(id).await;
             }
+            self.wait_for_successors(&self.engine, &others).await;
         }
         panic!("jobs are notified forever");
+    }
+
+    /// Waits until the engine runs nothing but these jobs.
+    pub async fn wait_for_successors(&self, engine: &Engine, others: &[i64]) {
+        self.poll_until(async || {
+            self.number("SELECT CAST(1 AS bigint)").await;
+            engine.held().iter().all(|id| others.contains(id))
+        })
+        .await;
     }
 
     /// Runs jobs and advances the clock to the next pending time until nothing is pending; returns those times.

@@ -69,6 +69,8 @@ pub mod webhooks;
 
 pub use db::{Conn, Db};
 pub use error::StoreError;
+use jobs::wake::FreePlaces;
+pub use jobs::wake::{ReservedRun, Successors};
 
 pub type Result<T> = std::result::Result<T, StoreError>;
 
@@ -79,6 +81,7 @@ pub struct Store {
     clock: Clock,
     cipher: Cipher,
     notifier: Arc<dyn JobNotifier>,
+    successors: Option<Arc<dyn Successors>>,
 }
 
 impl std::fmt::Debug for Store {
@@ -89,7 +92,12 @@ impl std::fmt::Debug for Store {
 
 impl Store {
     pub fn new(db: Db, clock: Clock, cipher: Cipher, notifier: Arc<dyn JobNotifier>) -> Self {
-        Self { db, clock, cipher, notifier }
+        Self { db, clock, cipher, notifier, successors: None }
+    }
+
+    /// Returns a copy whose transactions hand the places that jobs leave in their lanes to waiting jobs directly.
+    pub fn with_successors(self, successors: Arc<dyn Successors>) -> Self {
+        Self { successors: Some(successors), ..self }
     }
 
     /// Returns a copy with its own connections, for a thread with its own runtime ([`Db::new_connections`]).
@@ -191,7 +199,7 @@ type After = Box<dyn FnOnce() + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Lanes {
     /// Freed places by lane.
-    free: BTreeMap<String, i64>,
+    free: BTreeMap<String, FreePlaces>,
     /// Lanes in which jobs were set waiting, with the lane cap of their kind.
     full: BTreeMap<String, i64>,
     /// Workspaces whose jobs ended or were set waiting.
@@ -241,7 +249,7 @@ impl Tx {
     /// Records that a job left its lane and its workspace's share; waiting jobs are woken after the commit.
     pub fn leave_lanes(&mut self, job: &Claimed) {
         let Some(lane) = &job.lane else { return };
-        self.free_places(lane, 1);
+        self.lanes.free.entry(lane.clone()).or_insert(FreePlaces::left_by(job.kind)).add(1, Some(job.kind));
         if let Some(name) = &job.workspace_lane {
             let workspace = self.workspace(name, job.kind);
             workspace.left += 1;
@@ -260,8 +268,7 @@ impl Tx {
 
     /// Records that several places of a lane are free.
     pub fn free_places(&mut self, lane: &str, places: i64) {
-        let free = self.lanes.free.entry(lane.to_owned()).or_default();
-        *free = free.saturating_add(places);
+        self.lanes.free.entry(lane.to_owned()).or_default().add(places, None);
     }
 
     /// Records that a job was set waiting because its lane was full.
@@ -273,7 +280,10 @@ impl Tx {
     pub async fn commit(mut self) -> Result<()> {
         let (store, lanes) = (self.store.clone(), std::mem::take(&mut self.lanes));
         self.commit_alone().await?;
-        if let Err(error) = jobs::lanes::wake_lanes(&store, lanes).await {
+        if let Some(successors) = &store.successors {
+            successors.committed();
+        }
+        if let Err(error) = jobs::wake::wake_lanes(&store, lanes).await {
             tracing::warn!(%error, "waking jobs that wait for a lane failed; the scheduler wakes them");
         }
         Ok(())

@@ -32,6 +32,18 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         F: Fn(Vec<I>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Vec<O>> + Send + 'static,
     {
+        Self::start_in_turns(at_once, move |items, turn| {
+            drop(turn);
+            work(items)
+        })
+    }
+
+    /// The same, but the next batch begins only when `work` drops its turn, at the latest when it returns.
+    pub fn start_in_turns<F, Fut>(at_once: usize, work: F) -> Self
+    where
+        F: Fn(Vec<I>, Turn) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Vec<O>> + Send + 'static,
+    {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (receiver, work) = (Arc::new(Mutex::new(receiver)), Arc::new(work));
         for _ in 0..at_once {
@@ -48,19 +60,27 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
     }
 }
 
+/// Held by the batch that works; items that arrive meanwhile wait for the next one.
+pub type Turn = Box<dyn Send>;
+
 type Waiting<I, O> = mpsc::UnboundedReceiver<(I, oneshot::Sender<O>)>;
 
 /// Runs batches one after the other, until the sender is dropped.
 async fn batches<I, O, F, Fut>(receiver: Arc<Mutex<Waiting<I, O>>>, work: Arc<F>)
 where
-    F: Fn(Vec<I>) -> Fut,
+    I: Send + 'static,
+    O: Send + 'static,
+    F: Fn(Vec<I>, Turn) -> Fut,
     Fut: Future<Output = Vec<O>>,
 {
-    let mut batch = Vec::new();
-    while receiver.lock().await.recv_many(&mut batch, MAX_BATCH).await > 0 {
-        let (items, answers): (Vec<I>, Vec<_>) = batch.drain(..).unzip();
+    loop {
+        let (mut turn, mut batch) = (receiver.clone().lock_owned().await, Vec::new());
+        if turn.recv_many(&mut batch, MAX_BATCH).await == 0 {
+            return;
+        }
+        let (items, answers): (Vec<I>, Vec<_>) = batch.into_iter().unzip();
         // A panic in one batch must not end the task.
-        match AssertUnwindSafe(async { work(items).await }).catch_unwind().await {
+        match AssertUnwindSafe(async { work(items, Box::new(turn)).await }).catch_unwind().await {
             Ok(done) => {
                 for (answer, to) in done.into_iter().zip(answers) {
                     let _ = to.send(answer);
@@ -113,7 +133,7 @@ pub async fn settle_batch(store: Store, registry: Registry, mut ends: Vec<Finish
     while !rest.is_empty() {
         let (ends, others) = rest.split_at(fitting(&registry, rest));
         rest = others;
-        if settle_at_once(&registry, ends).await {
+        if settle_at_once(&store, &registry, ends).await {
             answers.extend(ends.iter().map(|(job, _)| (key(job), Ok(Some(Outcome::Done)))));
             continue;
         }
@@ -172,12 +192,12 @@ async fn settle(store: &Store, registry: &Registry, ends: &[FinishedRun]) -> Res
 }
 
 /// Settles runs in one statement if their kind can; `false`: they have to be settled in a transaction.
-async fn settle_at_once(registry: &Registry, ends: &[FinishedRun]) -> bool {
+async fn settle_at_once(store: &Store, registry: &Registry, ends: &[FinishedRun]) -> bool {
     let Some((first, _)) = ends.first() else { return false };
     let Some(kind) = registry.get(first.kind).filter(|_| ends.iter().all(|(job, _)| job.kind == first.kind)) else {
         return false;
     };
-    match AssertUnwindSafe(kind.settle_at_once(ends)).catch_unwind().await {
+    match AssertUnwindSafe(kind.settle_at_once(store, ends)).catch_unwind().await {
         Ok(Ok(true)) => {}
         Ok(Ok(false)) => return false,
         Ok(Err(error)) => {

@@ -4,11 +4,14 @@
 //! is open while it waits for external services), *settle* (writes the result of the run and the job's new state in one
 //! transaction). Concurrent claims and settles share a transaction; a single one starts at once. After a crash between
 //! two steps the lease expires, and the scheduler rescues the job.
+//!
+//! Where jobs wait for the lane that a settled job leaves, the next of them is claimed by the same worker at once: its
+//! *successor*, which takes no slot.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use crier_base::backoff::{self, ExponentialBuilder, Pauses};
@@ -29,6 +32,7 @@ use crate::jobs::{FinishedRun, Job, Registry, RunResult};
 mod batch;
 mod refused;
 mod run;
+mod successors;
 mod workspace_limiter;
 
 pub use batch::Batcher;
@@ -36,12 +40,14 @@ use batch::{Settled, claim_batch, settle_batch};
 use refused::Fallback;
 pub use run::Run;
 use run::{Active, JobSlot, Queued, RunPermit};
+use successors::LaneSuccessors;
 use workspace_limiter::WorkspaceLimiter;
 
 /// How many batches of claims, and of settles, run concurrently: jobs that arrive meanwhile enlarge the next batch, and
 /// one large transaction costs the database less than several small concurrent ones.
 const CLAIM_CONCURRENCY: usize = 1;
-const SETTLE_CONCURRENCY: usize = 1;
+/// One is in its transaction, while the other one wakes jobs that wait for lanes.
+const SETTLE_CONCURRENCY: usize = 2;
 /// The pauses between attempts to settle a run.
 const SETTLE_RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(100), Duration::from_secs(1));
 /// How many runs of a kind may wait for external services or for their settle without a slot: each takes about 20 kB of
@@ -88,25 +94,24 @@ impl Engine {
             let (store, worker) = (store.clone(), worker.clone());
             Batcher::start(CLAIM_CONCURRENCY, move |ids| claim_batch(store.clone(), worker.clone(), ids))
         };
-        let settles = {
-            let (store, registry) = (store.clone(), registry.clone());
-            Batcher::start(SETTLE_CONCURRENCY, move |ends| settle_batch(store.clone(), registry.clone(), ends))
-        };
         let turns = WorkspaceLimiter::of_store(&store);
-        Self(Arc::new(Inner {
-            store,
-            registry,
-            worker,
-            held: Mutex::default(),
-            waiting,
-            turns,
-            active: AtomicUsize::new(0),
-            gate: Arc::default(),
-            queued: Mutex::default(),
-            draining: CancellationToken::new(),
-            abort: CancellationToken::new(),
-            claims,
-            settles,
+        Self(Arc::new_cyclic(|engine| {
+            let settles = start_settles(&store, &registry, &worker, engine);
+            Inner {
+                store,
+                registry,
+                worker,
+                held: Mutex::default(),
+                waiting,
+                turns,
+                active: AtomicUsize::new(0),
+                gate: Arc::default(),
+                queued: Mutex::default(),
+                draining: CancellationToken::new(),
+                abort: CancellationToken::new(),
+                claims,
+                settles,
+            }
         }))
     }
 
@@ -164,14 +169,17 @@ impl Engine {
     }
 
     async fn claim_and_run(&self, id: i64, left: Arc<Notify>) -> bool {
-        let Some((job, place)) = self.claim(id).await else { return false };
+        let Some((job, _permit)) = self.claim(id).await else { return false };
         let slot = JobSlot::take(&self.0, &job, left);
+        self.run_in_slot(job, slot).await;
+        true
+    }
+
+    async fn run_in_slot(&self, job: Claimed, slot: JobSlot) {
         match self.0.registry.get(job.kind).filter(|_| !self.0.draining.is_cancelled()) {
             Some(handler) => self.run_claimed(Run::in_slot(job, slot), handler).await,
             None => self.release(&job).await,
         }
-        drop(place);
-        true
     }
 
     /// Claims a job, and waits until it may run. A job that was running at two crashes runs alone: at the third crash
@@ -295,6 +303,20 @@ impl Engine {
             not_handed_back(&run.job, &error);
         }
     }
+}
+
+fn start_settles(
+    store: &Store,
+    registry: &Registry,
+    worker: &str,
+    engine: &Weak<Inner>,
+) -> Batcher<FinishedRun, Settled> {
+    let (store, registry) = (store.clone(), registry.clone());
+    let (worker, engine) = (worker.to_owned(), engine.clone());
+    Batcher::start_in_turns(SETTLE_CONCURRENCY, move |ends, turn| {
+        let successors = LaneSuccessors::new(worker.clone(), engine.clone(), turn);
+        settle_batch(store.clone().with_successors(Arc::new(successors)), registry.clone(), ends)
+    })
 }
 
 fn not_handed_back(job: &Claimed, error: &StoreError) {

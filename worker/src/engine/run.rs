@@ -175,6 +175,20 @@ impl JobSlot {
         }
     }
 
+    /// For a run without a slot. `waiting` is its permit to be without one.
+    pub fn without(inner: &Arc<Inner>, job: &Claimed, waiting: OwnedSemaphorePermit) -> Self {
+        let key = (job.id, job.fence);
+        insert(&inner.held, key);
+        Self {
+            inner: inner.clone(),
+            key,
+            kind: job.kind,
+            busy: AtomicBool::new(false),
+            waiting: OnceLock::from(waiting),
+            released: Arc::default(),
+        }
+    }
+
     /// Gives the slot to another job, unless too many runs wait without one.
     fn release_if_allowed(&self) {
         if let Some(Ok(permit)) = self.inner.waiting.get(&self.kind).map(|waiting| waiting.clone().try_acquire_owned())

@@ -51,11 +51,17 @@ pub trait Job: Send + Sync {
         Ok(outcomes)
     }
 
-    /// Settles runs in one statement, which is a transaction by itself: their results, and their jobs as done. Returns
-    /// `false` if these results need more than that, and nothing was written; an error means the same, or that the
-    /// connection was lost. In both cases they are settled in a transaction of several statements.
-    async fn settle_at_once(&self, _ends: &[FinishedRun]) -> Result<bool> {
+    /// Settles runs in one statement of this store, which is a transaction by itself: their results, and their jobs as
+    /// done. Returns `false` if these results need more than that, and nothing was written; an error means the same, or
+    /// that the connection was lost. In both cases they are settled in a transaction of several statements.
+    async fn settle_at_once(&self, _store: &Store, _ends: &[FinishedRun]) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Whether a run may start without a slot, in the place that another one leaves in its lane. Not if its memory is
+    /// bounded by the number of slots alone.
+    fn may_start_without_slot(&self) -> bool {
+        false
     }
 
     /// The maximum number of ends of this kind in one transaction. A kind whose [`Job::write_results`] is a few statements for all

@@ -6,7 +6,8 @@ use crier_domain::job::{Claimed, JobKind, JobNotification, MAX_CRASHES};
 
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
-use super::lanes::{lock_lanes, wake_lane};
+use super::lanes::lock_lanes;
+use super::wake::{FreeLane, wake};
 use super::{NotifyRow, id_list, known_kinds, list_sql, notify_in_order, sql_file, workspaces};
 
 /// A ready job that was not claimed for this long after its notification is notified again.
@@ -162,9 +163,8 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     free.sort();
     free.truncate(SWEPT);
     lock_lanes(tx, &serde_json::json!(free.iter().map(|(lane, _)| lane).collect::<Vec<_>>()).to_string()).await?;
-    for (lane, room) in &free {
-        wake_lane(tx, lane, *room).await?;
-    }
+    let lanes: Vec<_> = free.iter().map(|(lane, places)| FreeLane { lane, places: *places, starts: None }).collect();
+    wake(tx, &lanes, "").await?;
     Ok(free.len())
 }
 

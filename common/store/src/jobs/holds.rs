@@ -9,6 +9,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::job::Claimed;
+use serde_json::json;
 
 use super::super::db::{execute, run};
 use super::super::{Result, Tx};
@@ -18,21 +19,40 @@ const MAX_GAP: TimeDelta = TimeDelta::minutes(15);
 /// How long these periods are stored: longer than any post waits.
 const HOLD_RETENTION: TimeDelta = TimeDelta::days(30);
 
-/// Records that the lane is held back until `until`, which may be now.
-pub(super) async fn held_until(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
-    const LONGER: &str = "UPDATE lane_holds
-        SET held_until = CASE WHEN held_until > $2 THEN held_until ELSE $2 END
-        WHERE lane = $1 AND held_until >= $3";
-    const NEW: &str = "INSERT INTO lane_holds (lane, held_since, held_until)
-        VALUES ($1, $2, $3)
+/// Records that those of the lanes that are of accounts are held back until `until`, which may be now.
+pub(super) async fn held_until(tx: &mut Tx, lanes: &[&str], until: DateTime<Utc>) -> Result<()> {
+    // On Postgres the second part does not see what the first one changes: both take the period as it was.
+    const PG: &str = "
+        WITH lane AS MATERIALIZED (
+            SELECT value AS lane
+            FROM json_array_elements_text($1::json)
+        ),
+        longer AS (
+            UPDATE lane_holds
+            SET held_until = $2
+            WHERE lane IN (SELECT lane FROM lane) AND held_until >= $3 AND held_until < $2
+        )
+        INSERT INTO lane_holds (lane, held_since, held_until)
+        SELECT lane, $4, $2
+        FROM lane
+        WHERE NOT EXISTS (SELECT 1 FROM lane_holds h WHERE h.lane = lane.lane AND h.held_until >= $3)
         ON CONFLICT DO NOTHING";
-    if !lane.starts_with("account:") {
+    const SQLITE: &str = "
+        INSERT INTO lane_holds (lane, held_since, held_until)
+        SELECT value, $4, $2
+        FROM json_each($1)
+        WHERE NOT EXISTS (SELECT 1 FROM lane_holds h WHERE h.lane = value AND h.held_until >= $3)
+        ON CONFLICT DO NOTHING;
+        UPDATE lane_holds
+        SET held_until = $2
+        WHERE lane IN (SELECT value FROM json_each($1)) AND held_until >= $3 AND held_until < $2";
+    let lanes: Vec<_> = lanes.iter().filter(|lane| lane.starts_with("account:")).collect();
+    if lanes.is_empty() {
         return Ok(());
     }
-    let now = tx.now;
-    if execute!(tx, LONGER, lane, until, now - MAX_GAP)? == 0 {
-        execute!(tx, NEW, lane, now, until)?;
-    }
+    let (sql, now, lanes) = (tx.for_engine(PG, SQLITE), tx.now, json!(lanes).to_string());
+    let recent = now - MAX_GAP;
+    execute!(tx, sql, &lanes, until, recent, now)?;
     Ok(())
 }
 

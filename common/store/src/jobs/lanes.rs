@@ -1,17 +1,17 @@
 //! Lanes: how many jobs of one account, endpoint or brand run at once.
 //!
 //! A claim counts what runs in a lane under the lane's lock; a job for which there is no place is set waiting, and the next
-//! job to leave the lane wakes it. A lane can be paused, and its cap reduced.
+//! job to leave the lane wakes it ([`super::wake`]). A lane can be paused, and its cap reduced.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use crier_domain::job::{Claimed, JobKind};
 use serde_json::json;
 
 use super::super::db::{Conn, execute, run};
-use super::super::{Lanes, Result, Store, Tx, Workspace};
-use super::{NotifyRow, holds, known_kinds, notify_in_order, sql_file, workspaces};
+use super::super::{Result, Tx};
+use super::{holds, sql_file};
 
 /// The load of a lane.
 #[derive(sqlx_macros::FromRow)]
@@ -90,77 +90,6 @@ pub(super) async fn lock_lanes(tx: &mut Tx, sorted: &str) -> Result<()> {
     Ok(())
 }
 
-/// Wakes as many jobs as places were freed in each lane, after the commit that freed them: a lane's lock is never held
-/// while waiting for the disk. A claim that found a lane full checks it again, also after its commit: of two concurrent
-/// ones, at least one sees the other's change. If the process dies in between, the sweep wakes the jobs.
-pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
-    let Lanes { mut free, full, workspaces } = lanes;
-    if free.is_empty() && full.is_empty() && workspaces.is_empty() {
-        // The common case.
-        return Ok(());
-    }
-    let mut conn = store.read().await?;
-    if !full.is_empty() {
-        let lanes = full.keys().map(String::as_str).collect();
-        for lane in load_lanes(&mut conn, &lanes, &BTreeSet::new(), store.now()).await? {
-            let room = full.get(&lane.lane).map_or(0, |cap| lane.room(*cap));
-            if room > 0 {
-                free.insert(lane.lane, room);
-            }
-        }
-    }
-    let waited_for = waited_for(&mut conn, &free, &workspaces).await?;
-    free.retain(|lane, _| waited_for.contains_key(lane));
-    for (name, workspace) in &workspaces {
-        if let Some(running) = waited_for.get(name) {
-            workspaces::share_out(&mut conn, (name, workspace, *running), store.now(), &mut free).await?;
-        }
-    }
-    drop(conn);
-    if free.is_empty() {
-        return Ok(());
-    }
-    let mut tx = store.begin_async_commit().await?;
-    lock_lanes(&mut tx, &names(&free)).await?;
-    for (lane, places) in &free {
-        wake_lane(&mut tx, lane, *places).await?;
-    }
-    tx.commit_alone().await
-}
-
-/// Returns the lanes' names, sorted.
-fn names(lanes: &BTreeMap<String, i64>) -> String {
-    json!(lanes.keys().collect::<Vec<_>>()).to_string()
-}
-
-/// Returns those lanes and workspaces that jobs wait for (usually empty); a workspace with its running jobs.
-async fn waited_for(
-    conn: &mut Conn,
-    lanes: &BTreeMap<String, i64>,
-    workspaces: &BTreeMap<String, Workspace>,
-) -> Result<HashMap<String, i64>> {
-    if lanes.is_empty() && workspaces.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sql = sql_file!(conn, "waited_for");
-    let workspaces = json!(workspaces.keys().collect::<Vec<_>>()).to_string();
-    let found: Vec<(String, i64)> =
-        run!(conn, c => sqlx::query_as(sql).bind(names(lanes)).bind(&workspaces).fetch_all(c))?;
-    Ok(found.into_iter().collect())
-}
-
-/// Wakes up to `n` jobs that wait for a lane, unless it is paused. The caller holds the lane's lock.
-pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
-    let (sql, now) = (sql_file!(tx, "wake_lane"), tx.now);
-    let woken: Vec<NotifyRow> =
-        run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).bind(known_kinds()).fetch_all(c))?;
-    if !woken.is_empty() {
-        holds::held_until(tx, lane, now).await?;
-    }
-    notify_in_order(tx, woken);
-    Ok(())
-}
-
 /// Pauses a lane until the time that its platform named; a longer pause stays.
 pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "
@@ -170,7 +99,7 @@ pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result
         DO UPDATE SET paused_until = CASE WHEN paused_lanes.paused_until > excluded.paused_until THEN
             paused_lanes.paused_until ELSE excluded.paused_until END";
     execute!(tx, SQL, lane, until)?;
-    holds::held_until(tx, lane, until).await
+    holds::held_until(tx, &[lane], until).await
 }
 
 /// Reduces a lane's places below the cap of its kind, until it is widened. Running jobs continue.

@@ -2,7 +2,8 @@
 //!
 //! - here: enqueue, cancel, run_now — run in a caller's own transaction;
 //! - [`engine`]: claim, heartbeat, settle, release — run by a worker;
-//! - [`lanes`]: load, wake, pause, narrow;
+//! - [`lanes`]: load, pause, narrow;
+//! - [`wake`]: jobs that wait for a lane, when one leaves it;
 //! - [`dispatch`]: due, stale notifications, rescue, sweep, purge — run by the scheduler;
 //! - [`holds`]: periods in which Crier itself held back the jobs of a lane;
 //! - [`operate`]: list, show, pause, retry, counts — run by an operator.
@@ -22,6 +23,7 @@ pub mod engine;
 pub mod holds;
 pub mod lanes;
 pub mod operate;
+pub(crate) mod wake;
 mod workspaces;
 
 /// Encodes a list of ids as one bind: a JSON array, which both engines can unnest (see [`list_sql!`]).

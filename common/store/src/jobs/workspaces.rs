@@ -13,6 +13,7 @@ use serde_json::json;
 use super::super::db::{Conn, run};
 use super::super::{Result, Workspace};
 use super::sql_file;
+use super::wake::FreePlaces;
 
 /// How many lanes of a workspace are considered when a place is freed.
 const MAX_LANES: usize = 500;
@@ -54,7 +55,7 @@ pub(super) async fn share_out(
     conn: &mut Conn,
     (name, workspace, running): (&str, &Workspace, i64),
     now: DateTime<Utc>,
-    free: &mut BTreeMap<String, i64>,
+    free: &mut BTreeMap<String, FreePlaces>,
 ) -> Result<()> {
     let Some(places) = workspace.places(running) else { return Ok(()) };
     free.retain(|lane, _| !workspace.lanes.contains(lane));
@@ -76,7 +77,7 @@ pub(super) async fn share_out(
         if remaining == 0 {
             break;
         }
-        remaining -= usize::from(free.insert(lane.lane, 1).is_none());
+        remaining -= usize::from(free.insert(lane.lane, FreePlaces::one(workspace.kind)).is_none());
     }
     Ok(())
 }

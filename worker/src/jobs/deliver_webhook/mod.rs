@@ -110,13 +110,17 @@ impl Job for DeliverWebhook {
         usize::MAX
     }
 
+    fn may_start_without_slot(&self) -> bool {
+        true
+    }
+
     /// Events that arrived quickly, at endpoints whose health record is clean.
-    async fn settle_at_once(&self, ends: &[FinishedRun]) -> Result<bool> {
+    async fn settle_at_once(&self, store: &Store, ends: &[FinishedRun]) -> Result<bool> {
         let quick = |end| attempt(end).and_then(|arrived| arrived.ended_quickly(&end.0));
         let ended: Option<Vec<_>> = ends.iter().map(quick).collect();
-        match (self.store.db(), ended) {
+        match (store.db(), ended) {
             (Db::Pg(_), Some(ended)) => {
-                let mut tx = self.store.begin_single().await?;
+                let mut tx = store.begin_single().await?;
                 let settled = deliveries::settle(&mut tx, &ended).await?;
                 tx.commit().await?;
                 Ok(settled)

@@ -186,6 +186,10 @@ impl Job for PublishTarget {
         MAX_RESULTS
     }
 
+    fn may_start_without_slot(&self) -> bool {
+        true
+    }
+
     async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {
         self.undo_failed(tx, run).await?;
         if run.is_counted() { targets::refund_attempt(tx, run.job.subject_id).await } else { Ok(()) }

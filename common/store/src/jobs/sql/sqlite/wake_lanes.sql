@@ -1,0 +1,70 @@
+-- $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and the kind of these
+-- with its cap. A started job is claimed: its lane's running jobs are counted, as in a claim. `found` steps from one
+-- waiting job of a lane to the next, since a limit cannot depend on the lane.
+WITH RECURSIVE freed AS MATERIALIZED (
+    SELECT value ->> 0 AS lane, value ->> 1 AS places, value ->> 3 AS kind,
+        CASE
+            WHEN value ->> 2 > 0 THEN min(
+                value ->> 2,
+                coalesce((SELECT n.places FROM narrow_lanes n WHERE n.lane = value ->> 0), value ->> 4)
+                    - (SELECT count(*) FROM jobs r WHERE r.lane = value ->> 0 AND r.state = 'running')
+            )
+            ELSE 0
+        END AS starts
+    FROM json_each($1)
+    WHERE NOT EXISTS (
+        SELECT 1
+        FROM paused_lanes p
+        WHERE p.lane = value ->> 0 AND p.paused_until > $2
+    )
+),
+found (lane, n, id) AS (
+    SELECT lane, 1, (
+        SELECT j.id
+        FROM jobs j
+        WHERE j.lane = freed.lane
+            AND j.state = 'ready'
+            AND j.waiting
+            AND j.kind IN (SELECT value FROM json_each($3))
+        ORDER BY j.run_at, j.id
+        LIMIT 1
+    )
+    FROM freed
+    WHERE places > 0
+    UNION ALL
+    SELECT found.lane, n + 1, (
+        SELECT j.id
+        FROM jobs j
+        WHERE j.lane = found.lane
+            AND j.state = 'ready'
+            AND j.waiting
+            AND j.kind IN (SELECT value FROM json_each($3))
+            AND (j.run_at, j.id) > (SELECT p.run_at, p.id FROM jobs p WHERE p.id = found.id)
+        ORDER BY j.run_at, j.id
+        LIMIT 1
+    )
+    FROM found
+    JOIN freed ON freed.lane = found.lane
+    WHERE found.id IS NOT NULL AND n < places
+)
+UPDATE jobs
+SET waiting = FALSE,
+    dispatched_at = $2,
+    state = CASE WHEN started THEN 'running' ELSE state END,
+    attempt = CASE WHEN started THEN attempt + 1 ELSE attempt END,
+    fence = CASE WHEN started THEN fence + 1 ELSE fence END,
+    lease_until = CASE WHEN started THEN $4 ELSE lease_until END,
+    worker = CASE WHEN started THEN $5 ELSE worker END
+FROM (
+    SELECT found.id AS found_id,
+        n <= starts
+            AND j.kind = freed.kind
+            AND j.crashes < $6
+            AND j.kind NOT IN (SELECT kind FROM paused_kinds) AS started
+    FROM found
+    JOIN freed ON freed.lane = found.lane
+    JOIN jobs j ON j.id = found.id
+)
+WHERE jobs.id = found_id
+RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
+    coalesce(worker, '') AS worker, run_at, trace, priority, state = 'running' AS started

@@ -1,0 +1,206 @@
+//! Wakes jobs that wait for a lane, when others leave it.
+//!
+//! A woken job is ready: a worker receives its id and claims it. A worker that settles jobs does both at once: it starts
+//! the jobs that wait for the same lanes, in the places that became free ([`Successors`]), so that a long queue in a lane
+//! needs neither notifications nor claims.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crier_domain::job::{Claimed, JobKind, LEASE, MAX_CRASHES};
+use serde_json::json;
+
+use super::super::db::{Conn, run};
+use super::super::{Lanes, Result, Store, Tx, Workspace};
+use super::lanes::{load_lanes, lock_lanes};
+use super::{NotifyRow, holds, known_kinds, notify_in_order, sql_file, workspaces};
+
+/// Runs jobs in the places that others leave in their lanes.
+pub trait Successors: Send + Sync {
+    /// Returns the name of the worker that claims them.
+    fn worker(&self) -> &str;
+
+    /// Called after the commit of a transaction, before waiting jobs are woken.
+    fn committed(&self);
+
+    /// Reserves the resources of one more run of this kind; `None`: the job is only woken, for any worker.
+    fn reserve(&self, kind: JobKind) -> Option<Box<dyn ReservedRun>>;
+}
+
+/// The resources of a run whose job is being claimed.
+pub trait ReservedRun: Send {
+    /// Starts the run of a claimed job, and returns at once.
+    fn start(self: Box<Self>, job: Claimed);
+}
+
+/// Places of a lane that became free.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FreePlaces {
+    count: i64,
+    /// The kind of the jobs that left them, if they are of one kind.
+    kind: Option<JobKind>,
+}
+
+impl FreePlaces {
+    /// Returns no places yet, of a lane that jobs of this kind leave.
+    pub fn left_by(kind: JobKind) -> Self {
+        Self { count: 0, kind: Some(kind) }
+    }
+
+    pub fn one(kind: JobKind) -> Self {
+        Self { count: 1, kind: Some(kind) }
+    }
+
+    pub fn add(&mut self, count: i64, kind: Option<JobKind>) {
+        self.count = self.count.saturating_add(count);
+        self.kind = self.kind.filter(|own| Some(*own) == kind);
+    }
+}
+
+/// What happens to the jobs that wait for a lane.
+#[derive(Clone, Copy)]
+pub(super) struct FreeLane<'a> {
+    pub lane: &'a str,
+    /// How many jobs are woken.
+    pub places: i64,
+    /// How many of them are started at once, if they are of this kind.
+    pub starts: Option<(JobKind, usize)>,
+}
+
+impl FreeLane<'_> {
+    fn row(&self) -> serde_json::Value {
+        let kind = self.starts.map(|(kind, _)| kind);
+        let cap = kind.map(|kind| kind.limits().lane_cap.unwrap_or(i64::MAX));
+        json!([self.lane, self.places, self.starts.map_or(0, |(_, starts)| starts), kind, cap])
+    }
+}
+
+/// Wakes as many jobs as places were freed in each lane, after the commit that freed them: a lane's lock is never held
+/// while waiting for the disk. A claim that found a lane full checks it again, also after its commit: of two concurrent
+/// ones, at least one sees the other's change. If the process dies in between, the sweep wakes the jobs.
+pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
+    let Lanes { mut free, full, workspaces } = lanes;
+    if free.is_empty() && full.is_empty() && workspaces.is_empty() {
+        // The common case.
+        return Ok(());
+    }
+    let mut conn = store.read().await?;
+    if !full.is_empty() {
+        let lanes = full.keys().map(String::as_str).collect();
+        for lane in load_lanes(&mut conn, &lanes, &BTreeSet::new(), store.now()).await? {
+            let room = full.get(&lane.lane).map_or(0, |cap| lane.room(*cap));
+            if room > 0 {
+                free.insert(lane.lane, FreePlaces { count: room, kind: None });
+            }
+        }
+    }
+    let waited_for = waited_for(&mut conn, &free, &workspaces).await?;
+    free.retain(|lane, _| waited_for.contains_key(lane));
+    for (name, workspace) in &workspaces {
+        if let Some(running) = waited_for.get(name) {
+            workspaces::share_out(&mut conn, (name, workspace, *running), store.now(), &mut free).await?;
+        }
+    }
+    drop(conn);
+    if free.is_empty() {
+        return Ok(());
+    }
+    let mut reserved = Reserved::of(store, &free);
+    let lanes: Vec<_> = free.iter().map(|(lane, places)| reserved.lane(lane, *places)).collect();
+    let mut tx = store.begin_async_commit().await?;
+    lock_lanes(&mut tx, &names(&free)).await?;
+    let started = wake(&mut tx, &lanes, reserved.worker).await?;
+    tx.commit_alone().await?;
+    reserved.start(started);
+    Ok(())
+}
+
+/// The runs that are reserved for the successors of jobs that left their lanes.
+struct Reserved<'a> {
+    worker: &'a str,
+    by_lane: BTreeMap<&'a str, ReservedRuns>,
+}
+
+/// The runs of a lane, all of one kind.
+struct ReservedRuns {
+    kind: JobKind,
+    runs: Vec<Box<dyn ReservedRun>>,
+}
+
+impl<'a> Reserved<'a> {
+    fn of(store: &'a Store, free: &'a BTreeMap<String, FreePlaces>) -> Self {
+        let successors = store.successors.as_deref();
+        let reserve = |(lane, places): (&'a String, &FreePlaces)| {
+            let (successors, kind) = (successors?, places.kind?);
+            let runs: Vec<_> = (0..places.count).map_while(|_| successors.reserve(kind)).collect();
+            (!runs.is_empty()).then_some((lane.as_str(), ReservedRuns { kind, runs }))
+        };
+        let worker = successors.map_or("", |successors| successors.worker());
+        Self { worker, by_lane: free.iter().filter_map(reserve).collect() }
+    }
+
+    fn lane<'b>(&self, lane: &'b str, places: FreePlaces) -> FreeLane<'b> {
+        let starts = self.by_lane.get(lane).map(|reserved| (reserved.kind, reserved.runs.len()));
+        FreeLane { lane, places: places.count, starts }
+    }
+
+    fn start(&mut self, jobs: Vec<Claimed>) {
+        for job in jobs {
+            let reserved = self.by_lane.get_mut(job.lane.as_deref().unwrap_or_default());
+            if let Some(run) = reserved.and_then(|reserved| reserved.runs.pop()) {
+                run.start(job);
+            }
+        }
+    }
+}
+
+/// Returns the lanes' names, sorted.
+fn names(lanes: &BTreeMap<String, FreePlaces>) -> String {
+    json!(lanes.keys().collect::<Vec<_>>()).to_string()
+}
+
+/// Returns those lanes and workspaces that jobs wait for (usually empty); a workspace with its running jobs.
+async fn waited_for(
+    conn: &mut Conn,
+    lanes: &BTreeMap<String, FreePlaces>,
+    workspaces: &BTreeMap<String, Workspace>,
+) -> Result<HashMap<String, i64>> {
+    if lanes.is_empty() && workspaces.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = sql_file!(conn, "waited_for");
+    let workspaces = json!(workspaces.keys().collect::<Vec<_>>()).to_string();
+    let found: Vec<(String, i64)> =
+        run!(conn, c => sqlx::query_as(sql).bind(names(lanes)).bind(&workspaces).fetch_all(c))?;
+    Ok(found.into_iter().collect())
+}
+
+/// A job that was woken, or started for the worker.
+#[derive(sqlx_macros::FromRow)]
+struct WokenRow {
+    #[sqlx(flatten)]
+    job: Claimed,
+    priority: i32,
+    started: bool,
+}
+
+/// Wakes jobs that wait for lanes, unless they are paused. Starts some of them for `worker`, with a lease and the next
+/// fence, if their lane has a place for them by now; a job that may be at fault for crashes is only woken. Returns the
+/// started ones. The caller holds the lanes' locks.
+pub(super) async fn wake(tx: &mut Tx, lanes: &[FreeLane<'_>], worker: &str) -> Result<Vec<Claimed>> {
+    if lanes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (sql, now) = (sql_file!(tx, "wake_lanes"), tx.now);
+    let rows = json!(lanes.iter().map(FreeLane::row).collect::<Vec<_>>()).to_string();
+    let woken: Vec<WokenRow> = run!(tx, c => sqlx::query_as(sql).bind(&rows).bind(now).bind(known_kinds())
+        .bind(now + LEASE).bind(worker).bind(MAX_CRASHES - 1).fetch_all(c))?;
+    let lanes: BTreeSet<&str> = woken.iter().filter_map(|row| row.job.lane.as_deref()).collect();
+    holds::held_until(tx, &Vec::from_iter(lanes), now).await?;
+    let (mut started, ready): (Vec<_>, Vec<_>) = woken.into_iter().partition(|row| row.started);
+    // `RETURNING` has no defined order.
+    started.sort_by_key(|row| (row.job.run_at, row.job.id));
+    let notify =
+        |WokenRow { job, priority, .. }| NotifyRow { kind: job.kind, id: job.id, priority, run_at: job.run_at };
+    notify_in_order(tx, ready.into_iter().map(notify).collect());
+    Ok(started.into_iter().map(|row| row.job).collect())
+}

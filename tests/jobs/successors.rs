@@ -1,0 +1,190 @@
+//! Successors: a job that waits for a lane is claimed by the worker whose job leaves it.
+
+use std::sync::Arc;
+
+use crier_domain::job::{JobKind, JobState, Lane, MAX_CRASHES, NewJob};
+use crier_domain::post::TargetStatus;
+use crier_store::jobs::{self, lanes, operate};
+use futures::future::join_all;
+use tokio::task::JoinHandle;
+
+use crate::support::fake_platform::{Gate, PublishStep};
+use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::scripted::start;
+
+worker_on_both!(
+    a_queue_in_a_lane_needs_no_further_notification,
+    a_successor_is_claimed_by_the_worker_whose_job_has_left,
+    a_draining_worker_only_wakes,
+    a_suspect_is_only_woken,
+    a_job_of_a_paused_kind_is_only_woken,
+    a_job_of_another_kind_is_only_woken,
+    a_narrowed_lane_takes_as_many_as_it_has_places,
+    a_paused_lane_takes_none,
+);
+
+/// The places of an account's lane.
+const PLACES: usize = 4;
+
+/// Four runs at a gate on one account, and posts behind them that wait for the lane.
+struct FullLane {
+    gate: Arc<Gate>,
+    runs: Vec<JoinHandle<bool>>,
+    /// The waiting jobs and their targets, in their order.
+    waiting: Vec<i64>,
+    targets: Vec<i64>,
+}
+
+impl FullLane {
+    async fn new(w: &TestWorker, waiting: usize) -> Self {
+        let gate = Gate::new();
+        w.fake.script_publishes((0..PLACES).map(|_| PublishStep::Wait(gate.clone())));
+        for _ in 0..PLACES {
+            w.publish_one().await;
+        }
+        let mut runs = Vec::new();
+        for id in w.s.notifier.take() {
+            runs.push(start(&w.engine, id));
+            gate.wait_until_entered().await;
+        }
+        let mut targets = Vec::new();
+        for _ in 0..waiting {
+            targets.push(w.publish_one().await.1);
+            w.advance(1);
+        }
+        let waiting = w.s.notifier.take();
+        let begun = join_all(waiting.iter().map(|id| w.engine.run(*id))).await;
+        assert!(!begun.contains(&true), "the lane is full");
+        for id in &waiting {
+            assert!(w.show(*id).await.waiting);
+        }
+        Self { gate, runs, waiting, targets }
+    }
+
+    /// Lets all runs through, and waits for them and their successors.
+    async fn end(self, w: &TestWorker) {
+        for _ in &self.runs {
+            self.gate.let_through();
+        }
+        for run in join_all(self.runs).await {
+            assert!(run.unwrap());
+        }
+        w.wait_for_successors(&w.engine, &[]).await;
+    }
+}
+
+async fn a_queue_in_a_lane_needs_no_further_notification(w: TestWorker) {
+    let lane = FullLane::new(&w, 10).await;
+    let (waiting, targets) = (lane.waiting.clone(), lane.targets.clone());
+    lane.end(&w).await;
+    assert!(w.s.notifier.take().is_empty());
+    for id in waiting {
+        let job = w.show(id).await;
+        assert_eq!((job.state, job.attempt, job.crashes, job.waiting), (JobState::Done, 1, 0, false));
+    }
+    for target in targets {
+        assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    }
+    assert_eq!((w.fake.posts().len(), w.fake.count("reconcile")), (PLACES + 10, 0), "each once");
+    assert!(w.engine.held().is_empty());
+}
+
+async fn a_successor_is_claimed_by_the_worker_whose_job_has_left(w: TestWorker) {
+    let mut lane = FullLane::new(&w, 2).await;
+    let next = Gate::new();
+    w.fake.script_publishes([PublishStep::Wait(next.clone())]);
+    lane.gate.let_through();
+    next.wait_until_entered().await;
+    let (first, second) = (w.show(lane.waiting[0]).await, w.show(lane.waiting[1]).await);
+    assert_eq!((first.state, first.attempt), (JobState::Running, 1));
+    assert_eq!(first.lease_until, Some(w.later(30)));
+    let claimed = format!("SELECT count(*) FROM jobs WHERE id = {} AND worker = '{}'", first.id, w.engine.worker());
+    assert_eq!(w.number(claimed).await, 1);
+    assert_eq!((second.state, second.waiting), (JobState::Ready, true), "one left, one follows");
+    assert!(w.engine.held().contains(&first.id), "the heartbeat renews its lease");
+    next.let_through();
+    for _ in 1..PLACES {
+        lane.gate.let_through();
+    }
+    join_all(std::mem::take(&mut lane.runs)).await;
+    w.wait_for_successors(&w.engine, &[]).await;
+    assert_eq!(w.fake.posts().len(), PLACES + 2);
+}
+
+/// Returns the first of the waiting jobs after one run has left the lane.
+async fn after_one_has_left(w: &TestWorker, mut lane: FullLane) -> (operate::JobRow, FullLane) {
+    lane.gate.let_through();
+    // Any of them, since a gate lets one through.
+    let (_, _, rest) = futures::future::select_all(std::mem::take(&mut lane.runs)).await;
+    lane.runs = rest;
+    (w.show(lane.waiting[0]).await, lane)
+}
+
+async fn a_draining_worker_only_wakes(w: TestWorker) {
+    let lane = FullLane::new(&w, 1).await;
+    w.engine.drain();
+    let (job, lane) = after_one_has_left(&w, lane).await;
+    assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, false, 0));
+    assert_eq!(w.s.notifier.take(), [job.id], "for another worker");
+    lane.end(&w).await;
+}
+
+async fn a_suspect_is_only_woken(w: TestWorker) {
+    let lane = FullLane::new(&w, 1).await;
+    w.sql(format!("UPDATE jobs SET crashes = {} WHERE id = {}", MAX_CRASHES - 1, lane.waiting[0])).await;
+    let (job, lane) = after_one_has_left(&w, lane).await;
+    assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, false, 0), "it must run alone");
+    assert_eq!(w.s.notifier.take(), [job.id]);
+    lane.end(&w).await;
+}
+
+async fn a_job_of_a_paused_kind_is_only_woken(w: TestWorker) {
+    let lane = FullLane::new(&w, 1).await;
+    w.write(async |tx| operate::pause_kind(tx, JobKind::PublishTarget).await).await;
+    let (job, lane) = after_one_has_left(&w, lane).await;
+    assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, false, 0));
+    lane.end(&w).await;
+}
+
+/// The lane of an account is that of its inbox, too, whose jobs may have another cap.
+async fn a_job_of_another_kind_is_only_woken(w: TestWorker) {
+    let lane = FullLane::new(&w, 0).await;
+    let other = NewJob::new(JobKind::SyncInbox, 1, w.now()).lane(Lane::Account(w.account.id));
+    let other = w.write(async |tx| jobs::enqueue(tx, &other).await).await.unwrap();
+    w.s.notifier.take();
+    w.sql(format!("UPDATE jobs SET waiting = TRUE WHERE id = {other}")).await;
+    let (job, lane) = after_one_has_left(&w, FullLane { waiting: vec![other], ..lane }).await;
+    assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, false, 0));
+    assert_eq!(w.s.notifier.take(), [other]);
+    lane.end(&w).await;
+}
+
+async fn a_narrowed_lane_takes_as_many_as_it_has_places(w: TestWorker) {
+    let lane = FullLane::new(&w, 2).await;
+    let name = Lane::Account(w.account.id).to_string();
+    w.write(async |tx| lanes::narrow_lane(tx, &name, 3).await).await;
+    let (job, lane) = after_one_has_left(&w, lane).await;
+    assert_eq!((job.state, job.attempt), (JobState::Ready, 0), "three of three places are taken");
+    let next = Gate::new();
+    w.fake.script_publishes([PublishStep::Wait(next.clone()), PublishStep::Wait(next.clone())]);
+    let (_, lane) = after_one_has_left(&w, lane).await;
+    next.wait_until_entered().await;
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, 3);
+    next.let_through();
+    next.let_through();
+    lane.end(&w).await;
+    w.run_jobs().await;
+    assert_eq!(w.fake.posts().len(), PLACES + 2);
+}
+
+async fn a_paused_lane_takes_none(w: TestWorker) {
+    let lane = FullLane::new(&w, 1).await;
+    let name = Lane::Account(w.account.id).to_string();
+    let until = w.later(60);
+    w.write(async |tx| lanes::pause_lane(tx, &name, until).await).await;
+    let (job, lane) = after_one_has_left(&w, lane).await;
+    assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, true, 0));
+    lane.end(&w).await;
+    w.run_until_idle().await;
+    assert_eq!(w.fake.posts().len(), PLACES + 1);
+}

@@ -1,0 +1,62 @@
+//! Successors: jobs that are claimed for the places that settled ones leave in their lanes.
+
+use std::sync::{Mutex, PoisonError, Weak};
+
+use crier_domain::job::{Claimed, JobKind};
+use crier_store::{ReservedRun, Successors};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit};
+
+use super::batch::Turn;
+use super::run::{Active, JobSlot};
+use super::{Engine, Inner};
+
+/// Starts the jobs that wait for the lanes of settled ones.
+pub(super) struct LaneSuccessors {
+    worker: String,
+    engine: Weak<Inner>,
+    /// The turn of the settles.
+    turn: Mutex<Option<Turn>>,
+}
+
+impl LaneSuccessors {
+    pub fn new(worker: String, engine: Weak<Inner>, turn: Turn) -> Self {
+        Self { worker, engine, turn: Mutex::new(Some(turn)) }
+    }
+}
+
+impl Successors for LaneSuccessors {
+    fn worker(&self) -> &str {
+        &self.worker
+    }
+
+    /// Lets the next settles begin.
+    fn committed(&self) {
+        drop(self.turn.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn reserve(&self, kind: JobKind) -> Option<Box<dyn ReservedRun>> {
+        let engine = self.engine.upgrade().filter(|engine| !engine.draining.is_cancelled())?;
+        engine.registry.get(kind).filter(|handler| handler.may_start_without_slot())?;
+        let others = engine.gate.clone().try_read_owned().ok()?;
+        let waiting = engine.waiting.get(&kind)?.clone().try_acquire_owned().ok()?;
+        Some(Box::new(ReservedSuccessor { engine: Engine(engine), others, waiting }))
+    }
+}
+
+/// The permits of a run that takes no slot.
+struct ReservedSuccessor {
+    engine: Engine,
+    others: OwnedRwLockReadGuard<()>,
+    waiting: OwnedSemaphorePermit,
+}
+
+impl ReservedRun for ReservedSuccessor {
+    fn start(self: Box<Self>, job: Claimed) {
+        let Self { engine, others, waiting } = *self;
+        let (active, slot) = (Active::enter(&engine.0), JobSlot::without(&engine.0, &job, waiting));
+        tokio::spawn(async move {
+            let (_active, _others) = (active, others);
+            engine.run_in_slot(job, slot).await;
+        });
+    }
+}
