@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::job::JobKind;
-use crier_store::Result as StoreResult;
+use crier_domain::job::{JobKind, Outcome};
+use crier_store::{Result as StoreResult, Store, Tx};
 use crier_worker::engine::Run;
-use crier_worker::jobs::{Job, RunResult};
+use crier_worker::jobs::{FinishedRun, Job, RunResult};
 use tokio::sync::Notify;
 
 use super::super::place::BenchEnvironment;
@@ -116,6 +116,30 @@ impl Job for RecordedJob {
     async fn run(&self, run: &Run) -> StoreResult<Box<dyn RunResult>> {
         self.starts.note(run.job.subject_id);
         self.job.run(run).await
+    }
+
+    async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> StoreResult<Vec<Outcome>> {
+        self.job.write_results(tx, ends).await
+    }
+
+    async fn settle_at_once(&self, store: &Store, ends: &[FinishedRun]) -> StoreResult<bool> {
+        self.job.settle_at_once(store, ends).await
+    }
+
+    fn may_start_without_slot(&self) -> bool {
+        self.job.may_start_without_slot()
+    }
+
+    fn max_results_per_transaction(&self) -> usize {
+        self.job.max_results_per_transaction()
+    }
+
+    async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> StoreResult<()> {
+        self.job.undo_aborted(tx, run).await
+    }
+
+    async fn undo_failed(&self, tx: &mut Tx, run: &Run) -> StoreResult<()> {
+        self.job.undo_failed(tx, run).await
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
