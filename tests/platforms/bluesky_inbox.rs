@@ -279,7 +279,7 @@ async fn an_answer_given_in_the_app_appears_in_its_thread(s: TestStore) {
     let parent = post(VERA, "c1", "When do you open?", Some((POST, POST)), now);
     let feed = [
         json!({ "post": post(OWN, "a1", "At seven.", Some((POST, &first)), now), "reply": { "parent": parent } }),
-        // A thread of its own, a post, an answer to somebody else's post and a post that it shared.
+        // A thread of its own, a post, an answer to someone else's post and a post that it shared.
         json!({ "post": post(OWN, "p2", "2/2", Some((POST, POST)), now) }),
         json!({ "post": post(OWN, "p3", "News", None, now) }),
         json!({ "post": post(OWN, "p4", "Nice", Some((&uri(VERA, "x"), &uri(VERA, "x"))), now) }),

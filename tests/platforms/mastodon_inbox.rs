@@ -205,7 +205,7 @@ async fn an_answer_given_in_the_app_appears_in_its_thread(s: TestStore) {
         for mut own in [
             status("103", OWN, "At seven.", "public", Some(("101", "2"))),
             status("104", OWN, "Yes?", "direct", Some(("102", "2"))),
-            // A thread of its own, and a word in somebody else's.
+            // A thread of its own, and a word in someone else's.
             status("105", OWN, "2/2", "public", Some(("100", OWN))),
             status("106", OWN, "Nice", "public", Some(("97", "4"))),
         ] {

@@ -110,7 +110,7 @@ async fn private_chats_and_comments_arrive(s: TestStore) {
     let ours = json!({ "message_id": 52, "from": { "id": BOT, "first_name": "Crier" } });
     update(&t, "message", in_group(53, 8, "And then?", ours));
     update(&t, "message", in_group(54, 9, "Me too", the_post()));
-    // People among themselves, the post itself, a chat of somebody else, and that a person joined.
+    // People among themselves, the post itself, a chat of someone else, and that a person joined.
     let other = json!({ "message_id": 51, "from": { "id": 8, "first_name": "P8" } });
     update(&t, "message", in_group(55, 9, "No", other.clone()));
     update(

@@ -94,7 +94,8 @@ const EMIT_PG: &str = "
     RETURNING id";
 
 /// The same in several statements, which are sent together; the last one returns the rows. Without a listener, none of them
-/// writes anything. `CROSS JOIN`: the deliveries are found by their event, not by their endpoint, which may have many.
+/// writes anything; each has the condition, since the newest event is an earlier one then. `CROSS JOIN`: the deliveries are
+/// found by their event, not by their endpoint, which may have many.
 const EMIT_SQLITE: &str = "
     INSERT INTO events (brand_id, name, payload, created_at)
     SELECT $1, $2, $3, $4

@@ -157,7 +157,7 @@ impl Post {
             (false, true) => (ConversationType::Comment, above.parents.below_top(&self.id)),
             (false, false) => (ConversationType::Mention, root),
         };
-        // A word of the account in somebody else's thread opens no conversation.
+        // A word of the account in someone else's thread opens no conversation.
         if is_own && kind == ConversationType::Mention {
             return None;
         }
