@@ -4,7 +4,7 @@ use crier_domain::failure::{Category, Failure};
 use crier_platforms::{CallError, Published, Reconciled};
 use crier_store::targets;
 
-use super::ending::PublishOutcome;
+use super::outcome::PublishOutcome;
 use super::pacing::check_daily_cap;
 use super::{Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;

@@ -11,13 +11,13 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{Claimed, Lane, Outcome};
 use crier_domain::post::{AttemptOutcome, Post, Target, TargetStatus};
 use crier_jobs::publishing::{self, EndedTarget};
-use crier_platforms::{CallError, Published};
 use crier_store::jobs::{self, lanes};
 use crier_store::{Result, Tx, accounts, posts, targets};
 use crier_telemetry::metrics;
 
 use super::super::{BatchedResult, FinishedRun, RunResult, backoff_from_table};
-use super::{Prepared, deleted, expired};
+use super::Prepared;
+use super::outcome::PublishOutcome;
 
 /// The backoff between attempts (contract, section 3, Post), each ± 20 %.
 const PAUSES: [Duration; 7] = [
@@ -32,168 +32,6 @@ const PAUSES: [Duration; 7] = [
 
 /// How long a post waits, without using up attempts, for an operator to fix what makes every call fail.
 const MAX_OPERATOR_WAIT: TimeDelta = TimeDelta::days(7);
-
-/// The outcome of a run. `open`: the outcome of a call is unknown, so the next run (a retry, or one that a user
-/// requests) reconciles first.
-#[derive(Debug, Clone)]
-pub enum PublishOutcome {
-    Published(Published),
-    /// Final.
-    Failed(Failure),
-    /// Final; the account's access was rejected.
-    Expired {
-        failure: Failure,
-        open: bool,
-    },
-    /// Final; it may have been published. Not `open` if only a user can find out.
-    Unknown {
-        failure: Failure,
-        open: bool,
-    },
-    /// Retry at the time given by the platform, else after a backoff.
-    Retry {
-        at: Option<DateTime<Utc>>,
-        failure: Failure,
-        open: bool,
-    },
-}
-
-impl PublishOutcome {
-    /// Converts an error of a publish.
-    pub fn of(error: CallError, can_reconcile: bool) -> Self {
-        match error {
-            CallError::RateLimited { until, failure } => Self::Retry { at: until, failure, open: false },
-            CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: false },
-            CallError::Permanent(failure) => Self::Failed(failure),
-            CallError::Transient(failure) | CallError::UploadsMissing(failure) => {
-                Self::Retry { at: None, failure, open: false }
-            }
-            CallError::Unknown(failure) | CallError::Accepted { failure, .. } if can_reconcile => {
-                Self::Retry { at: None, failure, open: true }
-            }
-            CallError::Unknown(failure) | CallError::Accepted { failure, .. } => Self::unknown(&failure, false),
-        }
-    }
-
-    /// Converts an error of a query about an earlier call: that call is as open as before.
-    pub fn from_reconcile_error(error: CallError) -> Self {
-        match error {
-            CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: true },
-            CallError::RateLimited { until, failure } => Self::Retry { at: until, failure, open: true },
-            CallError::Permanent(failure)
-            | CallError::Transient(failure)
-            | CallError::UploadsMissing(failure)
-            | CallError::Accepted { failure, .. }
-            | CallError::Unknown(failure) => Self::Retry { at: None, failure, open: true },
-        }
-    }
-
-    /// The platform cannot be asked about earlier calls.
-    pub fn reconcile_unsupported() -> Self {
-        Self::Unknown {
-            failure: Failure::of(
-                Category::OutcomeUnknown,
-                "It is not known whether the platform published this, and it offers no way to find out. Look there, \
-                 and publish it again only if it is missing.",
-            ),
-            open: false,
-        }
-    }
-
-    /// The account cannot be used to ask about an earlier call.
-    pub fn unknown_without_account(failure: &Failure) -> Self {
-        Self::Unknown {
-            failure: Failure::of(
-                Category::OutcomeUnknown,
-                format!(
-                    "It is not known whether the platform published this, and it cannot be asked. {}",
-                    failure.message
-                ),
-            ),
-            open: true,
-        }
-    }
-
-    fn unknown(failure: &Failure, open: bool) -> Self {
-        let message = format!(
-            "{} It may have been published all the same: look at the platform, and publish it again only if it is \
-             missing.",
-            failure.message
-        );
-        let platform_code = failure.platform_code.clone();
-        Self::Unknown { failure: Failure { platform_code, ..Failure::of(Category::OutcomeUnknown, message) }, open }
-    }
-
-    /// Returns until when the run waits, if the operator has to change something first.
-    fn operator_wait(&self) -> Option<DateTime<Utc>> {
-        match self {
-            Self::Retry { at, failure, .. } if failure.waits_for_operator() => *at,
-            _ => None,
-        }
-    }
-
-    /// Returns the outcome when no attempt is left.
-    fn exhausted(&self) -> Self {
-        match self {
-            Self::Retry { failure, open: true, .. } => Self::unknown(failure, true),
-            Self::Retry { failure, .. } => Self::Failed(failure.clone()),
-            other => other.clone(),
-        }
-    }
-
-    /// Returns the outcome when the rejected credentials were replaced meanwhile: retries with the new ones.
-    fn with_new_credentials(&self, now: DateTime<Utc>) -> Self {
-        match self {
-            Self::Expired { open, .. } => Self::Retry {
-                at: Some(now),
-                failure: Failure::with_code(
-                    Category::PlatformError,
-                    "credentials_replaced",
-                    "The account was connected anew while this was being published with its earlier credentials; it \
-                     is tried with the new ones.",
-                ),
-                open: *open,
-            },
-            other => other.clone(),
-        }
-    }
-
-    /// Returns the outcome for a deleted post: no call has an unknown outcome, so a retry becomes a failure.
-    fn for_deleted_post(&self) -> Self {
-        match self {
-            Self::Retry { open: false, .. } => Self::Failed(deleted()),
-            other => other.clone(),
-        }
-    }
-
-    /// Returns the same outcome without data from the platform.
-    fn without_platform_data(&self) -> Self {
-        match self {
-            Self::Published(published) => Self::Published(published.minimal()),
-            Self::Failed(failure) => Self::Failed(failure.without_details()),
-            Self::Expired { failure, open } => Self::Expired { failure: failure.without_details(), open: *open },
-            Self::Unknown { failure, open } => Self::Unknown { failure: failure.without_details(), open: *open },
-            Self::Retry { at, failure, open } => {
-                Self::Retry { at: *at, failure: failure.without_details(), open: *open }
-            }
-        }
-    }
-
-    /// Returns the attempt's outcome and error.
-    fn outcome_and_error(&self) -> (AttemptOutcome, Option<Failure>) {
-        match self {
-            Self::Published(_) => (AttemptOutcome::Published, None),
-            Self::Failed(failure) => (AttemptOutcome::Failed, Some(failure.clone())),
-            Self::Expired { failure, .. } => {
-                let expired_error =
-                    Failure { platform_code: failure.platform_code.clone(), ..expired(&failure.message) };
-                (AttemptOutcome::Failed, Some(expired_error))
-            }
-            Self::Unknown { failure, .. } => (AttemptOutcome::Unknown, Some(failure.clone())),
-            Self::Retry { failure, .. } => (AttemptOutcome::Retried, Some(failure.clone())),
-        }
-    }
-}
 
 /// The result that is written when the job is settled.
 #[derive(Clone)]

@@ -34,7 +34,7 @@ use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store, StoreError, Tx, posts, targets};
 
 pub use self::ending::PublishEnd;
-use self::ending::PublishOutcome;
+use self::outcome::PublishOutcome;
 use self::pacing::PostponedRun;
 use self::prepare::{Preparation, SkippedRun};
 use super::account_session::{AccountSession, RefreshError};
@@ -43,6 +43,7 @@ use crate::engine::{Batcher, Run};
 
 mod call;
 mod ending;
+mod outcome;
 mod pacing;
 mod pictures;
 mod prepare;

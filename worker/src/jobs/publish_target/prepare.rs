@@ -20,7 +20,8 @@ use crier_store::{self as store, Store, StoreError, Tx, accounts, media, post_me
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
-use super::ending::{PublishEnd, PublishOutcome};
+use super::ending::PublishEnd;
+use super::outcome::PublishOutcome;
 use super::pacing::check_daily_cap;
 use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, expired, pictures};
 use crate::engine::{Batcher, Run};

@@ -10,7 +10,7 @@ use crier_platforms::{CallError, Staged};
 use crier_store::targets;
 
 use super::super::account_session::unknown_to_transient;
-use super::ending::PublishOutcome;
+use super::outcome::PublishOutcome;
 use super::pacing::PostponedRun;
 use super::{Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;
