@@ -8,22 +8,32 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher as _, RandomState};
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use crier_store::Db;
 use tokio::sync::OnceCell;
 
+/// The ports of this process: the first of a block that no other process of tests has.
+static BLOCK: LazyLock<(UdpSocket, u16)> = LazyLock::new(|| {
+    let free = |first| Some((UdpSocket::bind(("127.0.0.1", first)).ok()?, first));
+    // The programs under test use TCP alone, so a UDP socket on the first port reserves the block.
+    (10_000..20_000).step_by(usize::from(BLOCK_SIZE)).find_map(free).expect("a block of ports is free")
+});
+const BLOCK_SIZE: u16 = 1_000;
+
 /// Returns an unused port that a process can bind, and bind again after a restart: below the system's ephemeral port
-/// range, and below the ports of `scripts/servers`. No two tests of a process get the same port, not even while the
-/// program that has it is restarted.
+/// range, and below the ports of `scripts/servers`. No two tests get the same port, not even while the program that has
+/// it is restarted, and not in two processes of tests that run at the same time.
 pub fn free_port() -> u16 {
     static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
-        let port = 10_000 + u16::try_from(RandomState::new().build_hasher().finish() % 10_000).expect("it is small");
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() && TAKEN.lock().expect("no panic").insert(port) {
+        let random = RandomState::new().build_hasher().finish() % u64::from(BLOCK_SIZE);
+        let port = BLOCK.1 + u16::try_from(random).expect("it is small");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() && TAKEN.lock().expect("no panic").insert(port) {
             return port;
         }
     }
