@@ -36,7 +36,7 @@ async fn reads(tx: &mut Tx) -> (i64, i64, Vec<(String, i64)>) {
         LEFT JOIN pg_index i ON i.indexrelid = c.oid
         WHERE coalesce(i.indrelid, c.oid) IN (
             'jobs'::regclass, 'posts'::regclass, 'idempotency_keys'::regclass, 'webhook_deliveries'::regclass,
-            'events'::regclass, 'post_targets'::regclass
+            'events'::regclass, 'post_targets'::regclass, 'lane_holds'::regclass
         )
         ORDER BY 1";
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };

@@ -22,20 +22,20 @@ const HOLD_RETENTION: TimeDelta = TimeDelta::days(30);
 /// Records that those of the lanes that are of accounts are held back until `until`, which may be now.
 pub(super) async fn held_until(tx: &mut Tx, lanes: &[&str], until: DateTime<Utc>) -> Result<()> {
     // On Postgres the second part does not see what the first one changes: both take the period as it was.
+    // `value || ''` as in `list_sql!`: the table may have very many periods of other lanes.
     const PG: &str = "
-        WITH lane AS MATERIALIZED (
-            SELECT value AS lane
-            FROM json_array_elements_text($1::json)
-        ),
-        longer AS (
+        WITH longer AS (
             UPDATE lane_holds
             SET held_until = $2
-            WHERE lane IN (SELECT lane FROM lane) AND held_until >= $3 AND held_until < $2
+            WHERE lane IN (SELECT value FROM json_array_elements_text($1::json) WHERE value = value || '')
+                AND held_until >= $3
+                AND held_until < $2
         )
         INSERT INTO lane_holds (lane, held_since, held_until)
-        SELECT lane, $4, $2
-        FROM lane
-        WHERE NOT EXISTS (SELECT 1 FROM lane_holds h WHERE h.lane = lane.lane AND h.held_until >= $3)
+        SELECT value, $4, $2
+        FROM json_array_elements_text($1::json)
+        WHERE value = value || ''
+            AND NOT EXISTS (SELECT 1 FROM lane_holds h WHERE h.lane = value AND h.held_until >= $3)
         ON CONFLICT DO NOTHING";
     const SQLITE: &str = "
         INSERT INTO lane_holds (lane, held_since, held_until)
