@@ -16,8 +16,8 @@ const COSTS: &[Cost] = &[
     ("create-brand", (6.0, 1.0),  (6.0, 1.0)),
     ("draft",        (6.0, 1.0),  (5.0, 1.0)),
     ("schedule",     (8.0, 1.0),  (7.0, 1.0)),
-    ("publish",      (24.0, 4.0), (21.0, 5.0)),
-    ("deliver",      (13.0, 2.0), (15.0, 3.0)),
+    ("publish",      (21.0, 3.0), (20.0, 5.0)),
+    ("deliver",      (10.0, 1.0), (14.0, 3.0)),
 ];
 
 fn check_costs(stdout: &str, expected: impl Fn(&Cost) -> (f64, f64)) {

@@ -25,5 +25,6 @@ mod queue;
 mod reading_plans;
 mod sandbox;
 mod schema;
+mod sqlite_plans;
 mod tenants;
 mod webhooks;

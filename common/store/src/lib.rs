@@ -155,12 +155,6 @@ impl Store {
         Ok(self.tx(conn, false))
     }
 
-    /// Begins the transaction of a claim: like [`Store::begin_async_commit`], but on Postgres the claim's own statement
-    /// turns off the wait for the disk.
-    pub async fn begin_claim(&self) -> Result<Tx> {
-        Ok(self.tx(self.db.begin().await?, false))
-    }
-
     fn tx(&self, conn: Conn, firm: bool) -> Tx {
         Tx {
             conn,

@@ -113,7 +113,7 @@ pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Opt
 }
 
 async fn claim(store: &Store, worker: &str, ids: &[i64]) -> Result<Vec<Claimed>, StoreError> {
-    let mut tx = store.begin_claim().await?;
+    let mut tx = store.begin_single_async_commit().await?;
     let claimed = rows::claim(&mut tx, ids, worker).await?;
     tx.commit().await?;
     Ok(claimed)

@@ -6,7 +6,6 @@ use crier_domain::job::{Claimed, JobKind, JobNotification, MAX_CRASHES};
 
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
-use super::lanes::lock_lanes;
 use super::wake::{FreeLane, wake};
 use super::{NotifyRow, id_list, known_kinds, list_sql, notify_in_order, sql_file, workspaces};
 
@@ -159,10 +158,7 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
         }
     }
     free.retain(|(_, woken)| *woken > 0);
-    // Every transaction that locks several lanes uses this order.
-    free.sort();
     free.truncate(SWEPT);
-    lock_lanes(tx, &serde_json::json!(free.iter().map(|(lane, _)| lane).collect::<Vec<_>>()).to_string()).await?;
     let lanes: Vec<_> = free.iter().map(|(lane, places)| FreeLane { lane, places: *places, starts: None }).collect();
     wake(tx, &lanes, "").await?;
     Ok(free.len())

@@ -1,6 +1,6 @@
 //! What a worker does with jobs: claim, heartbeat, settle, release.
 
-use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use chrono::{DateTime, Utc};
 use crier_domain::job::{Claimed, JobKind, LEASE, Outcome};
@@ -9,107 +9,45 @@ use serde_json::json;
 
 use super::super::db::{execute, run};
 use super::super::{Result, Tx};
-use super::lanes::{Places, load_lanes};
-use super::{id_list, known_kinds, list_sql, sql_file};
+use super::lanes::Places;
+use super::{id_list, sql_file};
 
-/// A job that may be claimed.
+/// A job that was started, or set waiting.
 #[derive(sqlx_macros::FromRow)]
-struct Candidate {
-    id: i64,
-    kind: JobKind,
-    lane: Option<String>,
-    workspace_lane: Option<String>,
-}
-
-impl Candidate {
-    /// Returns the lane in which it needs a place, and the lane's cap.
-    fn capped(&self) -> Option<(&str, i64)> {
-        Some((self.lane.as_deref()?, self.kind.limits().lane_cap?))
-    }
-
-    fn capped_workspace(&self) -> Option<(&str, i64)> {
-        Some((self.workspace_lane.as_deref()?, self.kind.limits().workspace_cap?))
-    }
+struct ClaimRow {
+    #[sqlx(flatten)]
+    job: Claimed,
+    started: bool,
+    /// Why it was set waiting: its lane was full or paused, else its workspace's share was full.
+    lane_is_full: bool,
 }
 
 /// Claims those of the ids that are ready. Skips an id that is unknown, ended, claimed by another worker or of a paused
 /// kind. A job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job to leave
-/// wakes it. For a transaction of [`super::super::Store::begin_claim`].
+/// wakes it. For a transaction of [`super::super::Store::begin_single_async_commit`].
 pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed>> {
-    let candidates = lock_candidates(tx, ids).await?;
-    if candidates.is_empty() {
-        return Ok(Vec::new());
-    }
-    // Most often there is a place for each of them, which the statement that starts them checks.
-    let all: Vec<i64> = candidates.iter().map(|candidate| candidate.id).collect();
-    let lanes = Places::needed(candidates.iter().filter_map(Candidate::capped));
-    let workspaces = Places::needed(candidates.iter().filter_map(Candidate::capped_workspace));
-    let started = start_if_room(tx, &all, (&lanes, &workspaces), worker).await?;
-    if !started.is_empty() {
-        return Ok(started);
-    }
-    let (take, park) = choose(tx, &candidates).await?;
-    if !park.is_empty() {
-        let sql = list_sql!(tx, "UPDATE jobs SET waiting = TRUE WHERE id", "");
-        execute!(tx, sql, id_list(&park))?;
-    }
-    if take.is_empty() {
-        return Ok(Vec::new());
-    }
-    start_if_room(tx, &take, (&Places::default(), &Places::default()), worker).await
-}
-
-/// Locks the rows of those of the jobs that may be claimed, and their lanes. Returns them in the order in which they
-/// should run.
-async fn lock_candidates(tx: &mut Tx, ids: &[i64]) -> Result<Vec<Candidate>> {
-    let sql = sql_file!(tx, "lock_candidates");
-    let list = id_list(ids);
-    Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(known_kinds()).fetch_all(c))?)
-}
-
-/// Decides which jobs start and which wait because a lane or a share has no place for them.
-async fn choose(tx: &mut Tx, candidates: &[Candidate]) -> Result<(Vec<i64>, Vec<i64>)> {
-    let capped = candidates.iter().filter_map(Candidate::capped).map(|(lane, _)| lane).collect();
-    let workspaces = candidates.iter().filter_map(Candidate::capped_workspace).map(|(lane, _)| lane).collect();
-    let now = tx.now;
-    let loads = load_lanes(tx, &capped, &workspaces, now).await?;
-    let mut lanes: HashMap<_, _> = loads.into_iter().map(|lane| (lane.lane.clone(), lane)).collect();
-    let (mut take, mut park) = (Vec::new(), Vec::new());
-    for candidate in candidates {
-        let (own, shared) = (candidate.capped(), candidate.capped_workspace());
-        let full = [own, shared].into_iter().flatten().find(|(lane, cap)| lanes[*lane].room(*cap) <= 0);
-        match full {
-            Some((lane, _)) if shared.is_some_and(|(workspace, _)| workspace == lane) => {
-                tx.found_workspace_full(lane, candidate.kind);
-                park.push(candidate.id);
-            }
-            Some((lane, cap)) => {
-                tx.found_full(lane, cap);
-                park.push(candidate.id);
-            }
-            None => {
-                for (lane, _) in [own, shared].into_iter().flatten() {
-                    lanes.entry(lane.to_owned()).and_modify(|lane| lane.running += 1);
-                }
-                take.push(candidate.id);
-            }
+    let sql = sql_file!(tx, "claim");
+    let (list, now) = (id_list(ids), tx.now);
+    let rows: Vec<ClaimRow> = run!(tx, c => sqlx::query_as(sql).bind(&list).bind(kinds_with_caps()).bind(now)
+        .bind(now + LEASE).bind(worker).fetch_all(c))?;
+    let (started, waiting): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.started);
+    for ClaimRow { job, lane_is_full, .. } in waiting {
+        match (job.lane, job.workspace_lane) {
+            (Some(lane), _) if lane_is_full => tx.found_full(&lane, job.kind.limits().lane_cap.unwrap_or(i64::MAX)),
+            (_, Some(workspace)) => tx.found_workspace_full(&workspace, job.kind),
+            _ => {}
         }
     }
-    Ok((take, park))
+    Ok(started.into_iter().map(|row| row.job).collect())
 }
 
-/// Starts jobs whose rows and lanes are locked, with a lease and the next fence: all of them if their lanes and their
-/// workspaces' shares have the places that are needed, else none.
-async fn start_if_room(
-    tx: &mut Tx,
-    ids: &[i64],
-    (lanes, workspaces): (&Places<'_>, &Places<'_>),
-    worker: &str,
-) -> Result<Vec<Claimed>> {
-    let sql = sql_file!(tx, "start_if_room");
-    let (list, now, until) = (id_list(ids), tx.now, tx.now + LEASE);
-    Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).bind(lanes.as_json())
-        .bind(workspaces.as_json()).bind(now).fetch_all(c))?)
+/// Encodes the kinds that this version knows (see [`super::known_kinds`]) and their caps as one bind.
+fn kinds_with_caps() -> &'static str {
+    static JSON: LazyLock<String> = LazyLock::new(|| {
+        let caps = |kind: &JobKind| (*kind, kind.limits().lane_cap, kind.limits().workspace_cap);
+        json!(JobKind::ALL.iter().map(caps).collect::<Vec<_>>()).to_string()
+    });
+    &JSON
 }
 
 /// Renews the leases of the jobs that this worker holds, in one statement however many there are.

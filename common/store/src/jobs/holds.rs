@@ -9,50 +9,32 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::job::Claimed;
-use serde_json::json;
 
 use super::super::db::{execute, run};
 use super::super::{Result, Tx};
 
 /// Longer than a job of an account takes, and than the scheduler needs to notice the end of a pause.
-const MAX_GAP: TimeDelta = TimeDelta::minutes(15);
+pub(super) const MAX_GAP: TimeDelta = TimeDelta::minutes(15);
 /// How long these periods are stored: longer than any post waits.
 const HOLD_RETENTION: TimeDelta = TimeDelta::days(30);
 
-/// Records that those of the lanes that are of accounts are held back until `until`, which may be now.
-pub(super) async fn held_until(tx: &mut Tx, lanes: &[&str], until: DateTime<Utc>) -> Result<()> {
-    // On Postgres the second part does not see what the first one changes: both take the period as it was.
-    // `value || ''` as in `list_sql!`: the table may have very many periods of other lanes.
-    const PG: &str = "
-        WITH longer AS (
-            UPDATE lane_holds
-            SET held_until = $2
-            WHERE lane IN (SELECT value FROM json_array_elements_text($1::json) WHERE value = value || '')
-                AND held_until >= $3
-                AND held_until < $2
-        )
-        INSERT INTO lane_holds (lane, held_since, held_until)
-        SELECT value, $4, $2
-        FROM json_array_elements_text($1::json)
-        WHERE value = value || ''
-            AND NOT EXISTS (SELECT 1 FROM lane_holds h WHERE h.lane = value AND h.held_until >= $3)
-        ON CONFLICT DO NOTHING";
-    const SQLITE: &str = "
-        INSERT INTO lane_holds (lane, held_since, held_until)
-        SELECT value, $4, $2
-        FROM json_each($1)
-        WHERE NOT EXISTS (SELECT 1 FROM lane_holds h WHERE h.lane = value AND h.held_until >= $3)
-        ON CONFLICT DO NOTHING;
+/// Records that a lane is held back until `until`. Waking a lane does the same until now (`wake_lanes.sql`).
+pub(super) async fn held_until(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
+    const LONGER: &str = "
         UPDATE lane_holds
-        SET held_until = $2
-        WHERE lane IN (SELECT value FROM json_each($1)) AND held_until >= $3 AND held_until < $2";
-    let lanes: Vec<_> = lanes.iter().filter(|lane| lane.starts_with("account:")).collect();
-    if lanes.is_empty() {
+        SET held_until = CASE WHEN held_until < $2 THEN $2 ELSE held_until END
+        WHERE lane = $1 AND held_until >= $3";
+    const FIRST: &str = "
+        INSERT INTO lane_holds (lane, held_since, held_until)
+        VALUES ($1, $3, $2)
+        ON CONFLICT DO NOTHING";
+    if !lane.starts_with("account:") {
         return Ok(());
     }
-    let (sql, now, lanes) = (tx.for_engine(PG, SQLITE), tx.now, json!(lanes).to_string());
-    let recent = now - MAX_GAP;
-    execute!(tx, sql, &lanes, until, recent, now)?;
+    let now = tx.now;
+    if execute!(tx, LONGER, lane, until, now - MAX_GAP)? == 0 {
+        execute!(tx, FIRST, lane, until, now)?;
+    }
     Ok(())
 }
 

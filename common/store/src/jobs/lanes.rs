@@ -74,22 +74,6 @@ pub(super) async fn load_lanes(
     Ok(run!(conn, c => sqlx::query_as(sql).bind(lanes).bind(now).bind(workspaces).fetch_all(c))?)
 }
 
-/// Locks lanes until the end of the transaction, in the given order: a sorted JSON array.
-pub(super) async fn lock_lanes(tx: &mut Tx, sorted: &str) -> Result<()> {
-    // Postgres does not flatten a subquery with its own `ORDER BY`, so the locks are taken in that order.
-    const SQL: &str = "
-        SELECT count(pg_advisory_xact_lock(hashtextextended(lane, 0)))
-        FROM (
-            SELECT value AS lane
-            FROM json_array_elements_text($1::json) WITH ORDINALITY AS t (value, n)
-            ORDER BY n
-        ) lanes";
-    if tx.is_postgres() {
-        execute!(tx, SQL, sorted)?;
-    }
-    Ok(())
-}
-
 /// Pauses a lane until the time that its platform named; a longer pause stays.
 pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "
@@ -99,7 +83,7 @@ pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result
         DO UPDATE SET paused_until = CASE WHEN paused_lanes.paused_until > excluded.paused_until THEN
             paused_lanes.paused_until ELSE excluded.paused_until END";
     execute!(tx, SQL, lane, until)?;
-    holds::held_until(tx, &[lane], until).await
+    holds::held_until(tx, lane, until).await
 }
 
 /// Reduces a lane's places below the cap of its kind, until it is widened. Running jobs continue.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::super::db::{Conn, run};
 use super::super::{Lanes, Result, Store, Tx, Workspace};
-use super::lanes::{load_lanes, lock_lanes};
+use super::lanes::load_lanes;
 use super::{NotifyRow, holds, known_kinds, notify_in_order, sql_file, workspaces};
 
 /// Runs jobs in the places that others leave in their lanes.
@@ -106,8 +106,7 @@ pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
     }
     let mut reserved = Reserved::of(store, &free);
     let lanes: Vec<_> = free.iter().map(|(lane, places)| reserved.lane(lane, *places)).collect();
-    let mut tx = store.begin_async_commit().await?;
-    lock_lanes(&mut tx, &names(&free)).await?;
+    let mut tx = store.begin_single_async_commit().await?;
     let started = wake(&mut tx, &lanes, reserved.worker).await?;
     tx.commit_alone().await?;
     reserved.start(started);
@@ -185,7 +184,7 @@ struct WokenRow {
 
 /// Wakes jobs that wait for lanes, unless they are paused. Starts some of them for `worker`, with a lease and the next
 /// fence, if their lane has a place for them by now; a job that may be at fault for crashes is only woken. Returns the
-/// started ones. The caller holds the lanes' locks.
+/// started ones.
 pub(super) async fn wake(tx: &mut Tx, lanes: &[FreeLane<'_>], worker: &str) -> Result<Vec<Claimed>> {
     if lanes.is_empty() {
         return Ok(Vec::new());
@@ -193,9 +192,7 @@ pub(super) async fn wake(tx: &mut Tx, lanes: &[FreeLane<'_>], worker: &str) -> R
     let (sql, now) = (sql_file!(tx, "wake_lanes"), tx.now);
     let rows = json!(lanes.iter().map(FreeLane::row).collect::<Vec<_>>()).to_string();
     let woken: Vec<WokenRow> = run!(tx, c => sqlx::query_as(sql).bind(&rows).bind(now).bind(known_kinds())
-        .bind(now + LEASE).bind(worker).bind(MAX_CRASHES - 1).fetch_all(c))?;
-    let lanes: BTreeSet<&str> = woken.iter().filter_map(|row| row.job.lane.as_deref()).collect();
-    holds::held_until(tx, &Vec::from_iter(lanes), now).await?;
+        .bind(now + LEASE).bind(worker).bind(MAX_CRASHES - 1).bind(now - holds::MAX_GAP).fetch_all(c))?;
     let (mut started, ready): (Vec<_>, Vec<_>) = woken.into_iter().partition(|row| row.started);
     // `RETURNING` has no defined order.
     started.sort_by_key(|row| (row.job.run_at, row.job.id));

@@ -1,26 +1,25 @@
 -- $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and the kind of these
--- with its cap. A started job is claimed: the lane's lock is held, and its running jobs are counted, as in a claim. The
--- variable limit lets the planner start at the head of the index of the lane's waiting jobs; `id + 0` makes it expect a
--- single id.
-WITH freed AS MATERIALIZED (
-    SELECT value ->> 0 AS lane, (value ->> 1)::bigint AS places, value ->> 3 AS kind,
-        CASE
-            WHEN (value ->> 2)::bigint > 0 THEN least(
-                (value ->> 2)::bigint,
-                coalesce((SELECT n.places FROM narrow_lanes n WHERE n.lane = value ->> 0), (value ->> 4)::bigint)
-                    - (SELECT count(*) FROM jobs r WHERE r.lane = value ->> 0 AND r.state = 'running')
-            )
-            ELSE 0
-        END AS starts
+-- with its cap. A started job is claimed: the lane is locked and its running jobs are counted, as in a claim. The
+-- variable limit lets the planner start at the head of the index of the lane's waiting jobs; `id + 0` and `lane || ''` make
+-- it expect a single row, and `+ interval '0'` avoids the index of the periods' ends. The lanes of accounts are held back until now ([`super::holds`]); `longer` and the insert both
+-- take a period as it was. Nothing waits for the disk (`synchronous_commit`).
+WITH asked AS MATERIALIZED (
+    SELECT value ->> 0 AS name, (value ->> 1)::bigint AS wakes, (value ->> 2)::bigint AS starts, value ->> 3 AS kind,
+        (value ->> 4)::bigint AS cap
     FROM json_array_elements($1::json)
-    WHERE NOT EXISTS (
-        SELECT 1
-        FROM paused_lanes p
-        WHERE p.lane = value ->> 0 AND p.paused_until > $2
-    )
+),
+unsynced AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', TRUE)
+),
+freed AS MATERIALIZED (
+    SELECT lane, wakes, kind, least(starts, coalesce(places, cap) - running) AS starts
+    FROM lock_lanes(ARRAY (SELECT name FROM asked), '{}', $2)
+    JOIN asked ON name = lane
+    CROSS JOIN unsynced
+    WHERE NOT paused
 ),
 found AS MATERIALIZED (
-    SELECT j.id,
+    SELECT j.id, freed.lane,
         row_number() OVER (PARTITION BY freed.lane ORDER BY j.run_at, j.id) <= freed.starts
             AND j.kind = freed.kind
             AND j.crashes < $6
@@ -34,9 +33,27 @@ found AS MATERIALIZED (
             AND waiting
             AND coalesce(kind = ANY (ARRAY (SELECT json_array_elements_text($3::json))), FALSE)
         ORDER BY run_at, id
-        LIMIT freed.places
+        LIMIT freed.wakes
         FOR UPDATE SKIP LOCKED
     ) j
+),
+held AS MATERIALIZED (
+    SELECT DISTINCT lane
+    FROM found
+    WHERE lane LIKE 'account:%' AND lane = lane || ''
+),
+longer AS (
+    UPDATE lane_holds
+    SET held_until = $2
+    FROM held
+    WHERE lane_holds.lane = held.lane AND held_until + interval '0' >= $7 AND held_until + interval '0' < $2
+),
+first AS (
+    INSERT INTO lane_holds (lane, held_since, held_until)
+    SELECT lane, $2, $2
+    FROM held
+    WHERE NOT EXISTS (SELECT 1 FROM lane_holds h WHERE h.lane = held.lane AND h.held_until >= $7)
+    ON CONFLICT DO NOTHING
 )
 UPDATE jobs
 SET waiting = FALSE,
@@ -48,5 +65,5 @@ SET waiting = FALSE,
     worker = CASE WHEN found.starts THEN $5 ELSE jobs.worker END
 FROM found
 WHERE jobs.id = found.id AND found.id = found.id + 0
-RETURNING jobs.id, jobs.kind, subject_id, lane, workspace_lane, attempt, max_attempts, jobs.crashes, fence,
+RETURNING jobs.id, jobs.kind, subject_id, jobs.lane, workspace_lane, attempt, max_attempts, jobs.crashes, fence,
     coalesce(worker, '') AS worker, jobs.run_at, trace, priority, found.starts AS started

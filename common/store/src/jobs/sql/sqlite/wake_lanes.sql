@@ -1,6 +1,41 @@
--- $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and the kind of these
--- with its cap. A started job is claimed: its lane's running jobs are counted, as in a claim. `found` steps from one
--- waiting job of a lane to the next, since a limit cannot depend on the lane.
+-- Three statements. $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and
+-- the kind of these with its cap.
+
+-- The lanes of accounts in which a job is woken are held back until now ([`super::holds`]).
+INSERT INTO lane_holds (lane, held_since, held_until)
+SELECT value ->> 0, $2, $2
+FROM json_each($1)
+WHERE value ->> 0 LIKE 'account:%'
+    AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = value ->> 0 AND p.paused_until > $2)
+    AND EXISTS (
+        SELECT 1
+        FROM jobs j
+        WHERE j.lane = value ->> 0
+            AND j.state = 'ready'
+            AND j.waiting
+            AND j.kind IN (SELECT k.value FROM json_each($3) k)
+    )
+    AND NOT EXISTS (SELECT 1 FROM lane_holds h WHERE h.lane = value ->> 0 AND h.held_until >= $7)
+ON CONFLICT DO NOTHING;
+UPDATE lane_holds
+SET held_until = $2
+FROM json_each($1)
+WHERE lane = value ->> 0
+    AND lane LIKE 'account:%'
+    AND held_until >= $7
+    AND held_until < $2
+    AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = lane_holds.lane AND p.paused_until > $2)
+    AND EXISTS (
+        SELECT 1
+        FROM jobs j
+        WHERE j.lane = lane_holds.lane
+            AND j.state = 'ready'
+            AND j.waiting
+            AND j.kind IN (SELECT k.value FROM json_each($3) k)
+    );
+
+-- A started job is claimed: its lane's running jobs are counted, as in a claim. `found` steps from one waiting job of a
+-- lane to the next, since a limit cannot depend on the lane.
 WITH RECURSIVE freed AS MATERIALIZED (
     SELECT value ->> 0 AS lane, value ->> 1 AS places, value ->> 3 AS kind,
         CASE
