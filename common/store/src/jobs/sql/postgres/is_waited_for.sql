@@ -1,5 +1,6 @@
 -- A part of two statements: whether a settle must look at the lanes ($3) and the shares of workspaces ($4) that it
--- leaves again after its commit. A job waits for one of them, or as many jobs run in one as its cap allows.
+-- leaves again after its commit. A job waits for one of them, or as many jobs run in one as its cap allows. `OFFSET 0`
+-- keeps Postgres from reading all waiting jobs into a hash table instead of looking up one of each lane.
 --
 -- Why that is enough: a claim may set a job waiting while a settle is between its statement and its commit. Then the
 -- statement does not see the job, and the claim's second look (`wake_lanes`) does not see the free place. At that
@@ -15,6 +16,7 @@
                 SELECT 1
                 FROM jobs w
                 WHERE w.lane = place ->> 0 AND w.state = 'ready' AND w.waiting
+                OFFSET 0
             )
             OR (
                 SELECT count(*)
@@ -32,6 +34,7 @@
                 SELECT 1
                 FROM jobs w
                 WHERE w.workspace_lane = place ->> 0 AND w.state = 'ready' AND w.waiting
+                OFFSET 0
             )
             OR (
                 SELECT count(*)

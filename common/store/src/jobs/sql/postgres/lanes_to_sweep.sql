@@ -1,6 +1,7 @@
--- Steps from one lane to the next in the index, so that a long queue in one costs no more than a short one.
+-- Steps from one lane to the next in the index, so that a long queue in one costs no more than a short one. `id + 0` makes
+-- the planner expect a single id.
 WITH RECURSIVE lanes (lane) AS (
-    SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting ORDER BY lane LIMIT 1)
+    SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting AND lane IS NOT NULL ORDER BY lane LIMIT 1)
     UNION ALL
     SELECT (
         SELECT j.lane
@@ -32,5 +33,5 @@ found AS MATERIALIZED (
 )
 SELECT f.lane, j.kind, j.workspace_lane, f.running, f.places
 FROM found f
-JOIN jobs j ON j.id = f.first_id
+JOIN jobs j ON j.id = f.first_id AND f.first_id = f.first_id + 0
 ORDER BY f.running
