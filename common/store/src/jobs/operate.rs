@@ -58,8 +58,10 @@ impl JobQuery {
         let state = self.state.map(|state| format!(" AND state {is} '{state}'")).unwrap_or_default();
         let rest = match (&self.lane, self.state) {
             (None, Some(JobState::Ready)) => {
-                ["waiting", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into()
+                ["waiting AND lane IS NOT NULL", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into()
             }
+            // Always true; so is the lane of a waiting job. The index has this condition.
+            (None, Some(JobState::Running)) => vec![format!("{kind}{state} AND lease_until IS NOT NULL")],
             (None, Some(JobState::Scheduled)) if self.kind.is_none() => {
                 JobKind::ALL.iter().map(|kind| format!(" AND kind = '{kind}'{state}")).collect()
             }
@@ -280,9 +282,9 @@ pub async fn overview(conn: &mut Conn) -> Result<Vec<StateCount>> {
     };
     let parts = [
         (JobState::Scheduled, "FALSE", "state = 'scheduled'"),
-        (JobState::Ready, "TRUE", "state = 'ready' AND waiting"),
+        (JobState::Ready, "TRUE", "state = 'ready' AND waiting AND lane IS NOT NULL"),
         (JobState::Ready, "FALSE", "state = 'ready' AND NOT waiting"),
-        (JobState::Running, "FALSE", "state = 'running'"),
+        (JobState::Running, "FALSE", "state = 'running' AND lease_until IS NOT NULL"),
         (JobState::Dead, "FALSE", "state = 'dead'"),
     ];
     let sql = parts.map(part).join(" UNION ALL ");

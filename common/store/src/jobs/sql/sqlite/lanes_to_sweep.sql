@@ -1,6 +1,6 @@
 -- Steps from one lane to the next in the index, so that a long queue in one costs no more than a short one.
 WITH RECURSIVE lanes (lane) AS (
-    SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting ORDER BY lane LIMIT 1)
+    SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting AND lane IS NOT NULL ORDER BY lane LIMIT 1)
     UNION ALL
     SELECT (
         SELECT j.lane
