@@ -205,8 +205,9 @@ pub(crate) struct Workspace {
     kind: JobKind,
     /// Jobs were set waiting because the share was full.
     was_full: bool,
-    /// How many of its jobs ended, and in which lanes.
+    /// How many of its jobs ended.
     left: i64,
+    /// The lanes of those jobs, and of those that were set waiting.
     lanes: BTreeSet<String>,
 }
 
@@ -251,9 +252,11 @@ impl Tx {
         }
     }
 
-    /// Records that a job was set waiting because its workspace's share was full.
-    pub(crate) fn found_workspace_full(&mut self, name: &str, kind: JobKind) {
-        self.workspace(name, kind).was_full = true;
+    /// Records that a job of a lane was set waiting because its workspace's share was full.
+    pub(crate) fn found_workspace_full(&mut self, name: &str, kind: JobKind, lane: Option<&str>) {
+        let workspace = self.workspace(name, kind);
+        workspace.was_full = true;
+        workspace.lanes.extend(lane.map(str::to_owned));
     }
 
     fn workspace(&mut self, name: &str, kind: JobKind) -> &mut Workspace {

@@ -34,7 +34,7 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     for ClaimRow { job, lane_is_full, .. } in waiting {
         match (job.lane, job.workspace_lane) {
             (Some(lane), _) if lane_is_full => tx.found_full(&lane, job.kind.limits().lane_cap.unwrap_or(i64::MAX)),
-            (_, Some(workspace)) => tx.found_workspace_full(&workspace, job.kind),
+            (lane, Some(workspace)) => tx.found_workspace_full(&workspace, job.kind, lane.as_deref()),
             _ => {}
         }
     }

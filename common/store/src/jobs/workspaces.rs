@@ -15,8 +15,8 @@ use super::super::{Result, Workspace};
 use super::sql_file;
 use super::wake::FreePlaces;
 
-/// How many lanes of a workspace are considered when a place is freed.
-const MAX_LANES: usize = 500;
+/// How many lanes of a workspace are considered when places are freed: the one that was left, and those after it.
+const MAX_LANES: usize = 64;
 
 impl Workspace {
     pub(crate) fn new(kind: JobKind) -> Self {
@@ -63,11 +63,11 @@ pub(super) async fn share_out(
     if places == 0 {
         return Ok(());
     }
-    let mut lanes = waiting_lanes(conn, name, "", now).await?;
-    if lanes.len() >= MAX_LANES {
-        // The remaining lanes have their turn after the lane that was left.
-        let start = workspace.lanes.last().map_or("", String::as_str);
-        lanes.extend(waiting_lanes(conn, name, start, now).await?);
+    let start = workspace.lanes.last().map_or("", String::as_str);
+    let mut lanes = waiting_lanes(conn, name, start, now).await?;
+    if lanes.len() < MAX_LANES && !start.is_empty() {
+        // After the last one comes the first one.
+        lanes.extend(waiting_lanes(conn, name, "", now).await?);
         lanes.sort_by_key(|lane| lane.running);
     }
     let cap = workspace.kind.limits().lane_cap;
@@ -98,7 +98,7 @@ impl WaitingLane {
     }
 }
 
-/// Returns lanes after `start` in which jobs of a workspace wait, at most [`MAX_LANES`], fewest running jobs first.
+/// Returns lanes from `start` on in which jobs of a workspace wait, at most [`MAX_LANES`], fewest running jobs first.
 async fn waiting_lanes(conn: &mut Conn, name: &str, start: &str, now: DateTime<Utc>) -> Result<Vec<WaitingLane>> {
     // Steps from one lane to the next in the index, so that a long queue in one costs no more than a short one.
     const SQL: &str = r"
@@ -106,7 +106,7 @@ async fn waiting_lanes(conn: &mut Conn, name: &str, start: &str, now: DateTime<U
             SELECT (
                 SELECT lane
                 FROM jobs
-                WHERE workspace_lane = $1 AND state = 'ready' AND waiting AND lane > $2
+                WHERE workspace_lane = $1 AND state = 'ready' AND waiting AND lane >= $2
                 ORDER BY lane
                 LIMIT 1
             ), 1
