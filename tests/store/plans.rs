@@ -345,10 +345,8 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
     }
     bounded(tx, "a delivery settled in one statement", 1_000, async |tx| settled_at_once(tx, w.brand, webhook).await)
         .await;
-    bounded(tx, "emit", 500, async |tx| {
-        events::emit(tx, w.brand, EventName::PostPublished, &json!({}), None).await
-    })
-    .await;
+    bounded(tx, "emit", 500, async |tx| events::emit(tx, w.brand, EventName::PostPublished, &json!({}), None).await)
+        .await;
 }
 
 /// Starts and ends the runs of two targets of a post.

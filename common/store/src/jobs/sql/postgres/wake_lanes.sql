@@ -1,8 +1,10 @@
 -- $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and the kind of these
 -- with its cap. A started job is claimed: the lane is locked and its running jobs are counted, as in a claim. The
 -- variable limit lets the planner start at the head of the index of the lane's waiting jobs; `id + 0` and `lane || ''` make
--- it expect a single row, and `+ interval '0'` avoids the index of the periods' ends. The lanes of accounts are held back until now ([`super::holds`]); `longer` and the insert both
--- take a period as it was. Nothing waits for the disk (`synchronous_commit`).
+-- it expect a single row, and `+ interval '0'` avoids the index of the periods' ends.
+--
+-- The lanes of accounts are held back until now ([`super::holds`]); `longer` and the insert both take a period as it was.
+-- Nothing waits for the disk (`synchronous_commit`).
 WITH asked AS MATERIALIZED (
     SELECT value ->> 0 AS name, (value ->> 1)::bigint AS wakes, (value ->> 2)::bigint AS starts, value ->> 3 AS kind,
         (value ->> 4)::bigint AS cap
