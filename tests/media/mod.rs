@@ -13,9 +13,9 @@ use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::sweep as task;
 use crier_store::{files, media as assets};
 
-use crate::support::jobs::FixedCapacityTransport;
 use crate::support::picture;
 use crate::support::store::{TestStore, World};
+use crate::support::transport::FixedCapacityTransport;
 
 /// Seconds after which no process works on a file marked for deletion any more.
 const UNUSED_AFTER_SECONDS: i64 = 301;

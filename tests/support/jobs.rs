@@ -4,42 +4,34 @@
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_config::{PlatformConfig, PlatformsConfig};
-use crier_domain::account::{AccountStatus, SocialAccount};
-use crier_domain::event::EventName;
-use crier_domain::job::{JobKind, JobNotification, JobNotifier, Lane, NewJob};
-use crier_domain::media::AssetType;
+use crier_domain::account::SocialAccount;
+use crier_domain::job::JobKind;
 use crier_domain::plan::Plans;
 use crier_domain::platform::Platform;
-use crier_domain::post::{Attempt, Post, PostStatus, Target};
-use crier_domain::webhook::{Delivery, Webhook};
 use crier_http::{Guard, HttpClient};
 use crier_mail::Mailer;
-use crier_media::{self as media, Described, Library, Owner};
+use crier_media::Library;
 use crier_platforms::address::AddressCheck;
 use crier_platforms::sandbox::Sandbox;
-use crier_platforms::{Clients, Connector as _, ConnectorRegistry as Platforms};
-use crier_queue::{Handler, Transport};
+use crier_platforms::{Clients, ConnectorRegistry as Platforms};
 use crier_scheduler::Scheduler;
+use crier_store::Store;
 use crier_store::jobs::dispatch::RENOTIFY_AFTER;
-use crier_store::webhooks::{self, NewWebhook};
-use crier_store::{Store, deliveries, jobs, post_media, posts, targets};
 use crier_worker::engine::Engine;
 use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{Deps, IMPORT_TIMEOUT, Job, Registry};
 use crier_worker::webhooks::Sender;
-use futures::future::BoxFuture;
-use secrecy::SecretString;
-use tokio_util::sync::CancellationToken;
 
 use super::fake_platform::{FakePlatform, TIMEOUT};
 use super::killable::KillableWorker;
-use super::store::{TestStore, World, new_post};
+use super::store::{TestStore, World};
+use super::transport::FixedCapacityTransport;
 
 /// Seconds after which a call must be over, whatever its outcome: two timeouts after it began.
 pub const MAX_CALL_SECONDS: i64 = 60;
@@ -67,45 +59,6 @@ macro_rules! worker_on_both {
     )+};
 }
 pub(crate) use worker_on_both;
-
-/// A transport with a capacity set by the test. It drops notifications; tests read them from the store's own notifier.
-pub struct FixedCapacityTransport(Mutex<Option<Vec<(JobKind, usize)>>>);
-
-impl FixedCapacityTransport {
-    pub fn with_room(room: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Some(JobKind::ALL.iter().map(|kind| (*kind, room)).collect()))))
-    }
-
-    /// Sets the capacity of each kind; `None` makes the transport unreachable.
-    pub fn set(&self, room: Option<Vec<(JobKind, usize)>>) {
-        *self.0.lock().expect("no panic") = room;
-    }
-}
-
-impl JobNotifier for FixedCapacityTransport {
-    fn notify(&self, _notifications: &[JobNotification]) {}
-}
-
-#[async_trait]
-impl Transport for FixedCapacityTransport {
-    fn listen(
-        &self,
-        _kind: JobKind,
-        _concurrency: usize,
-        _handler: Handler,
-        _stop: CancellationToken,
-    ) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::pending())
-    }
-
-    fn is_up(&self) -> bool {
-        true
-    }
-
-    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
-        self.0.lock().expect("no panic").clone()
-    }
-}
 
 struct AnyAddress;
 
@@ -330,140 +283,9 @@ impl TestWorker {
         notified[0]
     }
 
-    /// Returns the id of the target's job, which must be notified; drops other notifications.
-    pub async fn notified_job_of_target(&self, target: i64) -> i64 {
-        let id = self.job_of(target).await.id;
-        assert!(self.s.notifier.take().contains(&id), "the job is notified");
-        id
-    }
-
-    /// Creates another account in the same workspace and brand.
-    pub async fn another_account(&self, external_id: &str) -> SocialAccount {
-        self.s.account(self.world, external_id, "token-0").await
-    }
-
     /// Returns the worker's library.
     pub fn media(&self) -> &Library {
         &self.outside.library
-    }
-
-    /// Stores a picture in the library; returns its id.
-    pub async fn picture(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
-        let owner = Owner { workspace_id: self.world.workspace, brand_id: self.world.brand, cap: None };
-        let taken = self.media().ingest(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
-        let taken = taken.expect("the picture is accepted");
-        let described = Described { asset_type: AssetType::Image, filename, alt_text, source_url: None };
-        let kept = self.write(async |tx| media::create_asset(tx, self.world.brand, &taken, &described).await).await;
-        kept.expect("the picture is stored")
-    }
-
-    /// Creates a publishing post with pictures on one account; returns the ids of the post and its target.
-    pub async fn publish_pictures(&self, account: i64, pictures: &[i64]) -> (i64, i64) {
-        let (post, made) = self.publish(&[account]).await;
-        self.change_post(post, |p| p.media = pictures.to_vec()).await;
-        self.write(async |tx| post_media::set(tx, self.world.brand, post, pictures).await).await;
-        (post, made[0])
-    }
-
-    /// Creates a publishing post with a job for each account; returns the ids of the post and its targets.
-    pub async fn publish(&self, accounts: &[i64]) -> (i64, Vec<i64>) {
-        let (post, made) = self.s.post(self.world, accounts).await;
-        for (target, account) in made.iter().zip(accounts) {
-            self.enqueue(*target, *account, self.clock.now()).await;
-        }
-        (post, made)
-    }
-
-    /// Like `publish`, for the worker's own account.
-    pub async fn publish_one(&self) -> (i64, i64) {
-        let (post, made) = self.publish(&[self.account.id]).await;
-        (post, made[0])
-    }
-
-    /// Creates a scheduled post.
-    pub async fn schedule(&self, at: DateTime<Utc>) -> (i64, i64) {
-        let (post, made) = self.s.post(self.world, &[self.account.id]).await;
-        self.change_post(post, |p| (p.status, p.scheduled_at) = (PostStatus::Scheduled, Some(at))).await;
-        self.enqueue(made[0], self.account.id, at).await;
-        (post, made[0])
-    }
-
-    /// Does what `PUT now` does with a post whose targets failed.
-    pub async fn publish_again(&self, post: i64) {
-        let all = targets::list(&mut self.conn().await, post).await.expect("targets");
-        self.change_post(post, |p| p.status = PostStatus::Publishing).await;
-        for target in all.iter().filter(|t| t.status.as_str() == "failed") {
-            self.write(async |tx| targets::reset(tx, target.id, !self.fake.can_reconcile()).await).await;
-            self.enqueue(target.id, target.account_id, self.clock.now()).await;
-        }
-    }
-
-    pub async fn enqueue(&self, target: i64, account: i64, at: DateTime<Utc>) -> i64 {
-        let job = NewJob::new(JobKind::PublishTarget, target, at)
-            .lane(Lane::Account(account))
-            .trace(Some("request-1".to_owned()));
-        let id = self.write(async |tx| jobs::enqueue(tx, &job).await).await;
-        id.expect("the target has no other job")
-    }
-
-    pub async fn change_post(&self, post: i64, change: impl FnOnce(&mut Post)) {
-        self.write(async |tx| {
-            let (mut found, _) = posts::lock(tx, post).await?.expect("the post is there");
-            change(&mut found);
-            posts::update(tx, &found).await
-        })
-        .await;
-    }
-
-    pub async fn post_status(&self, post: i64) -> PostStatus {
-        let found = posts::find(&mut self.conn().await, self.world.brand, post).await.expect("a look-up");
-        found.expect("the post is there").status
-    }
-
-    pub async fn target(&self, target: i64) -> Target {
-        targets::find(&mut self.conn().await, target).await.expect("a look-up").expect("the target is there")
-    }
-
-    /// Returns all attempts of a post's targets, oldest first.
-    pub async fn attempts(&self, post: i64) -> Vec<Attempt> {
-        let mut all = targets::attempts(&mut self.conn().await, post).await.expect("a look-up");
-        all.reverse();
-        all
-    }
-
-    /// Returns the newest job of a target.
-    pub async fn job_of(&self, target: i64) -> jobs::operate::JobRow {
-        let id =
-            self.number(format!("SELECT max(id) FROM jobs WHERE kind = 'publish_target' AND subject_id = {target}"));
-        self.show(id.await).await
-    }
-
-    pub async fn account_status(&self) -> AccountStatus {
-        let found = crier_store::accounts::with_secrets(&mut self.conn().await, self.cipher(), self.account.id).await;
-        found.expect("a look-up").expect("the account is there").0.status
-    }
-
-    /// Creates an active endpoint at `url` for the results of posts.
-    pub async fn listen_at(&self, url: &str) -> Webhook {
-        self.listen_for(url, &[EventName::PostPublished, EventName::PostFailed]).await
-    }
-
-    /// Creates an active endpoint at `url` for these events.
-    pub async fn listen_for(&self, url: &str, events: &[EventName]) -> Webhook {
-        let secret = SecretString::from("whsec_of_the_tests");
-        let new = NewWebhook { url, events, description: None, is_active: true, secret: &secret };
-        self.write(async |tx| webhooks::create(tx, self.world.user, &new).await).await
-    }
-
-    /// Returns the names of the emitted events, in order.
-    pub async fn events(&self) -> Vec<String> {
-        let all: Option<String> =
-            self.value("SELECT string_agg(name, ' ') FROM (SELECT name FROM events ORDER BY id) e").await;
-        all.map(|all| all.split(' ').map(str::to_owned).collect()).unwrap_or_default()
-    }
-
-    pub async fn delivery(&self, id: i64) -> Delivery {
-        deliveries::find_any(&mut self.conn().await, id).await.expect("a look-up").expect("the delivery is there")
     }
 
     /// Starts a worker on its own runtime, which a test can kill like a process.
@@ -499,9 +321,4 @@ impl ExternalServices {
         };
         Registry::new(&deps, kinds)
     }
-}
-
-/// Returns a draft post.
-pub fn draft(world: World) -> Post {
-    new_post(world, PostStatus::Draft)
 }

@@ -43,4 +43,6 @@ pub mod size;
 pub mod source;
 pub mod store;
 pub mod tiktok;
+pub mod transport;
 pub mod tumblr;
+pub mod worker_posts;

@@ -21,8 +21,8 @@ use crier_worker::webhooks::sender::Sender;
 use serde_json::{Value, json};
 
 use super::app::{Reply, Tenant, TestApp};
-use super::jobs::FixedCapacityTransport;
 use super::store::TestStore;
+use super::transport::FixedCapacityTransport;
 
 /// An installation with every role.
 pub struct TestInstallation {

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::support::ai_server::{AiApp, AiServer, ResponseGate, captions, error};
 use crate::support::app::{Reply, Tenant};
-use crate::support::jobs::FixedCapacityTransport;
 use crate::support::store::{TestStore, on_both};
+use crate::support::transport::FixedCapacityTransport;
 
 on_both!(
     concurrent_requests_never_exceed_the_credits,

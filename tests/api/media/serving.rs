@@ -178,7 +178,7 @@ async fn a_deleted_picture_is_swept(s: TestStore) {
     assert_eq!(app.stored_files().len(), 2);
     t.delete(&t.path(&format!("/media/{}", asset["id"]))).await.expect(204);
     app.advance(301);
-    let transport = crate::support::jobs::FixedCapacityTransport::with_room(1);
+    let transport = crate::support::transport::FixedCapacityTransport::with_room(1);
     let (store, library) = (app.store.store.clone(), app.library(&app.url));
     let scheduler =
         crier_scheduler::Scheduler { store, transport, library, plans: Default::default(), figures: Vec::new() };

@@ -1,0 +1,50 @@
+//! A transport between the scheduler and workers whose capacity a test sets.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use crier_domain::job::{JobKind, JobNotification, JobNotifier};
+use crier_queue::{Handler, Transport};
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+/// A transport with a capacity set by the test. It drops notifications; tests read them from the store's own notifier.
+pub struct FixedCapacityTransport(Mutex<Option<Vec<(JobKind, usize)>>>);
+
+impl FixedCapacityTransport {
+    pub fn with_room(room: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(JobKind::ALL.iter().map(|kind| (*kind, room)).collect()))))
+    }
+
+    /// Sets the capacity of each kind; `None` makes the transport unreachable.
+    pub fn set(&self, room: Option<Vec<(JobKind, usize)>>) {
+        *self.0.lock().expect("no panic") = room;
+    }
+}
+
+impl JobNotifier for FixedCapacityTransport {
+    fn notify(&self, _notifications: &[JobNotification]) {}
+}
+
+#[async_trait]
+impl Transport for FixedCapacityTransport {
+    fn listen(
+        &self,
+        _kind: JobKind,
+        _concurrency: usize,
+        _handler: Handler,
+        _stop: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
+        self.0.lock().expect("no panic").clone()
+    }
+}

@@ -1,0 +1,157 @@
+//! What a [`TestWorker`]'s workspace contains: posts with their jobs, pictures, endpoints, and what became of them.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use chrono::{DateTime, Utc};
+use crier_domain::account::{AccountStatus, SocialAccount};
+use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::media::AssetType;
+use crier_domain::post::{Attempt, Post, PostStatus, Target};
+use crier_domain::webhook::{Delivery, Webhook};
+use crier_media::{self as media, Described, Owner};
+use crier_platforms::Connector as _;
+use crier_store::webhooks::{self, NewWebhook};
+use crier_store::{deliveries, jobs, post_media, posts, targets};
+use secrecy::SecretString;
+
+use super::jobs::TestWorker;
+use super::store::{World, new_post};
+
+impl TestWorker {
+    /// Returns the id of the target's job, which must be notified; drops other notifications.
+    pub async fn notified_job_of_target(&self, target: i64) -> i64 {
+        let id = self.job_of(target).await.id;
+        assert!(self.s.notifier.take().contains(&id), "the job is notified");
+        id
+    }
+
+    /// Creates another account in the same workspace and brand.
+    pub async fn another_account(&self, external_id: &str) -> SocialAccount {
+        self.s.account(self.world, external_id, "token-0").await
+    }
+
+    /// Stores a picture in the library; returns its id.
+    pub async fn picture(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
+        let owner = Owner { workspace_id: self.world.workspace, brand_id: self.world.brand, cap: None };
+        let taken = self.media().ingest(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
+        let taken = taken.expect("the picture is accepted");
+        let described = Described { asset_type: AssetType::Image, filename, alt_text, source_url: None };
+        let kept = self.write(async |tx| media::create_asset(tx, self.world.brand, &taken, &described).await).await;
+        kept.expect("the picture is stored")
+    }
+
+    /// Creates a publishing post with pictures on one account; returns the ids of the post and its target.
+    pub async fn publish_pictures(&self, account: i64, pictures: &[i64]) -> (i64, i64) {
+        let (post, made) = self.publish(&[account]).await;
+        self.change_post(post, |p| p.media = pictures.to_vec()).await;
+        self.write(async |tx| post_media::set(tx, self.world.brand, post, pictures).await).await;
+        (post, made[0])
+    }
+
+    /// Creates a publishing post with a job for each account; returns the ids of the post and its targets.
+    pub async fn publish(&self, accounts: &[i64]) -> (i64, Vec<i64>) {
+        let (post, made) = self.s.post(self.world, accounts).await;
+        for (target, account) in made.iter().zip(accounts) {
+            self.enqueue(*target, *account, self.clock.now()).await;
+        }
+        (post, made)
+    }
+
+    /// Like `publish`, for the worker's own account.
+    pub async fn publish_one(&self) -> (i64, i64) {
+        let (post, made) = self.publish(&[self.account.id]).await;
+        (post, made[0])
+    }
+
+    /// Creates a scheduled post.
+    pub async fn schedule(&self, at: DateTime<Utc>) -> (i64, i64) {
+        let (post, made) = self.s.post(self.world, &[self.account.id]).await;
+        self.change_post(post, |p| (p.status, p.scheduled_at) = (PostStatus::Scheduled, Some(at))).await;
+        self.enqueue(made[0], self.account.id, at).await;
+        (post, made[0])
+    }
+
+    /// Does what `PUT now` does with a post whose targets failed.
+    pub async fn publish_again(&self, post: i64) {
+        let all = targets::list(&mut self.conn().await, post).await.expect("targets");
+        self.change_post(post, |p| p.status = PostStatus::Publishing).await;
+        for target in all.iter().filter(|t| t.status.as_str() == "failed") {
+            self.write(async |tx| targets::reset(tx, target.id, !self.fake.can_reconcile()).await).await;
+            self.enqueue(target.id, target.account_id, self.clock.now()).await;
+        }
+    }
+
+    pub async fn enqueue(&self, target: i64, account: i64, at: DateTime<Utc>) -> i64 {
+        let job = NewJob::new(JobKind::PublishTarget, target, at)
+            .lane(Lane::Account(account))
+            .trace(Some("request-1".to_owned()));
+        let id = self.write(async |tx| jobs::enqueue(tx, &job).await).await;
+        id.expect("the target has no other job")
+    }
+
+    pub async fn change_post(&self, post: i64, change: impl FnOnce(&mut Post)) {
+        self.write(async |tx| {
+            let (mut found, _) = posts::lock(tx, post).await?.expect("the post is there");
+            change(&mut found);
+            posts::update(tx, &found).await
+        })
+        .await;
+    }
+
+    pub async fn post_status(&self, post: i64) -> PostStatus {
+        let found = posts::find(&mut self.conn().await, self.world.brand, post).await.expect("a look-up");
+        found.expect("the post is there").status
+    }
+
+    pub async fn target(&self, target: i64) -> Target {
+        targets::find(&mut self.conn().await, target).await.expect("a look-up").expect("the target is there")
+    }
+
+    /// Returns all attempts of a post's targets, oldest first.
+    pub async fn attempts(&self, post: i64) -> Vec<Attempt> {
+        let mut all = targets::attempts(&mut self.conn().await, post).await.expect("a look-up");
+        all.reverse();
+        all
+    }
+
+    /// Returns the newest job of a target.
+    pub async fn job_of(&self, target: i64) -> jobs::operate::JobRow {
+        let id =
+            self.number(format!("SELECT max(id) FROM jobs WHERE kind = 'publish_target' AND subject_id = {target}"));
+        self.show(id.await).await
+    }
+
+    pub async fn account_status(&self) -> AccountStatus {
+        let found = crier_store::accounts::with_secrets(&mut self.conn().await, self.cipher(), self.account.id).await;
+        found.expect("a look-up").expect("the account is there").0.status
+    }
+
+    /// Creates an active endpoint at `url` for the results of posts.
+    pub async fn listen_at(&self, url: &str) -> Webhook {
+        self.listen_for(url, &[EventName::PostPublished, EventName::PostFailed]).await
+    }
+
+    /// Creates an active endpoint at `url` for these events.
+    pub async fn listen_for(&self, url: &str, events: &[EventName]) -> Webhook {
+        let secret = SecretString::from("whsec_of_the_tests");
+        let new = NewWebhook { url, events, description: None, is_active: true, secret: &secret };
+        self.write(async |tx| webhooks::create(tx, self.world.user, &new).await).await
+    }
+
+    /// Returns the names of the emitted events, in order.
+    pub async fn events(&self) -> Vec<String> {
+        let all: Option<String> =
+            self.value("SELECT string_agg(name, ' ') FROM (SELECT name FROM events ORDER BY id) e").await;
+        all.map(|all| all.split(' ').map(str::to_owned).collect()).unwrap_or_default()
+    }
+
+    pub async fn delivery(&self, id: i64) -> Delivery {
+        deliveries::find_any(&mut self.conn().await, id).await.expect("a look-up").expect("the delivery is there")
+    }
+}
+
+/// Returns a draft post.
+pub fn draft(world: World) -> Post {
+    new_post(world, PostStatus::Draft)
+}
