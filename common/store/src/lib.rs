@@ -205,10 +205,11 @@ pub(crate) struct Workspace {
     kind: JobKind,
     /// Jobs were set waiting because the share was full.
     was_full: bool,
-    /// How many of its jobs ended.
+    /// How many of its jobs ended, and in which lanes.
     left: i64,
-    /// The lanes of those jobs, and of those that were set waiting.
     lanes: BTreeSet<String>,
+    /// A lane that a job left, or in which one was set waiting: free places go to the lanes from this one on.
+    start: String,
 }
 
 impl Deref for Tx {
@@ -249,6 +250,7 @@ impl Tx {
             let workspace = self.workspace(name, job.kind);
             workspace.left += 1;
             workspace.lanes.insert(lane.clone());
+            workspace.start.clone_from(lane);
         }
     }
 
@@ -256,7 +258,7 @@ impl Tx {
     pub(crate) fn found_workspace_full(&mut self, name: &str, kind: JobKind, lane: Option<&str>) {
         let workspace = self.workspace(name, kind);
         workspace.was_full = true;
-        workspace.lanes.extend(lane.map(str::to_owned));
+        workspace.start = lane.unwrap_or_default().to_owned();
     }
 
     fn workspace(&mut self, name: &str, kind: JobKind) -> &mut Workspace {

@@ -20,7 +20,7 @@ const MAX_LANES: usize = 64;
 
 impl Workspace {
     pub(crate) fn new(kind: JobKind) -> Self {
-        Self { kind, was_full: false, left: 0, lanes: BTreeSet::new() }
+        Self { kind, was_full: false, left: 0, lanes: BTreeSet::new(), start: String::new() }
     }
 
     /// Returns how many of its jobs may be woken while `running` run; `None`: its lanes may wake their own jobs.
@@ -63,7 +63,7 @@ pub(super) async fn share_out(
     if places == 0 {
         return Ok(());
     }
-    let start = workspace.lanes.last().map_or("", String::as_str);
+    let start = &workspace.start;
     let mut lanes = waiting_lanes(conn, name, start, now).await?;
     if lanes.len() < MAX_LANES && !start.is_empty() {
         // After the last one comes the first one.
