@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::db::{execute, run, time_text};
 use super::jobs::engine::held_list;
-use super::jobs::lanes::Places;
+use super::jobs::lanes::Caps;
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Page, PageRequest, Result, Tx, webhooks};
 
@@ -317,7 +317,7 @@ pub async fn settle(tx: &mut Tx, ended: &[EndedAttempt<'_>]) -> Result<bool> {
     let webhooks: BTreeSet<i64> = ended.iter().map(|e| e.webhook_id).collect();
     let webhooks = id_list(&webhooks.into_iter().collect::<Vec<_>>());
     let jobs = || ended.iter().map(|e| e.job);
-    let (lanes, workspaces) = Places::left(jobs());
+    let (lanes, workspaces) = Caps::of(jobs());
     let (settled, is_waited_for): (i64, bool) = run!(tx, c => sqlx::query_as(SQL).bind(held_list(jobs()))
         .bind(now).bind(lanes.as_json()).bind(workspaces.as_json()).bind(&rows).bind(&webhooks).bind(all)
         .fetch_one(c))?;

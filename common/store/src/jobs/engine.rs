@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::super::db::{execute, run};
 use super::super::{Result, Tx};
-use super::lanes::Places;
+use super::lanes::Caps;
 use super::{id_list, sql_file};
 
 /// A job that was started, or set waiting.
@@ -130,7 +130,7 @@ async fn settle_done(tx: &mut Tx, done: &[&Claimed]) -> Result<bool> {
     );
     let sql = tx.for_engine(PG, include_str!("sql/sqlite/settle_done.sql"));
     let held = held_list(done.iter().copied());
-    let (lanes, workspaces) = Places::left(done.iter().copied());
+    let (lanes, workspaces) = Caps::of(done.iter().copied());
     let now = tx.now;
     let waited_for: Vec<bool> = run!(tx, c => sqlx::query_scalar(sql).bind(held).bind(now).bind(lanes.as_json())
         .bind(workspaces.as_json()).fetch_all(c))?;

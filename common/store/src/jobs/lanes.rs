@@ -30,48 +30,38 @@ impl LaneLoad {
     }
 }
 
-/// Lanes with a cap, and the number of jobs in each that need a place or leave one.
-#[derive(Default)]
-pub(crate) struct Places<'a>(BTreeMap<&'a str, (i64, i64)>);
+/// Lanes, or workspaces' shares, with their caps.
+pub(crate) struct Caps<'a>(BTreeMap<&'a str, i64>);
 
-impl<'a> Places<'a> {
-    /// Takes the lane and the cap of each job. Where kinds of different caps share a lane, the smallest cap counts.
-    pub fn needed(jobs: impl IntoIterator<Item = (&'a str, i64)>) -> Self {
-        let mut lanes = BTreeMap::new();
-        for (lane, cap) in jobs {
-            let (smallest, count) = lanes.entry(lane).or_insert((cap, 0));
-            *smallest = cap.min(*smallest);
-            *count += 1;
-        }
-        Self(lanes)
-    }
-
-    /// Returns the lanes that jobs leave, and the workspaces' shares. A lane without a cap is never full.
-    pub fn left(jobs: impl Iterator<Item = &'a Claimed> + Clone) -> (Self, Self) {
+impl<'a> Caps<'a> {
+    /// Returns the lanes of jobs, and the workspaces' shares. A lane without a cap is never full.
+    pub fn of(jobs: impl Iterator<Item = &'a Claimed> + Clone) -> (Self, Self) {
         let lane = |job: &'a Claimed| Some((job.lane.as_deref()?, job.kind.limits().lane_cap.unwrap_or(i64::MAX)));
         let share = |job: &'a Claimed| Some((job.workspace_lane.as_deref()?, job.kind.limits().workspace_cap?));
-        (Self::needed(jobs.clone().filter_map(lane)), Self::needed(jobs.filter_map(share)))
+        (Self::smallest(jobs.clone().filter_map(lane)), Self::smallest(jobs.filter_map(share)))
     }
 
-    /// Encodes them as one bind: a JSON array with an array of name, cap and number for each.
+    /// Where kinds of different caps share a lane, the smallest cap counts.
+    fn smallest(lanes: impl Iterator<Item = (&'a str, i64)>) -> Self {
+        let mut caps = BTreeMap::new();
+        for (lane, cap) in lanes {
+            let smallest = caps.entry(lane).or_insert(cap);
+            *smallest = cap.min(*smallest);
+        }
+        Self(caps)
+    }
+
+    /// Encodes them as one bind: a JSON array with an array of name and cap for each.
     pub fn as_json(&self) -> String {
-        json!(self.0.iter().map(|(lane, (cap, jobs))| json!([lane, cap, jobs])).collect::<Vec<_>>()).to_string()
+        json!(self.0.iter().collect::<Vec<_>>()).to_string()
     }
 }
 
-/// Returns the load of lanes, and of workspaces, which have neither pauses nor reduced caps.
-pub(super) async fn load_lanes(
-    conn: &mut Conn,
-    lanes: &BTreeSet<&str>,
-    workspaces: &BTreeSet<&str>,
-    now: DateTime<Utc>,
-) -> Result<Vec<LaneLoad>> {
-    if lanes.is_empty() && workspaces.is_empty() {
-        return Ok(Vec::new());
-    }
+/// Returns the load of lanes.
+pub(super) async fn load_lanes(conn: &mut Conn, lanes: &BTreeSet<&str>, now: DateTime<Utc>) -> Result<Vec<LaneLoad>> {
     let sql = sql_file!(conn, "load_lanes");
-    let (lanes, workspaces) = (json!(lanes).to_string(), json!(workspaces).to_string());
-    Ok(run!(conn, c => sqlx::query_as(sql).bind(lanes).bind(now).bind(workspaces).fetch_all(c))?)
+    let lanes = json!(lanes).to_string();
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(lanes).bind(now).fetch_all(c))?)
 }
 
 /// Pauses a lane until the time that its platform named; a longer pause stays.

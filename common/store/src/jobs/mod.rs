@@ -45,7 +45,7 @@ pub fn id_list(ids: &[i64]) -> String {
 /// Postgres keeps a plan that it made while the table was small, and considers a table that was just filled small. So
 /// the statements of the queue force the plan: `value || ''` and `id + 0` have no effect on the result, but make the
 /// planner expect a single id and use the primary key; `LIMIT (SELECT $2)` hides the limit, so that it starts at the
-/// head of the right index instead of reading and sorting all of it. `tests/store/plans.rs` checks this.
+/// head of the right index instead of reading and sorting all of it. `tests/store/plans.rs` and `kept_plans.rs` check this.
 macro_rules! list_sql {
     ($conn:expr, $before:literal, $after:literal) => {
         $conn.for_engine(

@@ -4,7 +4,7 @@
 //! the jobs that wait for the same lanes, in the places that became free ([`Successors`]), so that a long queue in a lane
 //! needs neither notifications nor claims.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use crier_domain::job::{Claimed, JobKind, LEASE, MAX_CRASHES};
 use serde_json::json;
@@ -86,7 +86,7 @@ pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
     let mut conn = store.read().await?;
     if !full.is_empty() {
         let lanes = full.keys().map(String::as_str).collect();
-        for lane in load_lanes(&mut conn, &lanes, &BTreeSet::new(), store.now()).await? {
+        for lane in load_lanes(&mut conn, &lanes, store.now()).await? {
             let room = full.get(&lane.lane).map_or(0, |cap| lane.room(*cap));
             if room > 0 {
                 free.insert(lane.lane, FreePlaces { count: room, kind: None });

@@ -3,6 +3,3 @@ SELECT value AS lane,
     value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused,
     (SELECT places FROM narrow_lanes WHERE lane = value) AS places
 FROM json_each($1)
-UNION ALL
-SELECT value, (SELECT count(*) FROM jobs WHERE state = 'running' AND workspace_lane = value), FALSE, NULL
-FROM json_each($3)
