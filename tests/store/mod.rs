@@ -17,6 +17,7 @@ mod events;
 mod feeds;
 mod idempotency;
 mod jobs;
+mod kept_plans;
 mod mails;
 mod plans;
 mod posts;

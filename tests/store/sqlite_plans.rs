@@ -15,6 +15,12 @@ fn large_tables(sql: &str) -> Vec<&str> {
     tables.map(|pair| if pair[1].len() == 1 { pair[1] } else { pair[0] }).collect()
 }
 
+/// Whether a step reads a whole table or one of its indexes. The sweep steps through that of waiting jobs.
+fn is_scan(step: &str, table: &str) -> bool {
+    let Some(("", how)) = step.split_once(&format!("SCAN {table}")) else { return false };
+    how.is_empty() || how.starts_with(' ') && how != " USING INDEX jobs_lane_waiting"
+}
+
 #[tokio::test]
 async fn no_statement_of_the_queue_scans_the_jobs() {
     let s = TestStore::sqlite().await;
@@ -30,7 +36,7 @@ async fn no_statement_of_the_queue_scans_the_jobs() {
             let query = sqlx::query_as(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")));
             let plan: Vec<(i64, i64, i64, String)> = query.fetch_all(conn).await.unwrap();
             let tables = large_tables(sql);
-            let scans = |step: &str| tables.iter().any(|table| step == format!("SCAN {table}"));
+            let scans = |step: &str| tables.iter().any(|table| is_scan(step, table));
             let found: Vec<_> = plan.iter().filter(|row| scans(&row.3)).collect();
             assert!(found.is_empty(), "{}: {found:?} in {plan:#?}", file.display());
             explained += 1;

@@ -1,0 +1,303 @@
+//! Postgres: a plan that was made while the tables were small, and is kept, finds few rows by an index when they are large.
+
+use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, LEASE, Lane, NewJob, Outcome};
+use crier_domain::post::{AttemptOutcome, TargetStatus};
+use crier_domain::webhook::DeliveryStatus;
+use crier_store::db::Engine;
+use crier_store::deliveries::{self, AttemptRow, EndedAttempt};
+use crier_store::jobs::{self, dispatch, engine};
+use crier_store::targets::{EndingTarget, NewAttempt, StartingCall, TargetEnd};
+use crier_store::{Result, Tx, events, posts, targets};
+use serde_json::json;
+
+use super::plans::{RUNS, bounded, ids, rows};
+use crate::support::store::TestStore;
+
+/// Begins a transaction whose connection keeps its plans. It is idle while a table is filled by other connections, which
+/// may take longer than the idle timeout of a transaction.
+async fn kept_transaction(s: &TestStore) -> Tx {
+    let mut tx = s.begin().await.unwrap();
+    let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(conn).await.unwrap();
+    tx
+}
+
+/// Emits an event of the brand; returns the endpoint's new job and delivery.
+async fn emit_delivery(tx: &mut Tx, brand: i64) -> (i64, i64) {
+    events::emit(tx, brand, EventName::PostPublished, &json!({}), None).await.unwrap();
+    let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    let newest = "SELECT id, subject_id FROM jobs ORDER BY id DESC LIMIT 1";
+    sqlx::query_as(newest).fetch_one(conn).await.unwrap()
+}
+
+fn arrived(tx: &Tx, delivery_id: i64) -> AttemptRow {
+    AttemptRow {
+        delivery_id,
+        number: 1,
+        started_at: tx.now,
+        duration_ms: 1,
+        outcome: "2xx",
+        response_code: Some(200),
+        error: None,
+        response_body: None,
+        status: DeliveryStatus::Succeeded,
+        next_attempt_at: None,
+    }
+}
+
+/// Emits an event, and claims and settles its delivery.
+async fn settled_at_once(tx: &mut Tx, brand: i64, webhook_id: i64) -> Result<()> {
+    let (job, delivery) = emit_delivery(tx, brand).await;
+    let held = engine::claim(tx, &[job], "w").await?.remove(0);
+    let ended = EndedAttempt { webhook_id, row: arrived(tx, delivery), job: &held };
+    assert!(deliveries::settle(tx, &[ended]).await?);
+    Ok(())
+}
+
+async fn delivered(tx: &mut Tx, delivery_id: i64) -> Result<()> {
+    let attempt = arrived(tx, delivery_id);
+    deliveries::load_outgoing(tx, &[delivery_id]).await?;
+    deliveries::lock_each(tx, &[delivery_id]).await?;
+    deliveries::record(tx, &[attempt]).await.map(drop)
+}
+
+/// Earlier deliveries of an endpoint do not slow down the next one, even with plans made when there were few.
+#[tokio::test]
+async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
+    let s = TestStore::postgres().await;
+    let w = s.create_world().await;
+    let webhook = s.webhook(w.user, &[EventName::PostPublished]).await.id;
+    let tx = &mut kept_transaction(&s).await;
+    for _ in 0..RUNS {
+        let (job, delivery) = emit_delivery(tx, w.brand).await;
+        let held = engine::claim(tx, &[job], "w").await.unwrap().remove(0);
+        delivered(tx, delivery).await.unwrap();
+        engine::settle(tx, &[(&held, Outcome::Done)]).await.unwrap();
+        settled_at_once(tx, w.brand, webhook).await.unwrap();
+    }
+    let now = s.now().to_rfc3339();
+    for sql in [
+        format!(
+            "
+            INSERT INTO events (name, payload, created_at)
+            SELECT 'post.published', '{{}}', '{now}'
+            FROM generate_series(1, {})",
+            rows()
+        ),
+        format!(
+            "
+            INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, created_at, updated_at)
+            SELECT {webhook}, id, 'succeeded', 8, '{now}', '{now}'
+            FROM events"
+        ),
+        format!(
+            "
+            INSERT INTO jobs (
+                kind, subject_id, lane, state, run_at, max_attempts, dispatched_at, created_at, finished_at
+            )
+            SELECT 'deliver_webhook', id, 'endpoint:{webhook}', 'done', '{now}', 8, '{now}', '{now}', '{now}'
+            FROM webhook_deliveries"
+        ),
+    ] {
+        s.sql(sql).await;
+    }
+    for _ in 0..RUNS {
+        let (job, delivery) = emit_delivery(tx, w.brand).await;
+        bounded(tx, "claim", 500, async |tx| engine::claim(tx, &[job], "w").await).await;
+        bounded(tx, "the attempt", 500, async |tx| delivered(tx, delivery).await).await;
+    }
+    bounded(tx, "a delivery settled in one statement", 1_000, async |tx| settled_at_once(tx, w.brand, webhook).await)
+        .await;
+    bounded(tx, "emit", 500, async |tx| events::emit(tx, w.brand, EventName::PostPublished, &json!({}), None).await)
+        .await;
+}
+
+/// Starts and ends the runs of two targets of a post.
+async fn published(tx: &mut Tx, post_id: i64, target_ids: &[i64]) -> Result<()> {
+    let call = |id: &i64| StartingCall { target_id: *id, marker: serde_json::Map::new() };
+    posts::lock_of_targets(tx, target_ids, false).await?;
+    targets::start_calls(tx, &target_ids.iter().map(call).collect::<Vec<_>>(), &[post_id]).await?;
+    posts::lock_each(tx, &[post_id]).await?;
+    let end = TargetEnd {
+        status: TargetStatus::Published,
+        external_id: Some("x1".to_owned()),
+        url: None,
+        error: None,
+        next_attempt_at: None,
+        published_at: Some(tx.now),
+        call_open: false,
+    };
+    let attempt = NewAttempt {
+        number: 1,
+        started_at: tx.now,
+        outcome: AttemptOutcome::Published,
+        status_code: None,
+        error: None,
+    };
+    let ending = |id: &i64| EndingTarget { target_id: *id, end: &end, attempt: Some(&attempt), ends_post: true };
+    targets::end_each(tx, &target_ids.iter().map(ending).collect::<Vec<_>>()).await.map(drop)
+}
+
+/// Other posts do not slow down a publish, even with plans made when there were few.
+#[tokio::test]
+async fn queries_of_a_publish_among_many_posts_are_bounded() {
+    let s = TestStore::postgres().await;
+    let w = s.create_world().await;
+    let tx = &mut kept_transaction(&s).await;
+    for _ in 0..RUNS {
+        let (post, targets) = s.post(w, &[1, 2]).await;
+        published(tx, post, &targets).await.unwrap();
+    }
+    let now = s.now().to_rfc3339();
+    for sql in [
+        format!(
+            "
+            INSERT INTO posts (brand_id, status, content, schedule_type, media, counted, created_at, updated_at)
+            SELECT {}, 'publishing', 'other', 'now', '[]', TRUE, '{now}', '{now}'
+            FROM generate_series(1, {})",
+            w.brand,
+            rows()
+        ),
+        format!(
+            "
+            INSERT INTO post_targets (
+                post_id, account_id, platform, position, status, options, created_at, updated_at
+            )
+            SELECT id, 3, 'sandbox', 0, 'pending', '{{}}', '{now}', '{now}'
+            FROM posts
+            WHERE content = 'other'"
+        ),
+    ] {
+        s.sql(sql).await;
+    }
+    let mut new = Vec::new();
+    for _ in 0..RUNS {
+        new.push(s.post(w, &[1, 2]).await);
+    }
+    let mut new = new.into_iter();
+    bounded(tx, "a publish", 500, async |tx| {
+        let (post, targets) = new.next().unwrap();
+        published(tx, post, &targets).await
+    })
+    .await;
+}
+
+/// Sets a job waiting for the lane of an account, and wakes it.
+async fn woken(tx: &mut Tx, subject_id: i64) -> Result<()> {
+    let job = NewJob::new(JobKind::PublishTarget, subject_id, tx.now);
+    jobs::enqueue_in_lane(tx, &job, Lane::Account(1), &[subject_id]).await?;
+    assert_eq!(dispatch::sweep_lanes(tx).await?, 1);
+    Ok(())
+}
+
+/// Waking a lane finds its period of holds among those of very many others, even with plans made when there were few.
+#[tokio::test]
+async fn waking_a_lane_reads_few_of_many_holds() {
+    let s = TestStore::postgres().await;
+    let tx = &mut kept_transaction(&s).await;
+    let mut subjects = 1..;
+    for subject in subjects.by_ref().take(RUNS) {
+        woken(tx, subject).await.unwrap();
+    }
+    s.sql(format!(
+        "
+        INSERT INTO lane_holds (lane, held_since, held_until)
+        SELECT 'account:' || n, now(), now()
+        FROM generate_series(10, {}) n",
+        rows()
+    ))
+    .await;
+    bounded(tx, "a lane woken", 500, async |tx| woken(tx, subjects.next().unwrap()).await).await;
+}
+
+/// Claims and settles a job of a lane and of a workspace, and looks for jobs that wait for them.
+async fn settled(tx: &mut Tx, subject_id: i64) -> Result<()> {
+    let job = NewJob::new(JobKind::PublishTarget, subject_id, tx.now).lane(Lane::Account(1)).workspace(1);
+    let id = jobs::enqueue(tx, &job).await?.unwrap();
+    let held = engine::claim(tx, &[id], "w").await?.remove(0);
+    assert!(engine::settle(tx, &[(&held, Outcome::Done)]).await?);
+    let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    let waited_for = include_str!("../../common/store/src/jobs/sql/postgres/waited_for.sql");
+    let (lane, workspace) = (json!([held.lane]).to_string(), json!([held.workspace_lane]).to_string());
+    let found = sqlx::query(waited_for).bind(lane).bind(workspace).fetch_all(conn).await.unwrap();
+    assert!(found.is_empty());
+    Ok(())
+}
+
+/// A settled job is not compared with all jobs of other lanes, even with plans made when there were few.
+#[tokio::test]
+async fn settling_reads_few_jobs_of_other_lanes() {
+    let s = TestStore::postgres().await;
+    let tx = &mut kept_transaction(&s).await;
+    let mut subjects = 1..;
+    for subject in subjects.by_ref().take(RUNS) {
+        settled(tx, subject).await.unwrap();
+    }
+    let now = s.now().to_rfc3339();
+    for (block, state, waiting, lease) in [(1, "ready", "TRUE", "NULL"), (2, "running", "FALSE", "'2099-01-01'")] {
+        s.sql(format!(
+            "
+            INSERT INTO jobs (
+                kind, subject_id, lane, workspace_lane, state, run_at, max_attempts, waiting, lease_until,
+                dispatched_at, created_at
+            )
+            SELECT 'publish_target', {block} * 1000000 + n, 'account:' || (n % 1000 + 10),
+                'publish_target:' || (n % 1000 + 10), '{state}', '{now}', 8, {waiting}, {lease}, '{now}', '{now}'
+            FROM generate_series(1, {}) n",
+            rows()
+        ))
+        .await;
+    }
+    bounded(tx, "a job settled", 500, async |tx| settled(tx, subjects.next().unwrap()).await).await;
+}
+
+/// Plans made while the table was small are kept: they must not become slow as it grows.
+#[tokio::test]
+async fn a_plan_cached_on_an_empty_table_stays_fast() {
+    let s = TestStore::postgres().await;
+    s.sql("ALTER TABLE jobs SET (autovacuum_enabled = false)").await;
+    let mut kept = kept_transaction(&s).await;
+    for subject in 0..4 {
+        jobs::enqueue(&mut kept, &NewJob::new(JobKind::Noop, subject, s.now())).await.unwrap();
+    }
+    for run in 1..=RUNS {
+        // Each run claims and settles one job, while there are any.
+        let some = i64::try_from(run).unwrap();
+        for job in engine::claim(&mut kept, &[some], "w").await.unwrap() {
+            let again = Outcome::RetryAt(s.now(), "again".to_owned());
+            engine::settle(&mut kept, &[(&job, again)]).await.unwrap();
+        }
+        dispatch::promote_due(&mut kept, JobKind::Noop, 100).await.unwrap();
+        dispatch::renotify_stale(&mut kept, JobKind::Noop, s.now(), 1_000).await.unwrap();
+        engine::heartbeat(&mut kept, &[1, 2, 3], "w").await.unwrap();
+        dispatch::rescue(&mut kept, 100).await.unwrap();
+        dispatch::purge(&mut kept, s.now(), s.now(), 1_000).await.unwrap();
+        targets::briefs(&mut kept, &[1, 2]).await.unwrap();
+    }
+    let now = s.now().to_rfc3339();
+    // Like another process, while the connection above keeps its plans.
+    for (block, state) in [(1, "scheduled"), (2, "ready"), (3, "done")] {
+        let ended = if state == "done" { format!("'{now}'") } else { "NULL".to_owned() };
+        s.sql(format!(
+            "
+            INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at, finished_at)
+            SELECT 'noop', {block} * 1000000 + n, '{state}', '{now}', 5, '{now}', '{now}', {ended}
+            FROM generate_series(1, {}) n",
+            rows()
+        ))
+        .await;
+    }
+    let ready = ids(&s, "ready").await;
+    let before = s.now() + LEASE;
+    let most = 20_000;
+    bounded(&mut kept, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
+    bounded(&mut kept, "heartbeat", most, async |tx| engine::heartbeat(tx, &ready, "w").await).await;
+    bounded(&mut kept, "promote_due", most, async |tx| dispatch::promote_due(tx, JobKind::Noop, 1_000).await).await;
+    bounded(&mut kept, "renotify_stale", most, async |tx| {
+        dispatch::renotify_stale(tx, JobKind::Noop, before, 1_000).await
+    })
+    .await;
+    bounded(&mut kept, "rescue", most, async |tx| dispatch::rescue(tx, 100).await).await;
+    bounded(&mut kept, "purge", most, async |tx| dispatch::purge(tx, before, before, 500).await).await;
+}
