@@ -24,6 +24,7 @@ on_both![
     a_narrowed_lane_has_fewer_slots_until_widened,
     run_now_moves_a_waiting_job_to_another_lane,
     a_job_parked_during_a_settle_is_woken,
+    a_wake_leaves_a_job_that_another_wake_has_woken_to_a_claim,
 ];
 
 const CAP: i64 = 4;
@@ -365,4 +366,31 @@ async fn a_job_parked_during_a_settle_is_woken(s: TestStore) {
         tx.commit().await.unwrap();
     }
     assert_eq!(s.notifier.take(), ids[4..], "woken once, without a sweep");
+}
+
+/// On Postgres a wake can wait for the lane's lock while another one wakes the same job.
+async fn a_wake_leaves_a_job_that_another_wake_has_woken_to_a_claim(s: TestStore) {
+    if !s.is_postgres() {
+        return;
+    }
+    let ids = publishes(&s, "account:1", 0..1).await;
+    s.sql("UPDATE jobs SET waiting = TRUE").await;
+    let mut first = s.begin().await.unwrap();
+    dispatch::sweep_lanes(&mut first).await.unwrap();
+    let store = s.store.clone();
+    let second = tokio::spawn(async move {
+        let mut tx = store.begin().await.unwrap();
+        dispatch::sweep_lanes(&mut tx).await.unwrap();
+        tx
+    });
+    s.until_blocked(1).await;
+    first.commit().await.unwrap();
+    assert_eq!(s.notifier.take(), ids);
+    let second = second.await.unwrap();
+    let end = async {
+        s.until_blocked(1).await;
+        second.rollback().await.unwrap();
+    };
+    let (claimed, ()) = tokio::join!(s.claim(&ids, "w"), end);
+    assert_eq!(ids_of(&claimed), ids, "it waits for the lane, and does not skip the job");
 }

@@ -1,7 +1,6 @@
 -- $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and the kind of these
--- with its cap. A started job is claimed: the lane is locked and its running jobs are counted, as in a claim. The
--- variable limit lets the planner start at the head of the index of the lane's waiting jobs; `id + 0` and `lane || ''` make
--- it expect a single row, and `+ interval '0'` avoids the index of the periods' ends.
+-- with its cap. A started job is claimed: the lane is locked and its running jobs are counted, as in a claim. `id + 0` and
+-- `lane || ''` make the planner expect a single row, and `+ interval '0'` avoids the index of the periods' ends.
 --
 -- The lanes of accounts are held back until now ([`super::holds`]); `longer` and the insert both take a period as it was.
 -- Nothing waits for the disk (`synchronous_commit`).
@@ -21,23 +20,17 @@ freed AS MATERIALIZED (
     WHERE NOT paused
 ),
 found AS MATERIALIZED (
-    SELECT j.id, freed.lane,
-        row_number() OVER (PARTITION BY freed.lane ORDER BY j.run_at, j.id) <= freed.starts
+    SELECT j.id, lane,
+        row_number() OVER (PARTITION BY lane ORDER BY j.run_at, j.id) <= freed.starts
             AND j.kind = freed.kind
             AND j.crashes < $6
             AND j.kind NOT IN (SELECT kind FROM paused_kinds) AS starts
-    FROM freed
-    CROSS JOIN LATERAL (
-        SELECT id, kind, run_at, crashes
-        FROM jobs
-        WHERE lane = freed.lane
-            AND state = 'ready'
-            AND waiting
-            AND coalesce(kind = ANY (ARRAY (SELECT json_array_elements_text($3::json))), FALSE)
-        ORDER BY run_at, id
-        LIMIT freed.wakes
-        FOR UPDATE SKIP LOCKED
+    FROM lock_waiting_jobs(
+        ARRAY (SELECT lane FROM freed ORDER BY lane),
+        ARRAY (SELECT wakes FROM freed ORDER BY lane),
+        ARRAY (SELECT json_array_elements_text($3::json))
     ) j
+    JOIN freed USING (lane)
 ),
 held AS MATERIALIZED (
     SELECT DISTINCT lane

@@ -1,0 +1,1 @@
+-- Only Postgres needs this: on SQLite the only writer needs no locks.
