@@ -7,8 +7,10 @@
 
 use std::ops::Deref;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::clock::Clock;
@@ -34,14 +36,16 @@ pub use fixtures::{new_account, new_post};
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
+            use $crate::support::store::{TestStore, in_time};
+
             #[tokio::test]
             async fn sqlite() {
-                super::$name($crate::support::store::TestStore::sqlite().await).await;
+                in_time(Box::pin(super::$name(TestStore::sqlite().await))).await;
             }
 
             #[tokio::test]
             async fn postgres() {
-                super::$name($crate::support::store::TestStore::postgres().await).await;
+                in_time(Box::pin(super::$name(TestStore::postgres().await))).await;
             }
         }
     )+};
@@ -53,15 +57,17 @@ pub(crate) use on_both;
 macro_rules! on_one {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
+            use $crate::support::store::{TestStore, in_time};
+
             #[tokio::test]
             async fn sqlite() {
-                super::$name($crate::support::store::TestStore::sqlite().await).await;
+                in_time(Box::pin(super::$name(TestStore::sqlite().await))).await;
             }
 
             #[tokio::test]
             #[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
             async fn postgres() {
-                super::$name($crate::support::store::TestStore::postgres().await).await;
+                in_time(Box::pin(super::$name(TestStore::postgres().await))).await;
             }
         }
     )+};
@@ -72,26 +78,26 @@ pub(crate) use on_one;
 macro_rules! on_both_storages {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use $crate::support::store::TestStore;
+            use $crate::support::store::{TestStore, in_time};
 
             #[tokio::test]
             async fn sqlite_directory() {
-                super::$name(TestStore::sqlite().await).await;
+                in_time(Box::pin(super::$name(TestStore::sqlite().await))).await;
             }
 
             #[tokio::test]
             async fn sqlite_s3() {
-                super::$name(TestStore::sqlite().await.on_s3().await).await;
+                in_time(Box::pin(super::$name(TestStore::sqlite().await.on_s3().await))).await;
             }
 
             #[tokio::test]
             async fn postgres_directory() {
-                super::$name(TestStore::postgres().await).await;
+                in_time(Box::pin(super::$name(TestStore::postgres().await))).await;
             }
 
             #[tokio::test]
             async fn postgres_s3() {
-                super::$name(TestStore::postgres().await.on_s3().await).await;
+                in_time(Box::pin(super::$name(TestStore::postgres().await.on_s3().await))).await;
             }
         }
     )+};
@@ -101,6 +107,14 @@ pub(crate) use on_both_storages;
 /// The start time of every test: a whole second, and not the first of a month.
 pub fn start_time() -> DateTime<Utc> {
     DateTime::from_timestamp(1_781_000_000, 0).expect("a time")
+}
+
+/// The longest test, at full size, takes a tenth of it.
+const TEST_LIMIT: Duration = Duration::from_mins(15);
+
+/// Runs a test; fails it if it does not end.
+pub async fn in_time(test: Pin<Box<dyn Future<Output = ()>>>) {
+    assert!(tokio::time::timeout(TEST_LIMIT, test).await.is_ok(), "the test does not end within {TEST_LIMIT:?}");
 }
 
 /// A notifier that records notifications.
@@ -383,9 +397,9 @@ where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
-    let tasks: Vec<_> = (0..times).map(|i| tokio::spawn(work(i))).collect();
-    let ended = futures::future::join_all(tasks).await;
-    ended.into_iter().map(|out| out.expect("no task panics")).collect()
+    // The first panic ends the test: other tasks may wait for what the failed one would have done.
+    let tasks = (0..times).map(|i| tokio::spawn(work(i)));
+    futures::future::try_join_all(tasks).await.expect("no task panics")
 }
 
 /// Returns the plaintext, for comparisons.
