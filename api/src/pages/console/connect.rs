@@ -162,7 +162,10 @@ async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> 
         trace: Some(&visit.request_id),
     };
     let request = ConnectRequest { target: ConnectTarget::Default, instance: &instance };
-    let url = authorize::issue(&visit.app, &mut once.tx, place, request, platform).await?;
+    let url = match authorize::issue(&visit.app, &mut once.tx, place, request, platform).await {
+        Ok(url) => url,
+        Err(refusal) => return once.refuse(refusal).await,
+    };
     once.finish(url.as_bytes()).await?;
     leave(visit, &url)
 }

@@ -185,10 +185,8 @@ fn read(visit: &Visit) -> Result<(KeyMode, Scopes)> {
 async fn revoke(visit: &Visit) -> Result<PageReply> {
     if let Sent::First(mut once) = Once::begin(visit).await? {
         let id = visit.id("key").unwrap_or_default();
-        if !keys::delete_of(&mut once.tx, visit.user_id(), id).await? {
-            return Err(ApiError::not_found("key"));
-        }
-        once.finish("").await?;
+        let is_deleted = keys::delete_of(&mut once.tx, visit.user_id(), id).await?;
+        once.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("key"))).await?;
     }
     visit.to("developers", "key-revoked")
 }

@@ -152,13 +152,18 @@ async fn add(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn try_add(visit: &Visit) -> Result<()> {
-    let brand = visit.brand()?.0;
     let email = visit.form.text("email").ok_or_else(|| ApiError::field("email", "This field is required."))?;
     let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let (own, members) = lock(visit, &mut once.tx).await?;
+    let added = add_in(visit, &mut once.tx, email).await;
+    once.end(added).await
+}
+
+async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<()> {
+    let brand = visit.brand()?.0;
+    let (own, members) = lock(visit, tx).await?;
     let role = read_role(visit, own)?;
     let is_possible = email.len() <= 254 && !email.contains(char::is_control);
-    let found = if is_possible { users::find_by_email(&mut once.tx, email).await? } else { None };
+    let found = if is_possible { users::find_by_email(tx, email).await? } else { None };
     // A user of another workspace is not revealed.
     let user = found.filter(|user| user.workspace_id == brand.workspace_id).ok_or_else(|| {
         let workspace = brand.workspace_id;
@@ -171,8 +176,7 @@ async fn try_add(visit: &Visit) -> Result<()> {
     if members.iter().any(|member| member.id == user.id) {
         return Err(ApiError::field("email", "This person is a member already. Change the role in the list."));
     }
-    brands::set_member(&mut once.tx, brand.id, user.id, role).await?;
-    once.finish("").await
+    Ok(brands::set_member(tx, brand.id, user.id, role).await?)
 }
 
 /// Locks the brand, and returns the user's role in it and the members as they are now.
@@ -212,14 +216,18 @@ async fn change(visit: &Visit) -> Result<PageReply> {
 
 async fn try_change(visit: &Visit) -> Result<()> {
     let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let (own, members) = lock(visit, &mut once.tx).await?;
+    let changed = change_in(visit, &mut once.tx).await;
+    once.end(changed).await
+}
+
+async fn change_in(visit: &Visit, tx: &mut Tx) -> Result<()> {
+    let (own, members) = lock(visit, tx).await?;
     let member = changeable(visit, own, &members)?;
     let role = read_role(visit, own)?;
     if role != Role::Owner {
         check_owner_stays(member, &members)?;
     }
-    brands::set_member(&mut once.tx, visit.brand()?.0.id, member.id, role).await?;
-    once.finish("").await
+    Ok(brands::set_member(tx, visit.brand()?.0.id, member.id, role).await?)
 }
 
 async fn remove(visit: &Visit) -> Result<PageReply> {
@@ -233,9 +241,14 @@ async fn remove(visit: &Visit) -> Result<PageReply> {
 
 async fn try_remove(visit: &Visit) -> Result<()> {
     let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let (own, members) = lock(visit, &mut once.tx).await?;
+    let removed = remove_in(visit, &mut once.tx).await;
+    once.end(removed).await
+}
+
+async fn remove_in(visit: &Visit, tx: &mut Tx) -> Result<()> {
+    let (own, members) = lock(visit, tx).await?;
     let member = changeable(visit, own, &members)?;
     check_owner_stays(member, &members)?;
-    brands::remove_member(&mut once.tx, visit.brand()?.0.id, member.id).await?;
-    once.finish("").await
+    brands::remove_member(tx, visit.brand()?.0.id, member.id).await?;
+    Ok(())
 }

@@ -55,6 +55,23 @@ impl Once {
         }
     }
 
+    /// Ends a write that has no answer of its own: commits, or rolls back if it was refused.
+    pub async fn end(self, written: Result<()>) -> Result<()> {
+        match written {
+            Ok(()) => self.finish("").await,
+            Err(refusal) => self.refuse(refusal).await,
+        }
+    }
+
+    /// Rolls back, and returns the refusal. Explicitly: a transaction that is dropped holds the key a moment longer, and the
+    /// form, sent again, would be "in progress".
+    pub async fn refuse<T>(self, refusal: ApiError) -> Result<T> {
+        if let Err(failed) = self.tx.rollback().await {
+            tracing::debug!(error = %failed, "rollback failed; closing the connection rolls back anyway");
+        }
+        Err(refusal)
+    }
+
     /// Stores the answer and commits.
     pub async fn finish(mut self, answer: impl Into<Vec<u8>>) -> Result<()> {
         let stored = StoredResponse { status: 200, location: None, body: StoredBody::Whole(answer.into()) };

@@ -7,7 +7,7 @@ use crier_domain::job::{JobKind, JobState};
 use crier_jobs::change::{ChangeCounts, JobChange};
 use crier_jobs::describe;
 use crier_store::jobs::operate::{self, JobQuery, StateCount};
-use crier_store::{Conn, PageRequest};
+use crier_store::{Conn, PageRequest, Tx};
 
 use super::once::{Once, Sent};
 use super::paging;
@@ -284,12 +284,17 @@ async fn change(visit: &Visit, change: JobChange) -> Result<()> {
 
 async fn try_change(visit: &Visit, change: JobChange) -> Result<()> {
     let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let found = operate::show(&mut once.tx, visit.id("job").unwrap_or_default()).await?;
+    let changed = change_in(visit, &mut once.tx, change).await;
+    once.end(changed).await
+}
+
+async fn change_in(visit: &Visit, tx: &mut Tx, change: JobChange) -> Result<()> {
+    let found = operate::show(tx, visit.id("job").unwrap_or_default()).await?;
     let job = found.ok_or_else(|| ApiError::not_found("job"))?;
-    if let Some(reason) = change.apply(&mut once.tx, &job).await? {
-        return Err(ApiError::field("job", format!("Nothing was changed: {}.", change.refusal(&job, reason))));
+    match change.apply(tx, &job).await? {
+        None => Ok(()),
+        Some(reason) => Err(ApiError::field("job", format!("Nothing was changed: {}.", change.refusal(&job, reason)))),
     }
-    once.finish("").await
 }
 
 /// Runs dead jobs again, all or those of a kind. A job that is dead no longer is left alone, so the form may come twice.

@@ -103,10 +103,8 @@ async fn revoke(visit: &Visit) -> Result<PageReply> {
         return Err(ApiError::new(ErrorCode::InsufficientScope, message));
     }
     if let Sent::First(mut once) = Once::begin(visit).await? {
-        if !sessions::revoke(&mut once.tx, visit.user_id(), id).await? {
-            return Err(ApiError::not_found("session"));
-        }
-        once.finish("").await?;
+        let is_revoked = sessions::revoke(&mut once.tx, visit.user_id(), id).await?;
+        once.end(is_revoked.then_some(()).ok_or_else(|| ApiError::not_found("session"))).await?;
     }
     visit.to("settings/sessions", "session-revoked")
 }
