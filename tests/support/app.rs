@@ -38,16 +38,17 @@ use super::store::TestStore;
 macro_rules! on_both_apps {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use $crate::support::{app::TestApp, store::TestStore};
+            use $crate::support::app::TestApp;
+            use $crate::support::store::{TestStore, in_time};
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
-                super::$name(TestApp::start(TestStore::sqlite().await).await).await;
+                in_time(Box::pin(async { super::$name(TestApp::start(TestStore::sqlite().await).await).await })).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn postgres() {
-                super::$name(TestApp::start(TestStore::postgres().await).await).await;
+                in_time(Box::pin(async { super::$name(TestApp::start(TestStore::postgres().await).await).await })).await;
             }
         }
     )+};
@@ -59,17 +60,18 @@ pub(crate) use on_both_apps;
 macro_rules! on_one_app {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use $crate::support::{app::TestApp, store::TestStore};
+            use $crate::support::app::TestApp;
+            use $crate::support::store::{TestStore, in_time};
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
-                super::$name(TestApp::start(TestStore::sqlite().await).await).await;
+                in_time(Box::pin(async { super::$name(TestApp::start(TestStore::sqlite().await).await).await })).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             #[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
             async fn postgres() {
-                super::$name(TestApp::start(TestStore::postgres().await).await).await;
+                in_time(Box::pin(async { super::$name(TestApp::start(TestStore::postgres().await).await).await })).await;
             }
         }
     )+};
@@ -80,11 +82,12 @@ pub(crate) use on_one_app;
 macro_rules! on_sqlite_app {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use $crate::support::{app::TestApp, store::TestStore};
+            use $crate::support::app::TestApp;
+            use $crate::support::store::{TestStore, in_time};
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
-                super::$name(TestApp::start(TestStore::sqlite().await).await).await;
+                in_time(Box::pin(async { super::$name(TestApp::start(TestStore::sqlite().await).await).await })).await;
             }
         }
     )+};

@@ -44,16 +44,17 @@ pub const LEASE_EXPIRY_SECONDS: i64 = 31;
 macro_rules! worker_on_both {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use $crate::support::{jobs::TestWorker, store::TestStore};
+            use $crate::support::jobs::TestWorker;
+            use $crate::support::store::{TestStore, in_time};
 
             #[tokio::test]
             async fn sqlite() {
-                super::$name(TestWorker::over(TestStore::sqlite().await).await).await;
+                in_time(Box::pin(async { super::$name(TestWorker::over(TestStore::sqlite().await).await).await })).await;
             }
 
             #[tokio::test]
             async fn postgres() {
-                super::$name(TestWorker::over(TestStore::postgres().await).await).await;
+                in_time(Box::pin(async { super::$name(TestWorker::over(TestStore::postgres().await).await).await })).await;
             }
         }
     )+};
