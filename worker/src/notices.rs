@@ -122,7 +122,7 @@ struct AccountExpiring {
     address: String,
 }
 
-/// Tells the owners by mail that the platform refuses the account's credentials.
+/// Notifies the owners by mail that the platform refuses the account's credentials.
 pub async fn account_expired(
     tx: &mut Tx,
     mailer: Option<&Mailer>,

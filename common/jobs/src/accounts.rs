@@ -7,18 +7,14 @@ use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_store::{Result, Tx, account_tokens, accounts, events, jobs};
 use serde_json::json;
 
-/// Marks credentials of this version as refused by the platform; `false`: the account was deleted or has others by now.
+/// Marks credentials of this version as refused by the platform, whose reason is shown to the account's owners; `false`:
+/// the account was deleted or has others by now.
 /// The first time, emits `account.expired` and enqueues the job that sends the owners a mail.
-pub async fn expire(
-    tx: &mut Tx,
-    account_id: i64,
-    version: i64,
-    error: &AccountError,
-    trace: Option<&str>,
-) -> Result<bool> {
+pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, reason: &str, trace: Option<&str>) -> Result<bool> {
     account_tokens::lock(tx, account_id).await?;
+    let error = AccountError { code: "account_expired".to_owned(), message: reason.to_owned() };
     let before = accounts::status(tx, account_id).await?;
-    if !accounts::expire(tx, account_id, version, error).await? {
+    if !accounts::expire(tx, account_id, version, &error).await? {
         return Ok(false);
     }
     let Some((AccountStatus::Active, platform)) = before else { return Ok(true) };

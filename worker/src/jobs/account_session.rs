@@ -172,6 +172,11 @@ pub(super) fn unknown_to_transient(error: CallError) -> CallError {
     }
 }
 
+/// Returns the error of a call for an account whose access the platform has rejected.
+pub(super) fn expired(message: impl Into<String>) -> Failure {
+    Failure::with_code(Category::AuthExpired, "account_expired", message)
+}
+
 /// Returns the error of a call for an account that was disconnected from its brand.
 pub(super) fn disconnected() -> Failure {
     Failure::with_code(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::account::{AccountError, AccountStatus};
+use crier_domain::account::AccountStatus;
 use crier_domain::analytics::{AccountFigures, Figures, Tz, day_start, next_collection, zone};
 use crier_domain::job::{Claimed, Lane, Outcome};
 use crier_domain::plan::Plans;
@@ -298,8 +298,8 @@ impl RunResult for CollectEnd {
         analytics::record_set_aside(tx, self.account_id, &aside).await?;
         match &self.error {
             Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) => {
-                let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
-                crier_jobs::accounts::expire(tx, self.account_id, self.version, &error, job.trace.as_deref()).await?;
+                crier_jobs::accounts::expire(tx, self.account_id, self.version, &failure.message, job.trace.as_deref())
+                    .await?;
             }
             Some(CallError::RateLimited { until: Some(until), .. }) => {
                 lanes::pause_lane(tx, &Lane::Account(self.account_id).to_string(), *until).await?;

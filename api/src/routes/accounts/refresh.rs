@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use crier_domain::access::Scope;
-use crier_domain::account::{self, AccountError};
+use crier_domain::account;
 use crier_domain::failure::Failure;
 use crier_platforms::{CallError, ConnectorAccount, Refreshed};
 use crier_store::{Tx, account_tokens, accounts};
@@ -111,8 +111,7 @@ async fn refresh_at_platform(
 async fn expire_unless_reconnected(cx: &Context, account: &account::SocialAccount, failure: Failure) -> Result<bool> {
     let (id, version) = (account.id, account.credentials_version);
     let mut tx = cx.app.store.begin().await?;
-    let error = AccountError { code: "account_expired".into(), message: failure.message };
-    let outdated = !crier_jobs::accounts::expire(&mut tx, id, version, &error, cx.trace()).await?
+    let outdated = !crier_jobs::accounts::expire(&mut tx, id, version, &failure.message, cx.trace()).await?
         && accounts::has_newer(&mut tx, id, version).await?;
     tx.commit().await?;
     Ok(outdated)

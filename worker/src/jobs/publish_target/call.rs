@@ -4,9 +4,9 @@ use crier_domain::failure::{Category, Failure};
 use crier_platforms::{CallError, Published, Reconciled};
 use crier_store::targets;
 
-use super::outcome::PublishOutcome;
+use super::super::call_outcome::CallOutcome;
 use super::pacing::check_daily_cap;
-use super::{Prepared, PublishTarget, Step, Stop};
+use super::{ACTION, Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;
 
 impl PublishTarget {
@@ -15,7 +15,7 @@ impl PublishTarget {
     pub(super) async fn reconcile(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         let stop = |p: &Prepared, outcome| Err(Stop::Ended(self.end(p, outcome)));
         if !p.session.connector.can_reconcile() {
-            return stop(p, PublishOutcome::reconcile_unsupported());
+            return stop(p, CallOutcome::reconcile_unsupported(ACTION));
         }
         let mut asked =
             run.wait_without_slot(p.session.connector.reconcile(&p.session.connector_account, &p.outgoing)).await;
@@ -24,8 +24,8 @@ impl PublishTarget {
             asked = p.session.connector.reconcile(&p.session.connector_account, &p.outgoing).await;
         }
         match asked {
-            Ok(Reconciled::Found(published)) => return stop(p, PublishOutcome::Published(published)),
-            Ok(Reconciled::Unsupported) => return stop(p, PublishOutcome::reconcile_unsupported()),
+            Ok(Reconciled::Found(published)) => return stop(p, CallOutcome::Published(published)),
+            Ok(Reconciled::Unsupported) => return stop(p, CallOutcome::reconcile_unsupported(ACTION)),
             Ok(Reconciled::Absent) => {}
             Ok(Reconciled::Pending(pause)) => return self.wait_for_platform(run, p, pause).await,
             Ok(Reconciled::Refused(error)) => {
@@ -39,11 +39,11 @@ impl PublishTarget {
         if let Some(over) = over.filter(|over| self.store.now() < *over) {
             let message = "Waiting until the earlier call to the platform must be over.";
             let failure = Failure::of(Category::Network, message);
-            return stop(p, PublishOutcome::Retry { at: Some(over), failure, open: true });
+            return stop(p, CallOutcome::Retry { at: Some(over), failure, open: true });
         }
         (p.has_open_call, p.target.call_started_at) = (false, None);
         match p.skip_reason.take() {
-            Some(failure) => stop(p, PublishOutcome::Failed(failure)),
+            Some(failure) => stop(p, CallOutcome::Failed(failure)),
             None => Ok(()),
         }
     }

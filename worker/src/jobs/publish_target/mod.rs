@@ -34,10 +34,10 @@ use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store, StoreError, Tx, posts, targets};
 
 pub use self::ending::PublishEnd;
-use self::outcome::PublishOutcome;
 use self::pacing::PostponedRun;
 use self::prepare::{Preparation, SkippedRun};
 use super::account_session::{AccountSession, RefreshError};
+use super::call_outcome::{self, CallAction, CallOutcome};
 use super::{Deps, FinishedRun, Job, RunResult};
 use crate::engine::{Batcher, Run};
 
@@ -49,6 +49,7 @@ mod pictures;
 mod prepare;
 mod stage;
 
+const ACTION: CallAction = CallAction::Publish;
 /// A publish may be several requests (pictures, lookups), each with the platform's timeout; all of them must end within
 /// this many timeouts.
 const PUBLISH_CALLS: i32 = 2;
@@ -130,20 +131,17 @@ impl PublishTarget {
             self.store_call_marker(run, &mut p, true).await?;
         }
         let published = self.publish(run, &mut p).await?;
-        Ok(self.end(&p, PublishOutcome::Published(published)))
+        Ok(self.end(&p, CallOutcome::Published(published)))
     }
 
-    fn end(&self, p: &Prepared, outcome: PublishOutcome) -> Box<PublishEnd> {
+    fn end(&self, p: &Prepared, outcome: CallOutcome) -> Box<PublishEnd> {
         Box::new(PublishEnd::of(p, outcome, self.publish_timeout))
     }
 
     /// Stops a run because of a platform's error.
     fn fail(&self, p: &Prepared, error: CallError) -> Stop {
-        let outcome = match p.has_open_call {
-            true => PublishOutcome::from_reconcile_error(error),
-            false => PublishOutcome::of(error, p.session.connector.can_reconcile()),
-        };
-        Stop::Ended(self.end(p, outcome))
+        let can_reconcile = p.session.connector.can_reconcile();
+        Stop::Ended(self.end(p, CallOutcome::of(ACTION, error, p.has_open_call, can_reconcile)))
     }
 
     /// Renews the account's tokens; `rejection` is the platform's error for the old ones.
@@ -204,12 +202,8 @@ impl Job for PublishTarget {
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
-        ending::pause(attempt, crier_base::random::unit())
+        call_outcome::pause(attempt, crier_base::random::unit())
     }
-}
-
-fn expired(message: impl Into<String>) -> Failure {
-    Failure::with_code(Category::AuthExpired, "account_expired", message)
 }
 
 fn deleted() -> Failure {

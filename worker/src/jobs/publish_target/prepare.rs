@@ -20,12 +20,12 @@ use crier_store::{self as store, Store, StoreError, Tx, accounts, media, post_me
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
+use super::super::call_outcome::CallOutcome;
 use super::ending::PublishEnd;
-use super::outcome::PublishOutcome;
 use super::pacing::check_daily_cap;
-use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, expired, pictures};
+use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, pictures};
 use crate::engine::{Batcher, Run};
-use crate::jobs::account_session::{AccountSession, disconnected};
+use crate::jobs::account_session::{AccountSession, disconnected, expired};
 use crate::jobs::{Deps, RunResult};
 
 /// How many runs share a transaction at most: on SQLite all other writers wait for it.
@@ -375,13 +375,13 @@ fn check_call(
     access: Result<AccountAccess, Failure>,
     skip_reason: Option<&Failure>,
     has_open_call: bool,
-) -> Result<AccountAccess, PublishOutcome> {
+) -> Result<AccountAccess, CallOutcome> {
     match (access, skip_reason) {
         (Ok(access), None) => Ok(access),
         (Ok(access), Some(_)) if has_open_call => Ok(access),
-        (Err(failure), _) if has_open_call => Err(PublishOutcome::unknown_without_account(&failure)),
-        (_, Some(failure)) => Err(PublishOutcome::Failed(failure.clone())),
-        (Err(failure), None) => Err(PublishOutcome::Failed(failure)),
+        (Err(failure), _) if has_open_call => Err(CallOutcome::unknown_without_account(&failure)),
+        (_, Some(failure)) => Err(CallOutcome::Failed(failure.clone())),
+        (Err(failure), None) => Err(CallOutcome::Failed(failure)),
     }
 }
 

@@ -10,7 +10,7 @@ use crier_platforms::{CallError, Staged};
 use crier_store::targets;
 
 use super::super::account_session::unknown_to_transient;
-use super::outcome::PublishOutcome;
+use super::super::call_outcome::CallOutcome;
 use super::pacing::PostponedRun;
 use super::{Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;
@@ -43,7 +43,7 @@ impl PublishTarget {
                 }
                 Staged::Pending(pause) => self.wait_for_platform(run, p, pause).await?,
                 Staged::Published(published) => {
-                    return Err(Stop::Ended(self.end(p, PublishOutcome::Published(published))));
+                    return Err(Stop::Ended(self.end(p, CallOutcome::Published(published))));
                 }
             }
         }
@@ -69,7 +69,7 @@ impl PublishTarget {
         if began.is_some_and(|began| tx.now - began > MAX_WAIT) {
             let message = format!("{name} accepted this post a day ago and has not said what became of it.");
             let failure = Failure::of(Category::OutcomeUnknown, message);
-            return Err(Stop::Ended(self.end(p, PublishOutcome::Unknown { failure, open: true })));
+            return Err(Stop::Ended(self.end(p, CallOutcome::Unknown { failure, open: true })));
         }
         let until = tx.now + pause;
         let failure = Failure::of(Category::PlatformError, format!("{name} is working on this post."));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound as _, Utc};
 use crier_base::backoff;
-use crier_domain::account::{AccountError, SocialAccount, warnings_due};
+use crier_domain::account::{SocialAccount, warnings_due};
 use crier_domain::failure::Failure;
 use crier_domain::job::{Claimed, Outcome};
 use crier_jobs::accounts as connected;
@@ -27,7 +27,7 @@ pub(super) enum Ending {
     Later(SocialAccount, KeptTokens, CallError),
     Refused(SocialAccount, Failure),
     Warn,
-    TellExpired,
+    ExpiredBefore,
 }
 
 pub(super) struct RefreshEnd {
@@ -54,15 +54,14 @@ impl RunResult for RefreshEnd {
             }
             Ending::Refused(account, failure) => {
                 let (id, version) = (account.id, account.credentials_version);
-                let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
                 accounts::end_refresh(tx, id, version).await?;
-                connected::expire(tx, id, version, &error, trace).await?;
+                connected::expire(tx, id, version, &failure.message, trace).await?;
             }
             Ending::Warn => self.warn(tx, job.subject_id, trace).await?,
-            Ending::TellExpired => {}
+            Ending::ExpiredBefore => {}
         }
         // Whatever else happened: an account that expires while this job runs gets no job of its own.
-        self.tell_expired(tx, job.subject_id, trace).await?;
+        self.mail_if_expired(tx, job.subject_id, trace).await?;
         Ok(Outcome::Done)
     }
 }
@@ -80,7 +79,7 @@ impl RefreshEnd {
     }
 
     /// Sends the owners a mail, once, if the account has expired.
-    async fn tell_expired(&self, tx: &mut Tx, account_id: i64, trace: Option<&str>) -> Result<()> {
+    async fn mail_if_expired(&self, tx: &mut Tx, account_id: i64, trace: Option<&str>) -> Result<()> {
         if account_tokens::record_expiry_notice(tx, account_id).await?
             && let Some(account) = accounts::find_any(tx, account_id).await?
         {

@@ -143,7 +143,7 @@ impl Job for RefreshToken {
             return Ok(self.ending(Ending::Gone));
         };
         if status == AccountStatus::Expired {
-            return Ok(self.ending(Ending::TellExpired));
+            return Ok(self.ending(Ending::ExpiredBefore));
         }
         let Some(kept) = account_tokens::find(&mut conn, id).await? else {
             return Ok(self.ending(Ending::NothingDue));

@@ -25,13 +25,15 @@ use crier_store::conversations::{self, replies};
 use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store, StoreError, Tx, accounts};
 
-use self::ending::{ReplyEnding, ReplyOutcome};
-use super::account_session::{AccountSession, RefreshError, disconnected};
+use self::ending::ReplyEnding;
+use super::account_session::{AccountSession, RefreshError, disconnected, expired};
+use super::call_outcome::{self, CallAction, CallOutcome};
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
 mod ending;
 
+const ACTION: CallAction = CallAction::Reply;
 /// A reply may be several requests, each with the platform's timeout; all of them must end within this many timeouts.
 const REPLY_CALLS: i32 = 2;
 
@@ -88,7 +90,7 @@ impl SendReply {
             self.store_call_marker(run, &mut p).await?;
         }
         let sent = self.call_until_answered(run, &mut p).await?;
-        Ok(self.end(&p, ReplyOutcome::Sent(sent)))
+        Ok(self.end(&p, CallOutcome::Published(sent)))
     }
 
     /// Decides whether to call the platform, and stores what must be stored first.
@@ -112,7 +114,7 @@ impl SendReply {
                 replies::start(&mut tx, id, None).await?;
                 tx.commit().await?;
                 run.set_counted();
-                let outcome = if has_open_call { outcome.with_open_call() } else { outcome };
+                let outcome = if has_open_call { outcome.with_open_call(ACTION) } else { outcome };
                 return Err(ReplyStop::Ended(Box::new(ReplyEnding::without_call(&conversation, message, outcome))));
             }
         };
@@ -142,22 +144,21 @@ impl SendReply {
         &self,
         tx: &mut Tx,
         conversation: &Conversation,
-    ) -> Result<std::result::Result<AccountSession, ReplyOutcome>> {
+    ) -> Result<std::result::Result<AccountSession, CallOutcome>> {
         let pair = (conversation.brand_id, conversation.account_id);
         let mut found = accounts::of_brands_with_secrets(tx, self.store.cipher(), &[pair]).await?;
         let Some((account, secrets)) = found.remove(&pair) else {
-            return Ok(Err(ReplyOutcome::Failed(disconnected())));
+            return Ok(Err(CallOutcome::Failed(disconnected())));
         };
         if account.status == AccountStatus::Expired {
             let message = "The account's access has expired. Refresh or reconnect it, then reply again.";
-            let failure = Failure::with_code(Category::AuthExpired, "account_expired", message);
-            return Ok(Err(ReplyOutcome::Failed(failure)));
+            return Ok(Err(CallOutcome::Failed(expired(message))));
         }
         match self.platforms.get(account.platform).filter(|connector| connector.inbox().is_some()) {
             Some(connector) => AccountSession::new(&self.store, account, &secrets, connector, self.timeout).map(Ok),
             None => {
                 let failure = Failure::of(Category::Internal, "This worker cannot reply on the platform.");
-                Ok(Err(ReplyOutcome::Retry { at: None, failure, open: false }))
+                Ok(Err(CallOutcome::Retry { at: None, failure, open: false }))
             }
         }
     }
@@ -166,7 +167,7 @@ impl SendReply {
     async fn reconcile(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         let connector = p.session.connector.clone();
         let Some(inbox) = connector.inbox().filter(|inbox| inbox.can_reconcile()) else {
-            return Err(self.stop(p, ReplyOutcome::reconcile_unsupported()));
+            return Err(self.stop(p, CallOutcome::reconcile_unsupported(ACTION)));
         };
         let mut asked = run.wait_without_slot(inbox.reconcile(&p.session.connector_account, &p.reply)).await;
         if let Err(CallError::AuthExpired(failure)) = asked {
@@ -174,13 +175,13 @@ impl SendReply {
             asked = inbox.reconcile(&p.session.connector_account, &p.reply).await;
         }
         match asked {
-            Ok(Reconciled::Found(sent)) => return Err(self.stop(p, ReplyOutcome::Sent(sent))),
-            Ok(Reconciled::Unsupported) => return Err(self.stop(p, ReplyOutcome::reconcile_unsupported())),
+            Ok(Reconciled::Found(sent)) => return Err(self.stop(p, CallOutcome::Published(sent))),
+            Ok(Reconciled::Unsupported) => return Err(self.stop(p, CallOutcome::reconcile_unsupported(ACTION))),
             Ok(Reconciled::Absent) => {}
             Ok(Reconciled::Pending(pause)) => {
                 let failure = Failure::of(Category::PlatformError, "The platform is working on this reply.");
                 let at = Some(self.store.now() + pause);
-                return Err(self.stop(p, ReplyOutcome::Retry { at, failure, open: true }));
+                return Err(self.stop(p, CallOutcome::Retry { at, failure, open: true }));
             }
             Ok(Reconciled::Refused(error)) => {
                 p.has_open_call = false;
@@ -193,7 +194,7 @@ impl SendReply {
         if let Some(over) = over.filter(|over| self.store.now() < *over) {
             let failure =
                 Failure::of(Category::Network, "Waiting until the earlier call to the platform must be over.");
-            return Err(self.stop(p, ReplyOutcome::Retry { at: Some(over), failure, open: true }));
+            return Err(self.stop(p, CallOutcome::Retry { at: Some(over), failure, open: true }));
         }
         p.has_open_call = false;
         Ok(())
@@ -252,18 +253,18 @@ impl SendReply {
         })
     }
 
-    fn end(&self, p: &Prepared, outcome: ReplyOutcome) -> Box<ReplyEnding> {
+    fn end(&self, p: &Prepared, outcome: CallOutcome) -> Box<ReplyEnding> {
         Box::new(ReplyEnding::of(p, outcome, self.timeout))
     }
 
-    fn stop(&self, p: &Prepared, outcome: ReplyOutcome) -> ReplyStop {
+    fn stop(&self, p: &Prepared, outcome: CallOutcome) -> ReplyStop {
         ReplyStop::Ended(self.end(p, outcome))
     }
 
     /// Stops a run because of a platform's error.
     fn fail(&self, p: &Prepared, error: CallError) -> ReplyStop {
         let can_reconcile = p.session.connector.inbox().is_some_and(|inbox| inbox.can_reconcile());
-        self.stop(p, ReplyOutcome::of(error, p.has_open_call, can_reconcile))
+        self.stop(p, CallOutcome::of(ACTION, error, p.has_open_call, can_reconcile))
     }
 }
 
@@ -293,6 +294,6 @@ impl Job for SendReply {
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
-        ending::pause(attempt, crier_base::random::unit())
+        call_outcome::pause(attempt, crier_base::random::unit())
     }
 }

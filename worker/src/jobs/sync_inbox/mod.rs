@@ -18,7 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use crier_base::backoff;
-use crier_domain::account::{AccountError, AccountStatus};
+use crier_domain::account::AccountStatus;
 use crier_domain::conversation::FetchedMessage;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{Claimed, Lane, Outcome};
@@ -268,8 +268,7 @@ impl RunResult for SyncEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         // The account's row before that of the sync, as when an account is connected.
         if let Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) = &self.error {
-            let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
-            connected::expire(tx, self.account_id, self.version, &error, job.trace.as_deref()).await?;
+            connected::expire(tx, self.account_id, self.version, &failure.message, job.trace.as_deref()).await?;
         }
         let Some(sync) = inbox_syncs::lock(tx, self.account_id).await? else {
             return Ok(Outcome::Cancelled("the account is gone".to_owned()));

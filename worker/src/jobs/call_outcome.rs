@@ -1,0 +1,258 @@
+//! The outcome of a call that makes something public (a post, a reply), or of the query about an earlier call.
+//!
+//! Shared by the kinds whose calls cannot be undone. They differ in their words to the user ([`CallAction`]), and in what
+//! they write.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::job::{Claimed, Lane};
+use crier_platforms::{CallError, Published};
+use crier_store::jobs::lanes;
+use crier_store::{Result, Tx, accounts};
+
+use super::account_session::expired;
+use super::backoff_from_table;
+
+/// The backoff between attempts (contract, section 3, Post), each ± 20 %.
+const PAUSES: [Duration; 7] = [
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_mins(2),
+    Duration::from_mins(10),
+    Duration::from_mins(30),
+    Duration::from_hours(1),
+    Duration::from_hours(2),
+];
+
+/// What a call does; for the texts of errors.
+#[derive(Clone, Copy, Debug)]
+pub enum CallAction {
+    Publish,
+    Reply,
+}
+
+impl CallAction {
+    fn done(self) -> &'static str {
+        match self {
+            Self::Publish => "published",
+            Self::Reply => "sent",
+        }
+    }
+
+    fn again(self) -> &'static str {
+        match self {
+            Self::Publish => "publish it again",
+            Self::Reply => "reply again",
+        }
+    }
+}
+
+/// The outcome of a run. `open`: the outcome of a call is unknown, so the next run (a retry, or one that a user
+/// requests) reconciles first.
+#[derive(Clone, Debug)]
+pub enum CallOutcome {
+    Published(Published),
+    /// Final.
+    Failed(Failure),
+    /// Final; the account's access was rejected.
+    Expired {
+        failure: Failure,
+        open: bool,
+    },
+    /// Final; it may have been published. Not `open` if only a user can find out.
+    Unknown {
+        failure: Failure,
+        open: bool,
+    },
+    /// Retry at the time given by the platform, else after a backoff.
+    Retry {
+        at: Option<DateTime<Utc>>,
+        failure: Failure,
+        open: bool,
+    },
+}
+
+impl CallOutcome {
+    /// Converts an error of a call. With an open call it is one of the query about that call, which stays open.
+    pub fn of(action: CallAction, error: CallError, open: bool, can_reconcile: bool) -> Self {
+        match error {
+            CallError::RateLimited { until, failure } => Self::Retry { at: until, failure, open },
+            CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open },
+            CallError::Permanent(failure) if !open => Self::Failed(failure),
+            CallError::Unknown(failure) | CallError::Accepted { failure, .. } if !open && !can_reconcile => {
+                Self::unknown(action, &failure, false)
+            }
+            CallError::Unknown(failure) | CallError::Accepted { failure, .. } => {
+                Self::Retry { at: None, failure, open: true }
+            }
+            CallError::Permanent(failure) | CallError::Transient(failure) | CallError::UploadsMissing(failure) => {
+                Self::Retry { at: None, failure, open }
+            }
+        }
+    }
+
+    /// The platform cannot be asked about earlier calls.
+    pub fn reconcile_unsupported(action: CallAction) -> Self {
+        let message = format!(
+            "It is not known whether this was {}, and the platform offers no way to find out. Look there, and {} only \
+             if it is missing.",
+            action.done(),
+            action.again()
+        );
+        Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: false }
+    }
+
+    fn unknown(action: CallAction, failure: &Failure, open: bool) -> Self {
+        let message = format!(
+            "{} It may have been {} all the same: look at the platform, and {} only if it is missing.",
+            failure.message,
+            action.done(),
+            action.again()
+        );
+        let platform_code = failure.platform_code.clone();
+        Self::Unknown { failure: Failure { platform_code, ..Failure::of(Category::OutcomeUnknown, message) }, open }
+    }
+
+    /// Returns the outcome if an earlier call is open that cannot be asked about now.
+    pub fn with_open_call(self, action: CallAction) -> Self {
+        match self {
+            Self::Failed(failure) => Self::unknown(action, &failure, true),
+            Self::Retry { at, failure, .. } => Self::Retry { at, failure, open: true },
+            other => other,
+        }
+    }
+
+    /// Returns the outcome when no attempt is left.
+    pub fn exhausted(self, action: CallAction) -> Self {
+        match self {
+            Self::Retry { failure, open: true, .. } => Self::unknown(action, &failure, true),
+            Self::Retry { failure, .. } => Self::Failed(failure),
+            other => other,
+        }
+    }
+
+    /// Returns the outcome when the rejected credentials were replaced meanwhile: retries with the new ones.
+    pub fn with_new_credentials(self, action: CallAction, now: DateTime<Utc>) -> Self {
+        match self {
+            Self::Expired { open, .. } => {
+                let message = format!(
+                    "The account was connected anew while this was being {} with its earlier credentials; it is tried \
+                     with the new ones.",
+                    action.done()
+                );
+                let failure = Failure::with_code(Category::PlatformError, "credentials_replaced", message);
+                Self::Retry { at: Some(now), failure, open }
+            }
+            other => other,
+        }
+    }
+
+    /// Returns the same outcome without data from the platform.
+    pub fn without_platform_data(&self) -> Self {
+        match self {
+            Self::Published(published) => Self::Published(published.minimal()),
+            Self::Failed(failure) => Self::Failed(failure.without_details()),
+            Self::Expired { failure, open } => Self::Expired { failure: failure.without_details(), open: *open },
+            Self::Unknown { failure, open } => Self::Unknown { failure: failure.without_details(), open: *open },
+            Self::Retry { at, failure, open } => {
+                Self::Retry { at: *at, failure: failure.without_details(), open: *open }
+            }
+        }
+    }
+
+    /// Returns the error that is shown to the user.
+    pub fn error(&self) -> Option<Failure> {
+        match self {
+            Self::Published(_) => None,
+            Self::Expired { failure, .. } => {
+                Some(Failure { platform_code: failure.platform_code.clone(), ..expired(&failure.message) })
+            }
+            Self::Failed(failure) | Self::Unknown { failure, .. } | Self::Retry { failure, .. } => {
+                Some(failure.clone())
+            }
+        }
+    }
+
+    /// Whether the outcome of a call stays unknown.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::Published(_) | Self::Failed(_) => false,
+            Self::Expired { open, .. } | Self::Unknown { open, .. } | Self::Retry { open, .. } => *open,
+        }
+    }
+
+    pub fn is_rate_limited(&self) -> bool {
+        matches!(self, Self::Retry { failure, .. } if failure.category == Category::RateLimited)
+    }
+
+    /// Returns the id that the platform gave to what is public now.
+    pub fn external_id(&self) -> Option<&str> {
+        match self {
+            Self::Published(published) => Some(published.external_id.as_str()).filter(|id| !id.is_empty()),
+            _ => None,
+        }
+    }
+}
+
+/// Marks the account as expired if its access was rejected; pauses its lane in all replicas if it is rate limited.
+/// `version`: that of the credentials of the call, if there was one. Returns the outcome in view of the account's current
+/// state.
+pub async fn expire_or_pause_account(
+    tx: &mut Tx,
+    (action, outcome): (CallAction, &CallOutcome),
+    (account_id, version): (i64, Option<i64>),
+    trace: Option<&str>,
+) -> Result<CallOutcome> {
+    match (outcome, version) {
+        (CallOutcome::Expired { failure, .. }, Some(version)) => {
+            let is_current = crier_jobs::accounts::expire(tx, account_id, version, &failure.message, trace).await?;
+            if !is_current && accounts::has_newer(tx, account_id, version).await? {
+                return Ok(outcome.clone().with_new_credentials(action, tx.now));
+            }
+        }
+        (CallOutcome::Retry { at: Some(until), .. }, _) if outcome.is_rate_limited() => {
+            lanes::pause_lane(tx, &Lane::Account(account_id).to_string(), *until).await?;
+        }
+        _ => {}
+    }
+    Ok(outcome.clone())
+}
+
+/// Returns the backoff after an attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
+pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
+    backoff_from_table(&PAUSES, attempt, jitter)
+}
+
+/// Returns the time of the next attempt: `at` if the platform has given one; `None` if no attempt is left. `open_until`:
+/// when a call with an unknown outcome must be over; a query before that would mean nothing.
+pub fn next_attempt(
+    job: &Claimed,
+    at: Option<DateTime<Utc>>,
+    open_until: Option<DateTime<Utc>>,
+    jitter: f64,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    if job.attempt >= job.max_attempts {
+        return None;
+    }
+    let next = at.map_or(now + pause(job.attempt, jitter), |at| at.max(now));
+    Some(open_until.map_or(next, |until| until.max(next)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_delays_have_jitter_of_a_fifth_and_end_at_two_hours() {
+        for (attempt, promised) in (1..).zip(PAUSES) {
+            let seconds = i64::try_from(promised.as_secs()).unwrap();
+            assert_eq!(pause(attempt, 0.0), TimeDelta::milliseconds(seconds * 800));
+            assert_eq!(pause(attempt, 0.5), TimeDelta::seconds(seconds));
+            assert!(pause(attempt, 0.999_999) < TimeDelta::milliseconds(seconds * 1_200));
+        }
+        assert_eq!(pause(99, 0.5), TimeDelta::hours(2));
+    }
+}
