@@ -21,6 +21,8 @@ worker_on_both!(
     a_job_of_another_kind_is_only_woken,
     a_narrowed_lane_takes_as_many_as_it_has_places,
     a_paused_lane_takes_none,
+    a_claim_starts_a_job_that_it_set_waiting_if_a_place_is_free_by_then,
+    a_place_that_another_job_has_taken_wakes_none,
 );
 
 /// The places of an account's lane.
@@ -187,4 +189,52 @@ async fn a_paused_lane_takes_none(w: TestWorker) {
     lane.end(&w).await;
     w.run_until_idle().await;
     assert_eq!(w.fake.posts().len(), PLACES + 1);
+}
+
+/// Executes `action` in the transaction that sets a job waiting or ends one, like another worker beside it.
+async fn on_change(w: &TestWorker, condition: &str, action: &str) {
+    if w.is_postgres() {
+        w.sql(format!(
+            "CREATE FUNCTION beside() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {action}; RETURN NULL; END $$"
+        ))
+        .await;
+        w.sql(format!(
+            "CREATE TRIGGER beside AFTER UPDATE ON jobs FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION beside()"
+        ))
+        .await;
+    } else {
+        w.sql(format!("CREATE TRIGGER beside AFTER UPDATE ON jobs WHEN {condition} BEGIN {action}; END")).await;
+    }
+}
+
+/// On Postgres; on SQLite no other transaction frees a place between a claim and its commit.
+async fn a_claim_starts_a_job_that_it_set_waiting_if_a_place_is_free_by_then(w: TestWorker) {
+    if !w.is_postgres() {
+        return;
+    }
+    let name = Lane::Account(w.account.id).to_string();
+    w.write(async |tx| lanes::narrow_lane(tx, &name, 0).await).await;
+    on_change(&w, "NEW.waiting", "DELETE FROM narrow_lanes").await;
+    let (_, target) = w.publish_one().await;
+    let job = w.s.notifier.take()[0];
+    assert!(!w.engine.run(job).await, "the lane was full");
+    w.wait_for_successors(&w.engine, &[]).await;
+    assert!(w.s.notifier.take().is_empty(), "it needs no notification");
+    assert_eq!(w.show(job).await.attempt, 1);
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+}
+
+async fn a_place_that_another_job_has_taken_wakes_none(w: TestWorker) {
+    let lane = FullLane::new(&w, 1).await;
+    let other = NewJob::new(JobKind::SyncInbox, 1, w.now()).lane(Lane::Account(w.account.id));
+    let other = w.write(async |tx| jobs::enqueue(tx, &other).await).await.unwrap();
+    w.s.notifier.take();
+    let take = format!("UPDATE jobs SET state = 'running' WHERE id = {other} AND state = 'ready'");
+    on_change(&w, "NEW.state = 'done'", &take).await;
+    let (job, lane) = after_one_has_left(&w, lane).await;
+    assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, true, 0));
+    assert!(w.s.notifier.take().is_empty());
+    w.sql(format!("UPDATE jobs SET state = 'cancelled' WHERE id = {other}")).await;
+    lane.end(&w).await;
+    assert_eq!(w.fake.posts().len(), PLACES + 1, "the next one that leaves wakes it");
 }

@@ -194,8 +194,8 @@ type After = Box<dyn FnOnce() + Send + Sync>;
 pub(crate) struct Lanes {
     /// Freed places by lane.
     free: BTreeMap<String, FreePlaces>,
-    /// Lanes in which jobs were set waiting, with the lane cap of their kind.
-    full: BTreeMap<String, i64>,
+    /// Lanes in which jobs were set waiting, with their kind.
+    full: BTreeMap<String, JobKind>,
     /// Workspaces whose jobs ended or were set waiting.
     workspaces: BTreeMap<String, Workspace>,
 }
@@ -271,8 +271,8 @@ impl Tx {
     }
 
     /// Records that a job was set waiting because its lane was full.
-    pub(crate) fn found_full(&mut self, lane: &str, cap: i64) {
-        self.lanes.full.insert(lane.to_owned(), cap);
+    pub(crate) fn found_full(&mut self, lane: &str, kind: JobKind) {
+        self.lanes.full.insert(lane.to_owned(), kind);
     }
 
     /// Commits, sends the notifications, and wakes jobs that wait for freed lanes.

@@ -90,12 +90,9 @@ impl Engine {
         let kinds = registry.kinds();
         let share = descriptors::for_waiting_runs(WAITING * kinds.len().max(1)) / kinds.len().max(1);
         let waiting = kinds.into_iter().map(|kind| (kind, Arc::new(Semaphore::new(share.max(1))))).collect();
-        let claims = {
-            let (store, worker) = (store.clone(), worker.clone());
-            Batcher::start(CLAIM_CONCURRENCY, move |ids| claim_batch(store.clone(), worker.clone(), ids))
-        };
         let turns = WorkspaceLimiter::of_store(&store);
         Self(Arc::new_cyclic(|engine| {
+            let claims = start_claims(&store, &worker, engine);
             let settles = start_settles(&store, &registry, &worker, engine);
             Inner {
                 store,
@@ -305,6 +302,14 @@ impl Engine {
     }
 }
 
+fn start_claims(store: &Store, worker: &str, engine: &Weak<Inner>) -> Batcher<i64, Option<Claimed>> {
+    let (store, worker, engine) = (store.clone(), worker.to_owned(), engine.clone());
+    Batcher::start(CLAIM_CONCURRENCY, move |ids| {
+        let successors = LaneSuccessors::new(worker.clone(), engine.clone(), None);
+        claim_batch(store.clone().with_successors(Arc::new(successors)), worker.clone(), ids)
+    })
+}
+
 fn start_settles(
     store: &Store,
     registry: &Registry,
@@ -314,7 +319,7 @@ fn start_settles(
     let (store, registry) = (store.clone(), registry.clone());
     let (worker, engine) = (worker.to_owned(), engine.clone());
     Batcher::start_in_turns(SETTLE_CONCURRENCY, move |ends, turn| {
-        let successors = LaneSuccessors::new(worker.clone(), engine.clone(), turn);
+        let successors = LaneSuccessors::new(worker.clone(), engine.clone(), Some(turn));
         settle_batch(store.clone().with_successors(Arc::new(successors)), registry.clone(), ends)
     })
 }

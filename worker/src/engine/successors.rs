@@ -14,13 +14,13 @@ use super::{Engine, Inner};
 pub(super) struct LaneSuccessors {
     worker: String,
     engine: Weak<Inner>,
-    /// The turn of the settles.
+    /// The turn of the settles, for one of them.
     turn: Mutex<Option<Turn>>,
 }
 
 impl LaneSuccessors {
-    pub fn new(worker: String, engine: Weak<Inner>, turn: Turn) -> Self {
-        Self { worker, engine, turn: Mutex::new(Some(turn)) }
+    pub fn new(worker: String, engine: Weak<Inner>, turn: Option<Turn>) -> Self {
+        Self { worker, engine, turn: Mutex::new(turn) }
     }
 }
 

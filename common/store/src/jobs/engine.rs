@@ -1,16 +1,14 @@
 //! What a worker does with jobs: claim, heartbeat, settle, release.
 
-use std::sync::LazyLock;
-
 use chrono::{DateTime, Utc};
-use crier_domain::job::{Claimed, JobKind, LEASE, Outcome};
+use crier_domain::job::{Claimed, LEASE, Outcome};
 use crier_domain::untrusted::{self, MAX_MESSAGE};
 use serde_json::json;
 
 use super::super::db::{execute, run};
 use super::super::{Result, Tx};
 use super::lanes::Caps;
-use super::{id_list, sql_file};
+use super::{id_list, kinds_with_caps, sql_file};
 
 /// A job that was started, or set waiting.
 #[derive(sqlx_macros::FromRow)]
@@ -33,21 +31,12 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     let (started, waiting): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.started);
     for ClaimRow { job, lane_is_full, .. } in waiting {
         match (job.lane, job.workspace_lane) {
-            (Some(lane), _) if lane_is_full => tx.found_full(&lane, job.kind.limits().lane_cap.unwrap_or(i64::MAX)),
+            (Some(lane), _) if lane_is_full => tx.found_full(&lane, job.kind),
             (lane, Some(workspace)) => tx.found_workspace_full(&workspace, job.kind, lane.as_deref()),
             _ => {}
         }
     }
     Ok(started.into_iter().map(|row| row.job).collect())
-}
-
-/// Encodes the kinds that this version knows (see [`super::known_kinds`]) and their caps as one bind.
-fn kinds_with_caps() -> &'static str {
-    static JSON: LazyLock<String> = LazyLock::new(|| {
-        let caps = |kind: &JobKind| (*kind, kind.limits().lane_cap, kind.limits().workspace_cap);
-        json!(JobKind::ALL.iter().map(caps).collect::<Vec<_>>()).to_string()
-    });
-    &JSON
 }
 
 /// Renews the leases of the jobs that this worker holds, in one statement however many there are.

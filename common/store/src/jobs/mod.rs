@@ -79,6 +79,15 @@ fn known_kinds() -> &'static str {
     &JSON
 }
 
+/// Encodes the kinds that this version knows (see [`known_kinds`]) and their caps as one bind.
+fn kinds_with_caps() -> &'static str {
+    static JSON: LazyLock<String> = LazyLock::new(|| {
+        let caps = |kind: &JobKind| (*kind, kind.limits().lane_cap, kind.limits().workspace_cap);
+        serde_json::json!(JobKind::ALL.iter().map(caps).collect::<Vec<_>>()).to_string()
+    });
+    &JSON
+}
+
 /// A row to notify for, as returned by `RETURNING kind, id, priority, run_at`.
 #[derive(sqlx_macros::FromRow)]
 struct NotifyRow {

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::super::db::{Conn, run};
 use super::super::{Lanes, Result, Store, Tx, Workspace};
 use super::lanes::load_lanes;
-use super::{NotifyRow, holds, known_kinds, notify_in_order, sql_file, workspaces};
+use super::{NotifyRow, holds, kinds_with_caps, notify_in_order, sql_file, workspaces};
 
 /// Runs jobs in the places that others leave in their lanes.
 pub trait Successors: Send + Sync {
@@ -68,9 +68,8 @@ pub(super) struct FreeLane<'a> {
 
 impl FreeLane<'_> {
     fn row(&self) -> serde_json::Value {
-        let kind = self.starts.map(|(kind, _)| kind);
-        let cap = kind.map(|kind| kind.limits().lane_cap.unwrap_or(i64::MAX));
-        json!([self.lane, self.places, self.starts.map_or(0, |(_, starts)| starts), kind, cap])
+        let (kind, starts) = self.starts.unzip();
+        json!([self.lane, self.places, starts.unwrap_or_default(), kind])
     }
 }
 
@@ -87,9 +86,10 @@ pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
     if !full.is_empty() {
         let lanes = full.keys().map(String::as_str).collect();
         for lane in load_lanes(&mut conn, &lanes, store.now()).await? {
-            let room = full.get(&lane.lane).map_or(0, |cap| lane.room(*cap));
+            let Some(kind) = full.get(&lane.lane) else { continue };
+            let room = lane.room(kind.limits().lane_cap.unwrap_or(i64::MAX));
             if room > 0 {
-                free.insert(lane.lane, FreePlaces { count: room, kind: None });
+                free.insert(lane.lane, FreePlaces { count: room, kind: Some(*kind) });
             }
         }
     }
@@ -182,8 +182,8 @@ struct WokenRow {
     started: bool,
 }
 
-/// Wakes jobs that wait for lanes, unless they are paused. Starts some of them for `worker`, with a lease and the next
-/// fence, if their lane has a place for them by now; a job that may be at fault for crashes is only woken. Returns the
+/// Wakes jobs that wait for lanes, unless they are paused or have no place for the job by now. Starts some of them for `worker`, with a lease and the next
+/// fence; a job that may be at fault for crashes is only woken. Returns the
 /// started ones.
 pub(super) async fn wake(tx: &mut Tx, lanes: &[FreeLane<'_>], worker: &str) -> Result<Vec<Claimed>> {
     if lanes.is_empty() {
@@ -191,7 +191,7 @@ pub(super) async fn wake(tx: &mut Tx, lanes: &[FreeLane<'_>], worker: &str) -> R
     }
     let (sql, now) = (sql_file!(tx, "wake_lanes"), tx.now);
     let rows = json!(lanes.iter().map(FreeLane::row).collect::<Vec<_>>()).to_string();
-    let woken: Vec<WokenRow> = run!(tx, c => sqlx::query_as(sql).bind(&rows).bind(now).bind(known_kinds())
+    let woken: Vec<WokenRow> = run!(tx, c => sqlx::query_as(sql).bind(&rows).bind(now).bind(kinds_with_caps())
         .bind(now + LEASE).bind(worker).bind(MAX_CRASHES - 1).bind(now - holds::MAX_GAP).fetch_all(c))?;
     let (mut started, ready): (Vec<_>, Vec<_>) = woken.into_iter().partition(|row| row.started);
     // `RETURNING` has no defined order.

@@ -1,36 +1,46 @@
--- $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and the kind of these
--- with its cap. A started job is claimed: the lane is locked and its running jobs are counted, as in a claim. `id + 0` and
--- `lane || ''` make the planner expect a single row, and `+ interval '0'` avoids the index of the periods' ends.
+-- $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and the kind of these.
+-- $3: an array for each kind, with its name and the cap of its lanes. As in a claim, the lane is locked and its running
+-- jobs are counted: a job for which there is no place any more stays waiting. `id + 0` and `lane || ''` make the planner
+-- expect a single row, and `+ interval '0'` avoids the index of the periods' ends.
 --
 -- The lanes of accounts are held back until now ([`super::holds`]); `longer` and the insert both take a period as it was.
 -- Nothing waits for the disk (`synchronous_commit`).
 WITH asked AS MATERIALIZED (
-    SELECT value ->> 0 AS name, (value ->> 1)::bigint AS wakes, (value ->> 2)::bigint AS starts, value ->> 3 AS kind,
-        (value ->> 4)::bigint AS cap
+    SELECT value ->> 0 AS name, (value ->> 1)::bigint AS wakes, (value ->> 2)::bigint AS starts, value ->> 3 AS kind
     FROM json_array_elements($1::json)
+),
+kinds AS MATERIALIZED (
+    SELECT value ->> 0 AS kind, (value ->> 1)::bigint AS lane_cap
+    FROM json_array_elements($3::json)
 ),
 unsynced AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', TRUE)
 ),
 freed AS MATERIALIZED (
-    SELECT lane, wakes, kind, least(starts, coalesce(places, cap) - running) AS starts
+    SELECT lane, wakes, starts, kind, places, running
     FROM lock_lanes(ARRAY (SELECT name FROM asked), '{}', $2)
     JOIN asked ON name = lane
     CROSS JOIN unsynced
     WHERE NOT paused
 ),
-found AS MATERIALIZED (
-    SELECT j.id, lane,
-        row_number() OVER (PARTITION BY lane ORDER BY j.run_at, j.id) <= freed.starts
-            AND j.kind = freed.kind
-            AND j.crashes < $6
-            AND j.kind NOT IN (SELECT kind FROM paused_kinds) AS starts
+next AS MATERIALIZED (
+    SELECT id, lane, kind, crashes, row_number() OVER (PARTITION BY lane ORDER BY run_at, id) AS n
     FROM lock_waiting_jobs(
         ARRAY (SELECT lane FROM freed ORDER BY lane),
         ARRAY (SELECT wakes FROM freed ORDER BY lane),
-        ARRAY (SELECT json_array_elements_text($3::json))
-    ) j
+        ARRAY (SELECT kind FROM kinds)
+    )
+),
+found AS MATERIALIZED (
+    SELECT next.id, lane,
+        n <= starts
+            AND next.kind = freed.kind
+            AND crashes < $6
+            AND next.kind NOT IN (SELECT kind FROM paused_kinds) AS starts
+    FROM next
     JOIN freed USING (lane)
+    JOIN kinds ON kinds.kind = next.kind
+    WHERE coalesce(n <= coalesce(places, lane_cap) - running, TRUE)
 ),
 held AS MATERIALIZED (
     SELECT DISTINCT lane

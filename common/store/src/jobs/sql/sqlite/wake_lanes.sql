@@ -1,5 +1,5 @@
 -- Three statements. $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and
--- the kind of these with its cap.
+-- the kind of these. $3: an array for each kind, with its name and the cap of its lanes.
 
 -- The lanes of accounts in which a job is woken are held back until now ([`super::holds`]).
 INSERT INTO lane_holds (lane, held_since, held_until)
@@ -13,7 +13,7 @@ WHERE value ->> 0 LIKE 'account:%'
         WHERE j.lane = value ->> 0
             AND j.state = 'ready'
             AND j.waiting
-            AND j.kind IN (SELECT k.value FROM json_each($3) k)
+            AND j.kind IN (SELECT k.value ->> 0 FROM json_each($3) k)
     )
     AND NOT EXISTS (SELECT 1 FROM lane_holds h WHERE h.lane = value ->> 0 AND h.held_until >= $7)
 ON CONFLICT DO NOTHING;
@@ -31,21 +31,19 @@ WHERE lane = value ->> 0
         WHERE j.lane = lane_holds.lane
             AND j.state = 'ready'
             AND j.waiting
-            AND j.kind IN (SELECT k.value FROM json_each($3) k)
+            AND j.kind IN (SELECT k.value ->> 0 FROM json_each($3) k)
     );
 
--- A started job is claimed: its lane's running jobs are counted, as in a claim. `found` steps from one waiting job of a
--- lane to the next, since a limit cannot depend on the lane.
-WITH RECURSIVE freed AS MATERIALIZED (
-    SELECT value ->> 0 AS lane, value ->> 1 AS places, value ->> 3 AS kind,
-        CASE
-            WHEN value ->> 2 > 0 THEN min(
-                value ->> 2,
-                coalesce((SELECT n.places FROM narrow_lanes n WHERE n.lane = value ->> 0), value ->> 4)
-                    - (SELECT count(*) FROM jobs r WHERE r.lane = value ->> 0 AND r.state = 'running')
-            )
-            ELSE 0
-        END AS starts
+-- As in a claim, the lane's running jobs are counted: a job for which there is no place any more stays waiting. `found`
+-- steps from one waiting job of a lane to the next, since a limit cannot depend on the lane.
+WITH RECURSIVE kinds AS MATERIALIZED (
+    SELECT value ->> 0 AS kind, value ->> 1 AS lane_cap
+    FROM json_each($3)
+),
+freed AS MATERIALIZED (
+    SELECT value ->> 0 AS lane, value ->> 1 AS wakes, value ->> 2 AS starts, value ->> 3 AS kind,
+        (SELECT n.places FROM narrow_lanes n WHERE n.lane = value ->> 0) AS places,
+        (SELECT count(*) FROM jobs r WHERE r.lane = value ->> 0 AND r.state = 'running') AS running
     FROM json_each($1)
     WHERE NOT EXISTS (
         SELECT 1
@@ -60,12 +58,12 @@ found (lane, n, id) AS (
         WHERE j.lane = freed.lane
             AND j.state = 'ready'
             AND j.waiting
-            AND j.kind IN (SELECT value FROM json_each($3))
+            AND j.kind IN (SELECT kind FROM kinds)
         ORDER BY j.run_at, j.id
         LIMIT 1
     )
     FROM freed
-    WHERE places > 0
+    WHERE wakes > 0
     UNION ALL
     SELECT found.lane, n + 1, (
         SELECT j.id
@@ -73,14 +71,14 @@ found (lane, n, id) AS (
         WHERE j.lane = found.lane
             AND j.state = 'ready'
             AND j.waiting
-            AND j.kind IN (SELECT value FROM json_each($3))
+            AND j.kind IN (SELECT kind FROM kinds)
             AND (j.run_at, j.id) > (SELECT p.run_at, p.id FROM jobs p WHERE p.id = found.id)
         ORDER BY j.run_at, j.id
         LIMIT 1
     )
     FROM found
     JOIN freed ON freed.lane = found.lane
-    WHERE found.id IS NOT NULL AND n < places
+    WHERE found.id IS NOT NULL AND n < wakes
 )
 UPDATE jobs
 SET waiting = FALSE,
@@ -99,6 +97,8 @@ FROM (
     FROM found
     JOIN freed ON freed.lane = found.lane
     JOIN jobs j ON j.id = found.id
+    JOIN kinds ON kinds.kind = j.kind
+    WHERE coalesce(n <= coalesce(places, lane_cap) - running, TRUE)
 )
 WHERE jobs.id = found_id
 RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
