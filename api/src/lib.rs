@@ -9,11 +9,12 @@
 //! - `pages/`: HTML pages for browsers
 //! - `openapi/`: the OpenAPI document, at `/api/public/v1/openapi.json`; `pages/docs` shows it at `/docs`
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use connections::Connections;
 use http::Method;
-use salvo::routing::filters::MethodFilter;
+use regex::Regex;
+use salvo::routing::filters::{MethodFilter, PathFilter};
 use salvo::{Router, Service};
 
 mod admission;
@@ -57,8 +58,14 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
     Service::new(router).hoop(middleware::RequestMiddleware { app, connections })
 }
 
-/// Converts a path to salvo's syntax. Ids match only whole numbers from 1 on, so that `/social-accounts/platforms` is
-/// not taken for an account.
+/// Converts a path, or a part of one, to salvo's syntax. Ids match only whole numbers from 1 on, so that
+/// `/social-accounts/platforms` is not taken for an account.
 fn pattern(path: &str) -> String {
-    path.trim_start_matches('/').replace('}', "|[1-9][0-9]*}")
+    static ID_IS_REGISTERED: Once = Once::new();
+    // Under a name: salvo compiles a pattern that stands in a path anew for each of the several hundred places of ids.
+    ID_IS_REGISTERED.call_once(|| {
+        let id = Regex::new("^[1-9][0-9]*$").expect("the pattern of ids compiles");
+        PathFilter::register_wisp_regex("id", id);
+    });
+    path.trim_start_matches('/').replace('}', ":id}")
 }

@@ -89,7 +89,7 @@ impl PageRoute {
     pub fn pattern(&self) -> String {
         let segments = self.path.trim_start_matches('/').split('/').map(|segment| match segment {
             "{*}" => "{word}".to_owned(),
-            segment => segment.replace('}', "|[1-9][0-9]*}"),
+            segment => crate::pattern(segment),
         });
         segments.collect::<Vec<_>>().join("/")
     }
