@@ -23,7 +23,7 @@ on_both![
     the_sweep_finds_stranded_lanes_behind_full_ones,
     a_narrowed_lane_has_fewer_slots_until_widened,
     run_now_moves_a_waiting_job_to_another_lane,
-    a_job_parked_during_a_settle_is_woken,
+    a_job_set_waiting_during_a_settle_is_woken,
     a_wake_leaves_a_job_that_another_wake_has_woken_to_a_claim,
 ];
 
@@ -348,7 +348,7 @@ async fn run_now_moves_a_waiting_job_to_another_lane(s: TestStore) {
 }
 
 /// On Postgres a claim can set a job waiting between the statement of a settle and its commit.
-async fn a_job_parked_during_a_settle_is_woken(s: TestStore) {
+async fn a_job_set_waiting_during_a_settle_is_woken(s: TestStore) {
     if !s.is_postgres() {
         return;
     }

@@ -12,7 +12,7 @@ on_both![
     the_sweep_promotes_only_up_to_the_cap,
     every_exit_from_a_workspace_wakes_the_next_job,
     a_workspace_below_its_cap_does_not_limit_its_lanes,
-    a_job_parked_during_a_settle_is_woken,
+    a_job_set_waiting_during_a_settle_is_woken,
 ];
 
 const HANGING: i64 = 1;
@@ -141,19 +141,19 @@ async fn a_workspace_below_its_cap_does_not_limit_its_lanes(s: TestStore) {
 }
 
 /// On Postgres a claim can set a job waiting between the statement of a settle and its commit.
-async fn a_job_parked_during_a_settle_is_woken(s: TestStore) {
+async fn a_job_set_waiting_during_a_settle_is_woken(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
     hang(&s, share() - 1).await;
     let last = publish(&s, HANGING, 1, 1).await;
     let held = s.claim(&[last], "w").await.remove(0);
-    let parked = publish(&s, HANGING, 2, 2).await;
+    let waiting_job = publish(&s, HANGING, 2, 2).await;
     s.notifier.take();
     let mut settle = s.begin().await.unwrap();
     assert!(engine::settle(&mut settle, &[(&held, Outcome::Done)]).await.unwrap());
-    assert!(s.claim(&[parked], "w").await.is_empty(), "the settle is not committed");
+    assert!(s.claim(&[waiting_job], "w").await.is_empty(), "the settle is not committed");
     assert_eq!((waiting(&s).await, s.notifier.take()), (1, vec![]));
     settle.commit().await.unwrap();
-    assert_eq!(s.notifier.take(), [parked], "without a sweep");
+    assert_eq!(s.notifier.take(), [waiting_job], "without a sweep");
 }

@@ -61,7 +61,7 @@ impl Analytics {
     }
 }
 
-/// What people did with posts, as the API says it.
+/// What people did with posts, as the API returns it.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Figures {
     posts: i64,

@@ -7,7 +7,7 @@ const BEST: usize = 3;
 
 pub const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// The hours of the week with posts, as the API says them.
+/// The hours of the week with posts, as the API returns them.
 #[derive(Deserialize)]
 pub struct BestTimes {
     slots: Vec<HourOfWeek>,
