@@ -234,6 +234,11 @@ async fn a_place_that_another_job_has_taken_wakes_none(w: TestWorker) {
     let (job, lane) = after_one_has_left(&w, lane).await;
     assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, true, 0));
     assert!(w.s.notifier.take().is_empty());
+    assert_eq!(
+        w.number("SELECT count(*) FROM lane_holds").await,
+        1,
+        "a job has left: waiting for the lane is no lateness"
+    );
     w.sql(format!("UPDATE jobs SET state = 'cancelled' WHERE id = {other}")).await;
     lane.end(&w).await;
     assert_eq!(w.fake.posts().len(), PLACES + 1, "the next one that leaves wakes it");

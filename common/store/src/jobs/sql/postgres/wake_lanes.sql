@@ -3,7 +3,7 @@
 -- jobs are counted: a job for which there is no place any more stays waiting. `id + 0` and `lane || ''` make the planner
 -- expect a single row, and `+ interval '0'` avoids the index of the periods' ends.
 --
--- The lanes of accounts are held back until now ([`super::holds`]); `longer` and the insert both take a period as it was.
+-- The lanes of accounts in which jobs wait are held back until now ([`super::holds`]); `longer` and the insert both take a period as it was.
 -- Nothing waits for the disk (`synchronous_commit`).
 WITH asked AS MATERIALIZED (
     SELECT value ->> 0 AS name, (value ->> 1)::bigint AS wakes, (value ->> 2)::bigint AS starts, value ->> 3 AS kind
@@ -44,7 +44,7 @@ found AS MATERIALIZED (
 ),
 held AS MATERIALIZED (
     SELECT DISTINCT lane
-    FROM found
+    FROM next
     WHERE lane LIKE 'account:%' AND lane = lane || ''
 ),
 longer AS (

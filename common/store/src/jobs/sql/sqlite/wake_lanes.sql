@@ -1,7 +1,7 @@
 -- Three statements. $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and
 -- the kind of these. $3: an array for each kind, with its name and the cap of its lanes.
 
--- The lanes of accounts in which a job is woken are held back until now ([`super::holds`]).
+-- The lanes of accounts in which jobs wait are held back until now ([`super::holds`]).
 INSERT INTO lane_holds (lane, held_since, held_until)
 SELECT value ->> 0, $2, $2
 FROM json_each($1)
