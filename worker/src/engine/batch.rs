@@ -93,13 +93,14 @@ impl<I, O> Queue<I, O> {
     async fn next_batch(&mut self, rest_until: impl Fn() -> Instant) -> Vec<Pending<I, O>> {
         let mut batch = Vec::new();
         self.0.recv_many(&mut batch, MAX_BATCH).await;
-        let Some(first) = batch.first() else { return batch };
-        let count = first.count.clone();
+        if batch.is_empty() {
+            return batch;
+        }
         // Jobs that were claimed together submit their items one after the other, each in a task of its own.
         tokio::task::yield_now().await;
         self.take_waiting(&mut batch);
-        // Two references are not those of items.
-        let pending = Arc::strong_count(&count) - 2;
+        // One reference is the batcher's.
+        let pending = batch.first().map_or(0, |first| Arc::strong_count(&first.count) - 1);
         // The others are in batches that run; items like them follow when those end, but seldom as many.
         let wanted = (pending * 2 / 3).min(BUSY_BATCH);
         if pending >= BUSY && batch.len() < wanted {

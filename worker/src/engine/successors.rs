@@ -1,4 +1,5 @@
-//! Successors: jobs that are claimed for the places that settled ones leave in their lanes.
+//! Successors: jobs that are claimed for the places that settled ones leave in their lanes, after the settle, or by a claim
+//! that has found the lane full just before.
 
 use std::sync::{Mutex, PoisonError, Weak};
 
@@ -10,7 +11,7 @@ use super::batch::Turn;
 use super::run::{Active, JobSlot};
 use super::{Engine, Inner};
 
-/// Starts the jobs that wait for the lanes of settled ones.
+/// Starts jobs that wait for a lane with free places.
 pub(super) struct LaneSuccessors {
     worker: String,
     engine: Weak<Inner>,
