@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crier_domain::plan::{MAX_REQUESTS_PER_MINUTE, Plan};
+use crier_store::idempotency::{self, KeyRecord};
 use crier_store::keys::{self, Authenticated, Caller};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -20,19 +21,29 @@ use crate::reply;
 
 /// Requests per minute from an address without a valid key.
 const UNAUTHENTICATED_REQUESTS_PER_MINUTE: u32 = 60;
+const MAX_IDEMPOTENCY_KEY: usize = 255;
 
 /// Authenticates the caller and counts the request: against the key's allowance, or against the address if there is no
-/// valid key. Returns the caller's membership in the brand, too.
-pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response, brand_id: Option<i64>) -> Result<Authenticated> {
+/// valid key. Returns the caller's membership in the brand, too, and what is stored under the request's `Idempotency-Key`.
+pub async fn admit(
+    app: &Arc<App>,
+    req: &Request,
+    res: &mut Response,
+    brand_id: Option<i64>,
+) -> Result<(Authenticated, KeyRecord)> {
     // Requests from outside have no extensions.
     if let Some(InProcessCaller(known)) = req.extensions().get() {
         let mut authenticated = Authenticated::clone(known);
         authenticated.membership.take_if(|(brand, _)| Some(brand.id) != brand_id);
-        return Ok(authenticated);
+        let record = match idempotency_key(req.headers()) {
+            Some(key) => idempotency::read(&mut app.store.read().await?, authenticated.caller.key_id, key).await?,
+            None => KeyRecord::default(),
+        };
+        return Ok((authenticated, record));
     }
     let found = identify(app, req.headers(), brand_id).await;
-    let authenticated = match found {
-        Ok(Some(authenticated)) => authenticated,
+    let found = match found {
+        Ok(Some(found)) => found,
         other => {
             let decision = count_address(app, req).await;
             reply::write_rate_limit_headers(res.headers_mut(), &decision);
@@ -44,15 +55,15 @@ pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response, brand_id: 
             });
         }
     };
-    let decision = count_key(app, &authenticated.caller).await?;
+    let decision = count_key(app, &found.0.caller).await?;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
-    if decision.allowed { Ok(authenticated) } else { Err(ApiError::rate_limited(decision.retry_after)) }
+    if decision.allowed { Ok(found) } else { Err(ApiError::rate_limited(decision.retry_after)) }
 }
 
 /// Counts a request that is answered without a caller (an unknown path, the OpenAPI document).
 pub async fn count_unauthenticated(app: &Arc<App>, req: &Request, res: &mut Response) {
     let decision = match identify(app, req.headers(), None).await {
-        Ok(Some(found)) => match count_key(app, &found.caller).await {
+        Ok(Some((found, _))) => match count_key(app, &found.caller).await {
             Ok(decision) => decision,
             Err(_) => count_address(app, req).await,
         },
@@ -83,11 +94,18 @@ pub async fn count_address(app: &App, req: &Request) -> Decision {
     app.limiter.take(RateLimitSubject::address(address_of(app, req)), UNAUTHENTICATED_REQUESTS_PER_MINUTE).await
 }
 
-async fn identify(app: &App, headers: &HeaderMap, brand_id: Option<i64>) -> Result<Option<Authenticated>> {
+async fn identify(app: &App, headers: &HeaderMap, brand_id: Option<i64>) -> Result<Option<(Authenticated, KeyRecord)>> {
     // A token that does not have the format of a key needs no database lookup.
     let Some(key) = bearer(headers).filter(|key| keys::hash(key).is_some()) else { return Ok(None) };
     let mut conn = app.store.read().await?;
-    Ok(keys::authenticate(&mut conn, &SecretString::from(key), brand_id).await?)
+    Ok(keys::authenticate(&mut conn, &SecretString::from(key), brand_id, idempotency_key(headers)).await?)
+}
+
+/// The `Idempotency-Key`, if it is one.
+pub fn idempotency_key(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get("idempotency-key")?.to_str().ok()?;
+    let is_key = (1..=MAX_IDEMPOTENCY_KEY).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_graphic());
+    is_key.then_some(value)
 }
 
 /// The token of `Authorization: Bearer …`; the scheme's name is case-insensitive.

@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use crate::ai::Ai;
 use crate::limits::Limiter;
 use crate::pages::bio::Bio;
-use crate::runner::{LargeBodySemaphore, MinRate};
+use crate::runner::{InFlightKeys, LargeBodySemaphore, MinRate};
 
 /// The dependencies of the API.
 pub struct AppDeps {
@@ -53,6 +53,7 @@ pub struct App {
     pub min_rate: MinRate,
     /// Processes large bodies one at a time.
     pub(crate) large_bodies: LargeBodySemaphore,
+    pub(crate) in_flight: InFlightKeys,
     /// The cache of link-in-bio pages, and their view and click counts.
     pub(crate) bio: Bio,
     /// When this process last wrote a key's `last_used_at`.
@@ -83,6 +84,7 @@ impl App {
             trusted_proxies,
             min_rate: MinRate::default(),
             large_bodies: LargeBodySemaphore::default(),
+            in_flight: InFlightKeys::default(),
             bio: Bio::default(),
             touched: Mutex::default(),
         }

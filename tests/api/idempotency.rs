@@ -1,17 +1,18 @@
 //! `Idempotency-Key`: one request, one effect, however often it is sent.
 
 use chrono::TimeDelta;
-use crier_store::idempotency::{self, IdempotencySlot, StoredBody, StoredResponse};
+use crier_store::idempotency::{self, FreeKey, IdempotencySlot, StoredBody, StoredResponse};
 use serde_json::json;
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
-use crate::support::store::run_concurrently;
+use crate::support::store::{lock_table, run_concurrently};
 
 on_both_apps!(
     a_repeated_request_is_replayed,
     reusing_a_key_for_another_request_is_refused,
     a_refused_request_releases_its_key,
     concurrent_requests_with_one_key_run_once,
+    a_request_sent_again_while_it_runs_is_in_progress,
     keys_are_scoped_to_an_api_key,
     responses_are_replayed_for_a_day,
     replays_bypass_the_plan_cap,
@@ -99,20 +100,25 @@ async fn a_refused_request_releases_its_key(app: TestApp) {
     same(&first, &send("/brands", r#"{"name":"Freed"}"#).await);
 }
 
+/// The plan has room for one more brand: who loses to another process sees its brand, and must not be told that the cap
+/// is reached.
 async fn concurrent_requests_with_one_key_run_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let (url, key) = (format!("{}/api/public/v1/brands", app.url), t.key.clone());
-    let replies = run_concurrently(30, |_| {
-        let (url, key) = (url.clone(), key.clone());
+    let t = app.tenant("pro").await;
+    for _ in 0..3 {
+        t.post("/brands", json!({ "name": "B" })).await.expect(201);
+    }
+    let urls = [app.url.clone(), app.replica().await];
+    let replies = run_concurrently(30, |n| {
+        let (url, key) = (format!("{}/api/public/v1/brands", urls[n % 2]), t.key.clone());
         async move {
             let http = crier_http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
             let request = http.request(http::Method::POST, &url).bearer_auth(key).header("idempotency-key", "k");
-            let answer = http.send(request.json(&json!({ "name": "Fifty" }))).await.expect("an answer");
+            let answer = http.send(request.json(&json!({ "name": "Fifth" }))).await.expect("an answer");
             Reply { status: answer.status.as_u16(), headers: answer.headers, body: answer.body.to_vec() }
         }
     })
     .await;
-    assert_eq!(count_brands_named(&t, "Fifty").await, 1);
+    assert_eq!(count_brands_named(&t, "Fifth").await, 1);
     let (made, waiting): (Vec<_>, Vec<_>) = replies.iter().partition(|r| r.status == 201);
     assert_eq!(made.iter().filter(|r| !r.replayed()).count(), 1);
     assert!(made.iter().all(|r| r.body == made[0].body));
@@ -120,6 +126,20 @@ async fn concurrent_requests_with_one_key_run_once(app: TestApp) {
         reply.expect_error(409, "idempotency_in_progress");
         assert_eq!(reply.header("retry-after"), Some("1"));
     }
+}
+
+async fn a_request_sent_again_while_it_runs_is_in_progress(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let path = t.path("/posts");
+    let send = || app.request("POST", &path).key(&t.key).idempotency_key("k").json(&json!({ "content": "x" })).send();
+    let mut tx = app.begin().await.unwrap();
+    if app.is_postgres() {
+        lock_table(&mut tx, "posts").await;
+    }
+    let (refused, running) = futures::future::select(Box::pin(send()), Box::pin(send())).await.factor_first();
+    refused.expect_error(409, "idempotency_in_progress");
+    drop(tx);
+    same(&running.await, &send().await);
 }
 
 async fn keys_are_scoped_to_an_api_key(app: TestApp) {
@@ -218,12 +238,11 @@ async fn a_rolled_back_response_is_not_replayed(app: TestApp) {
     let key_id = app.number(format!("SELECT id FROM api_keys WHERE user_id = {}", t.user)).await;
     let slot = IdempotencySlot { api_key_id: key_id, key: "k".into(), fingerprint: vec![1], request: None };
     let mut tx = app.begin().await.unwrap();
-    idempotency::take(&mut tx, &slot).await.unwrap();
     idempotency::store(
         &mut tx,
         &slot,
         &StoredResponse { status: 201, location: None, body: StoredBody::Whole(b"{}".to_vec()) },
-        None,
+        FreeKey::Unused,
     )
     .await
     .unwrap();

@@ -67,7 +67,7 @@ async fn clean_up_deletes_only_expired_rows(w: TestWorker) {
     let key = w.key(w.world.user).await;
     let slot =
         idempotency::IdempotencySlot { api_key_id: key, key: "k".to_owned(), fingerprint: vec![1], request: None };
-    w.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
+    w.write(async |tx| idempotency::acquire_lease(tx, &slot, idempotency::FreeKey::Unused).await).await;
     let count = async |sql: &str| w.number(format!("SELECT count(*) FROM {sql}")).await;
 
     clean_up::run(&w.scheduler).await.unwrap();

@@ -1,6 +1,10 @@
 //! Stored responses, by `Idempotency-Key`.
 
-use crier_store::idempotency::{self, IdempotencySlot, KeyState, LEASE, RETENTION, StoredBody, StoredResponse};
+use chrono::{DateTime, Utc};
+use crier_store::idempotency::FreeKey::{Expired, Leased, Unused};
+use crier_store::idempotency::{
+    self, FreeKey, IdempotencySlot, KeyState, LEASE, RETENTION, StoredBody, StoredResponse,
+};
 use crier_store::{StoreError, users};
 
 use crate::support::store::{TestStore, on_both};
@@ -11,7 +15,6 @@ on_both![
     a_different_request_with_the_same_key_is_a_conflict,
     keys_are_scoped_to_the_api_key,
     a_failed_request_releases_its_key,
-    a_concurrent_request_is_in_progress,
     only_one_of_many_concurrent_requests_runs,
     a_stored_response_or_a_lease_is_not_overwritten,
     a_held_key_is_in_progress_until_its_lease_expires,
@@ -33,16 +36,16 @@ fn answer() -> StoredResponse {
     StoredResponse { status: 201, location: Some("/brands/1".to_owned()), body: StoredBody::Whole(BODY.to_vec()) }
 }
 
-async fn take(s: &TestStore, slot: &IdempotencySlot) -> KeyState {
-    s.write(async |tx| idempotency::take(tx, slot).await).await
+async fn look_up(s: &TestStore, slot: &IdempotencySlot) -> KeyState {
+    idempotency::look_up(&s.store, slot).await.unwrap()
 }
 
 async fn store(s: &TestStore, slot: &IdempotencySlot) {
-    s.write(async |tx| {
-        assert_eq!(idempotency::take(tx, slot).await?, KeyState::Fresh);
-        idempotency::store(tx, slot, &answer(), None).await
-    })
-    .await;
+    s.write(async |tx| idempotency::store(tx, slot, &answer(), Unused).await).await;
+}
+
+async fn lease(s: &TestStore, slot: &IdempotencySlot, free: FreeKey) -> DateTime<Utc> {
+    s.write(async |tx| idempotency::acquire_lease(tx, slot, free).await).await
 }
 
 async fn a_response_is_replayed_to_the_same_request(s: TestStore) {
@@ -50,13 +53,13 @@ async fn a_response_is_replayed_to_the_same_request(s: TestStore) {
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     for _ in 0..2 {
-        assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
+        assert_eq!(look_up(&s, &slot).await, KeyState::Answered(answer()));
     }
     let mut empty = slot.clone();
     empty.key = "empty".to_owned();
     let nothing = StoredResponse { status: 204, location: None, body: StoredBody::Whole(Vec::new()) };
-    s.write(async |tx| idempotency::store(tx, &empty, &nothing, None).await).await;
-    assert_eq!(take(&s, &empty).await, KeyState::Answered(nothing));
+    s.write(async |tx| idempotency::store(tx, &empty, &nothing, Unused).await).await;
+    assert_eq!(look_up(&s, &empty).await, KeyState::Answered(nothing));
 }
 
 async fn a_large_response_is_stored_as_record_ids(s: TestStore) {
@@ -65,13 +68,14 @@ async fn a_large_response_is_stored_as_record_ids(s: TestStore) {
     for (key, ids) in [("none", vec![]), ("one", vec![7]), ("large", vec![i64::MAX, 1])] {
         let slot = slot(id, key);
         let large = StoredResponse { body: StoredBody::Records(ids), ..answer() };
-        s.write(async |tx| idempotency::store(tx, &slot, &large, None).await).await;
-        assert_eq!(take(&s, &slot).await, KeyState::Answered(large));
+        s.write(async |tx| idempotency::store(tx, &slot, &large, Unused).await).await;
+        assert_eq!(look_up(&s, &slot).await, KeyState::Answered(large));
     }
     s.clock.advance(RETENTION);
     let slot = slot(id, "large");
-    s.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
-    assert_eq!(take(&s, &slot).await, KeyState::InProgress, "the old response is discarded");
+    assert_eq!(look_up(&s, &slot).await, KeyState::Free(Expired));
+    lease(&s, &slot, Expired).await;
+    assert_eq!(look_up(&s, &slot).await, KeyState::InProgress, "the old response is discarded");
 }
 
 async fn a_different_request_with_the_same_key_is_a_conflict(s: TestStore) {
@@ -79,16 +83,16 @@ async fn a_different_request_with_the_same_key_is_a_conflict(s: TestStore) {
     let first = slot(s.key(w.user).await, "one");
     store(&s, &first).await;
     let other = IdempotencySlot { fingerprint: vec![9], ..first.clone() };
-    assert_eq!(take(&s, &other).await, KeyState::Reused);
-    assert_eq!(take(&s, &first).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &other).await, KeyState::Reused);
+    assert_eq!(look_up(&s, &first).await, KeyState::Answered(answer()));
 }
 
 async fn keys_are_scoped_to_the_api_key(s: TestStore) {
     let w = s.create_world().await;
     let (one, two) = (s.key(w.user).await, s.key(w.user).await);
     store(&s, &slot(one, "same")).await;
-    assert_eq!(take(&s, &slot(two, "same")).await, KeyState::Fresh);
-    assert_eq!(take(&s, &slot(one, "Same")).await, KeyState::Fresh, "upper and lower case differ");
+    assert_eq!(look_up(&s, &slot(two, "same")).await, KeyState::Free(Unused));
+    assert_eq!(look_up(&s, &slot(one, "Same")).await, KeyState::Free(Unused), "upper and lower case differ");
     s.sql(format!("DELETE FROM api_keys WHERE id = {one}")).await;
     assert_eq!(s.number("SELECT count(*) FROM idempotency_keys").await, 0);
 }
@@ -97,37 +101,12 @@ async fn a_failed_request_releases_its_key(s: TestStore) {
     let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "one");
     s.discard(async |tx| {
-        idempotency::take(tx, &slot).await?;
         users::create_workspace(tx, "lost", "pro").await?;
-        idempotency::store(tx, &slot, &answer(), None).await
+        idempotency::store(tx, &slot, &answer(), Unused).await
     })
     .await;
-    assert_eq!(take(&s, &slot).await, KeyState::Fresh);
+    assert_eq!(look_up(&s, &slot).await, KeyState::Free(Unused));
     assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'lost'").await, 0);
-}
-
-async fn a_concurrent_request_is_in_progress(s: TestStore) {
-    let w = s.create_world().await;
-    let slot = slot(s.key(w.user).await, "one");
-    let mut first = s.begin().await.unwrap();
-    assert_eq!(idempotency::peek(&s.store, &slot).await.unwrap(), KeyState::Fresh, "nothing is stored yet");
-    assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), KeyState::Fresh);
-    if s.is_postgres() {
-        assert_eq!(take(&s, &slot).await, KeyState::InProgress);
-        let other = IdempotencySlot { key: "two".to_owned(), ..slot.clone() };
-        assert_eq!(take(&s, &other).await, KeyState::Fresh, "other keys are free");
-        idempotency::store(&mut first, &slot, &answer(), None).await.unwrap();
-        first.commit().await.unwrap();
-        assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
-    } else {
-        // Writers are serialized: the second one waits for the first, and then finds its response. `join!` polls the
-        // second one first, which asks for its turn before it waits for anything else.
-        let (second, ()) = tokio::join!(biased; take(&s, &slot), async {
-            idempotency::store(&mut first, &slot, &answer(), None).await.unwrap();
-            first.commit().await.unwrap();
-        });
-        assert_eq!(second, KeyState::Answered(answer()));
-    }
 }
 
 async fn only_one_of_many_concurrent_requests_runs(s: TestStore) {
@@ -137,22 +116,24 @@ async fn only_one_of_many_concurrent_requests_runs(s: TestStore) {
         let (store, slot) = (s.store.clone(), slot.clone());
         async move {
             let mut tx = store.begin().await.unwrap();
-            let found = idempotency::take(&mut tx, &slot).await.unwrap();
-            if found == KeyState::Fresh {
-                users::create_workspace(&mut tx, "made", "pro").await.unwrap();
-                match idempotency::store(&mut tx, &slot, &answer(), None).await {
-                    // The look-up did not see the response that was committed meanwhile.
-                    Err(lost) if lost.is_serialization() => return KeyState::InProgress,
-                    stored => stored.unwrap(),
+            users::create_workspace(&mut tx, "made", "pro").await.unwrap();
+            match idempotency::store(&mut tx, &slot, &answer(), Unused).await {
+                Err(lost) if lost.is_serialization() => {
+                    tx.rollback().await.unwrap();
+                    idempotency::look_up(&store, &slot).await.unwrap()
                 }
-                tx.commit().await.unwrap();
+                stored => {
+                    stored.unwrap();
+                    tx.commit().await.unwrap();
+                    KeyState::Free(Unused)
+                }
             }
-            found
         }
     })
     .await;
-    assert_eq!(found.iter().filter(|f| **f == KeyState::Fresh).count(), 1);
-    assert!(found.iter().all(|f| matches!(f, KeyState::Fresh | KeyState::InProgress | KeyState::Answered(_))));
+    let (ran, others): (Vec<_>, Vec<_>) = found.iter().partition(|found| **found == KeyState::Free(Unused));
+    assert_eq!(ran.len(), 1);
+    assert!(others.iter().all(|found| **found == KeyState::Answered(answer())), "they waited for it: {others:?}");
     assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'made'").await, 1);
 }
 
@@ -161,64 +142,50 @@ async fn a_stored_response_or_a_lease_is_not_overwritten(s: TestStore) {
     let w = s.create_world().await;
     let id = s.key(w.user).await;
     let (answered, leased) = (slot(id, "answered"), slot(id, "leased"));
-    s.write(async |tx| idempotency::store(tx, &answered, &answer(), None).await).await;
-    s.write(async |tx| idempotency::acquire_lease(tx, &leased).await).await;
+    store(&s, &answered).await;
+    lease(&s, &leased, Unused).await;
     for slot in [&answered, &leased] {
-        let stored = s.try_write(async |tx| idempotency::store(tx, slot, &answer(), None).await).await;
-        let leased = s.try_write(async |tx| idempotency::acquire_lease(tx, slot).await.map(drop)).await;
-        for refused in [stored, leased] {
-            assert!(refused.unwrap_err().is_serialization(), "the request runs again, and finds what is stored");
+        for free in [Unused, Expired, Leased(s.now())] {
+            let stored = s.try_write(async |tx| idempotency::store(tx, slot, &answer(), free).await).await;
+            let leased = s.try_write(async |tx| idempotency::acquire_lease(tx, slot, free).await.map(drop)).await;
+            for refused in [stored, leased] {
+                assert!(refused.unwrap_err().is_serialization(), "the request runs again, and finds what is stored");
+            }
         }
     }
-    assert_eq!(take(&s, &answered).await, KeyState::Answered(answer()));
-    assert_eq!(take(&s, &leased).await, KeyState::InProgress);
+    assert_eq!(look_up(&s, &answered).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &leased).await, KeyState::InProgress);
 }
 
 async fn a_held_key_is_in_progress_until_its_lease_expires(s: TestStore) {
     let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "connect");
-    let hold = async || {
-        s.write(async |tx| {
-            assert_eq!(idempotency::take(tx, &slot).await?, KeyState::Fresh);
-            idempotency::acquire_lease(tx, &slot).await
-        })
-        .await
-    };
-    assert_eq!(hold().await, s.now() + LEASE);
-    assert_eq!(take(&s, &slot).await, KeyState::InProgress);
+    assert_eq!(lease(&s, &slot, Unused).await, s.now() + LEASE);
+    assert_eq!(look_up(&s, &slot).await, KeyState::InProgress);
     let other = IdempotencySlot { fingerprint: vec![9], ..slot.clone() };
-    assert_eq!(take(&s, &other).await, KeyState::Reused);
+    assert_eq!(look_up(&s, &other).await, KeyState::Reused);
     s.clock.advance(LEASE);
-    let held = hold().await;
-    assert_eq!(take(&s, &slot).await, KeyState::InProgress, "the new hold has a lease of its own");
+    assert_eq!(look_up(&s, &slot).await, KeyState::Free(Expired));
+    let held = lease(&s, &slot, Expired).await;
+    assert_eq!(look_up(&s, &slot).await, KeyState::InProgress, "the new hold has a lease of its own");
     s.write(async |tx| idempotency::release(tx, &slot, held).await).await;
-    assert_eq!(take(&s, &slot).await, KeyState::Fresh);
-    // Two requests find it free concurrently: one holds it, the other gets `InProgress` (or finds the row).
-    let mut first = s.begin().await.unwrap();
-    assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), KeyState::Fresh);
-    idempotency::acquire_lease(&mut first, &slot).await.unwrap();
-    if s.is_postgres() {
-        assert_eq!(take(&s, &slot).await, KeyState::InProgress);
-    }
-    first.commit().await.unwrap();
-    assert_eq!(take(&s, &slot).await, KeyState::InProgress);
+    assert_eq!(look_up(&s, &slot).await, KeyState::Free(Unused));
 }
 
 /// A request that was frozen until its lease expired, and wakes when another request has the key.
 async fn an_expired_hold_cannot_take_the_key_back(s: TestStore) {
     let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "connect");
-    let hold = async || s.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
-    let retake = async |mine| s.write(async |tx| idempotency::take_leased(tx, &slot, mine).await).await;
-    let late = hold().await;
-    assert_eq!(retake(late).await, KeyState::Fresh);
+    let retake = async |mine| s.write(async |tx| idempotency::look_up_leased(tx, &slot, mine).await).await;
+    let late = lease(&s, &slot, Unused).await;
+    assert_eq!(retake(late).await, KeyState::Free(Leased(late)));
     s.clock.advance(LEASE);
-    assert_eq!(retake(late).await, KeyState::Fresh, "no other request took the key");
-    let other = hold().await;
-    assert_eq!((retake(late).await, retake(other).await), (KeyState::InProgress, KeyState::Fresh));
+    assert_eq!(retake(late).await, KeyState::Free(Leased(late)), "no other request took the key");
+    let other = lease(&s, &slot, Expired).await;
+    assert_eq!((retake(late).await, retake(other).await), (KeyState::InProgress, KeyState::Free(Leased(other))));
     s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
-    assert_eq!(take(&s, &slot).await, KeyState::InProgress, "the other holds it");
-    s.write(async |tx| idempotency::store(tx, &slot, &answer(), Some(other)).await).await;
+    assert_eq!(look_up(&s, &slot).await, KeyState::InProgress, "the other holds it");
+    s.write(async |tx| idempotency::store(tx, &slot, &answer(), Leased(other)).await).await;
     s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
     assert_eq!(retake(late).await, KeyState::Answered(answer()));
 }
@@ -226,11 +193,11 @@ async fn an_expired_hold_cannot_take_the_key_back(s: TestStore) {
 async fn storing_a_response_ends_a_hold(s: TestStore) {
     let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "connect");
-    let held = s.write(async |tx| idempotency::acquire_lease(tx, &slot).await).await;
+    let held = lease(&s, &slot, Unused).await;
     s.advance(5);
-    s.write(async |tx| idempotency::store(tx, &slot, &answer(), Some(held)).await).await;
+    s.write(async |tx| idempotency::store(tx, &slot, &answer(), Leased(held)).await).await;
     s.clock.advance(LEASE);
-    assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &slot).await, KeyState::Answered(answer()));
 }
 
 async fn a_response_is_kept_for_a_day(s: TestStore) {
@@ -238,10 +205,12 @@ async fn a_response_is_kept_for_a_day(s: TestStore) {
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     s.clock.advance(RETENTION - chrono::TimeDelta::seconds(1));
-    assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &slot).await, KeyState::Answered(answer()));
     s.advance(1);
     let other = IdempotencySlot { fingerprint: vec![9], ..slot.clone() };
-    assert_eq!(take(&s, &other).await, KeyState::Fresh);
+    assert_eq!(look_up(&s, &other).await, KeyState::Free(Expired));
+    s.write(async |tx| idempotency::store(tx, &other, &answer(), Expired).await).await;
+    assert_eq!(look_up(&s, &other).await, KeyState::Answered(answer()));
 }
 
 async fn the_body_is_stored_encrypted(s: TestStore) {
@@ -261,8 +230,7 @@ async fn a_response_cannot_be_decrypted_in_another_row(s: TestStore) {
     store(&s, &slot).await;
     s.sql("UPDATE idempotency_keys SET key = 'two'").await;
     let moved = IdempotencySlot { key: "two".to_owned(), ..slot };
-    let mut tx = s.begin().await.unwrap();
-    assert!(matches!(idempotency::take(&mut tx, &moved).await, Err(StoreError::Secret(_))));
+    assert!(matches!(idempotency::look_up(&s.store, &moved).await, Err(StoreError::Secret(_))));
 }
 
 async fn old_responses_are_deleted_in_batches(s: TestStore) {
@@ -271,10 +239,10 @@ async fn old_responses_are_deleted_in_batches(s: TestStore) {
     for key in ["a", "b", "c"] {
         store(&s, &slot(id, key)).await;
     }
-    s.write(async |tx| idempotency::acquire_lease(tx, &slot(id, "held")).await).await;
+    lease(&s, &slot(id, "held"), Unused).await;
     s.clock.advance(RETENTION);
     store(&s, &slot(id, "new")).await;
     let purge = async |limit| s.write(async |tx| idempotency::purge(tx, limit).await).await;
     assert_eq!((purge(3).await, purge(3).await, purge(3).await), (3, 1, 0));
-    assert_eq!(take(&s, &slot(id, "new")).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &slot(id, "new")).await, KeyState::Answered(answer()));
 }

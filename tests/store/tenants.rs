@@ -88,7 +88,7 @@ async fn a_brand_is_visible_only_to_its_members(s: TestStore) {
 /// Returns the user's membership in a brand, as a request with a key of the user finds it.
 async fn membership(s: &TestStore, user: i64, brand: i64) -> Option<(Brand, Role)> {
     let key = s.write(async |tx| keys::create(tx, user, KeyMode::Live, &Scopes::all()).await).await;
-    keys::authenticate(&mut s.conn().await, &key, Some(brand)).await.unwrap().unwrap().membership
+    keys::authenticate(&mut s.conn().await, &key, Some(brand), None).await.unwrap().unwrap().0.membership
 }
 
 async fn members_are_added_and_removed(s: TestStore) {
@@ -131,7 +131,7 @@ async fn a_key_authenticates_and_only_its_hash_is_stored(s: TestStore) {
     let scopes: Scopes = "brands:read,posts:write".parse().unwrap();
     let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Test, &scopes).await).await;
     assert!(expose(&key).starts_with("svc_test_") && expose(&key).len() == 9 + keys::KEY_LENGTH);
-    let caller = keys::authenticate(&mut s.conn().await, &key, None).await.unwrap().unwrap().caller;
+    let caller = keys::authenticate(&mut s.conn().await, &key, None, None).await.unwrap().unwrap().0.caller;
     assert_eq!((caller.user_id, caller.workspace_id, caller.plan.as_str()), (w.user, w.workspace, "pro"));
     assert_eq!((caller.mode, caller.user_name.as_str(), caller.last_used_at), (KeyMode::Test, "Ann", None));
     assert_eq!(caller.scopes, scopes);
@@ -159,22 +159,22 @@ async fn a_deleted_key_does_not_authenticate(s: TestStore) {
     let scheme = text.replace("svc_", "SVC_");
     for wrong in ["", "svc_live_", cut, &long, &other, &mode, &scheme, "svc_live_ä"] {
         let wrong = SecretString::from(wrong.to_owned());
-        assert!(keys::authenticate(&mut s.conn().await, &wrong, None).await.unwrap().is_none());
+        assert!(keys::authenticate(&mut s.conn().await, &wrong, None, None).await.unwrap().is_none());
     }
-    let id = keys::authenticate(&mut s.conn().await, &key, None).await.unwrap().unwrap().caller.key_id;
+    let id = keys::authenticate(&mut s.conn().await, &key, None, None).await.unwrap().unwrap().0.caller.key_id;
     let delete = async |id| s.write(async |tx| keys::delete(tx, id).await).await;
     assert!(delete(id).await);
     assert!(!delete(id).await);
-    assert!(keys::authenticate(&mut s.conn().await, &key, None).await.unwrap().is_none());
+    assert!(keys::authenticate(&mut s.conn().await, &key, None, None).await.unwrap().is_none());
 }
 
 async fn last_used_is_updated_at_intervals(s: TestStore) {
     let w = s.create_world().await;
     let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Live, &Scopes::all()).await).await;
-    let caller = keys::authenticate(&mut s.conn().await, &key, None).await.unwrap().unwrap().caller;
+    let caller = keys::authenticate(&mut s.conn().await, &key, None, None).await.unwrap().unwrap().0.caller;
     assert!(keys::should_touch(caller.last_used_at, s.now()));
     s.write(async |tx| keys::touch(tx, caller.key_id).await).await;
-    let caller = keys::authenticate(&mut s.conn().await, &key, None).await.unwrap().unwrap().caller;
+    let caller = keys::authenticate(&mut s.conn().await, &key, None, None).await.unwrap().unwrap().0.caller;
     assert_eq!(caller.last_used_at, Some(s.now()));
     assert!(!keys::should_touch(caller.last_used_at, s.now() + TimeDelta::seconds(59)));
     assert!(keys::should_touch(caller.last_used_at, s.now() + TimeDelta::seconds(60)));

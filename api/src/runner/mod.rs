@@ -26,6 +26,7 @@ use crate::{admission, reply, routes};
 mod body;
 mod body_reader;
 mod form;
+mod in_flight;
 pub mod json;
 mod large_bodies;
 mod unknown;
@@ -33,6 +34,7 @@ mod write;
 
 pub use body::read as read_body;
 pub use body_reader::MinRate;
+pub use in_flight::{InFlightKey, InFlightKeys};
 pub use large_bodies::LargeBodySemaphore;
 use unknown::KnownNames;
 pub use unknown::UnknownNames;
@@ -94,7 +96,7 @@ impl Runner {
     pub async fn run(&self, req: &mut Request, res: &mut Response, request_id: &str) -> Result<Option<ApiResponse>> {
         let ids = self.ids(req).ok_or_else(ApiError::no_route)?;
         let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
-        let Authenticated { caller, membership } = admission::admit(&self.app, req, res, brand_id).await?;
+        let (Authenticated { caller, membership }, record) = admission::admit(&self.app, req, res, brand_id).await?;
         self.app.touch(&caller);
         let plan = admission::plan(&self.app, &caller)?.clone();
         self.check_key(&caller)?;
@@ -137,7 +139,7 @@ impl Runner {
                 let found = handler.call(&cx, &mut self.app.store.read().await?).await?;
                 self.send_file(req, &found, res).await.map(|()| None)
             }
-            _ => write::run(&self.endpoint, &self.known, cx, req, res).await.map(Some),
+            _ => write::run(&self.endpoint, &self.known, cx, record, req, res).await.map(Some),
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use crier_store::idempotency::{self, IdempotencySlot, KeyState, RequestLine};
+use crier_store::idempotency::{self, FreeKey, IdempotencySlot, KeyRecord, KeyState, RequestLine};
 use crier_store::{Store, Tx, files};
 use crier_telemetry::traces;
 use http::HeaderMap;
@@ -19,13 +19,13 @@ use sha2::{Digest, Sha256};
 use tracing::Instrument;
 
 use super::{KnownNames, body, form, set_json_body, unknown};
+use crate::admission;
 use crate::context::Context;
 use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, Prepare, Rerender};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::ApiResponse;
 
 const HEADER: &str = "idempotency-key";
-const MAX_KEY_LENGTH: usize = 255;
 /// How often a write is attempted when the database aborts it with a serialization error.
 const MAX_ATTEMPTS: u32 = 3;
 /// How long an external service may take to answer while a request waits.
@@ -35,34 +35,47 @@ pub async fn run(
     endpoint: &Endpoint,
     known: &KnownNames,
     mut cx: Context,
+    record: KeyRecord,
     req: &mut Request,
     res: &mut Response,
 ) -> Result<ApiResponse> {
-    let key = parse_idempotency_key(req.headers())?;
-    let (arrived, refusal) = receive(endpoint, known, &mut cx, &key, req).await?;
+    let key = require_idempotency_key(req.headers())?;
+    let (arrived, refusal) = receive(endpoint, known, &mut cx, record.exists(), req).await?;
     unknown::write_header(endpoint, &mut cx, res);
     let line = RequestLine { method: req.method().to_string(), path: req.uri().path().to_owned() };
     let fingerprint = fingerprint(req, &arrived);
     let slot = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint, request: Some(line) };
+    let again = endpoint.rerender.as_ref();
+    let free = match free_or_answered(record.state(&cx.app.store, &slot)?)? {
+        KeyLookup::Answered(answer) => return render(again, cx, answer).await,
+        KeyLookup::Free(free) => free,
+    };
+    let in_flight = cx.app.in_flight.enter(&slot).ok_or_else(ApiError::in_progress)?;
+    if let Some(refusal) = refusal {
+        return Err(refusal);
+    }
     match &endpoint.handler {
         HandlerKind::Reads(_) | HandlerKind::Downloads(_) => Err(ApiError::bug("a read was run as a write")),
         HandlerKind::Writes(begin) => {
             let finish = cx.app.large_bodies.run(arrived.len(), || begin(&cx)).await;
-            let again = endpoint.rerender.as_ref();
-            let answer = write_with_retries(&cx, &slot, None, refusal, again, |cx, tx| finish.call(cx, tx)).await?;
-            if answer.is_reference { render(again, cx, answer).await } else { Ok(answer) }
+            let answer = write_with_retries(&cx, &slot, free, again, |cx, tx| finish.call(cx, tx)).await?;
+            render(again, cx, answer).await
         }
         HandlerKind::TwoSteps { prepare, first } => {
-            let held = match lookup_key(&cx.app.store, &slot, first.holds() && refusal.is_none()).await? {
-                KeyLookup::Answered(answer) => return Ok(answer),
-                KeyLookup::Free { held } => held,
+            let free = match first.holds() {
+                true => match lease_key(&cx.app.store, &slot, free).await? {
+                    KeyLookup::Answered(answer) => return render(again, cx, answer).await,
+                    KeyLookup::Free(leased) => leased,
+                },
+                false => free,
             };
-            if let Some(refusal) = refusal {
-                return Err(refusal);
-            }
             let (prepare, first) = (prepare.clone(), *first);
             // Runs as a separate task, so that new tokens are saved even if the client disconnects.
-            let work = Box::pin(async move { two_steps(cx, slot, prepare, first, held).await }.in_current_span());
+            let work = async move {
+                let _in_flight = in_flight;
+                two_steps(cx, slot, prepare, first, free).await
+            };
+            let work = Box::pin(work.in_current_span());
             let work = tokio::spawn(traces::in_current_span(work));
             work.await.unwrap_or_else(|error| Err(ApiError::bug(format!("the work was not finished: {error}"))))
         }
@@ -75,12 +88,12 @@ async fn receive(
     endpoint: &Endpoint,
     known: &KnownNames,
     cx: &mut Context,
-    key: &str,
+    key_is_known: bool,
     req: &mut Request,
 ) -> Result<(Bytes, Option<ApiError>)> {
     let Some(body) = &endpoint.body else { return Ok((Bytes::new(), None)) };
     if body.form == BodyFormat::Multipart {
-        return receive_form(known, cx, key, req).await;
+        return receive_form(known, cx, key_is_known, req).await;
     }
     let (raw, app) = (body::read(req, cx.app.min_rate).await?, cx.app.clone());
     let parsed = app.large_bodies.run(raw.len(), || set_json_body(cx, known, body.form, req, &raw)).await;
@@ -90,10 +103,10 @@ async fn receive(
 async fn receive_form(
     known: &KnownNames,
     cx: &mut Context,
-    key: &str,
+    key_is_known: bool,
     req: &mut Request,
 ) -> Result<(Bytes, Option<ApiError>)> {
-    let (bounds, spools) = (load_file_limits(cx, key).await?, cx.app.library.spools());
+    let (bounds, spools) = (load_file_limits(cx, key_is_known).await?, cx.app.library.spools());
     match form::read(req, bounds, spools, cx.caller.workspace_id, cx.app.min_rate).await {
         Ok(form) => {
             cx.unknown.check_form(known, &form.texts, &form.other_files);
@@ -110,36 +123,30 @@ async fn receive_form(
 
 /// Returns how large a file may be. For a known key the remaining storage is not checked: the file may already be in
 /// the library, and the stored response must be returned even if the storage is full.
-async fn load_file_limits(cx: &Context, key: &str) -> Result<form::FileLimits> {
+async fn load_file_limits(cx: &Context, key_is_known: bool) -> Result<form::FileLimits> {
     let (most, storage_mib) = (cx.app.library.limits().max_bytes, cx.plan.storage_mib);
     let Some(cap) = cx.plan.storage_bytes() else {
         return Ok(form::FileLimits { max_bytes: most, remaining_bytes: None, storage_mib });
     };
-    let mut conn = cx.app.store.read().await?;
-    let room = if idempotency::is_known(&mut conn, cx.caller.key_id, key).await? {
+    let room = if key_is_known {
         None
     } else {
-        let used = files::used(&mut conn, cx.caller.workspace_id).await?;
+        let used = files::used(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?;
         Some(cap.saturating_sub(u64::try_from(used).unwrap_or_default()))
     };
     Ok(form::FileLimits { max_bytes: most, remaining_bytes: room, storage_mib })
 }
 
-fn parse_idempotency_key(headers: &HeaderMap) -> Result<String> {
-    let required = || {
+fn require_idempotency_key(headers: &HeaderMap) -> Result<String> {
+    if headers.get(HEADER).is_none_or(|value| value.is_empty()) {
         let message = "Every write needs the header Idempotency-Key: a new one for each request, the same one when it \
              is sent again.";
-        ApiError::new(ErrorCode::IdempotencyKeyRequired, message)
-    };
-    let value = headers.get(HEADER).filter(|v| !v.is_empty()).ok_or_else(required)?;
-    let fits = value.len() <= MAX_KEY_LENGTH && value.as_bytes().iter().all(|b| (0x21..=0x7e).contains(b));
-    match value.to_str() {
-        Ok(text) if fits => Ok(text.to_owned()),
-        _ => {
-            let message = "The Idempotency-Key must be 1 to 255 visible ASCII characters without spaces.";
-            Err(ApiError::new(ErrorCode::IdempotencyKeyInvalid, message))
-        }
+        return Err(ApiError::new(ErrorCode::IdempotencyKeyRequired, message));
     }
+    admission::idempotency_key(headers).map(str::to_owned).ok_or_else(|| {
+        let message = "The Idempotency-Key must be 1 to 255 visible ASCII characters without spaces.";
+        ApiError::new(ErrorCode::IdempotencyKeyInvalid, message)
+    })
 }
 
 /// Returns a hash that identifies the request: method, path, query and raw body.
@@ -153,49 +160,42 @@ fn fingerprint(req: &Request, raw: &[u8]) -> Vec<u8> {
     hash.finalize().to_vec()
 }
 
-/// Returns the response stored under the key, an error if the key conflicts, or `None` if the request is new.
-fn response_for_key_state(found: KeyState) -> Result<Option<ApiResponse>> {
+/// What a look-up of the key leads to.
+enum KeyLookup {
+    Answered(ApiResponse),
+    Free(FreeKey),
+}
+
+/// Fails if the key conflicts with another request.
+fn free_or_answered(found: KeyState) -> Result<KeyLookup> {
     match found {
-        KeyState::Fresh => Ok(None),
-        KeyState::Answered(answer) => Ok(Some(answer.into())),
+        KeyState::Free(free) => Ok(KeyLookup::Free(free)),
+        KeyState::Answered(answer) => Ok(KeyLookup::Answered(answer.into())),
         KeyState::Reused => Err(ApiError::key_reused()),
         KeyState::InProgress => Err(ApiError::in_progress()),
     }
 }
 
-/// The result of looking up the key.
-enum KeyLookup {
-    Answered(ApiResponse),
-    /// The key is new. `held`: when the lease on it ends, if it was leased.
-    Free {
-        held: Option<DateTime<Utc>>,
-    },
-}
-
-/// Looks up the key before the first step, and leases it if `hold`: that step must not run twice concurrently.
-async fn lookup_key(store: &Store, slot: &IdempotencySlot, hold: bool) -> Result<KeyLookup> {
-    if !hold {
-        let answer = response_for_key_state(idempotency::peek(store, slot).await?)?;
-        return Ok(answer.map_or(KeyLookup::Free { held: None }, KeyLookup::Answered));
-    }
-    let mut attempts = 1;
-    loop {
-        match lease_key(store, slot).await {
-            Err(error) if error.is_serialization() && attempts < MAX_ATTEMPTS => attempts += 1,
-            other => return other,
+/// Leases the key before a first step that must not run twice concurrently.
+async fn lease_key(store: &Store, slot: &IdempotencySlot, mut free: FreeKey) -> Result<KeyLookup> {
+    for _ in 1..MAX_ATTEMPTS {
+        match try_lease(store, slot, free).await {
+            Err(error) if error.is_serialization() => {}
+            leased => return Ok(KeyLookup::Free(FreeKey::Leased(leased?))),
+        }
+        match free_or_answered(idempotency::look_up(store, slot).await?)? {
+            KeyLookup::Free(again) => free = again,
+            answered => return Ok(answered),
         }
     }
+    Ok(KeyLookup::Free(FreeKey::Leased(try_lease(store, slot, free).await?)))
 }
 
-async fn lease_key(store: &Store, slot: &IdempotencySlot) -> Result<KeyLookup> {
+async fn try_lease(store: &Store, slot: &IdempotencySlot, free: FreeKey) -> Result<DateTime<Utc>> {
     let mut tx = store.begin().await?;
-    if let Some(answer) = response_for_key_state(idempotency::take(&mut tx, slot).await?)? {
-        tx.rollback().await?;
-        return Ok(KeyLookup::Answered(answer));
-    }
-    let held = Some(idempotency::acquire_lease(&mut tx, slot).await?);
+    let until = idempotency::acquire_lease(&mut tx, slot, free).await?;
     tx.commit().await?;
-    Ok(KeyLookup::Free { held })
+    Ok(until)
 }
 
 async fn two_steps(
@@ -203,8 +203,9 @@ async fn two_steps(
     slot: IdempotencySlot,
     prepare: Arc<dyn for<'a> Prepare<'a>>,
     first: FirstStep,
-    held: Option<DateTime<Utc>>,
+    free: FreeKey,
 ) -> Result<ApiResponse> {
+    let held = if let FreeKey::Leased(until) = free { Some(until) } else { None };
     let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), held };
     let prepared = match first {
         FirstStep::Upload | FirstStep::Reserve => Ok(prepare.call(&cx).await),
@@ -212,7 +213,7 @@ async fn two_steps(
     };
     let outcome = match prepared {
         Ok(Ok(finish)) => {
-            let written = write_with_retries(&cx, &slot, held, None, None, |cx, tx| finish.call(cx, tx)).await;
+            let written = write_with_retries(&cx, &slot, free, None, |cx, tx| finish.call(cx, tx)).await;
             if !matches!(&written, Ok(answer) if !answer.replayed) {
                 finish.undo(&cx).await;
             }
@@ -264,50 +265,61 @@ async fn release(store: &Store, slot: &IdempotencySlot, held: DateTime<Utc>) {
     }
 }
 
-/// Renders a response that was too large to store, from the current state of its records. If a record was deleted
-/// since, the error is a 404 that says so; the write is not repeated.
-async fn render(again: Option<&Rerender>, mut cx: Context, stored: ApiResponse) -> Result<ApiResponse> {
+/// Returns the response. One that was too large to store is rendered again, from the current state of its records. If a
+/// record was deleted since, the error is a 404 that says so; the write is not repeated.
+async fn render(again: Option<&Rerender>, mut cx: Context, answer: ApiResponse) -> Result<ApiResponse> {
+    if !answer.is_reference {
+        return Ok(answer);
+    }
     let again = again.ok_or_else(|| ApiError::bug("an answer was stored that cannot be rendered again"))?;
-    cx.ids.extend(stored.records.iter().map(|id| (again.record, *id)));
+    cx.ids.extend(answer.records.iter().map(|id| (again.record, *id)));
     let mut conn = cx.app.store.read().await?;
     match again.handler.call(&cx, &mut conn).await {
-        Ok(rendered) => Ok(ApiResponse { body: rendered.body, ..stored }),
+        Ok(rendered) => Ok(ApiResponse { body: rendered.body, ..answer }),
         Err(error) if error.code == ErrorCode::NotFound => Err(ApiError::record_deleted()),
         Err(error) => Err(error),
     }
 }
 
-/// Checks the key, runs the work and stores the response in one transaction. `held`: when the lease on the key ends, if
-/// it is leased already; otherwise the key is taken here.
+/// Runs the work and stores the response in one transaction. `free`: what was found under the key.
+///
+/// A refusal may be due to the same request in another process, which was carried out meanwhile; so the key is looked up
+/// again before it is returned. No other request carries out one whose key is leased.
 async fn write_with_retries<W>(
     cx: &Context,
     slot: &IdempotencySlot,
-    held: Option<DateTime<Utc>>,
-    refusal: Option<ApiError>,
+    mut free: FreeKey,
     again: Option<&Rerender>,
     work: W,
 ) -> Result<ApiResponse>
 where
     W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::HandlerFuture<'a>,
 {
-    let mut refusal = refusal;
     let mut run = 1;
     loop {
-        match try_write(cx, slot, held, &mut refusal, again, &work).await {
-            Err(error) if error.is_serialization() && run < MAX_ATTEMPTS => {
-                tracing::debug!(run, "serialization error; retrying the write");
-                run += 1;
+        let error = match try_write(cx, slot, free, again, &work).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let (retries, is_failure) = (error.is_serialization(), error.code.status().is_server_error());
+        if !matches!(free, FreeKey::Leased(_)) && (retries || !is_failure) {
+            match free_or_answered(idempotency::look_up(&cx.app.store, slot).await?)? {
+                KeyLookup::Answered(answer) => return Ok(answer),
+                KeyLookup::Free(found) => free = found,
             }
-            other => return other,
         }
+        if !retries || run == MAX_ATTEMPTS {
+            return Err(error);
+        }
+        tracing::debug!(run, "serialization error; retrying the write");
+        run += 1;
     }
 }
 
 async fn try_write<W>(
     cx: &Context,
     slot: &IdempotencySlot,
-    held: Option<DateTime<Utc>>,
-    refusal: &mut Option<ApiError>,
+    free: FreeKey,
     again: Option<&Rerender>,
     work: &W,
 ) -> Result<ApiResponse>
@@ -315,31 +327,28 @@ where
     W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::HandlerFuture<'a>,
 {
     let mut tx = cx.app.store.begin().await?;
-    let found = response_for_key_state(match held {
-        None => idempotency::take(&mut tx, slot).await?,
-        Some(mine) => idempotency::take_leased(&mut tx, slot, mine).await?,
-    });
-    let answered = match (found, refusal.take()) {
-        (Ok(None), None) => work(cx, &mut tx).await,
-        (Ok(None), Some(refusal)) => Err(refusal),
-        (Ok(Some(stored)), _) => {
-            tx.rollback().await?;
-            return Ok(stored);
+    let worked = async {
+        if let FreeKey::Leased(until) = free
+            && let KeyLookup::Answered(answer) =
+                free_or_answered(idempotency::look_up_leased(&mut tx, slot, until).await?)?
+        {
+            return Ok(answer);
         }
-        (Err(error), _) => Err(error),
+        let answer = work(cx, &mut tx).await?;
+        idempotency::store(&mut tx, slot, &answer.to_stored(again.is_some()), free).await?;
+        Ok(answer)
     };
-    match answered {
-        Ok(answer) => {
-            idempotency::store(&mut tx, slot, &answer.to_stored(again.is_some()), held).await?;
+    match worked.await {
+        Ok(answer) if !answer.replayed => {
             tx.commit().await?;
             Ok(answer)
         }
-        Err(error) => {
+        other => {
             // Explicitly, so that on SQLite the next writer does not wait until the connection is cleaned up.
             if let Err(failed) = tx.rollback().await {
                 tracing::debug!(error = %failed, "rollback failed; closing the connection rolls back anyway");
             }
-            Err(error)
+            other
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Stored responses, by `Idempotency-Key`.
 //!
-//! The response commits in the transaction of its write, so a crash leaves either both or neither. While that
-//! transaction runs, an advisory lock makes others see "in progress" on Postgres; on SQLite writers queue, and the
-//! second one finds the response. Of a response that is too large, only the ids of its records are stored; others are
-//! compressed. Operations with external calls (connect, refresh, AI) cannot keep a transaction open: they hold the key by
-//! a lease.
+//! A key is looked up together with the caller ([`keys::authenticate`](super::keys::authenticate)). The response commits
+//! in the transaction of its write, so a crash leaves either both or neither. Nothing locks a key before that: of two
+//! concurrent requests that found it free, the second one to store its response waits for the first, then fails with
+//! [`StoreError::KeyTaken`], rolls back its own work, and finds the first one's response.
+//!
+//! Of a response that is too large, only the ids of its records are stored; others are compressed. Operations with
+//! external calls (connect, refresh, AI) cannot keep a transaction open: they hold the key by a lease.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::secrets::{Cipher, SecretLocation};
@@ -13,6 +15,14 @@ use super::db::{execute, run};
 use super::jobs::id_list;
 use super::packed;
 use super::{Conn, Page, PageRequest, Result, Store, StoreError, Tx};
+
+/// The columns of an [`IdempotencyRow`] of `idempotency_keys i`.
+macro_rules! key_columns {
+    () => {
+        "i.fingerprint, i.status, i.location, i.body, i.packed, i.records, i.lease_until, i.created_at AS stored_at"
+    };
+}
+pub(super) use key_columns;
 
 /// How long a response is stored.
 pub const RETENTION: TimeDelta = TimeDelta::hours(24);
@@ -57,8 +67,8 @@ pub enum StoredBody {
 /// What is stored under a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// Nothing: continue.
-    Fresh,
+    /// Nothing that counts: continue.
+    Free(FreeKey),
     /// The response to an earlier, identical request.
     Answered(StoredResponse),
     /// The response to a different request.
@@ -67,118 +77,43 @@ pub enum KeyState {
     InProgress,
 }
 
-impl IdempotencySlot {
-    fn row(&self) -> String {
-        format!("{}/{}", self.api_key_id, self.key)
+/// Why a key is free for the caller: this decides how its row is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreeKey {
+    /// No row has it.
+    Unused,
+    /// Its response, or its lease, has expired.
+    Expired,
+    /// The caller leased it until then.
+    Leased(DateTime<Utc>),
+}
+
+/// What was read of a key together with the caller.
+#[derive(Debug, Clone, Default)]
+pub struct KeyRecord(Option<IdempotencyRow>);
+
+impl KeyRecord {
+    /// Whether anything is stored under the key, for any request.
+    pub const fn exists(&self) -> bool {
+        self.0.is_some()
     }
 
-    /// The id of the advisory lock; two keys that collide only exclude each other.
-    fn lock_id(&self) -> i64 {
-        use sha2::{Digest, Sha256};
-        let digest = Sha256::digest(format!("idempotency/{}", self.row()));
-        digest.first_chunk::<8>().map_or(0, |b| i64::from_be_bytes(*b))
+    /// Returns what the record means for a request.
+    pub fn state(self, store: &Store, slot: &IdempotencySlot) -> Result<KeyState> {
+        self.state_at(store.cipher(), slot, store.now())
     }
-}
 
-/// Returns what is stored under the key, without taking it: a mere look must not make another's write "in progress".
-pub async fn peek(store: &Store, slot: &IdempotencySlot) -> Result<KeyState> {
-    find(&mut store.read().await?, store.cipher(), slot, store.now()).await
-}
-
-/// Whether anything is stored under the key, for any request.
-pub async fn is_known(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<bool> {
-    const SQL: &str = "SELECT count(*)
-        FROM idempotency_keys
-        WHERE api_key_id = $1 AND key = $2";
-    let known: i64 = run!(conn, c => sqlx::query_scalar(SQL).bind(api_key_id).bind(key).fetch_one(c))?;
-    Ok(known > 0)
-}
-
-/// Takes the key for this transaction and returns what is stored under it.
-///
-/// On Postgres the lock and the look-up are one statement, which may not see what the previous holder of the lock has just
-/// committed. So [`store`] and [`acquire_lease`] check once more, and fail with [`StoreError::KeyTaken`].
-pub async fn take(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState> {
-    const SQL: &str = "
-        SELECT pg_try_advisory_xact_lock($3) AS free, k.fingerprint, k.status, k.location, k.body, k.packed, k.records,
-            k.lease_until, k.created_at
-        FROM (SELECT 1) AS one
-        LEFT JOIN idempotency_keys k ON k.api_key_id = $1 AND k.key = $2";
-    #[derive(sqlx_macros::FromRow)]
-    struct LockedRow {
-        free: bool,
-        #[sqlx(flatten)]
-        row: IdempotencyRow,
-    }
-    let (now, cipher, id) = (tx.now, tx.cipher.clone(), slot.lock_id());
-    if !tx.is_postgres() {
-        return find(tx, &cipher, slot, now).await;
-    }
-    let found: LockedRow =
-        run!(tx, c => sqlx::query_as(SQL).bind(slot.api_key_id).bind(&slot.key).bind(id).fetch_one(c))?;
-    if found.free { found.row.state(&cipher, slot, now) } else { Ok(KeyState::InProgress) }
-}
-
-/// Takes a key that the caller holds by a lease until `mine`; this lease itself counts as nothing. Returns what is
-/// stored if the lease ran out and another request took the key. Excludes all others until the end of the transaction.
-pub async fn take_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<KeyState> {
-    if tx.is_postgres() {
-        let id = slot.lock_id();
-        execute!(tx, "SELECT pg_advisory_xact_lock($1)", id)?;
-    }
-    const SQL: &str = "
-        SELECT count(*)
-        FROM idempotency_keys
-        WHERE api_key_id = $1
-            AND key = $2
-            AND lease_until = $3";
-    let held: i64 =
-        run!(tx, c => sqlx::query_scalar(SQL).bind(slot.api_key_id).bind(&slot.key).bind(mine).fetch_one(c))?;
-    if held > 0 {
-        return Ok(KeyState::Fresh);
-    }
-    let (now, cipher) = (tx.now, tx.cipher.clone());
-    find(tx, &cipher, slot, now).await
-}
-
-async fn find(conn: &mut Conn, cipher: &Cipher, slot: &IdempotencySlot, now: DateTime<Utc>) -> Result<KeyState> {
-    const SQL: &str = "
-        SELECT fingerprint, status, location, body, packed, records, lease_until, created_at
-        FROM idempotency_keys
-        WHERE api_key_id = $1 AND key = $2";
-    let row: Option<IdempotencyRow> =
-        run!(conn, c => sqlx::query_as(SQL).bind(slot.api_key_id).bind(&slot.key).fetch_optional(c))?;
-    row.map_or(Ok(KeyState::Fresh), |row| row.state(cipher, slot, now))
-}
-
-/// A row of the table; without a fingerprint there is none.
-#[derive(sqlx_macros::FromRow)]
-struct IdempotencyRow {
-    fingerprint: Option<Vec<u8>>,
-    status: Option<i32>,
-    location: Option<String>,
-    /// Written by versions that did not compress.
-    body: Option<Vec<u8>>,
-    packed: Option<Vec<u8>>,
-    records: Option<String>,
-    lease_until: Option<DateTime<Utc>>,
-    created_at: Option<DateTime<Utc>>,
-}
-
-impl IdempotencyRow {
-    /// An expired row counts as nothing; [`store`] and [`acquire_lease`] overwrite it.
-    fn state(self, cipher: &Cipher, slot: &IdempotencySlot, now: DateTime<Utc>) -> Result<KeyState> {
-        let (Some(fingerprint), Some(created_at)) = (self.fingerprint, self.created_at) else {
-            return Ok(KeyState::Fresh);
-        };
-        if created_at + RETENTION <= now || self.status.is_none() && self.lease_until.is_none_or(|t| t <= now) {
-            return Ok(KeyState::Fresh);
+    fn state_at(self, cipher: &Cipher, slot: &IdempotencySlot, now: DateTime<Utc>) -> Result<KeyState> {
+        let Some(row) = self.0 else { return Ok(KeyState::Free(FreeKey::Unused)) };
+        if row.stored_at + RETENTION <= now || row.status.is_none() && row.lease_until.is_none_or(|until| until <= now)
+        {
+            return Ok(KeyState::Free(FreeKey::Expired));
         }
-        if fingerprint != slot.fingerprint {
+        if row.fingerprint != slot.fingerprint {
             return Ok(KeyState::Reused);
         }
-        let Some(status) = self.status else { return Ok(KeyState::InProgress) };
-        let body = match (self.packed, self.body, self.records) {
+        let Some(status) = row.status else { return Ok(KeyState::InProgress) };
+        let body = match (row.packed, row.body, row.records) {
             (Some(sealed), _, _) => {
                 StoredBody::Whole(packed::unpack(&cipher.open(&place(&slot.row(), "packed"), &sealed)?)?)
             }
@@ -188,74 +123,109 @@ impl IdempotencyRow {
             ),
             (None, None, None) => return Ok(KeyState::InProgress),
         };
-        Ok(KeyState::Answered(StoredResponse {
-            status: u16::try_from(status).unwrap_or(500),
-            location: self.location,
-            body,
-        }))
+        let status = u16::try_from(status).unwrap_or(500);
+        Ok(KeyState::Answered(StoredResponse { status, location: row.location, body }))
     }
 }
 
-/// When a row may be overwritten: it was created before `$1`, its lease ended before `$2`, or the lease is the caller's,
-/// which ends at `$3`.
-macro_rules! overwrites {
-    () => {
+impl IdempotencySlot {
+    fn row(&self) -> String {
+        format!("{}/{}", self.api_key_id, self.key)
+    }
+}
+
+/// Returns what is stored under the key.
+pub async fn look_up(store: &Store, slot: &IdempotencySlot) -> Result<KeyState> {
+    read(&mut store.read().await?, slot.api_key_id, &slot.key).await?.state(store, slot)
+}
+
+/// Returns what is stored under the key, in a transaction.
+pub async fn look_up_in(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState> {
+    let record = read(tx, slot.api_key_id, &slot.key).await?;
+    record.state_at(&tx.cipher, slot, tx.now)
+}
+
+/// Returns what is stored under a key that the caller leased until `mine`; this lease itself counts as nothing. While the
+/// caller has it, no other request can take the key before the end of the transaction.
+pub async fn look_up_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<KeyState> {
+    let lock = tx.for_engine("FOR UPDATE", "");
+    let sql = format!(
         "
-        WHERE idempotency_keys.created_at <= $1
-            OR idempotency_keys.status IS NULL
-                AND (
-                    idempotency_keys.lease_until IS NULL
-                    OR idempotency_keys.lease_until <= $2
-                    OR idempotency_keys.lease_until = $3
-                )"
-    };
+        SELECT 1
+        FROM idempotency_keys
+        WHERE api_key_id = $1
+            AND key = $2
+            AND lease_until = $3
+        {lock}"
+    );
+    let held: Option<i32> = run!(tx, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(slot.api_key_id)
+        .bind(&slot.key).bind(mine).fetch_optional(c))?;
+    if held.is_some() { Ok(KeyState::Free(FreeKey::Leased(mine))) } else { look_up_in(tx, slot).await }
+}
+
+/// Reads what is stored under a key, for any request.
+pub async fn read(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<KeyRecord> {
+    const SQL: &str = concat!(
+        "SELECT ",
+        key_columns!(),
+        "
+        FROM idempotency_keys i
+        WHERE i.api_key_id = $1 AND i.key = $2"
+    );
+    let record = run!(conn, c => sqlx::query_as(SQL).bind(api_key_id).bind(key).fetch_optional(c))?;
+    Ok(record.unwrap_or_default())
+}
+
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
+struct IdempotencyRow {
+    fingerprint: Vec<u8>,
+    status: Option<i32>,
+    location: Option<String>,
+    /// Written by versions that did not compress.
+    body: Option<Vec<u8>>,
+    packed: Option<Vec<u8>>,
+    records: Option<String>,
+    lease_until: Option<DateTime<Utc>>,
+    stored_at: DateTime<Utc>,
+}
+
+/// Reads a row that an outer join may not have found.
+impl<'r, R> sqlx::FromRow<'r, R> for KeyRecord
+where
+    R: sqlx::Row,
+    IdempotencyRow: sqlx::FromRow<'r, R>,
+    Option<Vec<u8>>: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    &'static str: sqlx::ColumnIndex<R>,
+{
+    fn from_row(row: &'r R) -> sqlx::Result<Self> {
+        let fingerprint: Option<Vec<u8>> = row.try_get("fingerprint")?;
+        Ok(Self(fingerprint.map(|_| IdempotencyRow::from_row(row)).transpose()?))
+    }
 }
 
 fn place<'a>(row: &'a str, column: &'static str) -> SecretLocation<'a> {
     SecretLocation { table: "idempotency_keys", row, column }
 }
 
-/// Stores the response in the transaction of the write. `held`: when the caller's lease on the key ends, if it has one.
-/// Fails if another request has taken the key ([`StoreError::KeyTaken`]): roll back, and look the key up again.
-pub async fn store(
-    tx: &mut Tx,
-    slot: &IdempotencySlot,
-    answer: &StoredResponse,
-    held: Option<DateTime<Utc>>,
-) -> Result<()> {
-    const SQL: &str = concat!(
-        "
+/// Stores the response in the transaction of the write. `free`: what the look-up found. Fails if another request has
+/// taken the key ([`StoreError::KeyTaken`]): roll back, and look the key up again.
+pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse, free: FreeKey) -> Result<()> {
+    const SQL: &str = "
         INSERT INTO idempotency_keys (
             api_key_id, key, fingerprint, status, location, packed, records, method, path, created_at
         )
-        VALUES ($4, $5, $6, $7, $8, $9, $10, $11, $12, $2)
-        ON CONFLICT (api_key_id, key) DO UPDATE
-        SET fingerprint = excluded.fingerprint,
-            status = excluded.status,
-            location = excluded.location,
-            body = NULL,
-            packed = excluded.packed,
-            records = excluded.records,
-            method = excluded.method,
-            path = excluded.path,
-            lease_until = NULL,
-            created_at = excluded.created_at",
-        overwrites!()
-    );
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    discard(tx, slot, free).await?;
     let (sealed, records) = match &answer.body {
         StoredBody::Whole(body) => (Some(tx.cipher.seal(&place(&slot.row(), "packed"), &packed::pack(body)?)?), None),
         StoredBody::Records(ids) => (None, Some(id_list(ids))),
     };
-    let (status, now) = (i32::from(answer.status), tx.now);
-    let (expired, location) = (now - RETENTION, &answer.location);
+    let (status, now, location) = (i32::from(answer.status), tx.now, &answer.location);
     let line = slot.request.as_ref();
     let (method, path) = (line.map(|line| &line.method), line.map(|line| &line.path));
-    let written = execute!(
+    inserted(execute!(
         tx,
         SQL,
-        expired,
-        now,
-        held,
         slot.api_key_id,
         &slot.key,
         &slot.fingerprint,
@@ -264,33 +234,50 @@ pub async fn store(
         &sealed,
         &records,
         method,
-        path
-    )?;
-    if written > 0 { Ok(()) } else { Err(StoreError::KeyTaken) }
+        path,
+        now
+    ))
 }
 
-/// Holds the key by a lease for an operation with external calls; returns when the lease ends. Fails if another request
-/// has taken the key ([`StoreError::KeyTaken`]).
-pub async fn acquire_lease(tx: &mut Tx, slot: &IdempotencySlot) -> Result<DateTime<Utc>> {
-    const SQL: &str = concat!(
-        "
+/// Leases the key for an operation with external calls; returns when the lease ends. Fails if another request has taken
+/// the key ([`StoreError::KeyTaken`]).
+pub async fn acquire_lease(tx: &mut Tx, slot: &IdempotencySlot, free: FreeKey) -> Result<DateTime<Utc>> {
+    const SQL: &str = "
         INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at)
-        VALUES ($4, $5, $6, $7, $2)
-        ON CONFLICT (api_key_id, key) DO UPDATE
-        SET fingerprint = excluded.fingerprint,
-            status = NULL,
-            location = NULL,
-            body = NULL,
-            packed = NULL,
-            records = NULL,
-            lease_until = excluded.lease_until,
-            created_at = excluded.created_at",
-        overwrites!()
-    );
-    let (until, now, held) = (tx.now + LEASE, tx.now, None::<DateTime<Utc>>);
-    let expired = now - RETENTION;
-    let written = execute!(tx, SQL, expired, now, held, slot.api_key_id, &slot.key, &slot.fingerprint, until)?;
-    if written > 0 { Ok(until) } else { Err(StoreError::KeyTaken) }
+        VALUES ($1, $2, $3, $4, $5)";
+    discard(tx, slot, free).await?;
+    let (until, now) = (tx.now + LEASE, tx.now);
+    inserted(execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, until, now))?;
+    Ok(until)
+}
+
+/// Deletes the row of a free key, unless another request has taken the key meanwhile: then the insertion fails.
+async fn discard(tx: &mut Tx, slot: &IdempotencySlot, free: FreeKey) -> Result<()> {
+    const SQL: &str = "
+        DELETE FROM idempotency_keys
+        WHERE api_key_id = $1
+            AND key = $2
+            AND (
+                created_at <= $3
+                OR status IS NULL
+                    AND (lease_until IS NULL OR lease_until <= $4 OR lease_until = $5)
+            )";
+    let mine = match free {
+        FreeKey::Unused => return Ok(()),
+        FreeKey::Expired => None,
+        FreeKey::Leased(until) => Some(until),
+    };
+    let (expired, now) = (tx.now - RETENTION, tx.now);
+    execute!(tx, SQL, slot.api_key_id, &slot.key, expired, now, mine)?;
+    Ok(())
+}
+
+/// The primary key admits one row of an `Idempotency-Key`. Without `ON CONFLICT`, which writes one more WAL record.
+fn inserted(result: sqlx::Result<u64>) -> Result<()> {
+    match result {
+        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Err(StoreError::KeyTaken),
+        other => other.map(drop).map_err(StoreError::from),
+    }
 }
 
 /// Releases the key, held until `mine`: the operation was refused or failed. The row of another holder stays.

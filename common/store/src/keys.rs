@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
 use super::db::{execute, run};
+use super::idempotency::{KeyRecord, key_columns};
 use super::{Conn, Result, StoreError, Tx};
 
 /// How many characters follow the prefix.
@@ -120,14 +121,19 @@ pub struct Authenticated {
     pub membership: Option<(Brand, Role)>,
 }
 
-/// Selects an [`Authenticated`]: `$2` is the brand, or null.
+/// Selects an [`Authenticated`], and more columns: `$2` is the brand, or null.
 macro_rules! caller_sql {
-    ($condition:literal) => {
+    ($condition:expr) => {
+        caller_sql!("", $condition)
+    };
+    ($columns:expr, $condition:expr) => {
         concat!(
             "
         SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name,
             u.email AS user_email, w.id AS caller_workspace_id, w.plan, b.*, m.role,
-            EXISTS (SELECT 1 FROM webhooks h WHERE h.user_id = u.id AND h.is_active) AS has_endpoint
+            EXISTS (SELECT 1 FROM webhooks h WHERE h.user_id = u.id AND h.is_active) AS has_endpoint",
+            $columns,
+            "
         FROM api_keys k
         JOIN users u ON u.id = k.user_id
         JOIN workspaces w ON w.id = u.workspace_id
@@ -140,12 +146,30 @@ macro_rules! caller_sql {
 }
 pub(super) use caller_sql;
 
-/// Returns the caller behind a key, and the membership in a brand, in one statement; `None`: the key does not exist (any
-/// more).
-pub async fn authenticate(conn: &mut Conn, key: &SecretString, brand_id: Option<i64>) -> Result<Option<Authenticated>> {
-    const SQL: &str = caller_sql!("WHERE k.hash = $1");
+/// Returns the caller behind a key, the membership in a brand and what is stored under an `Idempotency-Key`, in one
+/// statement; `None`: the key does not exist (any more).
+pub async fn authenticate(
+    conn: &mut Conn,
+    key: &SecretString,
+    brand_id: Option<i64>,
+    idempotency_key: Option<&str>,
+) -> Result<Option<(Authenticated, KeyRecord)>> {
+    const SQL: &str = caller_sql!(
+        concat!(", ", key_columns!()),
+        "LEFT JOIN idempotency_keys i ON i.api_key_id = k.id AND i.key = $3
+        WHERE k.hash = $1"
+    );
+    #[derive(sqlx_macros::FromRow)]
+    struct Found {
+        #[sqlx(flatten)]
+        authenticated: Authenticated,
+        #[sqlx(flatten)]
+        record: KeyRecord,
+    }
     let Some(hash) = hash(key.expose_secret()) else { return Ok(None) };
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(brand_id).fetch_optional(c))?)
+    let found: Option<Found> =
+        run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(brand_id).bind(idempotency_key).fetch_optional(c))?;
+    Ok(found.map(|found| (found.authenticated, found.record)))
 }
 
 impl<'r, R> sqlx::FromRow<'r, R> for Authenticated

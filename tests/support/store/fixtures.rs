@@ -50,8 +50,9 @@ impl TestStore {
     /// Creates a live key with all scopes; returns its id.
     pub async fn key(&self, user: i64) -> i64 {
         let key = self.write(async |tx| keys::create(tx, user, KeyMode::Live, &Scopes::all()).await).await;
-        let caller = keys::authenticate(&mut self.conn().await, &key, None).await.expect("the key can be looked up");
-        caller.expect("the key is there").caller.key_id
+        let caller =
+            keys::authenticate(&mut self.conn().await, &key, None, None).await.expect("the key can be looked up");
+        caller.expect("the key is there").0.caller.key_id
     }
 
     /// Creates an account with this token, attached to the brand.

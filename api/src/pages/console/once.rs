@@ -4,11 +4,12 @@
 //! in the transaction of the write, and is given again when the same form comes a second time.
 
 use crier_store::Tx;
-use crier_store::idempotency::{self, IdempotencySlot, KeyState, StoredBody, StoredResponse};
+use crier_store::idempotency::{self, FreeKey, IdempotencySlot, KeyState, StoredBody, StoredResponse};
 use sha2::{Digest, Sha256};
 
 use super::visit::Visit;
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::runner::InFlightKey;
 
 const MAX_KEY_LENGTH: usize = 255;
 
@@ -16,6 +17,8 @@ const MAX_KEY_LENGTH: usize = 255;
 pub struct Once {
     pub tx: Tx,
     slot: IdempotencySlot,
+    free: FreeKey,
+    _in_flight: InFlightKey,
 }
 
 /// Whether a form was sent before.
@@ -39,10 +42,11 @@ impl Once {
             fingerprint: fingerprint(visit),
             request: None,
         };
+        let in_flight = visit.app.in_flight.enter(&slot).ok_or_else(in_progress)?;
         let mut tx = visit.app.store.begin().await?;
-        let found = idempotency::take(&mut tx, &slot).await?;
-        if found == KeyState::Fresh {
-            return Ok(Sent::First(Box::new(Self { tx, slot })));
+        let found = idempotency::look_up_in(&mut tx, &slot).await?;
+        if let KeyState::Free(free) = found {
+            return Ok(Sent::First(Box::new(Self { tx, slot, free, _in_flight: in_flight })));
         }
         tx.rollback().await?;
         match found {
@@ -75,7 +79,7 @@ impl Once {
     /// Stores the answer and commits.
     pub async fn finish(mut self, answer: impl Into<Vec<u8>>) -> Result<()> {
         let stored = StoredResponse { status: 200, location: None, body: StoredBody::Whole(answer.into()) };
-        match idempotency::store(&mut self.tx, &self.slot, &stored, None).await {
+        match idempotency::store(&mut self.tx, &self.slot, &stored, self.free).await {
             Ok(()) => Ok(self.tx.commit().await?),
             Err(error) if error.is_serialization() => {
                 self.tx.rollback().await?;
