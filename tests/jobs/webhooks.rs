@@ -26,6 +26,7 @@ worker_on_both!(
     a_success_clears_the_failure_record,
     an_inactive_endpoint_receives_nothing,
     deleting_an_endpoint_cancels_its_deliveries,
+    a_delivery_of_a_deleted_endpoint_is_deleted,
     a_replay_is_sent_immediately,
     a_replay_during_an_attempt_is_not_lost,
     a_replay_while_an_inactive_endpoint_fails_is_not_lost,
@@ -252,6 +253,21 @@ async fn deleting_an_endpoint_cancels_its_deliveries(w: TestWorker) {
     assert!(w.write(async |tx| webhooks::delete(tx, w.world.user, webhook.id).await).await);
     w.run_jobs().await;
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'cancelled'").await, 1);
+    assert!(receiver.requests().await.is_empty());
+}
+
+/// The event was written while the endpoint was deleted.
+async fn a_delivery_of_a_deleted_endpoint_is_deleted(w: TestWorker) {
+    let (receiver, _, _) = endpoint_with_delivery(&w).await;
+    let delete = "UPDATE webhook_deliveries SET webhook_id = 0";
+    w.sql(match w.is_postgres() {
+        true => delete.to_owned(),
+        false => format!("PRAGMA foreign_keys = OFF; {delete}; PRAGMA foreign_keys = ON"),
+    })
+    .await;
+    w.run_jobs().await;
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'cancelled'").await, 1);
+    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 0);
     assert!(receiver.requests().await.is_empty());
 }
 

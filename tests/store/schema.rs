@@ -13,6 +13,7 @@ on_both![
     a_second_migration_changes_nothing,
     health_check_reports_reachability_and_schema_version,
     constraints_reject_unknown_values,
+    children_are_deleted_with_their_parents,
     making_brands_optional_keeps_existing_ones,
     accounts_connected_before_an_inbox_was_read_are_looked_at,
     accounts_of_platforms_that_got_an_inbox_are_looked_at,
@@ -108,6 +109,68 @@ async fn health_check_reports_reachability_and_schema_version(s: TestStore) {
     assert!(s.db().check_schema_version().await.is_err());
     s.sql("ALTER TABLE jobs RENAME TO jobs_of_old").await;
     assert!(s.db().ping().await.is_err());
+}
+
+/// By foreign keys, and on Postgres in part by triggers.
+async fn children_are_deleted_with_their_parents(s: TestStore) {
+    let w = s.create_world().await;
+    let (key, (post, targets)) = (s.key(w.user).await, s.post(w, &[1, 2]).await);
+    let at = "'2026-01-01T00:00:00Z'";
+    let hook = format!(
+        "INSERT INTO webhooks (user_id, url, secret, events, is_active, created_at, updated_at)
+         VALUES ({}, 'https://a.example', 's', '[]', TRUE, {at}, {at})",
+        w.user
+    );
+    let deliver = format!(
+        "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, created_at, updated_at)
+         SELECT w.id, e.id, 'pending', 1, {at}, {at} FROM webhooks w CROSS JOIN events e"
+    );
+    for target in &targets {
+        s.sql(format!(
+            "INSERT INTO target_attempts (target_id, number, started_at, duration_ms, outcome, created_at, updated_at)
+             VALUES ({target}, 1, {at}, 1, 'failed', {at}, {at})"
+        ))
+        .await;
+    }
+    for sql in [
+        format!(
+            "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, created_at) VALUES ({key}, 'k', 'f', {at})"
+        ),
+        format!("INSERT INTO events (name, payload, created_at) VALUES ('post.published', '{{}}', {at})"),
+        hook.clone(),
+        deliver.clone(),
+        format!(
+            "INSERT INTO webhook_attempts (delivery_id, number, started_at, duration_ms, outcome)
+             SELECT id, 1, {at}, 1, '2xx' FROM webhook_deliveries"
+        ),
+    ] {
+        s.sql(sql).await;
+    }
+    let count = async |table: &str| s.number(format!("SELECT count(*) FROM {table}")).await;
+    for table in ["post_targets", "target_attempts", "idempotency_keys", "webhook_deliveries", "webhook_attempts"] {
+        assert!(count(table).await > 0, "{table}");
+    }
+
+    s.sql(format!("DELETE FROM post_targets WHERE id = {}", targets[0])).await;
+    assert_eq!((count("post_targets").await, count("target_attempts").await), (1, 1));
+    s.sql(format!("DELETE FROM api_keys WHERE id = {key}")).await;
+    assert_eq!(count("idempotency_keys").await, 0);
+    s.sql("DELETE FROM webhooks").await;
+    assert_eq!((count("webhook_deliveries").await, count("webhook_attempts").await), (0, 0));
+    s.sql(hook).await;
+    s.sql(deliver).await;
+    s.sql("DELETE FROM events").await;
+    assert_eq!(count("webhook_deliveries").await, 0);
+    s.sql(format!("DELETE FROM users WHERE id = {}", w.user)).await;
+    assert_eq!(count("posts WHERE author_id IS NULL").await, 1);
+    s.sql(format!("DELETE FROM posts WHERE id = {post}")).await;
+    assert_eq!((count("post_targets").await, count("target_attempts").await), (0, 0));
+    let other = s.create_world().await;
+    s.post(other, &[1]).await;
+    s.sql("DELETE FROM workspaces").await;
+    for table in ["brands", "brand_members", "posts", "post_targets"] {
+        assert_eq!(count(table).await, 0, "{table}");
+    }
 }
 
 async fn constraints_reject_unknown_values(s: TestStore) {

@@ -126,11 +126,12 @@ pub async fn find(conn: &mut Conn, brand_id: i64) -> Result<Option<Brand>> {
 /// Returns the first owner of a brand.
 pub async fn owner(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>> {
     const SQL: &str = "
-        SELECT user_id
-        FROM brand_members
-        WHERE brand_id = $1
-            AND role = 'owner'
-        ORDER BY user_id
+        SELECT u.id
+        FROM brand_members m
+        JOIN users u ON u.id = m.user_id
+        WHERE m.brand_id = $1
+            AND m.role = 'owner'
+        ORDER BY u.id
         LIMIT 1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_optional(c))?)
 }

@@ -347,6 +347,15 @@ fn as_json<'a>(attempts: impl IntoIterator<Item = &'a AttemptRow>) -> String {
     Value::from_iter(attempts.into_iter().map(row)).to_string()
 }
 
+/// Deletes a delivery whose endpoint was deleted while the event was written. On Postgres no foreign key prevents this.
+pub async fn delete_orphan(tx: &mut Tx, delivery_id: i64) -> Result<()> {
+    const SQL: &str = "
+        DELETE FROM webhook_deliveries
+        WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM webhooks w WHERE w.id = webhook_id)";
+    execute!(tx, SQL, delivery_id)?;
+    Ok(())
+}
+
 /// Fails a delivery without a further attempt, with a reason (the endpoint is inactive, the job is dead).
 pub async fn fail(tx: &mut Tx, delivery_id: i64, reason: &str) -> Result<()> {
     const SQL: &str = "

@@ -113,9 +113,11 @@ impl KeyRecord {
             return Ok(KeyState::Reused);
         }
         let Some(status) = row.status else { return Ok(KeyState::InProgress) };
+        let status = u16::try_from(status).unwrap_or(500);
         let body = match (row.packed, row.body, row.records) {
             (Some(sealed), _, _) => {
-                StoredBody::Whole(packed::unpack(&cipher.open(&place(&slot.row(), "packed"), &sealed)?)?)
+                let packed = cipher.open(&place(&slot.row(), "packed"), &sealed)?;
+                return Ok(KeyState::Answered(unpack(&packed, status, row.location)?));
             }
             (None, Some(sealed), _) => StoredBody::Whole(cipher.open(&place(&slot.row(), "body"), &sealed)?),
             (None, None, Some(ids)) => StoredBody::Records(
@@ -123,7 +125,6 @@ impl KeyRecord {
             ),
             (None, None, None) => return Ok(KeyState::InProgress),
         };
-        let status = u16::try_from(status).unwrap_or(500);
         Ok(KeyState::Answered(StoredResponse { status, location: row.location, body }))
     }
 }
@@ -180,6 +181,7 @@ pub async fn read(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<KeyReco
 struct IdempotencyRow {
     fingerprint: Vec<u8>,
     status: Option<i32>,
+    /// `None`: there is none, or it is packed with the body.
     location: Option<String>,
     /// Written by versions that did not compress.
     body: Option<Vec<u8>>,
@@ -203,6 +205,24 @@ where
     }
 }
 
+/// Packs a response's `Location` and body.
+fn pack(location: Option<&str>, body: &[u8]) -> Result<Vec<u8>> {
+    packed::pack(&[location.unwrap_or_default().as_bytes(), b"\n", body].concat())
+}
+
+/// Reverses [`pack`]. Versions without a dictionary packed the body alone; `location` is from the column that they wrote.
+fn unpack(packed: &[u8], status: u16, location: Option<String>) -> Result<StoredResponse> {
+    let (text, with_location) = packed::unpack(packed)?;
+    if !with_location {
+        return Ok(StoredResponse { status, location, body: StoredBody::Whole(text) });
+    }
+    let broken = || StoreError::Decode("a stored response has no line with its location".to_owned());
+    let end = text.iter().position(|byte| *byte == b'\n').ok_or_else(broken)?;
+    let location = std::str::from_utf8(&text[..end]).map_err(|_| broken())?;
+    let location = (!location.is_empty()).then(|| location.to_owned());
+    Ok(StoredResponse { status, location, body: StoredBody::Whole(text[end + 1..].to_vec()) })
+}
+
 fn place<'a>(row: &'a str, column: &'static str) -> SecretLocation<'a> {
     SecretLocation { table: "idempotency_keys", row, column }
 }
@@ -216,11 +236,15 @@ pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse,
         )
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
     discard(tx, slot, free).await?;
-    let (sealed, records) = match &answer.body {
-        StoredBody::Whole(body) => (Some(tx.cipher.seal(&place(&slot.row(), "packed"), &packed::pack(body)?)?), None),
-        StoredBody::Records(ids) => (None, Some(id_list(ids))),
+    let location = answer.location.as_deref();
+    let (sealed, records, location) = match &answer.body {
+        StoredBody::Whole(body) => {
+            let sealed = tx.cipher.seal(&place(&slot.row(), "packed"), &pack(location, body)?)?;
+            (Some(sealed), None, None)
+        }
+        StoredBody::Records(ids) => (None, Some(id_list(ids)), location),
     };
-    let (status, now, location) = (i32::from(answer.status), tx.now, &answer.location);
+    let (status, now) = (i32::from(answer.status), tx.now);
     let line = slot.request.as_ref();
     let (method, path) = (line.map(|line| &line.method), line.map(|line| &line.path));
     inserted(execute!(
@@ -371,4 +395,28 @@ pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     );
     let before = tx.now - RETENTION;
     Ok(execute!(tx, sql, before, limit)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_location_comes_back_with_the_body() {
+        for (location, body) in [(Some("/brands/1"), &b"{}"[..]), (None, b"a\nb"), (Some("/x"), b"")] {
+            let packed = pack(location, body).unwrap();
+            let stored = unpack(&packed, 201, None).unwrap();
+            assert_eq!((stored.location.as_deref(), stored.body), (location, StoredBody::Whole(body.to_vec())));
+        }
+    }
+
+    #[test]
+    fn a_response_that_was_packed_without_its_location_is_read() {
+        let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(b"{}").unwrap();
+        let stored = unpack(&encoder.finish().unwrap(), 201, Some("/brands/1".to_owned())).unwrap();
+        assert_eq!((stored.location.as_deref(), stored.body), (Some("/brands/1"), StoredBody::Whole(b"{}".to_vec())));
+    }
 }

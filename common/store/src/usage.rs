@@ -20,14 +20,28 @@ fn month(at: DateTime<Utc>) -> String {
 pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Result<bool> {
     let month = month(tx.now);
     let Some(cap) = cap else {
-        const ADD: &str = "
+        // The row is there already but for once a month, and an update of its own writes less than one of a conflict.
+        const PG: &str = "
+            WITH counted AS (
+                UPDATE usage_slots
+                SET posts = posts + 1
+                WHERE workspace_id = $1 AND month = $2 AND slot = $3
+                RETURNING slot
+            )
+            INSERT INTO usage_slots (workspace_id, month, slot, posts)
+            SELECT $1, $2, $3, 1
+            WHERE NOT EXISTS (SELECT 1 FROM counted)
+            ON CONFLICT (workspace_id, month, slot)
+            DO UPDATE SET posts = usage_slots.posts + 1";
+        const SQLITE: &str = "
             INSERT INTO usage_slots (workspace_id, month, slot, posts)
             VALUES ($1, $2, $3, 1)
             ON CONFLICT (workspace_id, month, slot)
             DO UPDATE SET posts = usage_slots.posts + 1";
         // SQLite has one writer.
         let slot = if tx.is_postgres() { crier_base::random::u64() % SLOTS } else { 0 };
-        execute!(tx, ADD, workspace_id, &month, i64::try_from(slot).unwrap_or_default())?;
+        let sql = tx.for_engine(PG, SQLITE);
+        execute!(tx, sql, workspace_id, &month, i64::try_from(slot).unwrap_or_default())?;
         return Ok(true);
     };
     // What the workspace used under a plan without a cap counts as well.

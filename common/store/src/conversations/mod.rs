@@ -73,7 +73,11 @@ pub async fn set_status(
 /// Assigns a conversation to a member of its brand, or to no one; `false`: the user is not a member.
 pub async fn assign(tx: &mut Tx, conversation: &Conversation, user_id: Option<i64>) -> Result<bool> {
     if let Some(user_id) = user_id {
-        const MEMBER: &str = "SELECT user_id FROM brand_members WHERE brand_id = $1 AND user_id = $2";
+        const MEMBER: &str = "
+            SELECT u.id
+            FROM brand_members m
+            JOIN users u ON u.id = m.user_id
+            WHERE m.brand_id = $1 AND m.user_id = $2";
         let brand = conversation.brand_id;
         let member: Option<i64> =
             run!(tx, c => sqlx::query_scalar(MEMBER).bind(brand).bind(user_id).fetch_optional(c))?;

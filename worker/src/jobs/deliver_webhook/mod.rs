@@ -70,7 +70,7 @@ impl Job for DeliverWebhook {
         let read = self.reads.submit(run.job.subject_id).await;
         let read = read.unwrap_or_else(|| Err(StoreError::Decode("deliveries could not be read".to_owned())));
         let Some(delivery) = read? else {
-            return Ok(Box::new(Outcome::Cancelled("the delivery is gone".into())));
+            return Ok(Box::new(GoneDelivery));
         };
         if !matches!(delivery.status, DeliveryStatus::Pending | DeliveryStatus::Retrying) {
             return Ok(Box::new(Outcome::Cancelled("the delivery has ended".into())));
@@ -147,6 +147,17 @@ fn attempt((_, ending): &FinishedRun) -> Option<&DeliveryEnd> {
     match ending.batched() {
         Some(BatchedResult::Delivery(end)) => Some(end),
         _ => None,
+    }
+}
+
+/// The delivery was deleted, or its endpoint.
+struct GoneDelivery;
+
+#[async_trait]
+impl RunResult for GoneDelivery {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        deliveries::delete_orphan(tx, job.subject_id).await?;
+        Ok(Outcome::Cancelled("the delivery is gone".into()))
     }
 }
 

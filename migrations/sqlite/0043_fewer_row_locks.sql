@@ -1,0 +1,1 @@
+-- Only Postgres needs this: SQLite locks no rows.

@@ -1,0 +1,1 @@
+-- Only Postgres needs this: on SQLite the primary key is the table itself.
