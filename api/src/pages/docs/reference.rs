@@ -1,13 +1,15 @@
 //! `/docs`: the API reference, Swagger UI under our own heading.
 
+use std::io::{Cursor, Read as _};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use askama::Template;
 use crier_base::hexadecimal;
 use http::header::CONTENT_SECURITY_POLICY;
 use http::{HeaderValue, StatusCode};
-use salvo::oapi::swagger_ui::{Config, serve};
 use salvo::{Depot, FlowCtrl, Request, Response, Router, handler};
+use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
+use zip::ZipArchive;
 
 use crate::app::App;
 use crate::pages::body::PageBody;
@@ -38,10 +40,17 @@ pub fn router() -> Router {
     Router::new().get(show).head(show).push(assets)
 }
 
-/// Returns a file of Swagger UI, which is in the program.
+/// Returns a file of Swagger UI, which is in the program. The archive has one directory, named by the version.
 fn swagger_ui(name: &str) -> Vec<u8> {
-    let found = serve(name, "", "", "", &Config::default());
-    found.ok().flatten().map(|file| file.bytes.into_owned()).unwrap_or_default()
+    let unpack = || {
+        let mut archive = ZipArchive::new(Cursor::new(SWAGGER_UI_VENDORED)).ok()?;
+        let end = format!("/dist/{name}");
+        let path = archive.file_names().flatten().find(|path| path.ends_with(&end))?.into_owned();
+        let mut bytes = Vec::new();
+        archive.by_name(&path).ok()?.read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    };
+    unpack().unwrap_or_default()
 }
 
 /// A file of the page, compressed when it is first requested.
