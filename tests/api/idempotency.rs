@@ -256,6 +256,6 @@ async fn stored_responses_are_encrypted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let secret = t.post("/webhooks", hook).await.data(201)["secret"].as_str().unwrap().to_owned();
-    let body: Vec<u8> = app.value("SELECT packed FROM idempotency_keys").await;
+    let body: Vec<u8> = app.value("SELECT response FROM idempotency_keys").await;
     assert!(!body.windows(secret.len()).any(|w| w == secret.as_bytes()));
 }

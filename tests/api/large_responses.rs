@@ -48,7 +48,7 @@ impl<'a> RepeatableRequest<'a> {
 }
 
 async fn largest(app: &TestApp) -> i64 {
-    app.number("SELECT CAST(coalesce(max(octet_length(packed)), 0) AS BIGINT) FROM idempotency_keys").await
+    app.number("SELECT CAST(coalesce(max(octet_length(response)), 0) AS BIGINT) FROM idempotency_keys").await
 }
 
 #[track_caller]

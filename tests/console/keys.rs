@@ -38,7 +38,7 @@ async fn a_key_is_shown_once_and_works(app: TestApp) {
     let listed = person.get(&from).await;
     listed.expect(200, &key[key.len() - 4..]);
     assert!(!listed.has(&key), "{}", listed.text);
-    let body: Vec<u8> = app.value("SELECT packed FROM idempotency_keys ORDER BY created_at DESC LIMIT 1").await;
+    let body: Vec<u8> = app.value("SELECT response FROM idempotency_keys ORDER BY created_at DESC LIMIT 1").await;
     assert!(!String::from_utf8_lossy(&body).contains(&key), "the stored answer is sealed");
     let other = person.submit_from(&page, &action, &[("mode", "test"), ("scopes", "all")]).await;
     other.expect(409, "This form was sent before, with other values.");

@@ -4,7 +4,7 @@
 //! Most of a short response is the names of its fields, so it is compressed with a dictionary of those. What it produces
 //! can be decompressed only with the same dictionary: to change it, add another one with a number of its own.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 
 use flate2::read::{DeflateDecoder, ZlibDecoder};
 use flate2::write::ZlibEncoder;
@@ -14,9 +14,6 @@ use super::{Result, StoreError};
 
 /// What responses have in common, the most frequent last.
 const DICTIONARY: &[u8] = include_bytes!("packed_dictionary.txt");
-/// The first byte of what was compressed with the dictionary. No DEFLATE stream begins with it (its block type is
-/// reserved), so it is told from what was compressed without one.
-const WITH_DICTIONARY: u8 = 0x07;
 /// Bounds the memory that an unpacked text takes: far more than what is packed.
 const MAX_UNPACKED: u64 = 64 << 20;
 
@@ -24,24 +21,25 @@ const MAX_UNPACKED: u64 = 64 << 20;
 pub fn pack(text: &[u8]) -> Result<Vec<u8>> {
     let mut deflate = Compress::new(Compression::fast(), false);
     deflate.set_dictionary(DICTIONARY).map_err(broken)?;
-    let mut packed = Vec::with_capacity(64 + text.len() / 2);
-    packed.push(WITH_DICTIONARY);
-    let mut encoder = ZlibEncoder::new_with_compress(packed, deflate);
+    let mut encoder = ZlibEncoder::new_with_compress(Vec::with_capacity(64 + text.len() / 2), deflate);
     encoder.write_all(text).and_then(|()| encoder.finish()).map_err(broken)
 }
 
-/// Returns the text, and whether it was compressed with a dictionary.
-pub fn unpack(packed: &[u8]) -> Result<(Vec<u8>, bool)> {
-    let mut text = Vec::new();
-    let Some(packed) = packed.strip_prefix(&[WITH_DICTIONARY]) else {
-        DeflateDecoder::new(packed).take(MAX_UNPACKED).read_to_end(&mut text).map_err(broken)?;
-        return Ok((text, false));
-    };
+pub fn unpack(packed: &[u8]) -> Result<Vec<u8>> {
     let mut inflate = Decompress::new(false);
     inflate.set_dictionary(DICTIONARY).map_err(broken)?;
-    let decoder = ZlibDecoder::new_with_decompress(packed, inflate);
+    read(ZlibDecoder::new_with_decompress(packed, inflate))
+}
+
+/// Decompresses what versions without the dictionary wrote.
+pub fn unpack_plain(packed: &[u8]) -> Result<Vec<u8>> {
+    read(DeflateDecoder::new(packed))
+}
+
+fn read(decoder: impl Read) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
     decoder.take(MAX_UNPACKED).read_to_end(&mut text).map_err(broken)?;
-    Ok((text, true))
+    Ok(text)
 }
 
 fn broken(error: impl std::fmt::Display) -> StoreError {
@@ -57,7 +55,7 @@ mod tests {
     #[test]
     fn texts_come_back_as_they_were() {
         for text in [&b""[..], b"{}", "\u{1f600} \u{0} x".repeat(10_000).as_bytes(), DICTIONARY] {
-            assert_eq!(unpack(&pack(text).unwrap()).unwrap(), (text.to_vec(), true));
+            assert_eq!(unpack(&pack(text).unwrap()).unwrap(), text);
         }
         let json = br#"{"data":{"id":17,"name":"Acme","description":null,"website":null,"timezone":"UTC"}}"#;
         assert!(pack(json).unwrap().len() < json.len() / 2);
@@ -69,14 +67,14 @@ mod tests {
         for text in [&b""[..], b"{}", &b"x".repeat(100_000)] {
             let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), Compression::fast());
             encoder.write_all(text).unwrap();
-            assert_eq!(unpack(&encoder.finish().unwrap()).unwrap(), (text.to_vec(), false));
+            assert_eq!(unpack_plain(&encoder.finish().unwrap()).unwrap(), text);
         }
     }
 
     #[test]
     fn what_is_not_packed_is_an_error() {
-        for damaged in [&b"no such thing"[..], b"\x07no such thing", b"\x07"] {
-            assert!(unpack(damaged).is_err());
+        for damaged in [&b"no such thing"[..], b""] {
+            assert!(unpack(damaged).is_err() && unpack_plain(damaged).is_err());
         }
     }
 
