@@ -21,6 +21,7 @@ use crate::reply;
 
 /// Requests per minute from an address without a valid key.
 const UNAUTHENTICATED_REQUESTS_PER_MINUTE: u32 = 60;
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 
 /// Authenticates the caller and counts the request: against the key's allowance, or against the address if there is no
@@ -103,9 +104,11 @@ async fn identify(app: &App, headers: &HeaderMap, brand_id: Option<i64>) -> Resu
 
 /// The `Idempotency-Key`, if it is one.
 pub fn idempotency_key(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get("idempotency-key")?.to_str().ok()?;
-    let is_key = (1..=MAX_IDEMPOTENCY_KEY).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_graphic());
-    is_key.then_some(value)
+    headers.get(IDEMPOTENCY_KEY)?.to_str().ok().filter(|value| is_idempotency_key(value))
+}
+
+pub fn is_idempotency_key(text: &str) -> bool {
+    (1..=MAX_IDEMPOTENCY_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// The token of `Authorization: Bearer …`; the scheme's name is case-insensitive.

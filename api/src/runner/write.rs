@@ -25,7 +25,6 @@ use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, Prepare, Rer
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::ApiResponse;
 
-const HEADER: &str = "idempotency-key";
 /// How often a write is attempted when the database aborts it with a serialization error.
 const MAX_ATTEMPTS: u32 = 3;
 /// How long an external service may take to answer while a request waits.
@@ -138,7 +137,7 @@ async fn load_file_limits(cx: &Context, key_is_known: bool) -> Result<form::File
 }
 
 fn require_idempotency_key(headers: &HeaderMap) -> Result<String> {
-    if headers.get(HEADER).is_none_or(|value| value.is_empty()) {
+    if headers.get(admission::IDEMPOTENCY_KEY).is_none_or(|value| value.is_empty()) {
         let message = "Every write needs the header Idempotency-Key: a new one for each request, the same one when it \
              is sent again.";
         return Err(ApiError::new(ErrorCode::IdempotencyKeyRequired, message));
@@ -219,7 +218,10 @@ async fn two_steps(
             }
             written
         }
-        Ok(Err(error)) => Err(error),
+        Ok(Err(error)) => match look_up_again(&cx.app.store, &slot, free, &error).await? {
+            KeyLookup::Answered(answer) => Ok(answer),
+            KeyLookup::Free(_) => Err(error),
+        },
         Err(_) => Err(ApiError::new(
             ErrorCode::PlatformUnavailable,
             "The other side did not answer within 20 seconds. Nothing was changed here; try again later.",
@@ -281,10 +283,17 @@ async fn render(again: Option<&Rerender>, mut cx: Context, answer: ApiResponse) 
     }
 }
 
+/// Looks the key up again after an error: a refusal may be due to the same request, which was carried out since the key was
+/// looked up, in another process or while the body arrived. No other request carries out one whose key is leased.
+async fn look_up_again(store: &Store, slot: &IdempotencySlot, free: FreeKey, error: &ApiError) -> Result<KeyLookup> {
+    let is_failure = error.code.status().is_server_error() && !error.is_serialization();
+    if is_failure || matches!(free, FreeKey::Leased(_)) {
+        return Ok(KeyLookup::Free(free));
+    }
+    free_or_answered(idempotency::look_up(store, slot).await?)
+}
+
 /// Runs the work and stores the response in one transaction. `free`: what was found under the key.
-///
-/// A refusal may be due to the same request in another process, which was carried out meanwhile; so the key is looked up
-/// again before it is returned. No other request carries out one whose key is leased.
 async fn write_with_retries<W>(
     cx: &Context,
     slot: &IdempotencySlot,
@@ -301,14 +310,11 @@ where
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        let (retries, is_failure) = (error.is_serialization(), error.code.status().is_server_error());
-        if !matches!(free, FreeKey::Leased(_)) && (retries || !is_failure) {
-            match free_or_answered(idempotency::look_up(&cx.app.store, slot).await?)? {
-                KeyLookup::Answered(answer) => return Ok(answer),
-                KeyLookup::Free(found) => free = found,
-            }
+        match look_up_again(&cx.app.store, slot, free, &error).await? {
+            KeyLookup::Answered(answer) => return Ok(answer),
+            KeyLookup::Free(found) => free = found,
         }
-        if !retries || run == MAX_ATTEMPTS {
+        if !error.is_serialization() || run == MAX_ATTEMPTS {
             return Err(error);
         }
         tracing::debug!(run, "serialization error; retrying the write");

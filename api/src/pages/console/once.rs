@@ -8,10 +8,9 @@ use crier_store::idempotency::{self, FreeKey, IdempotencySlot, KeyState, StoredB
 use sha2::{Digest, Sha256};
 
 use super::visit::Visit;
+use crate::admission;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::runner::InFlightKey;
-
-const MAX_KEY_LENGTH: usize = 255;
 
 /// A form's write, until its answer is stored.
 pub struct Once {
@@ -32,7 +31,7 @@ impl Once {
     /// Begins the transaction of a form's write.
     pub async fn begin(visit: &Visit) -> Result<Sent> {
         let key = visit.form.get("_key");
-        if key.is_empty() || key.len() > MAX_KEY_LENGTH || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !admission::is_idempotency_key(key) {
             let message = "This form is not complete. Go back, load the page again, and send it again.";
             return Err(ApiError::new(ErrorCode::IdempotencyKeyInvalid, message));
         }
