@@ -54,8 +54,8 @@ pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: O
     Ok(delivery)
 }
 
-/// Finds the listeners, stores the event, and creates the deliveries and their jobs. Locks the endpoints: the deletion of one
-/// meanwhile would break its delivery's foreign key.
+/// Finds the listeners, stores the event, and creates the deliveries and their jobs. No endpoint is locked: if one is
+/// deleted meanwhile, the job of its delivery deletes that ([`super::deliveries::delete_orphan`]).
 const EMIT_PG: &str = "
     WITH listeners AS MATERIALIZED (
         SELECT w.id, u.workspace_id
@@ -65,8 +65,6 @@ const EMIT_PG: &str = "
         WHERE m.brand_id = $1
             AND w.is_active
             AND w.events @> jsonb_build_array($2::text)
-        ORDER BY w.id
-        FOR KEY SHARE OF w
     ),
     event AS (
         INSERT INTO events (brand_id, name, payload, created_at)
@@ -94,8 +92,8 @@ const EMIT_PG: &str = "
     RETURNING id";
 
 /// The same in several statements, which are sent together; the last one returns the rows. Without a listener, none of them
-/// writes anything; each has the condition, since the newest event is an earlier one then. `CROSS JOIN`: the deliveries are
-/// found by their event, not by their endpoint, which may have many.
+/// writes anything. `changes()` is how many deliveries the second one inserted: they are the newest. `CROSS JOIN`: they are
+/// found by their id, not by their endpoint, which may have many.
 const EMIT_SQLITE: &str = "
     INSERT INTO events (brand_id, name, payload, created_at)
     SELECT $1, $2, $3, $4
@@ -124,10 +122,6 @@ const EMIT_SQLITE: &str = "
     FROM webhook_deliveries d
     CROSS JOIN webhooks w ON w.id = d.webhook_id
     JOIN users u ON u.id = w.user_id
-    JOIN brand_members m ON m.user_id = w.user_id
-    WHERE d.event_id = (SELECT max(id) FROM events)
-        AND m.brand_id = $1
-        AND w.is_active
-        AND EXISTS (SELECT 1 FROM json_each(w.events) e WHERE e.value = $2)
+    WHERE d.id > (SELECT max(id) FROM webhook_deliveries) - changes()
     ORDER BY d.id
     RETURNING id";

@@ -153,7 +153,6 @@ pub async fn lock_health(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64
         #[sqlx(flatten)]
         health: Health,
     }
-    // Not `FOR UPDATE`: the insert of a delivery references the row, and need not wait.
     let sql = tx.for_engine(
         "
             SELECT id, failing_since, strikes
@@ -165,7 +164,7 @@ pub async fn lock_health(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64
             )
                 AND ($2 OR failing_since IS NOT NULL OR strikes > 0)
             ORDER BY id
-            FOR NO KEY UPDATE",
+            FOR UPDATE",
         "
             SELECT id, failing_since, strikes
             FROM webhooks
