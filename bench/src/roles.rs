@@ -93,12 +93,10 @@ impl BenchRoles {
 }
 
 pub fn scheduler(environment: &BenchEnvironment) -> Scheduler {
+    let (store, notifier, library) = (environment.scheduler(), environment.notifier(), environment.library());
     Scheduler {
-        store: environment.scheduler().clone(),
-        transport: environment.notifier().clone(),
-        library: environment.library().clone(),
-        plans: Arc::default(),
         figures: PlatformsConfig::default().with_figures(),
+        ..Scheduler::new(store.clone(), notifier.clone(), library.clone())
     }
 }
 

@@ -9,6 +9,7 @@
 //! a minute, which a test and an alert rely on; what is due less often is decided by a time in the database.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use crier_domain::plan::Plans;
@@ -39,6 +40,8 @@ pub struct Scheduler {
     pub plans: Arc<Plans>,
     /// The platforms whose figures are read.
     pub figures: Vec<Platform>,
+    /// The job after which [`tasks::clean_up`] continues.
+    pub purged_until: Arc<AtomicI64>,
 }
 
 /// A recurring task.
@@ -90,17 +93,20 @@ pub const TASKS: &[Task] = &[
 pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
     tracing::info!("scheduler started");
     let scheduler = Scheduler {
-        store: process.store.clone(),
-        transport: process.transport.clone(),
-        library: process.library.clone(),
         plans: Arc::new(process.config.plans.clone()),
         figures: process.config.platforms_config().with_figures(),
+        ..Scheduler::new(process.store.clone(), process.transport.clone(), process.library.clone())
     };
     scheduler.run(process.stop.clone()).await;
     Ok(())
 }
 
 impl Scheduler {
+    /// With the built-in plans, and without platforms whose figures are read.
+    pub fn new(store: Store, transport: Arc<dyn Transport>, library: Library) -> Self {
+        Self { store, transport, library, plans: Arc::default(), figures: Vec::new(), purged_until: Arc::default() }
+    }
+
     /// Runs every task until `stop`. A task that fails is logged and runs again at its next tick.
     pub async fn run(self, stop: CancellationToken) {
         let mut tasks = JoinSet::new();

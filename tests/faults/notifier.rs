@@ -242,7 +242,7 @@ async fn notifications_over_redis_capacity_are_repeated(s: TestStore) {
         Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(ReceivedNotifications(notifier.clone())));
     s.advance(11);
     let (transport, library) = (notifier.clone(), s.library("https://crier.example"));
-    Scheduler { store, transport, library, plans: Default::default(), figures: Vec::new() }.tick().await.unwrap();
+    Scheduler::new(store, transport, library).tick().await.unwrap();
     let l = Listening::start(s, notifier);
     until("it is received", async || l.s.state(id).await == JobState::Done).await;
     let (_, ran) = l.ran().await;

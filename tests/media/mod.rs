@@ -40,13 +40,7 @@ impl TestLibrary {
     }
 
     fn scheduler(&self) -> Scheduler {
-        Scheduler {
-            store: self.s.store.clone(),
-            transport: FixedCapacityTransport::with_room(100),
-            library: self.library.clone(),
-            plans: Default::default(),
-            figures: Vec::new(),
-        }
+        Scheduler::new(self.s.store.clone(), FixedCapacityTransport::with_room(100), self.library.clone())
     }
 
     async fn sweep(&self) {

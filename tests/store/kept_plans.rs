@@ -272,7 +272,7 @@ async fn a_plan_cached_on_an_empty_table_stays_fast() {
         dispatch::renotify_stale(&mut kept, JobKind::Noop, s.now(), 1_000).await.unwrap();
         engine::heartbeat(&mut kept, &[1, 2, 3], "w").await.unwrap();
         dispatch::rescue(&mut kept, 100).await.unwrap();
-        dispatch::purge(&mut kept, s.now(), s.now(), 1_000).await.unwrap();
+        dispatch::purge(&mut kept, (s.now(), s.now()), 0, 1_000).await.unwrap();
         targets::briefs(&mut kept, &[1, 2]).await.unwrap();
     }
     let now = s.now().to_rfc3339();
@@ -299,5 +299,5 @@ async fn a_plan_cached_on_an_empty_table_stays_fast() {
     })
     .await;
     bounded(&mut kept, "rescue", most, async |tx| dispatch::rescue(tx, 100).await).await;
-    bounded(&mut kept, "purge", most, async |tx| dispatch::purge(tx, before, before, 500).await).await;
+    bounded(&mut kept, "purge", most, async |tx| dispatch::purge(tx, (before, before), 0, 500).await).await;
 }

@@ -146,8 +146,8 @@ async fn assert_all_queries_are_bounded(most: &str) {
     let held = engine::claim(tx, &[id], "w").await.unwrap().remove(0);
     bounded(tx, "settle", most, async |tx| engine::settle(tx, &[(&held, Outcome::Done)]).await).await;
     bounded(tx, "rescue", most, async |tx| dispatch::rescue(tx, 100).await).await;
-    let (ended, dead) = (tx.now, tx.now - TimeDelta::days(30));
-    bounded(tx, "purge", most, async |tx| dispatch::purge(tx, ended, dead, 500).await).await;
+    let before = (tx.now, tx.now - TimeDelta::days(30));
+    bounded(tx, "purge", most, async |tx| dispatch::purge(tx, before, 0, 500).await).await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crier_domain::event::EventName;
+use crier_domain::job::{JobKind, JobState};
 use crier_domain::platform::Platform;
 use crier_store::accounts::{self, NewAccount};
 use crier_store::{Db, events, inbox_syncs};
@@ -213,6 +214,25 @@ async fn making_brands_optional_keeps_existing_ones(s: TestStore) {
     assert_eq!(s.number(of_brand).await, 1);
     assert_eq!(s.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 1);
     assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 2, "no delivery lost its event");
+}
+
+/// 0047 copies the jobs into a table whose columns are in another order.
+#[tokio::test]
+async fn reordering_the_columns_of_jobs_keeps_all_jobs() {
+    let s = TestStore::postgres().await;
+    for (subject, state) in JobState::ALL.iter().enumerate() {
+        let id = s.enqueue_job(JobKind::Noop, subject.try_into().unwrap(), Some("brand:1")).await;
+        s.sql(format!("UPDATE jobs SET state = '{state}', worker = '{state}', fence = {id} WHERE id = {id}")).await;
+    }
+    s.sql("DELETE FROM jobs WHERE id = 6").await;
+    let (before, indexes_before) = (jobs_as_text(&s).await, indexes(&s).await);
+    s.sql(include_str!("../../migrations/postgres/0047_jobs_written_less.sql")).await;
+    assert_eq!((jobs_as_text(&s).await, indexes(&s).await), (before, indexes_before));
+    assert_eq!(s.enqueue_job(JobKind::Noop, 9, None).await, 7, "no id is used again");
+}
+
+async fn jobs_as_text(s: &TestStore) -> String {
+    s.value("SELECT string_agg(to_jsonb(j)::text, ' ' ORDER BY id) FROM jobs j").await
 }
 
 #[tokio::test]

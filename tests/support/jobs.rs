@@ -189,7 +189,7 @@ impl TestWorker {
         let notifier = FixedCapacityTransport::with_room(10_000);
         let library = s.library(PUBLIC_URL);
         let (store, transport, plans) = (s.store.clone(), notifier.clone(), Arc::default());
-        let scheduler = Scheduler { store, transport, library: library.clone(), plans, figures };
+        let scheduler = Scheduler { plans, figures, ..Scheduler::new(store, transport, library.clone()) };
         let outside = ExternalServices {
             platforms,
             library,

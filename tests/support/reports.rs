@@ -85,7 +85,7 @@ impl TestInstallation {
         };
         let engine = Engine::new(app.store.store.clone(), Registry::new(&deps, JobKind::ALL));
         let figures = PlatformsConfig::default().with_figures();
-        let scheduler = Scheduler { store: app.store.store.clone(), transport, library, plans, figures };
+        let scheduler = Scheduler { plans, figures, ..Scheduler::new(app.store.store.clone(), transport, library) };
         Self { app, engine, scheduler }
     }
 

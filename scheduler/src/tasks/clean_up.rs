@@ -6,7 +6,11 @@
 //! It must not block others for long, above all SQLite's single writer: each batch is a transaction, as large as can be
 //! deleted in a few milliseconds, and other writers get their turn between two batches. It continues while there is
 //! more.
+//!
+//! Jobs are walked through in the order of their ids ([`dispatch::purge`]). Old ones that are kept, of which there may be
+//! many, are looked at once in a walk, which a tick continues where the one before had to stop.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
@@ -55,10 +59,11 @@ enum PurgeKind {
 }
 
 impl PurgeKind {
-    async fn purge(self, tx: &mut Tx, limit: i64) -> Result<u64> {
+    /// Deletes a batch; returns whether there is more.
+    async fn purge(self, s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
         let now = tx.now;
-        match self {
-            Self::Jobs => dispatch::purge(tx, now - ENDED_JOB_RETENTION, now - DEAD_JOB_RETENTION, limit).await,
+        let deleted = match self {
+            Self::Jobs => return purge_jobs(s, tx, limit).await,
             Self::Imports => media_jobs::purge(tx, now - IMPORT_RETENTION, limit).await,
             Self::Mails => mails::purge(tx, now - MAIL_RETENTION, limit).await,
             Self::Answers => idempotency::purge(tx, limit).await,
@@ -66,8 +71,17 @@ impl PurgeKind {
             Self::Holds => holds::purge(tx, limit).await,
             Self::Authorizations => authorizations::purge(tx, now - AUTHORIZATION_RETENTION, limit).await,
             Self::Sessions => sessions::purge(tx, limit).await,
-        }
+        }?;
+        Ok(deleted >= limit.unsigned_abs())
     }
+}
+
+/// If the transaction is not committed after all, its jobs are deleted by the next walk.
+async fn purge_jobs(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
+    let before = (tx.now - ENDED_JOB_RETENTION, tx.now - DEAD_JOB_RETENTION);
+    let next = dispatch::purge(tx, before, s.purged_until.load(Ordering::Relaxed), limit).await?;
+    s.purged_until.store(next.unwrap_or_default(), Ordering::Relaxed);
+    Ok(next.is_some())
 }
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
@@ -84,10 +98,10 @@ async fn purge_in_batches(s: &Scheduler, over: PurgeKind) -> Result<bool> {
     while Instant::now() < end {
         let mut tx = s.store.begin().await?;
         let began = Instant::now();
-        let deleted = over.purge(&mut tx, size).await?;
+        let more = over.purge(s, &mut tx, size).await?;
         tx.commit().await?;
         let took = began.elapsed();
-        if deleted < size.unsigned_abs() {
+        if !more {
             return Ok(false);
         }
         size = next_size(size, took);

@@ -46,13 +46,8 @@ async fn leave(app: &AiApp, t: &Tenant<'_>, credits: i64) {
 }
 
 async fn clean_up(app: &AiApp) {
-    let scheduler = Scheduler {
-        store: app.store.store.clone(),
-        transport: FixedCapacityTransport::with_room(1),
-        library: app.library(&app.url),
-        plans: Default::default(),
-        figures: Vec::new(),
-    };
+    let scheduler =
+        Scheduler::new(app.store.store.clone(), FixedCapacityTransport::with_room(1), app.library(&app.url));
     reservations::run(&scheduler).await.unwrap();
 }
 

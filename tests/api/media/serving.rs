@@ -180,8 +180,7 @@ async fn a_deleted_picture_is_swept(s: TestStore) {
     app.advance(301);
     let transport = crate::support::transport::FixedCapacityTransport::with_room(1);
     let (store, library) = (app.store.store.clone(), app.library(&app.url));
-    let scheduler =
-        crier_scheduler::Scheduler { store, transport, library, plans: Default::default(), figures: Vec::new() };
+    let scheduler = crier_scheduler::Scheduler::new(store, transport, library);
     crier_scheduler::tasks::sweep::run(&scheduler).await.unwrap();
     assert_eq!(app.stored_files().len(), 0);
     app.visit("GET", url).send().await.assert_uncached_error(404);

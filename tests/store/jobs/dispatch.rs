@@ -171,10 +171,12 @@ async fn the_next_due_time_is_returned(s: TestStore) {
 }
 
 async fn finished_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) {
-    let purge = async |limit| {
-        let (ended, dead) = (s.now() - TimeDelta::days(7), s.now() - TimeDelta::days(30));
-        s.write(async |tx| dispatch::purge(tx, ended, dead, limit).await).await
+    let purge = async |after, limit| {
+        let before = (s.now() - TimeDelta::days(7), s.now() - TimeDelta::days(30));
+        s.write(async |tx| dispatch::purge(tx, before, after, limit).await).await
     };
+    const LEFT: &str = "SELECT string_agg(id || '', ',') FROM (SELECT id FROM jobs ORDER BY id) j";
+    let left = async || s.value::<String>(LEFT).await;
     let mut ids = Vec::new();
     for subject in 0..8 {
         ids.push(s.enqueue_job(JobKind::Noop, subject, None).await);
@@ -190,21 +192,19 @@ async fn finished_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) 
         assert!(s.settle(job, outcome).await);
     }
     // States: 0 dead, 1 2 done, 3 cancelled, 4 scheduled, 5 running, 6 7 ready.
-    assert_eq!(purge(10).await, 0);
+    assert_eq!((purge(0, 2).await, left().await), (None, join(&ids)), "all of them are new");
     s.advance(7 * 86_400);
-    assert_eq!(purge(2).await, 2);
-    assert_eq!(purge(2).await, 1);
-    assert_eq!(purge(2).await, 0);
-    let left = [ids[0], ids[4], ids[5], ids[6], ids[7]];
-    assert_eq!(s.number("SELECT count(*) FROM jobs").await, 5);
-    assert_eq!(s.number(format!("SELECT count(*) FROM jobs WHERE id IN ({})", join(&left))).await, 5);
+    s.enqueue_job(JobKind::Noop, 8, None).await;
+    assert_eq!((purge(0, 3).await, left().await), (Some(ids[2]), join(&[&ids[..1], &ids[3..], &[9]].concat())));
+    assert_eq!((purge(ids[2], 5).await, left().await), (Some(ids[7]), join(&[&ids[..1], &ids[4..], &[9]].concat())));
+    assert_eq!(purge(ids[7], 1).await, None, "the next one is new");
     s.advance(23 * 86_400);
-    assert_eq!(purge(10).await, 1);
-    assert_eq!(s.number(format!("SELECT count(*) FROM jobs WHERE id = {}", ids[0])).await, 0);
+    assert_eq!((purge(0, 10).await, left().await), (None, join(&[&ids[4..], &[9]].concat())));
     s.advance(365 * 86_400);
-    assert_eq!(purge(10).await, 0, "what has not ended is never deleted");
+    assert_eq!((purge(0, 5).await, left().await), (Some(9), join(&[&ids[4..], &[9]].concat())), "they have not ended");
+    assert_eq!(purge(9, 5).await, None);
 }
 
 fn join(ids: &[i64]) -> String {
-    ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
+    ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
 }

@@ -9,6 +9,7 @@ use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both![
     each_list_filter_is_applied,
+    the_jobs_of_a_lane_are_listed_in_every_state,
     a_dead_job_can_be_retried,
     a_retry_is_skipped_if_the_subject_has_an_active_job,
     only_jobs_that_have_not_started_can_be_cancelled,
@@ -39,6 +40,23 @@ async fn each_list_filter_is_applied(s: TestStore) {
     let narrow = JobQuery { kind: Some(JobKind::Noop), state: Some(JobState::Scheduled), ..all };
     assert_eq!(list(&s, narrow, 10).await, [two]);
     assert!(operate::show(&mut s.conn().await, 999).await.unwrap().is_none());
+}
+
+/// Those that run are found by another index than the others.
+async fn the_jobs_of_a_lane_are_listed_in_every_state(s: TestStore) {
+    let mut ids = Vec::new();
+    for (subject, state) in JobState::ALL.iter().enumerate() {
+        let id = s.enqueue_job(JobKind::Noop, subject.try_into().unwrap(), Some("brand:1")).await;
+        s.enqueue_job(JobKind::PublishTarget, subject.try_into().unwrap(), Some("brand:2")).await;
+        s.sql(format!("UPDATE jobs SET state = '{state}' WHERE id IN ({id}, {id} + 1)")).await;
+        ids.insert(0, id);
+        let in_lane = JobQuery { lane: Some("brand:1".to_owned()), state: Some(*state), ..JobQuery::default() };
+        assert_eq!(list(&s, in_lane, 10).await, [id], "{state}");
+    }
+    let in_lane = JobQuery { lane: Some("brand:1".to_owned()), ..JobQuery::default() };
+    assert_eq!(list(&s, in_lane.clone(), 10).await, ids);
+    assert_eq!(list(&s, in_lane.clone(), 4).await, ids[..4]);
+    assert_eq!(operate::count(&mut s.conn().await, &in_lane).await.unwrap(), 6);
 }
 
 async fn a_dead_job_can_be_retried(s: TestStore) {

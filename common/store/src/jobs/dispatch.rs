@@ -164,17 +164,34 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     Ok(free.len())
 }
 
-/// Deletes jobs that ended before `ended` (dead ones before `dead`), at most `limit`; returns how many.
-pub async fn purge(tx: &mut Tx, ended: DateTime<Utc>, dead: DateTime<Utc>, limit: i64) -> Result<u64> {
+/// Looks at the `limit` jobs after the id `after`, and deletes those that ended before `ended` (dead ones before `dead`).
+/// Returns after which id to continue; `None`: the jobs after these were created later than `ended`. Ids are in the order of
+/// creation, so no index of ended jobs is needed, which each settle would write.
+pub async fn purge(
+    tx: &mut Tx,
+    (ended, dead): (DateTime<Utc>, DateTime<Utc>),
+    after: i64,
+    limit: i64,
+) -> Result<Option<i64>> {
     const FIND: &str = "
-        SELECT id
+        SELECT id, created_at <= $1 AS is_old,
+            coalesce(
+                state IN ('done', 'dead', 'cancelled')
+                    AND finished_at <= $1
+                    AND (state <> 'dead' OR finished_at <= $2),
+                FALSE
+            ) AS is_over
         FROM jobs
-        WHERE state IN ('done', 'dead', 'cancelled')
-            AND finished_at <= $1
-            AND (state <> 'dead' OR finished_at <= $2)
-        ORDER BY finished_at
-        LIMIT (SELECT $3)";
-    let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(FIND).bind(ended).bind(dead).bind(limit).fetch_all(c))?;
-    let sql = list_sql!(tx, "DELETE FROM jobs WHERE id", "");
-    Ok(execute!(tx, sql, id_list(&ids))?)
+        WHERE id > $3
+        ORDER BY id
+        LIMIT $4";
+    let jobs: Vec<(i64, bool, bool)> =
+        run!(tx, c => sqlx::query_as(FIND).bind(ended).bind(dead).bind(after).bind(limit).fetch_all(c))?;
+    let over: Vec<i64> = jobs.iter().filter(|(.., is_over)| *is_over).map(|(id, ..)| *id).collect();
+    if !over.is_empty() {
+        let sql = list_sql!(tx, "DELETE FROM jobs WHERE id", "");
+        execute!(tx, sql, id_list(&over))?;
+    }
+    let is_full = i64::try_from(jobs.len()) == Ok(limit);
+    Ok(jobs.last().filter(|(_, is_old, _)| is_full && *is_old).map(|(id, ..)| *id))
 }

@@ -34,6 +34,9 @@ fn is_known() -> String {
     format!("coalesce(kind IN ({}), FALSE)", kinds.join(", "))
 }
 
+/// `lane = $1` in addition to the lane's expression: these jobs are found by another index than the lane's others.
+const RUNNING_IN_LANE: &str = "lane = $1 AND state = 'running'";
+
 /// Filters a list; `None` matches everything.
 #[derive(Debug, Clone, Default)]
 pub struct JobQuery {
@@ -57,6 +60,10 @@ impl JobQuery {
         };
         let state = self.state.map(|state| format!(" AND state {is} '{state}'")).unwrap_or_default();
         let rest = match (&self.lane, self.state) {
+            // The list of a lane has all of its jobs but those that run, of which there are few.
+            (Some(_), Some(JobState::Running)) => vec![format!("{kind}{state} AND {RUNNING_IN_LANE}")],
+            (Some(_), None) => vec![format!("{kind} AND state <> 'running'"), format!("{kind} AND {RUNNING_IN_LANE}")],
+            (Some(_), Some(_)) => vec![format!("{kind}{state} AND state <> 'running'")],
             (None, Some(JobState::Ready)) => {
                 ["waiting AND lane IS NOT NULL", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into()
             }
@@ -65,7 +72,7 @@ impl JobQuery {
             (None, Some(JobState::Scheduled)) if self.kind.is_none() => {
                 JobKind::ALL.iter().map(|kind| format!(" AND kind = '{kind}'{state}")).collect()
             }
-            _ => vec![format!("{kind}{state}")],
+            (None, _) => vec![format!("{kind}{state}")],
         };
         let lane = if self.lane.is_some() { "lane || '' = $1" } else { "$1 = ''" };
         let part = |rest| {
