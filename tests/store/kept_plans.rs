@@ -1,5 +1,6 @@
 //! Postgres: a plan that was made while the tables were small, and is kept, finds few rows by an index when they are large.
 
+use crier_domain::access::{KeyMode, Scopes};
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, LEASE, Lane, NewJob, Outcome};
 use crier_domain::post::{AttemptOutcome, TargetStatus};
@@ -8,7 +9,7 @@ use crier_store::db::Engine;
 use crier_store::deliveries::{self, AttemptRow, EndedAttempt};
 use crier_store::jobs::{self, dispatch, engine};
 use crier_store::targets::{EndingTarget, NewAttempt, StartingCall, TargetEnd};
-use crier_store::{Result, Tx, events, posts, targets};
+use crier_store::{Result, Tx, events, keys, posts, targets};
 use serde_json::json;
 
 use super::plans::{RUNS, bounded, ids, rows};
@@ -181,6 +182,31 @@ async fn queries_of_a_publish_among_many_posts_are_bounded() {
         published(tx, post, &targets).await
     })
     .await;
+}
+
+/// A request finds its `Idempotency-Key` among very many others, even with a plan made when there were few.
+#[tokio::test]
+async fn a_request_reads_few_of_many_idempotency_keys() {
+    let s = TestStore::postgres().await;
+    let w = s.create_world().await;
+    let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Live, &Scopes::all()).await).await;
+    let fill = async |from: i64, to: i64| {
+        s.sql(format!(
+            "
+            INSERT INTO idempotency_keys (api_key_id, key, fingerprint, response, method, path, created_at)
+            SELECT k.id, n::text, sha256('x'), decode(repeat('00', 150), 'hex'), 'POST', '/api/public/v1/brands', now()
+            FROM api_keys k, generate_series({from}, {to}) n"
+        ))
+        .await;
+    };
+    fill(1, 250).await;
+    let tx = &mut kept_transaction(&s).await;
+    let find = async |tx: &mut Tx| keys::authenticate(tx, &key, None, Some("new")).await;
+    for _ in 0..RUNS {
+        find(tx).await.unwrap().unwrap();
+    }
+    fill(251, rows()).await;
+    bounded(tx, "authenticate", 100, find).await;
 }
 
 /// Sets a job waiting for the lane of an account, and wakes it.

@@ -154,9 +154,10 @@ pub async fn authenticate(
     brand_id: Option<i64>,
     idempotency_key: Option<&str>,
 ) -> Result<Option<(Authenticated, KeyRecord)>> {
+    // Not `k.id`: while the table is small, Postgres' planner would read all of it in a join, and keep that plan.
     const SQL: &str = caller_sql!(
         concat!(", ", key_columns!()),
-        "LEFT JOIN idempotency_keys i ON i.api_key_id = k.id AND i.key = $3
+        "LEFT JOIN idempotency_keys i ON i.api_key_id = (SELECT id FROM api_keys WHERE hash = $1) AND i.key = $3
         WHERE k.hash = $1"
     );
     #[derive(sqlx_macros::FromRow)]
