@@ -198,6 +198,8 @@ async fn finished_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) 
     assert_eq!((purge(0, 3).await, left().await), (Some(ids[2]), join(&[&ids[..1], &ids[3..], &[9]].concat())));
     assert_eq!((purge(ids[2], 5).await, left().await), (Some(ids[7]), join(&[&ids[..1], &ids[4..], &[9]].concat())));
     assert_eq!(purge(ids[7], 1).await, None, "the next one is new");
+    s.sql("UPDATE jobs SET created_at = '2099-01-01T00:00:00.000000Z' WHERE id = 9").await;
+    assert_eq!(purge(ids[7], 1).await, Some(9), "the clock of its process was ahead");
     s.advance(23 * 86_400);
     assert_eq!((purge(0, 10).await, left().await), (None, join(&[&ids[4..], &[9]].concat())));
     s.advance(365 * 86_400);

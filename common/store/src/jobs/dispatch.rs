@@ -166,7 +166,8 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
 
 /// Looks at the `limit` jobs after the id `after`, and deletes those that ended before `ended` (dead ones before `dead`).
 /// Returns after which id to continue; `None`: the jobs after these were created later than `ended`. Ids are in the order of
-/// creation, so no index of ended jobs is needed, which each settle would write.
+/// creation, so no index of ended jobs is needed, which each settle would write. Jobs of a process whose clock was ahead do
+/// not end the walk.
 pub async fn purge(
     tx: &mut Tx,
     (ended, dead): (DateTime<Utc>, DateTime<Utc>),
@@ -174,7 +175,7 @@ pub async fn purge(
     limit: i64,
 ) -> Result<Option<i64>> {
     const FIND: &str = "
-        SELECT id, created_at <= $1 AS is_old,
+        SELECT id, created_at > $1 AND created_at <= $5 AS is_young,
             coalesce(
                 state IN ('done', 'dead', 'cancelled')
                     AND finished_at <= $1
@@ -185,13 +186,14 @@ pub async fn purge(
         WHERE id > $3
         ORDER BY id
         LIMIT $4";
+    let now = tx.now;
     let jobs: Vec<(i64, bool, bool)> =
-        run!(tx, c => sqlx::query_as(FIND).bind(ended).bind(dead).bind(after).bind(limit).fetch_all(c))?;
+        run!(tx, c => sqlx::query_as(FIND).bind(ended).bind(dead).bind(after).bind(limit).bind(now).fetch_all(c))?;
     let over: Vec<i64> = jobs.iter().filter(|(.., is_over)| *is_over).map(|(id, ..)| *id).collect();
     if !over.is_empty() {
         let sql = list_sql!(tx, "DELETE FROM jobs WHERE id", "");
         execute!(tx, sql, id_list(&over))?;
     }
     let is_full = i64::try_from(jobs.len()) == Ok(limit);
-    Ok(jobs.last().filter(|(_, is_old, _)| is_full && *is_old).map(|(id, ..)| *id))
+    Ok(jobs.last().filter(|(_, is_young, _)| is_full && !*is_young).map(|(id, ..)| *id))
 }
