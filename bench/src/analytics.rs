@@ -92,7 +92,8 @@ async fn run(bench: &Bench) -> Figures {
 /// Writes posts that were published over a year, and what was read of them. Returns one of them.
 async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<i64, super::BenchError> {
     let posts = i64::from(bench.args.posts);
-    let (now, step) = (store.now(), TimeDelta::days(364) / i32::try_from(posts).unwrap_or(i32::MAX));
+    // The first one is a day later than the series begins, whatever the time of day.
+    let (now, step) = (store.now(), TimeDelta::days(363) / i32::try_from(posts).unwrap_or(i32::MAX));
     let mut written = Vec::new();
     for first in (0..posts).step_by(usize::try_from(CHUNK).unwrap_or(1)) {
         bench.show_progress(format_args!("series: {first} of {posts} posts written"));
