@@ -1,0 +1,1 @@
+-- Only Postgres needs this: SQLite writes whole pages, so the order of columns does not matter to it.
