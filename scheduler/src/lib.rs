@@ -9,7 +9,6 @@
 //! a minute, which a test and an alert rely on; what is due less often is decided by a time in the database.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use crier_domain::plan::Plans;
@@ -28,6 +27,7 @@ mod room;
 pub mod tasks;
 mod ticks;
 
+use tasks::clean_up::Walks;
 use tasks::{analytics, clean_up, dispatch, feeds, inbox, measure, reports, rescue, reservations, sweep, tokens};
 use ticks::{Ticks, run_at_ticks};
 
@@ -40,8 +40,7 @@ pub struct Scheduler {
     pub plans: Arc<Plans>,
     /// The platforms whose figures are read.
     pub figures: Vec<Platform>,
-    /// The job after which [`tasks::clean_up`] continues.
-    pub purged_until: Arc<AtomicI64>,
+    pub walks: Arc<Walks>,
 }
 
 /// A recurring task.
@@ -104,7 +103,7 @@ pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
 impl Scheduler {
     /// With the built-in plans, and without platforms whose figures are read.
     pub fn new(store: Store, transport: Arc<dyn Transport>, library: Library) -> Self {
-        Self { store, transport, library, plans: Arc::default(), figures: Vec::new(), purged_until: Arc::default() }
+        Self { store, transport, library, plans: Arc::default(), figures: Vec::new(), walks: Arc::default() }
     }
 
     /// Runs every task until `stop`. A task that fails is logged and runs again at its next tick.

@@ -212,10 +212,11 @@ async fn clean_up_reads_few_of_many_scheduled_jobs() {
     }
     let mut tx = s.begin().await.unwrap();
     bounded(&mut tx, "deleted posts", 5_000, async |tx| posts::purge(tx, 100).await).await;
-    bounded(&mut tx, "answers, of which none is old", 100, async |tx| idempotency::purge(tx, 100).await).await;
+    let purge = async |tx: &mut Tx| idempotency::purge(tx, 0, 100).await;
+    bounded(&mut tx, "responses, of which none is old", 100, purge).await;
     s.advance(86_400);
     let mut tx = s.begin().await.unwrap();
-    bounded(&mut tx, "old answers", 5_000, async |tx| idempotency::purge(tx, 100).await).await;
+    bounded(&mut tx, "old responses", 5_000, purge).await;
 }
 
 #[tokio::test]

@@ -8,9 +8,10 @@
 //! more.
 //!
 //! Jobs are walked through in the order of their ids ([`dispatch::purge`]). Old ones that are kept, of which there may be
-//! many, are looked at once in a walk, which a tick continues where the one before had to stop.
+//! many, are looked at once in a walk, which a tick continues where the one before had to stop. Stored responses are
+//! walked through once an hour, all of them: no index of their ages is written with each request.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
@@ -27,6 +28,8 @@ const IMPORT_RETENTION: TimeDelta = TimeDelta::days(30);
 const MAIL_RETENTION: TimeDelta = TimeDelta::days(30);
 /// How long an expired URL still says that it has expired or was used.
 const AUTHORIZATION_RETENTION: TimeDelta = TimeDelta::days(1);
+/// The pause from the beginning of one walk through the stored responses to that of the next.
+const RESPONSE_WALKS: TimeDelta = TimeDelta::hours(1);
 /// The first and the maximum batch size.
 const FIRST: i64 = 100;
 const MAX_BATCH: i64 = 1_000;
@@ -45,6 +48,17 @@ const ALL: [PurgeKind; 8] = [
     PurgeKind::Authorizations,
     PurgeKind::Sessions,
 ];
+
+/// Where this process continues its walks.
+#[derive(Debug, Default)]
+pub struct Walks {
+    /// After this job.
+    jobs: AtomicI64,
+    /// After this position of [`idempotency::purge`]; 0: at the beginning.
+    responses: AtomicI64,
+    /// When the last walk through the responses began, in seconds since 1970.
+    responses_began: AtomicI64,
+}
 
 #[derive(Clone, Copy)]
 enum PurgeKind {
@@ -66,7 +80,7 @@ impl PurgeKind {
             Self::Jobs => return purge_jobs(s, tx, limit).await,
             Self::Imports => media_jobs::purge(tx, now - IMPORT_RETENTION, limit).await,
             Self::Mails => mails::purge(tx, now - MAIL_RETENTION, limit).await,
-            Self::Answers => idempotency::purge(tx, limit).await,
+            Self::Answers => return purge_responses(s, tx, limit).await,
             Self::Posts => posts::purge(tx, limit).await,
             Self::Holds => holds::purge(tx, limit).await,
             Self::Authorizations => authorizations::purge(tx, now - AUTHORIZATION_RETENTION, limit).await,
@@ -79,8 +93,23 @@ impl PurgeKind {
 /// If the transaction is not committed after all, its jobs are deleted by the next walk.
 async fn purge_jobs(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
     let before = (tx.now - ENDED_JOB_RETENTION, tx.now - DEAD_JOB_RETENTION);
-    let next = dispatch::purge(tx, before, s.purged_until.load(Ordering::Relaxed), limit).await?;
-    s.purged_until.store(next.unwrap_or_default(), Ordering::Relaxed);
+    let next = dispatch::purge(tx, before, s.walks.jobs.load(Ordering::Relaxed), limit).await?;
+    s.walks.jobs.store(next.unwrap_or_default(), Ordering::Relaxed);
+    Ok(next.is_some())
+}
+
+async fn purge_responses(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
+    let Walks { responses, responses_began: began, .. } = &*s.walks;
+    let (after, now) = (responses.load(Ordering::Relaxed), tx.now.timestamp());
+    if after == 0 {
+        // A clock that was ahead must not delay the next walk.
+        if (0..RESPONSE_WALKS.num_seconds()).contains(&(now - began.load(Ordering::Relaxed))) {
+            return Ok(false);
+        }
+        began.store(now, Ordering::Relaxed);
+    }
+    let next = idempotency::purge(tx, after, limit).await?;
+    responses.store(next.unwrap_or_default(), Ordering::Relaxed);
     Ok(next.is_some())
 }
 
