@@ -8,7 +8,7 @@ use sqlx::types::Json;
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::targets::{self, NewTarget};
-use super::{Conn, Page, PageRequest, Result, StoreError, Tx};
+use super::{Conn, Page, PageRequest, Result, StoreError, Tx, usage};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
@@ -42,18 +42,24 @@ pub struct NewPost<'a> {
     pub targets: &'a [NewTarget<'a>],
     /// The job of each target; its subject and its lane are ignored.
     pub job: Option<&'a NewJob>,
+    /// The workspace in whose usage the post is counted, if its plan has no cap.
+    pub counted_in: Option<i64>,
 }
 
 /// Stores a post with its targets and their jobs; workers are notified after the commit. Returns the ids of the post and
 /// of the targets, in the order of `new.targets`.
 pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
     if new.targets.is_empty() {
-        return Ok((insert(tx, new.post).await?, Vec::new()));
+        let id = insert(tx, new.post).await?;
+        if let Some(workspace_id) = new.counted_in {
+            usage::take_post(tx, workspace_id, None).await?;
+        }
+        return Ok((id, Vec::new()));
     }
     #[derive(sqlx_macros::FromRow)]
     struct CreatedRow {
-        post_id: i64,
-        target_id: i64,
+        post_id: Option<i64>,
+        target_id: Option<i64>,
         job_id: Option<i64>,
     }
     let (post, now) = (new.post, tx.now);
@@ -67,22 +73,29 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
         .bind(if due { "ready" } else { "scheduled" }).bind(job.map(|job| job.priority))
         .bind(job.map(|job| job.run_at.trunc_subsecs(6))).bind(job.map(|job| job.kind.limits().max_attempts))
         .bind(job.and_then(|job| job.trace.as_deref()))
-        .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).fetch_all(c))?;
+        .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).bind(new.counted_in)
+        .bind(usage::month(now)).fetch_all(c))?;
     if let Some(job) = job {
-        for id in rows.iter().filter_map(|row| row.job_id) {
+        let mut ids: Vec<i64> = rows.iter().filter_map(|row| row.job_id).collect();
+        ids.sort_unstable();
+        for id in ids {
             tx.count_enqueued(job.kind);
             if due {
                 tx.notify_later(JobNotification { kind: job.kind, id });
             }
         }
     }
-    let post_id = rows.first().map(|row| row.post_id);
+    let post_id = rows.iter().find_map(|row| row.post_id);
     let post_id = post_id.ok_or_else(|| StoreError::Decode("a post was not stored".to_owned()))?;
-    Ok((post_id, rows.into_iter().map(|row| row.target_id).collect()))
+    // Ids ascend in the order of the targets; the rows have no defined order.
+    let mut target_ids: Vec<i64> = rows.into_iter().filter_map(|row| row.target_id).collect();
+    target_ids.sort_unstable();
+    Ok((post_id, target_ids))
 }
 
-/// Stores the post, its targets and their jobs.
-const CREATE_PG: &str = "
+/// Stores the post, its targets and their jobs, and counts it. The jobs' lanes are those of `Lane::Account`.
+const CREATE_PG: &str = concat!(
+    "
     WITH post AS (
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
@@ -91,17 +104,14 @@ const CREATE_PG: &str = "
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
         RETURNING id
     ),
-    new AS (
-        SELECT value, n
-        FROM jsonb_array_elements($11::jsonb) WITH ORDINALITY AS each (value, n)
-    ),
     target AS (
         INSERT INTO post_targets (
             post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
         )
         SELECT post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
             nullif(value -> 4, 'null'), value -> 5, $10, $10
-        FROM post, new
+        FROM post
+        CROSS JOIN jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
         ORDER BY n
         RETURNING id, post_id, account_id
     ),
@@ -110,21 +120,25 @@ const CREATE_PG: &str = "
             kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
             workspace_lane
         )
-        SELECT $12, target.id, value ->> 6, $13, $14, $15, $16, $17, $10, $10, $18
+        SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $17, $10, $10, $18
         FROM target
-        JOIN new ON (value ->> 0)::bigint = account_id
         WHERE $12 IS NOT NULL
-        ORDER BY n
-        RETURNING id, subject_id
-    )
-    SELECT target.post_id, target.id AS target_id, job.id AS job_id
+        ORDER BY id
+        RETURNING id
+    ),",
+    usage::count_post!("$19", "$20"),
+    "
+    SELECT post_id, id AS target_id, CAST(NULL AS bigint) AS job_id
     FROM target
-    LEFT JOIN job ON job.subject_id = target.id
-    ORDER BY target.id";
+    UNION ALL
+    SELECT NULL, NULL, id
+    FROM job"
+);
 
 /// The same in several statements, which are sent together; the last one returns the rows. Ids ascend, so the newest post is
 /// this one.
-const CREATE_SQLITE: &str = "
+const CREATE_SQLITE: &str = concat!(
+    "
     INSERT INTO posts (
         brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
         created_at, updated_at
@@ -140,17 +154,19 @@ const CREATE_SQLITE: &str = "
     INSERT INTO jobs (
         kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane
     )
-    SELECT $12, t.id, new.value ->> 6, $13, $14, $15, $16, $17, $10, $10, $18
-    FROM post_targets t
-    JOIN json_each($11) new ON new.value ->> 0 = t.account_id
-    WHERE t.post_id = (SELECT max(id) FROM posts)
+    SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $17, $10, $10, $18
+    FROM post_targets
+    WHERE post_id = (SELECT max(id) FROM posts)
         AND $12 IS NOT NULL
-    ORDER BY new.key;
+    ORDER BY id;",
+    usage::count_post_sqlite!("$19", "$20"),
+    ";
     SELECT t.post_id, t.id AS target_id, j.id AS job_id
     FROM post_targets t
     LEFT JOIN jobs j ON j.kind = $12 AND j.subject_id = t.id AND j.state IN ('scheduled', 'ready', 'running')
     WHERE t.post_id = (SELECT max(id) FROM posts)
-    ORDER BY t.id";
+    ORDER BY t.id"
+);
 
 /// Stores the mutable fields of a post.
 pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {

@@ -2,46 +2,81 @@
 //!
 //! Counting locks a row until the end of the transaction, so it comes last: other requests of the workspace wait only for
 //! the commit. A plan with a cap counts in one row, so that concurrent requests cannot both take the last post. Without a
-//! cap the count is spread over slots, and no request waits.
+//! cap the count is spread over slots, and no request waits; [`super::posts::create`] counts in its own statement then.
 
 use chrono::{DateTime, Utc};
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 
-/// Over how many rows a workspace without a cap spreads its count.
-const SLOTS: u64 = 64;
-
-fn month(at: DateTime<Utc>) -> String {
+pub(super) fn month(at: DateTime<Utc>) -> String {
     at.format("%Y-%m").to_string()
 }
+
+/// Common table expressions that count a post of a workspace without a cap, for Postgres; none if `$workspace` is NULL.
+///
+/// Each connection counts in a row of its own, as far as there are 64. The row is there already but for once a month, and
+/// an update of its own writes less than one of a conflict.
+macro_rules! count_post {
+    ($workspace:literal, $month:literal) => {
+        concat!(
+            "
+            counted AS (
+                UPDATE usage_slots
+                SET posts = posts + 1
+                WHERE workspace_id = ",
+            $workspace,
+            " AND month = ",
+            $month,
+            " AND slot = pg_backend_pid() % 64
+                RETURNING slot
+            ),
+            counted_first AS (
+                INSERT INTO usage_slots (workspace_id, month, slot, posts)
+                SELECT ",
+            $workspace,
+            ", ",
+            $month,
+            ", pg_backend_pid() % 64, 1
+                WHERE ",
+            $workspace,
+            " IS NOT NULL AND NOT EXISTS (SELECT 1 FROM counted)
+                ON CONFLICT (workspace_id, month, slot)
+                DO UPDATE SET posts = usage_slots.posts + 1
+            )"
+        )
+    };
+}
+pub(super) use count_post;
+
+/// The same as a statement, for SQLite, which has one writer.
+macro_rules! count_post_sqlite {
+    ($workspace:literal, $month:literal) => {
+        concat!(
+            "
+            INSERT INTO usage_slots (workspace_id, month, slot, posts)
+            SELECT ",
+            $workspace,
+            ", ",
+            $month,
+            ", 0, 1
+            WHERE ",
+            $workspace,
+            " IS NOT NULL
+            ON CONFLICT (workspace_id, month, slot)
+            DO UPDATE SET posts = usage_slots.posts + 1"
+        )
+    };
+}
+pub(super) use count_post_sqlite;
 
 /// Takes one post of this month's cap; `false`: `cap` is reached. Two concurrent calls cannot both take the last one.
 pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Result<bool> {
     let month = month(tx.now);
     let Some(cap) = cap else {
-        // The row is there already but for once a month, and an update of its own writes less than one of a conflict.
-        const PG: &str = "
-            WITH counted AS (
-                UPDATE usage_slots
-                SET posts = posts + 1
-                WHERE workspace_id = $1 AND month = $2 AND slot = $3
-                RETURNING slot
-            )
-            INSERT INTO usage_slots (workspace_id, month, slot, posts)
-            SELECT $1, $2, $3, 1
-            WHERE NOT EXISTS (SELECT 1 FROM counted)
-            ON CONFLICT (workspace_id, month, slot)
-            DO UPDATE SET posts = usage_slots.posts + 1";
-        const SQLITE: &str = "
-            INSERT INTO usage_slots (workspace_id, month, slot, posts)
-            VALUES ($1, $2, $3, 1)
-            ON CONFLICT (workspace_id, month, slot)
-            DO UPDATE SET posts = usage_slots.posts + 1";
-        // SQLite has one writer.
-        let slot = if tx.is_postgres() { crier_base::random::u64() % SLOTS } else { 0 };
-        let sql = tx.for_engine(PG, SQLITE);
-        execute!(tx, sql, workspace_id, &month, i64::try_from(slot).unwrap_or_default())?;
+        const PG: &str = concat!("WITH ", count_post!("$1", "$2"), " SELECT 1");
+        let sql = tx.for_engine(PG, count_post_sqlite!("$1", "$2"));
+        execute!(tx, sql, workspace_id, &month)?;
         return Ok(true);
     };
     // What the workspace used under a plan without a cap counts as well.

@@ -42,12 +42,16 @@ pub async fn create(
     decision.apply_to(&mut post, desired, tx.now)?;
     let new = decision.new_targets(accounts)?;
     let job = decision.publish_at.map(|at| publish_job(cx, at).workspace(cx.caller.workspace_id));
-    let (id, target_ids) = posts::create(tx, NewPost { post: &post, targets: &new, job: job.as_ref() }).await?;
+    // A count without a cap cannot fail, so it is part of the statement.
+    let has_cap = cx.plan.posts_per_month.is_some();
+    let counted_in = (decision.counts_against_limit && !has_cap).then_some(cx.caller.workspace_id);
+    let (id, target_ids) =
+        posts::create(tx, NewPost { post: &post, targets: &new, job: job.as_ref(), counted_in }).await?;
     post.id = id;
     if let Some(media) = &decision.media {
         post_media::insert(tx, post.brand_id, post.id, media).await?;
     }
-    if decision.counts_against_limit {
+    if decision.counts_against_limit && has_cap {
         count_against_limit(cx, tx).await?;
     }
     let target = |(t, id): (&NewTarget<'_>, i64)| {

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
-use crier_domain::job::{Claimed, Lane};
+use crier_domain::job::Claimed;
 use crier_domain::platform::Platform;
 use crier_domain::post::{Target, TargetOverride, TargetStatus};
 use serde_json::{Map, Value, json};
@@ -60,11 +60,11 @@ pub async fn insert(tx: &mut Tx, post_id: i64, new: &[NewTarget<'_>]) -> Result<
     Ok(ids)
 }
 
-/// Encodes targets as one bind: a JSON array with an array for each, the lane of its jobs last.
+/// Encodes targets as one bind: a JSON array with an array for each.
 pub(super) fn rows(new: &[NewTarget<'_>]) -> String {
     let row = |t: &NewTarget<'_>| {
-        let (own, lane) = (t.target_override, Lane::Account(t.account_id).to_string());
-        json!([t.account_id, t.platform, t.position, own.content, own.media, own.options, lane])
+        let own = t.target_override;
+        json!([t.account_id, t.platform, t.position, own.content, own.media, own.options])
     };
     Value::from_iter(new.iter().map(row)).to_string()
 }
