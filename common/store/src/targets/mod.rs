@@ -112,8 +112,8 @@ pub struct HeldTarget {
     pub held: bool,
 }
 
-/// Finds the targets of runs, and locks the rows of the jobs that are still held until the end of the transaction. Only of
-/// these posts, whose rows the caller has locked: always lock the post before its jobs.
+/// Finds the targets of runs, of these posts alone, whose rows the caller has locked. The rows of the jobs are not locked:
+/// a run that takes one over waits for the post, and then finds what this one stores.
 pub async fn find_held(tx: &mut Tx, jobs: &[&Claimed], post_ids: &[i64]) -> Result<Vec<HeldTarget>> {
     // `|| ''` as in `list_sql!`. The columns of `run` have names that no column of the tables has.
     let sql = tx.for_engine(
@@ -123,18 +123,16 @@ pub async fn find_held(tx: &mut Tx, jobs: &[&Claimed], post_ids: &[i64]) -> Resu
                 value ->> 3 AS run_worker
             FROM json_array_elements($1::json)
             WHERE value ->> 0 = (value ->> 0) || ''
-        ),
-        held AS MATERIALIZED (
-            SELECT j.id, j.fence
-            FROM run
-            JOIN post_targets p
-                ON p.id = subject AND p.post_id IN (SELECT value::bigint FROM json_array_elements_text($2::json))
-            JOIN jobs j ON j.id = job AND j.fence = run_fence AND j.worker = run_worker
-            WHERE j.state || '' = 'running'
-            ORDER BY j.id
-            FOR UPDATE OF j
         )
-        SELECT t.*, job AS job_id, run_fence AS fence, (job, run_fence) IN (SELECT id, fence FROM held) AS held
+        SELECT t.*, job AS job_id, run_fence AS fence,
+            EXISTS (
+                SELECT 1
+                FROM jobs j
+                WHERE j.id = job
+                    AND j.fence = run_fence
+                    AND j.worker = run_worker
+                    AND j.state || '' = 'running'
+            ) AS held
         FROM run
         JOIN post_targets t
             ON t.id = subject AND t.post_id IN (SELECT value::bigint FROM json_array_elements_text($2::json))",
