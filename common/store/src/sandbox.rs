@@ -59,7 +59,7 @@ pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
 }
 
 /// Publishes under a key; the same key again returns the first post's id. `None`: the workspace does not have the handle,
-/// or its token is expired.
+/// or its token is expired. Fails if another transaction is publishing under the key: it is looked up by the next run.
 ///
 /// For [`super::Store::begin_single_async_commit`]: the caller stores the id durably, and looks it up by the key if it could not.
 pub async fn publish(
@@ -70,17 +70,31 @@ pub async fn publish(
     content: &str,
     media: &[SandboxPicture],
 ) -> Result<Option<i64>> {
+    // `ON CONFLICT` would write one more WAL record.
     const PG: &str = "
         WITH unsynced AS MATERIALIZED (
             SELECT set_config('synchronous_commit', 'off', TRUE)
+        ),
+        valid AS MATERIALIZED (
+            SELECT handle
+            FROM sandbox_handles, unsynced
+            WHERE workspace_id = $1 AND handle = $2 AND NOT expired
+        ),
+        found AS MATERIALIZED (
+            SELECT id
+            FROM sandbox_posts
+            WHERE key = $3
+        ),
+        stored AS (
+            INSERT INTO sandbox_posts (handle, key, content, media, created_at)
+            SELECT handle, $3, $4, $5, $6
+            FROM valid
+            WHERE NOT EXISTS (SELECT 1 FROM found)
+            RETURNING id
         )
-        INSERT INTO sandbox_posts (handle, key, content, media, created_at)
-        SELECT handle, $3, $4, $5, $6
-        FROM sandbox_handles, unsynced
-        WHERE workspace_id = $1 AND handle = $2 AND NOT expired
-        ON CONFLICT (key)
-        DO UPDATE SET key = excluded.key
-        RETURNING id";
+        SELECT id FROM stored
+        UNION ALL
+        SELECT id FROM found, valid";
     const SQLITE: &str = "
         INSERT INTO sandbox_posts (handle, key, content, media, created_at)
         SELECT handle, $3, $4, $5, $6
