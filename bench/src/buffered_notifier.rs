@@ -72,4 +72,8 @@ impl Transport for BufferedNotifier {
         }
         Some(room)
     }
+
+    async fn listening_processes(&self) -> Option<u32> {
+        self.inner.listening_processes().await
+    }
 }

@@ -144,6 +144,20 @@ async fn redis_sends_each_id_to_one_listener() {
 }
 
 #[tokio::test]
+async fn redis_counts_the_processes_that_listen() {
+    assert_eq!(MemoryNotifier::default().listening_processes().await, Some(1));
+    let url = servers::redis().await;
+    let ((one, _stop_one), (two, stop_two)) = (redis(url.clone(), "counted"), redis(url.clone(), "counted"));
+    let (other, _stop_other) = redis(url, "elsewhere");
+    assert_eq!(one.listening_processes().await, Some(0), "they only notify");
+    let _ids = (test_listener(&*one, JobKind::Noop), test_listener(&*one, JobKind::PublishTarget));
+    let _more = (test_listener(&*two, JobKind::PublishTarget), test_listener(&*other, JobKind::Noop));
+    until("two processes listen", async || one.listening_processes().await == Some(2)).await;
+    drop(stop_two);
+    until("one process listens", async || one.listening_processes().await == Some(1)).await;
+}
+
+#[tokio::test]
 async fn redis_holds_a_bounded_number_of_ids_and_the_rest_follows() {
     let (notifier, _stop) = redis(servers::redis().await, "t");
     is_up(&notifier).await;

@@ -28,6 +28,8 @@ use jobs::{Deps, Registry};
 
 /// How long releasing aborted jobs may take after the drain timeout.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the workers are counted: each pauses for the batches of the others.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the worker of a process until it stops.
 pub async fn serve(process: &Process) -> Result<(), StartError> {
@@ -63,6 +65,16 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Counts the workers beside this one, for ever.
+async fn count_workers(engine: &Engine, transport: &dyn Transport) {
+    loop {
+        if let Some(count) = transport.listening_processes().await {
+            engine.workers().set(count);
+        }
+        tokio::time::sleep(COUNT_INTERVAL).await;
+    }
+}
+
 /// Runs jobs until `stop`; then claims no more, waits at most `drain` for running jobs, and releases the rest.
 pub async fn run(
     engine: Engine,
@@ -81,7 +93,7 @@ pub async fn run(
         });
         workers.spawn(transport.listen(kind, concurrency.of(kind), handler, stop_listening.clone()));
     }
-    stop.cancelled().await;
+    tokio::select! { () = stop.cancelled() => {}, () = count_workers(&engine, &*transport) => {} }
     // Running jobs have their own tasks; ids that were received but not started go to other workers.
     stop_listening.cancel();
     engine.drain();

@@ -36,4 +36,9 @@ pub trait Transport: JobNotifier {
 
     /// Returns how many more ids of each kind the notifier accepts; `None`: it is unreachable.
     async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>>;
+
+    /// Returns how many processes listen, this one included; `None`: the notifier is unreachable.
+    async fn listening_processes(&self) -> Option<u32> {
+        Some(1)
+    }
 }

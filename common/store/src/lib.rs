@@ -24,6 +24,7 @@ pub mod analytics;
 pub mod applications;
 pub mod articles;
 pub mod authorizations;
+pub mod batch;
 pub mod bench;
 pub mod bench_inbox;
 pub mod bio_pages;
@@ -67,6 +68,7 @@ pub mod users;
 mod wal;
 pub mod webhooks;
 
+pub use batch::{Batcher, WorkerCount};
 pub use db::{Conn, Db};
 pub use error::StoreError;
 use jobs::wake::FreePlaces;
@@ -82,6 +84,7 @@ pub struct Store {
     cipher: Cipher,
     notifier: Arc<dyn JobNotifier>,
     successors: Option<Arc<dyn Successors>>,
+    workers: WorkerCount,
 }
 
 impl std::fmt::Debug for Store {
@@ -92,7 +95,7 @@ impl std::fmt::Debug for Store {
 
 impl Store {
     pub fn new(db: Db, clock: Clock, cipher: Cipher, notifier: Arc<dyn JobNotifier>) -> Self {
-        Self { db, clock, cipher, notifier, successors: None }
+        Self { db, clock, cipher, notifier, successors: None, workers: WorkerCount::default() }
     }
 
     /// Returns a copy whose transactions hand the places that jobs leave in their lanes to waiting jobs directly.
@@ -119,6 +122,11 @@ impl Store {
 
     pub fn notifier(&self) -> &dyn JobNotifier {
         &*self.notifier
+    }
+
+    /// How many worker processes share the database: the worker sets it.
+    pub fn workers(&self) -> &WorkerCount {
+        &self.workers
     }
 
     pub fn now(&self) -> DateTime<Utc> {

@@ -1,160 +1,22 @@
-//! Batching: items submitted during a transaction share the next one; a single item starts at once.
-//!
-//! When many items are pending, a small batch waits a little for more of them ([`Queue::next_batch`]). Else several workers
-//! on one database make many small transactions, each of which costs nearly as much as a large one.
+//! Claims and settles in batches ([`Batcher`]).
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crier_domain::job::{Claimed, Outcome};
+use crier_store::batch::MAX_BATCH;
 use crier_store::jobs::engine as rows;
 use crier_store::{Store, StoreError};
 use futures::FutureExt;
-use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio::time::Instant;
 
 use crate::jobs::{FinishedRun, Registry};
 
-/// The maximum number of items per transaction.
-const MAX_BATCH: usize = 100;
-/// How many items are pending, at least, when a small batch waits for more.
-const BUSY: usize = 8;
-/// How many items end that wait, at most.
-const BUSY_BATCH: usize = 32;
-/// How long it lasts, as a multiple of the time that the last batch took: the slower the database, the larger the batches.
-const REST: u32 = 2;
-const MAX_REST: Duration = Duration::from_millis(50);
 /// The pause after a failed claim; the scheduler notifies for the ids again anyway.
 const CLAIM_PAUSE: Duration = Duration::from_millis(500);
 /// How often a claim is attempted when it fails with a serialization error.
 const MAX_CLAIM_ATTEMPTS: usize = 3;
-
-/// Passes items to tasks, each of which processes all waiting items as one batch.
-pub struct Batcher<I, O> {
-    sender: mpsc::UnboundedSender<Pending<I, O>>,
-    pending: Arc<()>,
-}
-
-/// An item without a result.
-struct Pending<I, O> {
-    item: I,
-    answer: oneshot::Sender<O>,
-    /// A clone for each pending item: their number is that of its references.
-    count: Arc<()>,
-}
-
-impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
-    /// `work` returns one result per item, in their order; at most `at_once` batches run concurrently.
-    pub fn start<F, Fut>(at_once: usize, work: F) -> Self
-    where
-        F: Fn(Vec<I>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Vec<O>> + Send + 'static,
-    {
-        Self::start_in_turns(at_once, move |items, turn| {
-            drop(turn);
-            work(items)
-        })
-    }
-
-    /// The same, but the next batch begins only when `work` drops its turn, at the latest when it returns.
-    pub fn start_in_turns<F, Fut>(at_once: usize, work: F) -> Self
-    where
-        F: Fn(Vec<I>, Turn) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Vec<O>> + Send + 'static,
-    {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let queue = Arc::new(Mutex::new(Queue(receiver)));
-        let (rest, work) = (Arc::new(std::sync::Mutex::new(Instant::now())), Arc::new(work));
-        for _ in 0..at_once {
-            tokio::spawn(batches(queue.clone(), rest.clone(), work.clone()));
-        }
-        Self { sender, pending: Arc::default() }
-    }
-
-    /// Waits for the item's result; returns `None` if its batch panicked.
-    pub async fn submit(&self, item: I) -> Option<O> {
-        let (answer, result) = oneshot::channel();
-        self.sender.send(Pending { item, answer, count: self.pending.clone() }).ok()?;
-        result.await.ok()
-    }
-}
-
-/// Held by the batch that works; items that arrive meanwhile wait for the next one.
-pub type Turn = Box<dyn Send>;
-
-/// The items that wait for a batch.
-struct Queue<I, O>(mpsc::UnboundedReceiver<Pending<I, O>>);
-
-impl<I, O> Queue<I, O> {
-    /// Waits for the first items, and if many are pending, but most of them not here, for more until `rest_until`. Returns
-    /// no items once the sender is dropped.
-    async fn next_batch(&mut self, rest_until: impl Fn() -> Instant) -> Vec<Pending<I, O>> {
-        let mut batch = Vec::new();
-        self.0.recv_many(&mut batch, MAX_BATCH).await;
-        if batch.is_empty() {
-            return batch;
-        }
-        // Jobs that were claimed together submit their items one after the other, each in a task of its own.
-        tokio::task::yield_now().await;
-        self.take_waiting(&mut batch);
-        // One reference is the batcher's.
-        let pending = batch.first().map_or(0, |first| Arc::strong_count(&first.count) - 1);
-        // The others are in batches that run; items like them follow when those end, but seldom as many.
-        let wanted = (pending * 2 / 3).min(BUSY_BATCH);
-        if pending >= BUSY && batch.len() < wanted {
-            let _ = tokio::time::timeout_at(rest_until(), self.fill(&mut batch, wanted)).await;
-        }
-        batch
-    }
-
-    fn take_waiting(&mut self, batch: &mut Vec<Pending<I, O>>) {
-        while batch.len() < MAX_BATCH
-            && let Ok(item) = self.0.try_recv()
-        {
-            batch.push(item);
-        }
-    }
-
-    async fn fill(&mut self, batch: &mut Vec<Pending<I, O>>, wanted: usize) {
-        while batch.len() < wanted && self.0.recv_many(batch, MAX_BATCH - batch.len()).await > 0 {}
-    }
-}
-
-/// Runs batches one after the other, until the sender is dropped. `rest`: until when small batches wait.
-async fn batches<I, O, F, Fut>(queue: Arc<Mutex<Queue<I, O>>>, rest: Arc<std::sync::Mutex<Instant>>, work: Arc<F>)
-where
-    I: Send + 'static,
-    O: Send + 'static,
-    F: Fn(Vec<I>, Turn) -> Fut,
-    Fut: Future<Output = Vec<O>>,
-{
-    loop {
-        let mut turn = queue.clone().lock_owned().await;
-        let batch = turn.next_batch(|| *lock(&rest)).await;
-        if batch.is_empty() {
-            return;
-        }
-        let split = |Pending { item, answer, count }| (item, (answer, count));
-        let (items, answers): (Vec<I>, Vec<_>) = batch.into_iter().map(split).unzip();
-        let began = Instant::now();
-        // A panic in one batch must not end the task.
-        match AssertUnwindSafe(async { work(items, Box::new(turn)).await }).catch_unwind().await {
-            Ok(done) => {
-                for (result, (answer, _count)) in done.into_iter().zip(answers) {
-                    let _ = answer.send(result);
-                }
-            }
-            Err(_) => tracing::error!("a batch panicked"),
-        }
-        *lock(&rest) = Instant::now() + (began.elapsed() * REST).min(MAX_REST);
-    }
-}
-
-fn lock<T>(mutex: &std::sync::Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Claims ids in one transaction.
 pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Option<Claimed>> {
@@ -282,63 +144,5 @@ fn observe<'a>(ends: &[FinishedRun], outcomes: impl Iterator<Item = &'a Outcome>
         if std::panic::catch_unwind(AssertUnwindSafe(|| ending.observe(outcome))).is_err() {
             tracing::error!("a settled job could not be counted");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures::future::join_all;
-
-    use super::*;
-
-    /// How long each batch takes, in milliseconds.
-    const WORK: u64 = 10;
-
-    /// Submits items, as many as stated after so many milliseconds each, and returns when batches of how many items began.
-    async fn batches_of(submissions: &[(u64, usize)]) -> Vec<(u64, usize)> {
-        let (start, begun) = (Instant::now(), Arc::<std::sync::Mutex<Vec<_>>>::default());
-        let log = begun.clone();
-        let batcher = Batcher::start(2, move |items: Vec<()>| {
-            let after = u64::try_from(start.elapsed().as_millis()).unwrap();
-            lock(&log).push((after, items.len()));
-            async {
-                tokio::time::sleep(Duration::from_millis(WORK)).await;
-                items
-            }
-        });
-        let submit = async |(after, count): &(u64, usize)| {
-            tokio::time::sleep_until(start + Duration::from_millis(*after)).await;
-            let results = join_all((0..*count).map(|_| batcher.submit(()))).await;
-            assert!(results.iter().all(Option::is_some), "each item has a result");
-        };
-        join_all(submissions.iter().map(submit)).await;
-        std::mem::take(&mut lock(&begun))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_few_items_never_wait() {
-        assert_eq!(
-            batches_of(&[(0, 1), (10, 1), (11, 1), (20, 4), (21, 3)]).await,
-            [(0, 1), (10, 1), (11, 1), (20, 4), (21, 3)]
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn items_submitted_while_all_batches_run_share_the_next_one() {
-        assert_eq!(
-            batches_of(&[(0, 1), (1, 1), (2, 3), (3, 2), (4, 150)]).await,
-            [(0, 1), (1, 1), (10, 100), (11, 55)]
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_small_batch_of_many_pending_items_waits_twice_as_long_as_the_last_one_took() {
-        assert_eq!(batches_of(&[(0, 1), (10, 20), (11, 1), (12, 3)]).await, [(0, 1), (10, 20), (30, 4)]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_batch_that_is_large_enough_begins_at_once() {
-        // Two thirds of 26 pending items are 17.
-        assert_eq!(batches_of(&[(0, 1), (10, 20), (11, 6), (13, 11)]).await, [(0, 1), (10, 20), (13, 17)]);
     }
 }

@@ -18,7 +18,7 @@ use crier_base::backoff::{self, ExponentialBuilder, Pauses};
 use crier_domain::job::{Claimed, JobKind, Outcome};
 use crier_runtime::descriptors;
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store, StoreError, Tx};
+use crier_store::{Batcher, Result, Store, StoreError, Tx, WorkerCount};
 use crier_telemetry::metrics::{self, JobOutcome};
 use crier_telemetry::traces;
 use futures::FutureExt;
@@ -35,7 +35,6 @@ mod run;
 mod successors;
 mod workspace_limiter;
 
-pub use batch::Batcher;
 use batch::{Settled, claim_batch, settle_batch};
 use refused::Fallback;
 pub use run::Run;
@@ -114,6 +113,11 @@ impl Engine {
 
     pub fn worker(&self) -> &str {
         &self.0.worker
+    }
+
+    /// How many worker processes share the jobs.
+    pub fn workers(&self) -> &WorkerCount {
+        self.0.store.workers()
     }
 
     /// The kinds that this engine can run.
@@ -303,8 +307,8 @@ impl Engine {
 }
 
 fn start_claims(store: &Store, worker: &str, engine: &Weak<Inner>) -> Batcher<i64, Option<Claimed>> {
-    let (store, worker, engine) = (store.clone(), worker.to_owned(), engine.clone());
-    Batcher::start(CLAIM_CONCURRENCY, move |ids| {
+    let (workers, store, worker, engine) = (store.workers().clone(), store.clone(), worker.to_owned(), engine.clone());
+    Batcher::start(&workers, CLAIM_CONCURRENCY, move |ids| {
         let successors = LaneSuccessors::new(worker.clone(), engine.clone(), None);
         claim_batch(store.clone().with_successors(Arc::new(successors)), worker.clone(), ids)
     })
@@ -316,9 +320,9 @@ fn start_settles(
     worker: &str,
     engine: &Weak<Inner>,
 ) -> Batcher<FinishedRun, Settled> {
-    let (store, registry) = (store.clone(), registry.clone());
+    let (workers, store, registry) = (store.workers().clone(), store.clone(), registry.clone());
     let (worker, engine) = (worker.to_owned(), engine.clone());
-    Batcher::start_in_turns(SETTLE_CONCURRENCY, move |ends, turn| {
+    Batcher::start_in_turns(&workers, SETTLE_CONCURRENCY, move |ends, turn| {
         let successors = LaneSuccessors::new(worker.clone(), engine.clone(), Some(turn));
         settle_batch(store.clone().with_successors(Arc::new(successors)), registry.clone(), ends)
     })

@@ -4,10 +4,10 @@
 use std::sync::{Mutex, PoisonError, Weak};
 
 use crier_domain::job::{Claimed, JobKind};
+use crier_store::batch::Turn;
 use crier_store::{ReservedRun, Successors};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit};
 
-use super::batch::Turn;
 use super::run::{Active, JobSlot};
 use super::{Engine, Inner};
 

@@ -51,7 +51,8 @@ pub struct RedisNotifier {
     unpushed: Arc<Unpushed>,
     up: Arc<AtomicBool>,
     wakeups: Arc<Wakeups>,
-    capacity_connection: Mutex<Option<MultiplexedConnection>>,
+    /// For questions, some of them several times a second: reused as long as it works.
+    connection: Mutex<Option<MultiplexedConnection>>,
     stop: CancellationToken,
 }
 
@@ -107,7 +108,22 @@ impl RedisNotifier {
             tokio::select! { () = pusher.run() => {}, () = stopped.cancelled() => {} }
         });
         let wakeups = Arc::new(Wakeups::new(queues.clone(), stop.clone()));
-        Ok(Self { queues, sender, unpushed, up, wakeups, capacity_connection: Mutex::default(), stop })
+        Ok(Self { queues, sender, unpushed, up, wakeups, connection: Mutex::default(), stop })
+    }
+
+    /// Sends a question on the connection; `None`: Redis did not answer.
+    async fn ask<T>(
+        &self,
+        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+    ) -> Option<T> {
+        let mut cached = self.connection.lock().await;
+        let mut connection = match cached.take() {
+            Some(connection) => connection,
+            None => self.queues.connect().await.ok()?,
+        };
+        let answer = question(&mut connection).await.ok()?;
+        *cached = Some(connection);
+        Some(answer)
     }
 }
 
@@ -150,19 +166,21 @@ impl Transport for RedisNotifier {
     }
 
     async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
-        // Called several times a second, so the connection is reused as long as it works.
-        let mut cached = self.capacity_connection.lock().await;
-        let mut connection = match cached.take() {
-            Some(connection) => connection,
-            None => self.queues.connect().await.ok()?,
-        };
         // Before Redis is asked: an id that is pushed meanwhile is counted twice, not missed.
         let unpushed: Vec<usize> = JobKind::ALL.iter().map(|kind| self.unpushed.of(*kind)).collect();
         let configs: Vec<Config> = JobKind::ALL.iter().map(|kind| self.queues.config(*kind, 1)).collect();
-        let counts = storage::count(&mut connection, &configs).await.ok()?;
-        *cached = Some(connection);
+        let counts = self.ask(async |connection| storage::count(connection, &configs).await).await?;
         let free =
             counts.into_iter().zip(unpushed).map(|(waiting, unpushed)| CAPACITY.saturating_sub(waiting + unpushed));
         Some(JobKind::ALL.iter().copied().zip(free).collect())
+    }
+
+    async fn listening_processes(&self) -> Option<u32> {
+        // Each of them subscribes to the channels of all kinds.
+        let channel = self.queues.channel(JobKind::Noop);
+        let count = async |connection: &mut MultiplexedConnection| {
+            redis::cmd("PUBSUB").arg("NUMSUB").arg(&channel).query_async::<(String, u32)>(connection).await
+        };
+        self.ask(count).await.map(|(_channel, count)| count)
     }
 }

@@ -12,11 +12,11 @@ use crier_domain::job::{Claimed, Outcome};
 use crier_domain::webhook::DeliveryStatus;
 use crier_mail::Mailer;
 use crier_store::deliveries::{self, OutgoingDelivery};
-use crier_store::{Db, Result, Store, StoreError, Tx};
+use crier_store::{Batcher, Db, Result, Store, StoreError, Tx};
 use crier_telemetry::metrics;
 
 use super::{BatchedResult, Deps, FinishedRun, Job, RunResult};
-use crate::engine::{Batcher, Run};
+use crate::engine::Run;
 use crate::webhooks::sender::{DeliveryRequest, Sender};
 
 mod attempted;
@@ -37,7 +37,7 @@ pub struct DeliverWebhook {
 impl DeliverWebhook {
     pub fn new(deps: &Deps) -> Self {
         let store = deps.store.clone();
-        let reads = Batcher::start(READS, move |ids| read(store.clone(), ids));
+        let reads = Batcher::start(deps.store.workers(), READS, move |ids| read(store.clone(), ids));
         Self { store: deps.store.clone(), sender: deps.webhooks.clone(), mailer: deps.mailer.clone(), reads }
     }
 }

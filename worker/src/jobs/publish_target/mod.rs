@@ -31,7 +31,7 @@ use crier_media::Library;
 use crier_media::budget::MemoryPermit;
 use crier_platforms::{CallError, ConnectorRegistry, OutgoingPost};
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store, StoreError, Tx, posts, targets};
+use crier_store::{Batcher, Result, Store, StoreError, Tx, posts, targets};
 
 pub use self::ending::PublishEnd;
 use self::pacing::PostponedRun;
@@ -39,7 +39,7 @@ use self::prepare::{Preparation, SkippedRun};
 use super::account_session::{AccountSession, RefreshError};
 use super::call_outcome::{self, CallAction, CallOutcome};
 use super::{Deps, FinishedRun, Job, RunResult};
-use crate::engine::{Batcher, Run};
+use crate::engine::Run;
 
 mod call;
 mod ending;

@@ -16,7 +16,7 @@ use crier_media::Library;
 use crier_platforms::{Connector, ConnectorRegistry, Image, MarkerSeed, OutgoingPost};
 use crier_store::jobs::holds;
 use crier_store::targets::{self, HeldTarget, StartingCall};
-use crier_store::{self as store, Store, StoreError, Tx, accounts, media, post_media, posts};
+use crier_store::{self as store, Batcher, Store, StoreError, Tx, accounts, media, post_media, posts};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
@@ -24,7 +24,7 @@ use super::super::call_outcome::CallOutcome;
 use super::ending::PublishEnd;
 use super::pacing::check_daily_cap;
 use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, pictures};
-use crate::engine::{Batcher, Run};
+use crate::engine::Run;
 use crate::jobs::account_session::{AccountSession, disconnected, expired};
 use crate::jobs::{Deps, RunResult};
 
@@ -87,7 +87,7 @@ impl Preparation {
     /// Returns a batcher whose result is `None` for a run that must be prepared alone.
     pub fn start_batches(&self) -> Batcher<Run, Option<Step<Prepared>>> {
         let preparation = self.clone();
-        Batcher::start(CONCURRENCY, move |runs: Vec<Run>| {
+        Batcher::start(self.store.workers(), CONCURRENCY, move |runs: Vec<Run>| {
             let preparation = preparation.clone();
             async move {
                 let mut prepared = Vec::with_capacity(runs.len());
