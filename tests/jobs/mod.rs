@@ -27,6 +27,7 @@ mod retry;
 mod sandbox;
 mod scheduler;
 mod send_mail;
+mod slots;
 mod staged;
 mod successors;
 mod together;

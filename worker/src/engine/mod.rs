@@ -34,6 +34,7 @@ mod refused;
 mod run;
 mod successors;
 mod workspace_limiter;
+mod workspace_runs;
 
 use batch::{Settled, claim_batch, settle_batch};
 use refused::Fallback;
@@ -41,6 +42,7 @@ pub use run::Run;
 use run::{Active, JobSlot, Queued, RunPermit};
 use successors::LaneSuccessors;
 use workspace_limiter::WorkspaceLimiter;
+use workspace_runs::WorkspaceRuns;
 
 /// How many batches of claims, and of settles, run concurrently: jobs that arrive meanwhile enlarge the next batch, and
 /// one large transaction costs the database less than several small concurrent ones.
@@ -68,6 +70,7 @@ struct Inner {
     /// By kind: one permit for each run that waits without a slot.
     waiting: HashMap<JobKind, Arc<Semaphore>>,
     turns: WorkspaceLimiter,
+    workspace_runs: WorkspaceRuns,
     /// Calls of [`Engine::run`] that have not ended, including claims in progress.
     active: AtomicUsize,
     /// Read-locked by normal runs, write-locked by a run that must be alone.
@@ -100,6 +103,7 @@ impl Engine {
                 held: Mutex::default(),
                 waiting,
                 turns,
+                workspace_runs: WorkspaceRuns::default(),
                 active: AtomicUsize::new(0),
                 gate: Arc::default(),
                 queued: Mutex::default(),
@@ -237,7 +241,7 @@ impl Engine {
                 broken("panicked")
             }
         };
-        run.leave_slot();
+        run.leave_slot_to_settle();
         self.settle(&job, ending, started, &traced).await;
     }
 

@@ -65,10 +65,22 @@ impl Run {
         waiting.await
     }
 
-    /// Gives the slot to another job while the run is settled, unless too many runs wait already: the next claim does not
-    /// wait for the disk.
-    pub(super) fn leave_slot(&self) {
+    /// Gives the slot to another job, unless too many runs wait already.
+    fn leave_slot(&self) {
         if let Some(slot) = &self.slot {
+            slot.release_if_allowed();
+        }
+    }
+
+    /// The same while the run is settled: the next claim does not wait for the disk. Not when its workspace already has
+    /// so many runs that the next job would probably exceed the workspace's limit: it would only be set waiting.
+    pub(super) fn leave_slot_to_settle(&self) {
+        let Some(slot) = &self.slot else { return };
+        let workers = i64::from(slot.inner.store.workers().get());
+        // A quarter of this worker's share of the limit: the rest is for the runs in slots.
+        let limit = self.job.kind.limits().workspace_cap.map(|cap| cap / workers / 4);
+        let runs = self.job.workspace_lane.as_deref().map(|lane| slot.inner.workspace_runs.count(lane));
+        if limit.zip(runs).is_none_or(|(limit, runs)| runs <= limit) {
             slot.release_if_allowed();
         }
     }
@@ -153,6 +165,7 @@ pub(super) struct JobSlot {
     /// With the fence, because a frozen run of a job may end while the rescued one continues.
     key: (i64, i64),
     kind: JobKind,
+    workspace_lane: Option<String>,
     busy: AtomicBool,
     /// Replaces the slot until the job is settled: a database that settles slowly must slow down the claims.
     waiting: OnceLock<OwnedSemaphorePermit>,
@@ -162,31 +175,28 @@ pub(super) struct JobSlot {
 
 impl JobSlot {
     pub fn take(inner: &Arc<Inner>, job: &Claimed, left: Arc<Notify>) -> Self {
-        let key = (job.id, job.fence);
-        insert(&inner.held, key);
         metrics::slot_taken();
-        Self {
-            inner: inner.clone(),
-            key,
-            kind: job.kind,
-            busy: AtomicBool::new(true),
-            waiting: OnceLock::new(),
-            released: left,
-        }
+        Self::hold(inner, job, AtomicBool::new(true), OnceLock::new(), left)
     }
 
     /// For a run without a slot. `waiting` is its permit to be without one.
     pub fn without(inner: &Arc<Inner>, job: &Claimed, waiting: OwnedSemaphorePermit) -> Self {
-        let key = (job.id, job.fence);
+        Self::hold(inner, job, AtomicBool::new(false), OnceLock::from(waiting), Arc::default())
+    }
+
+    fn hold(
+        inner: &Arc<Inner>,
+        job: &Claimed,
+        busy: AtomicBool,
+        waiting: OnceLock<OwnedSemaphorePermit>,
+        released: Arc<Notify>,
+    ) -> Self {
+        let (key, workspace_lane) = ((job.id, job.fence), job.workspace_lane.clone());
         insert(&inner.held, key);
-        Self {
-            inner: inner.clone(),
-            key,
-            kind: job.kind,
-            busy: AtomicBool::new(false),
-            waiting: OnceLock::from(waiting),
-            released: Arc::default(),
+        if let Some(lane) = &workspace_lane {
+            inner.workspace_runs.add(lane);
         }
+        Self { inner: inner.clone(), key, kind: job.kind, workspace_lane, busy, waiting, released }
     }
 
     /// Gives the slot to another job, unless too many runs wait without one.
@@ -209,6 +219,9 @@ impl JobSlot {
 impl Drop for JobSlot {
     fn drop(&mut self) {
         remove(&self.inner.held, &self.key);
+        if let Some(lane) = &self.workspace_lane {
+            self.inner.workspace_runs.remove(lane);
+        }
         self.mark_free();
     }
 }

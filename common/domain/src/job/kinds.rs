@@ -12,7 +12,7 @@
 macro_rules! for_each_job_kind {
     ($macro:ident) => {
         $macro! {
-            PublishTarget = publish_target { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(256) },
+            PublishTarget = publish_target { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(512) },
             // The delivery's own `max_attempts` decides; a replay raises it. A failing endpoint has fewer places.
             DeliverWebhook = deliver_webhook { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },
             SendMail = send_mail { max_attempts: 8, lane_cap: Some(8), workspace_cap: None },

@@ -1,0 +1,82 @@
+//! When a run gives its slot to another job while its result is stored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use crier_domain::job::{JobKind, JobState, NewJob, Outcome};
+use crier_store::{Result, Store, jobs};
+use crier_worker::engine::{Engine, Run};
+use crier_worker::jobs::{FinishedRun, Job, Registry, RunResult};
+use tokio::sync::Semaphore;
+
+use crate::support::store::{TestStore, on_both};
+
+on_both!(a_run_keeps_its_slot_if_its_workspace_has_many, a_run_without_a_workspace_leaves_its_slot);
+
+/// Ends at once; its result is stored when the semaphore has a permit.
+struct SlowToStore(Arc<Semaphore>);
+
+#[async_trait]
+impl Job for SlowToStore {
+    async fn run(&self, _run: &Run) -> Result<Box<dyn RunResult>> {
+        Ok(Box::new(Outcome::Done))
+    }
+
+    async fn settle_at_once(&self, _store: &Store, _ends: &[FinishedRun]) -> Result<bool> {
+        let _permit = self.0.acquire().await.unwrap();
+        Ok(false)
+    }
+}
+
+struct Slots {
+    s: TestStore,
+    engine: Engine,
+    storing: Arc<Semaphore>,
+}
+
+impl Slots {
+    fn new(s: TestStore, kind: JobKind) -> Self {
+        let storing = Arc::new(Semaphore::new(0));
+        let registry = Registry::of([(kind, Arc::new(SlowToStore(storing.clone())))]);
+        let engine = Engine::new(s.store.clone(), registry);
+        Self { s, engine, storing }
+    }
+
+    /// Runs a job until its slot is free, and returns the job's state then.
+    async fn run(&self, job: NewJob) -> JobState {
+        let id = self.s.write(async |tx| jobs::enqueue(tx, &job).await).await.unwrap();
+        self.engine.run_until_slot_free(id).await;
+        self.s.show(id).await.state
+    }
+
+    async fn store_results(&self) {
+        self.storing.add_permits(1);
+        self.engine.idle().await;
+    }
+}
+
+/// A quarter of each worker's share of the workspace's limit, which is 16 imports.
+async fn a_run_keeps_its_slot_if_its_workspace_has_many(s: TestStore) {
+    let workspace = s.workspace().await;
+    let slots = Slots::new(s, JobKind::ImportMedia);
+    let job = |subject| NewJob::new(JobKind::ImportMedia, subject, slots.s.now()).workspace(workspace);
+    slots.engine.workers().set(2);
+    for subject in 1..=2 {
+        assert_eq!(slots.run(job(subject)).await, JobState::Running);
+    }
+    let mut third = std::pin::pin!(slots.run(job(3)));
+    assert!(tokio::time::timeout(Duration::from_millis(100), &mut third).await.is_err(), "it keeps its slot");
+    slots.storing.add_permits(1);
+    assert_eq!(third.await, JobState::Done);
+    slots.store_results().await;
+}
+
+async fn a_run_without_a_workspace_leaves_its_slot(s: TestStore) {
+    let slots = Slots::new(s, JobKind::Noop);
+    slots.engine.workers().set(4);
+    for subject in 1..=20 {
+        assert_eq!(slots.run(NewJob::new(JobKind::Noop, subject, slots.s.now())).await, JobState::Running);
+    }
+    slots.store_results().await;
+}
