@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 use crate::support::picture;
-use crate::support::store::{TestStore, new_account, on_both};
+use crate::support::store::{TestStore, new_account, on_both, publish_to_sandbox};
 
 on_both_apps!(
     pictures_keep_their_order,
@@ -264,7 +264,7 @@ async fn the_sandbox_shows_pictures_with_alt_texts(app: TestApp) {
     let pictures = [picture(1, "A \"red\" <door>"), picture(2, "")];
     app.write(async |tx| {
         sandbox::claim_handle(tx, t.workspace, "shows").await?;
-        sandbox::publish(tx, t.workspace, "shows", "k", "", &pictures).await
+        publish_to_sandbox(tx, t.workspace, "shows", "k", "", &pictures).await
     })
     .await;
     let page = app.page("/sandbox/shows").await;

@@ -5,6 +5,7 @@ use crier_store::sandbox::{self, MAX_COMMENTS};
 use serde_json::json;
 
 use crate::support::app::{Reply, TestApp, on_one_app};
+use crate::support::store::publish_to_sandbox;
 
 on_one_app!(
     timelines_are_paginated,
@@ -24,7 +25,7 @@ async fn posts(app: &TestApp, count: usize) -> Vec<i64> {
         let mut posts = Vec::new();
         for n in 0..count {
             let (key, text) = (format!("key {n}"), format!("post number {n:03}"));
-            posts.extend(sandbox::publish(tx, workspace, "demo", &key, &text, &[]).await?);
+            posts.extend(publish_to_sandbox(tx, workspace, "demo", &key, &text, &[]).await?);
         }
         Ok(posts)
     })
@@ -186,7 +187,7 @@ async fn links_are_links_and_failed_posts_say_why(app: TestApp) {
     let account = t.account("demo").await;
     app.write(async |tx| {
         sandbox::claim_handle(tx, t.workspace, "demo").await?;
-        sandbox::publish(tx, t.workspace, "demo", "key", "See https://bakery.example/?a=1&b=2, <b>now</b>", &[]).await
+        publish_to_sandbox(tx, t.workspace, "demo", "key", "See https://bakery.example/?a=1&b=2, <b>now</b>", &[]).await
     })
     .await;
     let body = json!({ "content": "Cold bread", "schedule_type": "now", "accounts": [account] });

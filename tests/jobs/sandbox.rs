@@ -8,10 +8,11 @@ use crier_domain::failure::Category;
 use crier_domain::post::TargetStatus;
 use crier_platforms::sandbox::Sandbox;
 use crier_platforms::{
-    ConnectError, Connected, Connector, ConnectorAccount, Marker, OutgoingPost, Reconciled, Secrets,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, Marker, OutgoingPost, Reconciled, Secrets,
 };
 use crier_store::accounts::{self, NewAccount};
 use crier_store::sandbox;
+use futures::future::join_all;
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -29,6 +30,7 @@ on_both!(
     a_handle_belongs_to_its_first_workspace,
     invalid_handles_are_rejected,
     publishing_the_same_key_twice_creates_one_post,
+    posts_that_come_together_do_not_affect_each_other,
     a_post_is_found_by_its_key,
     pictures_are_referenced_by_path,
 );
@@ -243,6 +245,32 @@ async fn publishing_the_same_key_twice_creates_one_post(s: TestStore) {
     assert_eq!(first, again);
     assert_ne!(first, sandbox.publish(&account(&w), &outgoing("hello", "other")).await.unwrap());
     assert_eq!(timeline(&w).await.len(), 2);
+}
+
+/// One of them cannot be stored, two have the same key, and one is of another workspace.
+async fn posts_that_come_together_do_not_affect_each_other(s: TestStore) {
+    let w = TestWorker::with_sandbox(s).await;
+    connect(&w).await;
+    let sandbox = connector(&w.s);
+    let (ours, others) = (account(&w), ConnectorAccount { workspace_id: w.s.workspace().await, ..account(&w) });
+    let posts = [
+        (&ours, outgoing("one", "k1")),
+        (&ours, outgoing("a\0b", "k2")),
+        (&ours, outgoing("three", "k3")),
+        (&ours, outgoing("three again", "k3")),
+        (&others, outgoing("mine now", "k4")),
+        (&ours, outgoing("five", "k5")),
+    ];
+    let published = join_all(posts.iter().map(|(account, post)| sandbox.publish(account, post))).await;
+    let [one, unstorable, three, again, refused, five] = &published[..] else { panic!("{published:?}") };
+    assert_ne!(one.as_ref().unwrap(), five.as_ref().unwrap());
+    assert_eq!(three.as_ref().unwrap(), again.as_ref().unwrap());
+    assert!(matches!(refused, Err(CallError::Reauth(_))), "{refused:?}");
+    // SQLite stores a NUL.
+    assert_eq!(unstorable.is_err(), w.is_postgres(), "{unstorable:?}");
+    let mut shown = timeline(&w).await;
+    shown.retain(|text| !text.contains('\0'));
+    assert_eq!(shown.len(), 3, "{shown:?}");
 }
 
 async fn a_post_is_found_by_its_key(s: TestStore) {

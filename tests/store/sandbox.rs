@@ -2,7 +2,7 @@
 
 use crier_store::sandbox::{self, Commented, MAX_COMMENTS};
 
-use crate::support::store::{TestStore, on_both, run_concurrently};
+use crate::support::store::{TestStore, on_both, publish_to_sandbox, run_concurrently};
 
 on_both![
     a_handle_belongs_to_its_first_workspace,
@@ -57,7 +57,7 @@ async fn a_repeated_publish_returns_the_first_post(s: TestStore) {
     let workspace = s.workspace().await;
     s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
     let publish = async |key: &str, content: &str| {
-        let published = s.write(async |tx| sandbox::publish(tx, workspace, "demo", key, content, &[]).await).await;
+        let published = s.write(async |tx| publish_to_sandbox(tx, workspace, "demo", key, content, &[]).await).await;
         published.expect("the workspace has the handle")
     };
     let first = publish("k1", "one").await;
@@ -74,7 +74,7 @@ async fn only_a_valid_token_of_the_workspace_publishes(s: TestStore) {
     s.write(async |tx| sandbox::claim_handle(tx, one, "demo").await).await;
     let publish = async |workspace| {
         let mut tx = s.store.begin_single_async_commit().await.unwrap();
-        let id = sandbox::publish(&mut tx, workspace, "demo", "k", "", &[]).await.unwrap();
+        let id = publish_to_sandbox(&mut tx, workspace, "demo", "k", "", &[]).await.unwrap();
         tx.commit().await.unwrap();
         id
     };
@@ -92,7 +92,7 @@ async fn the_timeline_is_ordered_newest_first(s: TestStore) {
     }
     for n in 0..3 {
         let (key, text) = (format!("k{n}"), format!("post {n}"));
-        s.write(async |tx| sandbox::publish(tx, workspace, "demo", &key, &text, &[]).await).await;
+        s.write(async |tx| publish_to_sandbox(tx, workspace, "demo", &key, &text, &[]).await).await;
     }
     let timeline = async |handle| {
         let found = sandbox::timeline(&mut s.conn().await, handle, None, 2).await.unwrap();
@@ -108,7 +108,7 @@ async fn comments_belong_to_posts_of_their_handle(s: TestStore) {
     let mut posts = Vec::new();
     for handle in ["demo", "other"] {
         s.write(async |tx| sandbox::claim_handle(tx, workspace, handle).await).await;
-        posts.extend(s.write(async |tx| sandbox::publish(tx, workspace, handle, handle, "hello", &[]).await).await);
+        posts.extend(s.write(async |tx| publish_to_sandbox(tx, workspace, handle, handle, "hello", &[]).await).await);
     }
     let first = added(comment(&s, "demo", posts[0], "one").await);
     let second = added(comment(&s, "demo", posts[0], "two").await);
@@ -134,7 +134,7 @@ fn added(commented: Commented) -> i64 {
 
 async fn a_post(s: &TestStore, key: &str) -> i64 {
     let workspace = s.number("SELECT workspace_id FROM sandbox_handles WHERE handle = 'demo'").await;
-    let published = s.write(async |tx| sandbox::publish(tx, workspace, "demo", key, key, &[]).await).await;
+    let published = s.write(async |tx| publish_to_sandbox(tx, workspace, "demo", key, key, &[]).await).await;
     published.expect("the workspace has the handle")
 }
 

@@ -1,8 +1,10 @@
 //! Data of the platform inside Crier: its handles and their timelines.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use sqlx::types::Json;
+use serde_json::json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
@@ -58,54 +60,62 @@ pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
     Ok(())
 }
 
-/// Publishes under a key; the same key again returns the first post's id. `None`: the workspace does not have the handle,
-/// or its token is expired. Fails if another transaction is publishing under the key: it is looked up by the next run.
+/// A post to publish.
+#[derive(Debug, Clone, Serialize)]
+pub struct NewSandboxPost {
+    pub workspace_id: i64,
+    pub handle: String,
+    /// A repeated key publishes nothing.
+    pub key: String,
+    pub content: String,
+    pub media: Vec<SandboxPicture>,
+}
+
+/// Publishes posts in one statement; returns their ids by key, of a repeated key the first post's. A post is missing if
+/// the workspace does not have the handle, or its token is expired. Fails if two of the posts have the same key, or if
+/// another transaction is publishing under one of them: it is looked up by the next run.
 ///
 /// For [`super::Store::begin_single_async_commit`]: the caller stores the id durably, and looks it up by the key if it could not.
-pub async fn publish(
-    tx: &mut Tx,
-    workspace_id: i64,
-    handle: &str,
-    key: &str,
-    content: &str,
-    media: &[SandboxPicture],
-) -> Result<Option<i64>> {
+pub async fn publish(tx: &mut Tx, posts: &[NewSandboxPost]) -> Result<HashMap<String, i64>> {
     // `ON CONFLICT` would write one more WAL record.
     const PG: &str = "
         WITH unsynced AS MATERIALIZED (
             SELECT set_config('synchronous_commit', 'off', TRUE)
         ),
-        valid AS MATERIALIZED (
-            SELECT handle
-            FROM sandbox_handles, unsynced
-            WHERE workspace_id = $1 AND handle = $2 AND NOT expired
-        ),
-        found AS MATERIALIZED (
-            SELECT id
-            FROM sandbox_posts
-            WHERE key = $3
+        post AS MATERIALIZED (
+            SELECT value, (SELECT id FROM sandbox_posts WHERE key = value ->> 'key') AS id
+            FROM json_array_elements($1::json), unsynced
+            WHERE (
+                SELECT NOT expired
+                FROM sandbox_handles
+                WHERE handle = value ->> 'handle' AND workspace_id = (value ->> 'workspace_id')::bigint
+            )
         ),
         stored AS (
             INSERT INTO sandbox_posts (handle, key, content, media, created_at)
-            SELECT handle, $3, $4, $5, $6
-            FROM valid
-            WHERE NOT EXISTS (SELECT 1 FROM found)
-            RETURNING id
+            SELECT value ->> 'handle', value ->> 'key', value ->> 'content', (value -> 'media')::jsonb, $2
+            FROM post
+            WHERE id IS NULL
+            RETURNING key, id
         )
-        SELECT id FROM stored
+        SELECT key, id FROM stored
         UNION ALL
-        SELECT id FROM found, valid";
+        SELECT value ->> 'key', id FROM post WHERE id IS NOT NULL";
     const SQLITE: &str = "
         INSERT INTO sandbox_posts (handle, key, content, media, created_at)
-        SELECT handle, $3, $4, $5, $6
-        FROM sandbox_handles
-        WHERE workspace_id = $1 AND handle = $2 AND NOT expired
+        SELECT value ->> 'handle', value ->> 'key', value ->> 'content', value -> 'media', $2
+        FROM json_each($1)
+        WHERE (
+            SELECT NOT expired
+            FROM sandbox_handles
+            WHERE handle = value ->> 'handle' AND workspace_id = value ->> 'workspace_id'
+        )
         ON CONFLICT (key)
         DO UPDATE SET key = excluded.key
-        RETURNING id";
-    let (sql, now) = (tx.for_engine(PG, SQLITE), tx.now);
-    Ok(run!(tx, c => sqlx::query_scalar(sql).bind(workspace_id).bind(handle).bind(key).bind(content)
-        .bind(Json(media)).bind(now).fetch_optional(c))?)
+        RETURNING key, id";
+    let (sql, now, posts) = (tx.for_engine(PG, SQLITE), tx.now, json!(posts).to_string());
+    let stored: Vec<(String, i64)> = run!(tx, c => sqlx::query_as(sql).bind(posts).bind(now).fetch_all(c))?;
+    Ok(stored.into_iter().collect())
 }
 
 pub async fn find_by_key(conn: &mut Conn, key: &str) -> Result<Option<SandboxPost>> {

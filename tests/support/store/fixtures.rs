@@ -11,9 +11,10 @@ use crier_domain::webhook::Webhook;
 use crier_store::accounts::{self, NewAccount};
 use crier_store::brands::{self, NewBrand};
 use crier_store::jobs::{self, engine, operate};
+use crier_store::sandbox::{self, NewSandboxPost, SandboxPicture};
 use crier_store::targets::{self, NewTarget};
 use crier_store::webhooks::{self, NewWebhook};
-use crier_store::{keys, posts, users};
+use crier_store::{Result, Tx, keys, posts, users};
 use secrecy::SecretString;
 
 use super::{TestStore, World, start_time};
@@ -131,6 +132,25 @@ impl TestStore {
     pub async fn state(&self, id: i64) -> JobState {
         self.show(id).await.state
     }
+}
+
+/// Publishes to a handle of the sandbox; returns the post's id, `None` if the token is refused.
+pub async fn publish_to_sandbox(
+    tx: &mut Tx,
+    workspace: i64,
+    handle: &str,
+    key: &str,
+    text: &str,
+    pictures: &[SandboxPicture],
+) -> Result<Option<i64>> {
+    let post = NewSandboxPost {
+        workspace_id: workspace,
+        handle: handle.to_owned(),
+        key: key.to_owned(),
+        content: text.to_owned(),
+        media: pictures.to_vec(),
+    };
+    Ok(sandbox::publish(tx, &[post]).await?.remove(key))
 }
 
 /// Returns a sandbox account as a connect returns it.

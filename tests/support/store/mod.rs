@@ -30,7 +30,7 @@ use super::servers;
 
 mod fixtures;
 
-pub use fixtures::{new_account, new_post};
+pub use fixtures::{new_account, new_post, publish_to_sandbox};
 
 /// Creates two tests for each function: one on SQLite, one on Postgres.
 macro_rules! on_both {

@@ -4,22 +4,23 @@
 //! A post is really published, to a page of ours. Keywords in its text select the outcome, so that clients can test
 //! their own handling.
 
+mod analytics;
 mod inbox;
+mod posts;
 
 use std::time::Duration;
-
-mod analytics;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, Descriptor, Platform};
-use crier_store::sandbox::{self, SandboxPicture};
+use crier_store::sandbox::{self, NewSandboxPost, SandboxPicture};
 use crier_store::{Store, StoreError, Tx};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
+use self::posts::Posts;
 use super::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, InboxConnector, Marker,
     MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
@@ -73,12 +74,14 @@ pub struct Sandbox {
     store: Store,
     public_url: String,
     slow: Duration,
+    posts: Posts,
 }
 
 impl Sandbox {
     /// Creates a sandbox; `public_url` has no trailing slash.
     pub fn new(store: Store, public_url: impl Into<String>) -> Self {
-        Self { store, public_url: public_url.into(), slow: SLOW }
+        let posts = Posts::new(store.clone());
+        Self { store, public_url: public_url.into(), slow: SLOW, posts }
     }
 
     /// Returns a copy with another duration of `[slow]`.
@@ -154,11 +157,14 @@ impl Sandbox {
 
     /// Returns the id of the post; `None` if the token is refused.
     async fn put(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, StoreError> {
-        let mut tx = self.store.begin_single_async_commit().await?;
-        let (workspace, handle, pictures) = (account.workspace_id, &account.external_id, self.pictures_of(post));
-        let id = sandbox::publish(&mut tx, workspace, handle, &key(post), &post.text, &pictures).await?;
-        tx.commit().await?;
-        Ok(id)
+        let post = NewSandboxPost {
+            workspace_id: account.workspace_id,
+            handle: account.external_id.clone(),
+            key: key(post),
+            content: post.text.clone(),
+            media: self.pictures_of(post),
+        };
+        self.posts.publish(post).await
     }
 }
 
