@@ -381,7 +381,7 @@ pub struct BenchReplicas {
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub pending: u32,
     /// How many posts are due in publishes.
-    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub posts: u32,
     #[command(flatten)]
     pub options: BenchOptions,
