@@ -1,0 +1,1 @@
+-- Only Postgres needs this: SQLite parses a CHECK once for each connection.
