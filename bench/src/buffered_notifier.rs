@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use crier_domain::job::{JobKind, JobNotification, JobNotifier};
 use crier_queue::memory::CAPACITY;
-use crier_queue::{Handler, Transport};
+use crier_queue::{Handler, KindCapacity, Transport};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -62,15 +62,15 @@ impl Transport for BufferedNotifier {
         self.inner.is_up()
     }
 
-    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
-        let mut room = self.inner.free_capacity().await?;
+    async fn capacity(&self) -> Option<Vec<KindCapacity>> {
+        let mut kinds = self.inner.capacity().await?;
         let buffered = self.buffered();
-        for (kind, free) in &mut room {
-            if let Some(kept) = buffered.get(kind) {
-                *free = CAPACITY.saturating_sub(kept.len());
+        for of in &mut kinds {
+            if let Some(kept) = buffered.get(&of.kind) {
+                (of.waiting, of.free) = (kept.len(), CAPACITY.saturating_sub(kept.len()));
             }
         }
-        Some(room)
+        Some(kinds)
     }
 
     async fn listening_processes(&self) -> Option<u32> {

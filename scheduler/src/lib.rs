@@ -28,7 +28,10 @@ pub mod tasks;
 mod ticks;
 
 use tasks::clean_up::Walks;
-use tasks::{analytics, clean_up, dispatch, feeds, inbox, measure, reports, rescue, reservations, sweep, tokens};
+use tasks::renotify::LastEmpty;
+use tasks::{
+    analytics, clean_up, dispatch, feeds, inbox, measure, renotify, reports, rescue, reservations, sweep, tokens,
+};
 use ticks::{Ticks, run_at_ticks};
 
 /// The dependencies of the tasks. Cheap to clone.
@@ -41,6 +44,7 @@ pub struct Scheduler {
     /// The platforms whose figures are read.
     pub figures: Vec<Platform>,
     pub walks: Arc<Walks>,
+    pub last_empty: Arc<LastEmpty>,
 }
 
 /// A recurring task.
@@ -77,6 +81,7 @@ pub const TASKS: &[Task] = &[
         ..Task::new("dispatch", "* * * * * *", |s| Box::pin(dispatch::run(s)))
     },
     Task::new("rescue", "* * * * * *", |s| Box::pin(rescue::run(s))),
+    Task::new("renotify", "* * * * * *", |s| Box::pin(renotify::run(s))),
     Task::new("measure", "3/10 * * * * *", |s| Box::pin(measure::run(s))),
     Task::new("feeds", "6/10 * * * * *", |s| Box::pin(feeds::run(s))),
     Task::new("tokens", "9/10 * * * * *", |s| Box::pin(tokens::run(s))),
@@ -103,7 +108,15 @@ pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
 impl Scheduler {
     /// With the built-in plans, and without platforms whose figures are read.
     pub fn new(store: Store, transport: Arc<dyn Transport>, library: Library) -> Self {
-        Self { store, transport, library, plans: Arc::default(), figures: Vec::new(), walks: Arc::default() }
+        Self {
+            store,
+            transport,
+            library,
+            plans: Arc::default(),
+            figures: Vec::new(),
+            walks: Arc::default(),
+            last_empty: Arc::default(),
+        }
     }
 
     /// Runs every task until `stop`. A task that fails is logged and runs again at its next tick.
@@ -141,6 +154,7 @@ impl Scheduler {
     pub async fn tick(&self) -> Result<()> {
         dispatch::run(self).await?;
         rescue::run(self).await?;
+        renotify::run(self).await?;
         Ok(())
     }
 }

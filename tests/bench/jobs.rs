@@ -18,7 +18,7 @@ fn expected() -> Names {
     let late = ["p50", "p99", "max"].map(|which| format!("20 jobs for one moment, {which}"));
     of("lateness", &late.each_ref().map(String::as_str));
     of("lateness", &["memory before", "memory, peak", "memory after"]);
-    for cost in ["each of 1 due", "each of 10 due", "each of 100 due", "task measure", "task rescue"] {
+    for cost in ["each of 1 due", "each of 10 due", "each of 100 due", "task measure", "task rescue", "task renotify"] {
         let figures = ["1000 rows", "2000 rows", "ratio"].map(|which| format!("{cost}, {which}"));
         of("dispatch", &figures.each_ref().map(String::as_str));
     }

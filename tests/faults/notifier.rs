@@ -139,9 +139,9 @@ async fn send_invalid_notifications(s: TestStore, notifier: Arc<dyn Transport>) 
     let l = Listening::start(s, notifier);
     until("it listens", async || {
         l.notifier
-            .free_capacity()
+            .capacity()
             .await
-            .is_some_and(|room| room.iter().any(|(kind, free)| *kind == JobKind::Noop && *free >= CAPACITY))
+            .is_some_and(|kinds| kinds.iter().any(|of| of.kind == JobKind::Noop && of.free >= CAPACITY))
     })
     .await;
     for _ in 0..5 {
@@ -197,7 +197,7 @@ async fn a_key_of_another_type_in_redis_is_replaced(s: TestStore) {
     let last = l.settled(2).await;
     let kind: String = redis::cmd("TYPE").arg(LIST).query_async(&mut redis).await.unwrap();
     assert_ne!(kind, "string");
-    assert!(notifier.free_capacity().await.is_some(), "the other kinds are notified again, too");
+    assert!(notifier.capacity().await.is_some(), "the other kinds are notified again, too");
     l.notify_ids([id]);
     until("it is received", async || l.s.state(id).await == JobState::Done).await;
     let (_, ran) = l.ran().await;

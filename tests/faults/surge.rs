@@ -4,12 +4,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use crier_domain::job::{JobKind, JobNotification, JobNotifier, JobState};
-use crier_queue::{Handler, Transport};
+use crier_queue::{Handler, KindCapacity, Transport};
 use crier_scheduler::Scheduler;
-use crier_scheduler::tasks::{dispatch, rescue};
+use crier_scheduler::tasks::{dispatch, renotify};
 use crier_store::Store;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +18,16 @@ use tokio_util::sync::CancellationToken;
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 use crate::support::size::sized;
 use crate::support::store::{cipher, run_concurrently};
+use crate::support::transport::capacity;
 
 worker_on_both!(
     many_due_jobs_pass_a_small_notifier,
     concurrent_schedulers_notify_each_job_once,
     concurrent_schedulers_rescue_each_job_once,
     promotion_is_limited_by_the_notifier_capacity,
+    a_filled_notifier_is_refilled_before_the_next_tick,
+    what_did_not_fit_follows_when_the_notifier_is_empty,
+    a_clock_that_was_set_back_repeats_no_notifications,
     a_kind_without_capacity_does_not_block_others,
     a_full_notifier_is_not_polled_continuously,
     an_unavailable_notifier_does_not_block_promotion,
@@ -79,10 +84,12 @@ impl Transport for SmallNotifier {
         true
     }
 
-    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
+    async fn capacity(&self) -> Option<Vec<KindCapacity>> {
         let inside = self.inside.lock().unwrap();
-        let of = |kind| self.capacity - inside.get(kind).map_or(0, Vec::len);
-        Some(JobKind::ALL.iter().map(|kind| (*kind, of(kind))).collect())
+        let waiting = |kind: &JobKind| inside.get(kind).map_or(0, Vec::len);
+        let of =
+            |kind: &JobKind| KindCapacity { kind: *kind, waiting: waiting(kind), free: self.capacity - waiting(kind) };
+        Some(JobKind::ALL.iter().map(of).collect())
     }
 }
 
@@ -195,8 +202,9 @@ async fn concurrent_schedulers_rescue_each_job_once(w: TestWorker) {
     assert_eq!(w.number(once).await, 250);
 }
 
-fn room(of: impl Fn(JobKind) -> usize) -> Option<Vec<(JobKind, usize)>> {
-    Some(JobKind::ALL.iter().map(|kind| (*kind, of(*kind))).collect())
+/// Room for so many ids, while others wait.
+fn room(of: impl Fn(JobKind) -> usize) -> Option<Vec<KindCapacity>> {
+    Some(capacity(1, of))
 }
 
 async fn promotion_is_limited_by_the_notifier_capacity(w: TestWorker) {
@@ -212,15 +220,68 @@ async fn promotion_is_limited_by_the_notifier_capacity(w: TestWorker) {
     dispatch::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 0);
     w.advance(10);
-    rescue::run(&w.scheduler).await.unwrap();
+    renotify::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 0, "nothing is notified again either");
     w.notifier.set(room(|_| 1_000));
     dispatch::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 30);
     w.notifier.set(room(|_| 7));
     w.advance(10);
-    rescue::run(&w.scheduler).await.unwrap();
+    renotify::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 7);
+}
+
+/// A backlog that does not fit into the notifier is not limited by the ticks.
+async fn a_filled_notifier_is_refilled_before_the_next_tick(w: TestWorker) {
+    for subject in 0..5 {
+        w.job_at(JobKind::Noop, subject, None, w.later(1)).await;
+    }
+    w.advance(1);
+    let soon = Some(Duration::from_millis(50));
+    w.notifier.set(room(|_| 2));
+    assert_eq!((dispatch::run(&w.scheduler).await.unwrap(), w.s.notifier.take().len()), (soon, 2));
+    w.notifier.set(room(|_| 3));
+    assert_eq!((dispatch::run(&w.scheduler).await.unwrap(), w.s.notifier.take().len()), (None, 3));
+    w.advance(10);
+    w.notifier.set(room(|_| 2));
+    assert_eq!((renotify::run(&w.scheduler).await.unwrap(), w.s.notifier.take().len()), (soon, 2));
+    w.notifier.set(room(|_| 3));
+    assert_eq!((renotify::run(&w.scheduler).await.unwrap(), w.s.notifier.take().len()), (None, 3));
+}
+
+/// An id that was notified before the notifier was empty cannot be in it.
+async fn what_did_not_fit_follows_when_the_notifier_is_empty(w: TestWorker) {
+    let renotified = async |kinds| {
+        w.notifier.set(Some(kinds));
+        renotify::run(&w.scheduler).await.unwrap();
+        w.s.notifier.take().len()
+    };
+    for subject in 0..5 {
+        w.enqueue_job(JobKind::Noop, subject, None).await;
+    }
+    w.s.notifier.take();
+    assert_eq!(renotified(capacity(0, |_| 10)).await, 0, "they may be on their way");
+    w.advance(1);
+    assert_eq!(renotified(capacity(1, |_| 10)).await, 0, "they may be waiting");
+    assert_eq!(renotified(capacity(0, |_| 2)).await, 2);
+    w.advance(1);
+    let late = w.enqueue_job(JobKind::Noop, 5, None).await;
+    assert_eq!(w.s.notifier.take(), [late]);
+    assert_eq!(renotified(capacity(1, |_| 10)).await, 3, "the rest, although ids wait again");
+    w.advance(9);
+    assert_eq!(renotified(capacity(1, |_| 10)).await, 2, "those that were notified ten seconds ago");
+}
+
+async fn a_clock_that_was_set_back_repeats_no_notifications(w: TestWorker) {
+    w.notifier.set(Some(capacity(0, |_| 10)));
+    w.advance(3_600);
+    renotify::run(&w.scheduler).await.unwrap();
+    w.advance(-3_600);
+    w.enqueue_job(JobKind::Noop, 1, None).await;
+    w.s.notifier.take();
+    w.notifier.set(room(|_| 10));
+    renotify::run(&w.scheduler).await.unwrap();
+    assert_eq!(w.s.notifier.take().len(), 0);
 }
 
 async fn a_kind_without_capacity_does_not_block_others(w: TestWorker) {

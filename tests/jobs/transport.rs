@@ -130,7 +130,7 @@ async fn assert_bounded_wakeups(mut r: Running) {
 async fn in_memory(s: &TestStore, drain: Duration) -> Running {
     let notifier = Arc::new(MemoryNotifier::default());
     let r = running(s, notifier.clone(), drain);
-    while notifier.free_capacity().await.unwrap().iter().all(|(_, room)| *room == 0) {
+    while notifier.capacity().await.unwrap().iter().all(|kind| kind.free == 0) {
         tokio::task::yield_now().await;
     }
     r
@@ -169,7 +169,7 @@ async fn a_stop_releases_jobs_that_have_not_started(s: TestStore) {
 }
 
 async fn room_of(notifier: &dyn Transport, kind: JobKind) -> Option<usize> {
-    notifier.free_capacity().await.map(|room| room.iter().find(|(k, _)| *k == kind).unwrap().1)
+    notifier.capacity().await.map(|kinds| kinds.iter().find(|capacity| capacity.kind == kind).unwrap().free)
 }
 
 fn notification(ids: std::ops::Range<i64>) -> Vec<JobNotification> {
@@ -237,7 +237,7 @@ async fn the_redis_notifier_recovers_after_an_outage() {
         notifier.notify(&notification(2..3));
         tokio::task::yield_now().await;
     }
-    assert_eq!(notifier.free_capacity().await, None);
+    assert_eq!(notifier.capacity().await, None);
     server.restart();
     while !notifier.is_up() {
         tokio::task::yield_now().await;
@@ -245,7 +245,7 @@ async fn the_redis_notifier_recovers_after_an_outage() {
     notifier.notify(&notification(3..4));
     // An id notified in between may be lost, or delivered by the new connection.
     while listener.recv().await != Some(3) {}
-    while notifier.free_capacity().await.is_none() {
+    while notifier.capacity().await.is_none() {
         tokio::task::yield_now().await;
     }
     closed.cancel();

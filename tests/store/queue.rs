@@ -52,13 +52,13 @@ async fn wait_for_delivery(notifier: &dyn Transport, ids: &mut TestListener, fro
 
 /// Returns the remaining capacity of the fullest kind.
 async fn room(notifier: &dyn Transport) -> Option<usize> {
-    let room = notifier.free_capacity().await?;
-    assert_eq!(room.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), JobKind::ALL);
-    room.into_iter().map(|(_, room)| room).min()
+    let kinds = notifier.capacity().await?;
+    assert_eq!(kinds.iter().map(|of| of.kind).collect::<Vec<_>>(), JobKind::ALL);
+    kinds.into_iter().map(|of| of.free).min()
 }
 
 async fn room_of(notifier: &dyn Transport, kind: JobKind) -> Option<usize> {
-    notifier.free_capacity().await?.into_iter().find(|(k, _)| *k == kind).map(|(_, room)| room)
+    notifier.capacity().await?.into_iter().find(|of| of.kind == kind).map(|of| of.free)
 }
 
 fn redis(url: String, prefix: &str) -> (Arc<RedisNotifier>, DropGuard) {
@@ -222,14 +222,14 @@ async fn a_restarted_redis_is_reconnected() {
     wait_for_delivery(&*notifier, &mut ids, 0).await;
     server.stop();
     until("the outage is not detected", async || !notifier.is_up()).await;
-    assert_eq!(notifier.free_capacity().await, None);
+    assert_eq!(notifier.capacity().await, None);
     let begun = Instant::now();
     notifier.notify(&notifications(JobKind::Noop, 0..100_000));
     assert!(begun.elapsed() < Duration::from_secs(20), "notifying blocks");
     server.restart();
     is_up(&notifier).await;
     wait_for_delivery(&*notifier, &mut ids, 1_000_000).await;
-    until("the capacity is unknown", async || notifier.free_capacity().await.is_some()).await;
+    until("the capacity is unknown", async || notifier.capacity().await.is_some()).await;
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn redis_may_start_after_its_clients() {
     let mut ids = test_listener(&*notifier, JobKind::Noop);
     notifier.notify(&notifications(JobKind::Noop, [1]));
     assert!(!notifier.is_up());
-    assert_eq!(notifier.free_capacity().await, None);
+    assert_eq!(notifier.capacity().await, None);
     server.restart();
     is_up(&notifier).await;
     wait_for_delivery(&*notifier, &mut ids, 2).await;
@@ -299,7 +299,7 @@ async fn a_frozen_redis_blocks_no_caller() {
     let begun = Instant::now();
     notifier.notify(&notifications(JobKind::Noop, 0..100_000));
     assert!(begun.elapsed() < Duration::from_secs(20), "notifying blocks");
-    let room = tokio::time::timeout(Duration::from_secs(60), notifier.free_capacity())
+    let room = tokio::time::timeout(Duration::from_secs(60), notifier.capacity())
         .await
         .expect("reading the capacity never returns");
     assert_eq!(room, None);

@@ -6,22 +6,27 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use crier_domain::job::{JobKind, JobNotification, JobNotifier};
-use crier_queue::{Handler, Transport};
+use crier_queue::{Handler, KindCapacity, Transport};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 /// A transport with a capacity set by the test. It drops notifications; tests read them from the store's own notifier.
-pub struct FixedCapacityTransport(Mutex<Option<Vec<(JobKind, usize)>>>);
+pub struct FixedCapacityTransport(Mutex<Option<Vec<KindCapacity>>>);
 
 impl FixedCapacityTransport {
     pub fn with_room(room: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Some(JobKind::ALL.iter().map(|kind| (*kind, room)).collect()))))
+        Arc::new(Self(Mutex::new(Some(capacity(1, |_| room)))))
     }
 
     /// Sets the capacity of each kind; `None` makes the transport unreachable.
-    pub fn set(&self, room: Option<Vec<(JobKind, usize)>>) {
-        *self.0.lock().expect("no panic") = room;
+    pub fn set(&self, kinds: Option<Vec<KindCapacity>>) {
+        *self.0.lock().expect("no panic") = kinds;
     }
+}
+
+/// So many ids of each kind wait, and so many more are accepted.
+pub fn capacity(waiting: usize, free: impl Fn(JobKind) -> usize) -> Vec<KindCapacity> {
+    JobKind::ALL.iter().map(|kind| KindCapacity { kind: *kind, waiting, free: free(*kind) }).collect()
 }
 
 impl JobNotifier for FixedCapacityTransport {
@@ -44,7 +49,7 @@ impl Transport for FixedCapacityTransport {
         true
     }
 
-    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
+    async fn capacity(&self) -> Option<Vec<KindCapacity>> {
         self.0.lock().expect("no panic").clone()
     }
 }

@@ -64,6 +64,8 @@ async fn measure_table(bench: &Bench, rows: i64) -> Result<Costs, BenchError> {
     }
     costs.push(("task measure".to_owned(), measure_task(&environment, async |s| tasks::measure::run(s).await).await?));
     costs.push(("task rescue".to_owned(), measure_task(&environment, async |s| tasks::rescue::run(s).await).await?));
+    costs
+        .push(("task renotify".to_owned(), measure_task(&environment, async |s| tasks::renotify::run(s).await).await?));
     Ok(costs)
 }
 

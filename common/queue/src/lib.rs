@@ -17,6 +17,14 @@ pub mod redis;
 /// Runs the job with this id. It returns when its place in the worker may go to another id.
 pub type Handler = Arc<dyn Fn(i64) -> BoxFuture<'static, ()> + Send + Sync>;
 
+/// How many ids of a kind wait in the notifier, and how many more it accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindCapacity {
+    pub kind: JobKind,
+    pub waiting: usize,
+    pub free: usize,
+}
+
 /// A notifier that can be listened to.
 #[async_trait]
 pub trait Transport: JobNotifier {
@@ -34,8 +42,8 @@ pub trait Transport: JobNotifier {
     /// Whether the notifier is reachable now.
     fn is_up(&self) -> bool;
 
-    /// Returns how many more ids of each kind the notifier accepts; `None`: it is unreachable.
-    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>>;
+    /// Returns the capacity of the notifier for each kind; `None`: it is unreachable.
+    async fn capacity(&self) -> Option<Vec<KindCapacity>>;
 
     /// Returns how many processes listen, this one included; `None`: the notifier is unreachable.
     async fn listening_processes(&self) -> Option<u32> {

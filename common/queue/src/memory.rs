@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::layer::util::Identity;
 
-use super::{Handler, Transport};
+use super::{Handler, KindCapacity, Transport};
 
 /// How many ids of a kind wait for the worker; further jobs wait in the database.
 pub const CAPACITY: usize = 20_000;
@@ -88,10 +88,15 @@ impl Transport for MemoryNotifier {
     }
 
     /// A kind without a listener has no room.
-    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
+    async fn capacity(&self) -> Option<Vec<KindCapacity>> {
         let listeners = self.0.read().ok()?;
-        let of = |kind| listeners.iter().find(|l| l.kind == kind).map_or(0, |listener| listener.sender.capacity());
-        Some(JobKind::ALL.iter().map(|kind| (*kind, of(*kind))).collect())
+        let of = |kind: &JobKind| match listeners.iter().find(|listener| listener.kind == *kind) {
+            Some(Listener { sender, .. }) => {
+                KindCapacity { kind: *kind, waiting: CAPACITY - sender.capacity(), free: sender.capacity() }
+            }
+            None => KindCapacity { kind: *kind, waiting: 0, free: 0 },
+        };
+        Some(JobKind::ALL.iter().map(of).collect())
     }
 }
 

@@ -12,26 +12,26 @@ use crier_store::jobs::dispatch;
 use crate::Scheduler;
 use crate::room::NotifierCapacity;
 
-/// The tick interval; shorter if a job is known to be due sooner.
+/// The tick interval; shorter if a job is known to be due sooner, or if due jobs wait for capacity.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Returns how long until the next job is due, if that is sooner than the tick.
+/// Returns how long until it runs again, if that is sooner than the tick.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     // An unreachable notifier blocks nothing: jobs made ready now are notified again when it is back.
     let mut room = NotifierCapacity::of(&*s.transport).await.unwrap_or_else(NotifierCapacity::one_batch);
     loop {
         let firsts = dispatch::next_due(&mut s.store.read().await?).await?;
         let now = s.store.now();
+        let due: Vec<JobKind> = firsts.iter().filter(|(_, at)| *at <= now).map(|(kind, _)| *kind).collect();
         let mut notified = 0;
-        for (kind, _) in firsts.iter().filter(|(_, at)| *at <= now) {
+        for kind in &due {
             notified += promote_due(s, *kind, &mut room).await?;
         }
         if notified == 0 {
-            // Due jobs that were skipped (a full notifier, another scheduler's locks) wait for the tick: an immediate
-            // retry would skip them again.
-            let next =
-                firsts.iter().filter_map(|(_, at)| (*at - now).to_std().ok()).filter(|wait| !wait.is_zero()).min();
-            return Ok(next.filter(|wait| *wait < TICK_INTERVAL));
+            // Due jobs that were skipped (a full notifier, another scheduler's locks) wait: an immediate retry would skip
+            // them again.
+            let next = firsts.iter().filter_map(|(_, at)| (*at - now).to_std().ok()).filter(|wait| !wait.is_zero());
+            return Ok(next.chain(room.refill_in(&due)).min().filter(|wait| *wait < TICK_INTERVAL));
         }
     }
 }

@@ -1,23 +1,22 @@
-//! Rescues jobs of dead workers, notifies again for jobs whose notification was lost, wakes lanes.
+//! Rescues jobs of dead workers, wakes lanes.
 
 use std::time::Duration;
 
 use crier_domain::job::LEASE;
 use crier_jobs as jobs;
-use crier_store::jobs::dispatch::{self, RENOTIFY_AFTER, Rescued};
+use crier_store::jobs::dispatch::{self, Rescued};
 use crier_store::{Result, Tx};
 use crier_telemetry::metrics::{self, RescueReason};
 
 use crate::Scheduler;
-use crate::room::NotifierCapacity;
 
 const BATCH: i64 = 100;
 /// More than will ever be stuck, so that the jobs behind them are reached.
 const MAX_SINGLE_RESCUES: i64 = 1_000;
 
-/// Runs all parts, even if one of them fails.
+/// Runs both parts, even if the first one fails.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
-    let done = [rescue(s).await, sweep(s).await, renotify_stale(s).await];
+    let done = [rescue(s).await, sweep(s).await];
     done.into_iter().collect::<Result<Vec<()>>>()?;
     Ok(None)
 }
@@ -102,28 +101,4 @@ async fn sweep(s: &Scheduler) -> Result<()> {
     let mut tx = s.store.begin_async_commit().await?;
     dispatch::sweep_lanes(&mut tx).await?;
     tx.commit().await
-}
-
-async fn renotify_stale(s: &Scheduler) -> Result<()> {
-    let Some(mut room) = NotifierCapacity::of(&*s.transport).await else { return Ok(()) };
-    let before = s.store.now() - RENOTIFY_AFTER;
-    loop {
-        let firsts = dispatch::oldest_unclaimed(&mut s.store.read().await?).await?;
-        let mut notified = 0;
-        for (kind, _) in firsts.into_iter().filter(|(_, at)| *at <= before) {
-            let limit = room.batch(kind);
-            if limit == 0 {
-                continue;
-            }
-            let mut tx = s.store.begin_async_commit().await?;
-            let some = dispatch::renotify_stale(&mut tx, kind, before, limit).await?;
-            tx.commit().await?;
-            metrics::jobs_redispatched(some as u64);
-            room.take(kind, some);
-            notified += some;
-        }
-        if notified == 0 {
-            return Ok(());
-        }
-    }
 }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use self::listener::Listener;
 use self::pusher::{Pusher, Unpushed};
 use self::wakeups::Wakeups;
-use super::{Handler, Transport};
+use super::{Handler, KindCapacity, Transport};
 
 mod listener;
 mod pusher;
@@ -165,14 +165,18 @@ impl Transport for RedisNotifier {
         self.up.load(Ordering::Relaxed)
     }
 
-    async fn free_capacity(&self) -> Option<Vec<(JobKind, usize)>> {
+    async fn capacity(&self) -> Option<Vec<KindCapacity>> {
         // Before Redis is asked: an id that is pushed meanwhile is counted twice, not missed.
         let unpushed: Vec<usize> = JobKind::ALL.iter().map(|kind| self.unpushed.of(*kind)).collect();
         let configs: Vec<Config> = JobKind::ALL.iter().map(|kind| self.queues.config(*kind, 1)).collect();
         let counts = self.ask(async |connection| storage::count(connection, &configs).await).await?;
-        let free =
-            counts.into_iter().zip(unpushed).map(|(waiting, unpushed)| CAPACITY.saturating_sub(waiting + unpushed));
-        Some(JobKind::ALL.iter().copied().zip(free).collect())
+        let waiting = counts.into_iter().zip(unpushed).map(|(pushed, unpushed)| pushed + unpushed);
+        let of = |(kind, waiting): (&JobKind, usize)| KindCapacity {
+            kind: *kind,
+            waiting,
+            free: CAPACITY.saturating_sub(waiting),
+        };
+        Some(JobKind::ALL.iter().zip(waiting).map(of).collect())
     }
 
     async fn listening_processes(&self) -> Option<u32> {
