@@ -377,8 +377,8 @@ pub struct BenchReplicas {
     #[arg(long, value_delimiter = ',', value_name = "N,…", default_values_t = [1, 200],
         value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub lanes: Vec<u32>,
-    /// How many webhooks are pending in deliveries; more would wait for the scheduler to notify for them again.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    /// How many webhooks are pending in deliveries; few of them are delivered before all workers are up to speed.
+    #[arg(long, default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub pending: u32,
     /// How many posts are due in publishes.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
