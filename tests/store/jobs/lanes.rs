@@ -13,6 +13,7 @@ on_both![
     jobs_over_the_cap_wait_and_are_promoted_one_by_one,
     every_exit_from_a_lane_wakes_the_next_job,
     lanes_do_not_block_each_other,
+    each_kind_of_an_account_takes_the_places_that_are_free,
     kinds_without_a_cap_ignore_lanes,
     the_cap_holds_under_concurrent_claims,
     a_lane_never_exceeds_its_cap_and_drains,
@@ -115,6 +116,19 @@ async fn lanes_do_not_block_each_other(s: TestStore) {
     assert!(s.settle(last, Outcome::Done).await);
     assert!(s.notifier.take().is_empty(), "no job waits in the second lane");
     assert_eq!(waiting(&s).await, 2);
+}
+
+/// The oldest waiting job must not hold back those behind it, so the kinds of a lane have the same cap.
+async fn each_kind_of_an_account_takes_the_places_that_are_free(s: TestStore) {
+    let posts = publishes(&s, "account:1", 0..4).await;
+    let held = s.claim(&posts, "w").await;
+    let figures = s.enqueue_job(JobKind::CollectAnalytics, 1, Some("account:1")).await;
+    let late = publishes(&s, "account:1", 4..5).await[0];
+    assert!(s.claim(&[figures, late], "w").await.is_empty());
+    for (job, next) in held.iter().zip([figures, late]) {
+        assert!(s.settle(job, Outcome::Done).await);
+        assert_eq!(s.notifier.take(), [next]);
+    }
 }
 
 async fn kinds_without_a_cap_ignore_lanes(s: TestStore) {

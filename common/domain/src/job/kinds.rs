@@ -28,8 +28,9 @@ macro_rules! for_each_job_kind {
             // failed look is not a failed job: these attempts are for crashes and database outages.
             SyncInbox = sync_inbox { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(64) },
             SendReply = send_reply { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(64) },
-            // A platform's refusal is not a failed job: these attempts are for crashes and database outages.
-            CollectAnalytics = collect_analytics { max_attempts: 5, lane_cap: Some(1), workspace_cap: Some(16) },
+            // A platform's refusal is not a failed job: these attempts are for crashes and database outages. The lane is
+            // the account's. Its kinds have the same cap: a smaller one would hold back the posts behind it in the lane.
+            CollectAnalytics = collect_analytics { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
             // The lane is the brand. Rendering fills memory and a core for seconds, so it keeps its slot, and a workspace
             // with many reports leaves room for the others.
             ExportReport = export_report { max_attempts: 5, lane_cap: Some(2), workspace_cap: Some(2) },
