@@ -148,7 +148,8 @@ async fn an_exhausted_pool_is_unavailable() {
     drop(held);
     db.ping().await.unwrap();
     db.close().await;
-    assert!(db.ping().await.unwrap_err().is_unavailable());
+    let error = db.ping().await.unwrap_err();
+    assert!(error.is_unavailable() && error.is_closed());
 }
 
 /// Two transactions that want each other's rows: one is aborted with a deadlock error, the other continues.

@@ -209,6 +209,8 @@ impl Process {
         loop {
             match self.store.db().ping().await {
                 Ok(()) => self.readiness.ready(DATABASE),
+                // The process ends.
+                Err(error) if error.is_closed() => return,
                 Err(error) => {
                     tracing::warn!(%error, "the database does not answer");
                     self.readiness.missing(DATABASE, "does not answer");

@@ -48,6 +48,11 @@ impl StoreError {
         }
     }
 
+    /// Whether this process has closed its connections ([`super::Db::close`]).
+    pub const fn is_closed(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::PoolClosed))
+    }
+
     /// Whether a newer version has migrated the database.
     pub const fn is_newer_schema(&self) -> bool {
         matches!(self, Self::Migrate(MigrateError::VersionMissing(_)))
