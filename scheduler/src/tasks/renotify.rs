@@ -34,8 +34,8 @@ impl LastEmpty {
     /// Returns by when a job was notified last if its notification is lost, or is assumed to be.
     fn lost_before(&self, kind: JobKind, now: DateTime<Utc>) -> DateTime<Utc> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not later than now: the clock may have been set back.
-        let empty = last.get(&kind).map(|at| now.min(*at) - UNDER_WAY);
+        // A time in the future is one from before the clock was set back, and says nothing about the jobs since then.
+        let empty = last.get(&kind).filter(|at| **at <= now).map(|at| *at - UNDER_WAY);
         empty.unwrap_or(DateTime::UNIX_EPOCH).max(now - RENOTIFY_AFTER)
     }
 }
