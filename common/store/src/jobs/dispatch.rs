@@ -1,6 +1,8 @@
 //! What the scheduler does with jobs. Any number of schedulers may do it at once: on Postgres each takes rows that no
 //! other has locked (`SKIP LOCKED`), on SQLite there is only one.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::job::{Claimed, JobKind, JobNotification, MAX_CRASHES};
 
@@ -19,8 +21,11 @@ pub async fn next_due(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<Utc>)>> 
 
 /// Makes due jobs of a kind ready, earliest first, at most `limit`, and notifies after the commit; returns how many.
 pub async fn promote_due(tx: &mut Tx, kind: JobKind, limit: i64) -> Result<usize> {
-    let sql = sql_file!(tx, "promote_due");
-    notify_rows(tx, sql, kind, tx.now, limit).await
+    let (sql, now) = (sql_file!(tx, "promote_due"), tx.now);
+    let rows: Vec<NotifyRow> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(kind).fetch_all(c))?;
+    let due = rows.len();
+    notify_in_order(tx, rows);
+    Ok(due)
 }
 
 /// Returns since when the first ready job of each kind waits for a claim; without paused kinds and kinds without one.
@@ -29,10 +34,30 @@ pub async fn oldest_unclaimed(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<
 }
 
 /// Notifies again for ready jobs of a kind that were not claimed: their notification was lost (a crash between commit
-/// and notification, a queue that was emptied, unreachable or full). `before`: last notified by that time.
+/// and notification, a queue that was emptied, unreachable or full). `before`: last notified by that time. Those for which
+/// their lane has no place are set waiting instead; returns how many there were of both.
 pub async fn renotify_stale(tx: &mut Tx, kind: JobKind, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let sql = sql_file!(tx, "renotify_stale");
-    notify_rows(tx, sql, kind, before, limit).await
+    let (sql, now, cap) = (sql_file!(tx, "renotify_stale"), tx.now, kind.limits().lane_cap);
+    let rows: Vec<StaleRow> =
+        run!(tx, c => sqlx::query_as(sql).bind(before).bind(limit).bind(now).bind(kind).bind(cap).fetch_all(c))?;
+    let found = rows.len();
+    let (waiting, ready): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.waiting);
+    // A lane that gets a job now is looked at when that one leaves it.
+    let used: HashSet<_> = ready.iter().filter_map(|row| row.lane.as_deref()).collect();
+    let full = waiting.iter().filter_map(|row| row.lane.as_deref()).filter(|lane| !used.contains(lane));
+    full.for_each(|lane| tx.found_full(lane, kind));
+    notify_in_order(tx, ready.into_iter().map(|row| row.notify).collect());
+    Ok(found)
+}
+
+/// A job that no worker has claimed.
+#[derive(sqlx_macros::FromRow)]
+struct StaleRow {
+    #[sqlx(flatten)]
+    notify: NotifyRow,
+    lane: Option<String>,
+    /// It was set waiting for its lane.
+    waiting: bool,
 }
 
 /// Does one index look-up per kind that this version knows, however many rows there are.
@@ -40,15 +65,6 @@ async fn first_of_each(conn: &mut Conn, sql: &'static str) -> Result<Vec<(JobKin
     let firsts: Vec<(JobKind, Option<DateTime<Utc>>)> =
         run!(conn, c => sqlx::query_as(sql).bind(known_kinds()).fetch_all(c))?;
     Ok(firsts.into_iter().filter_map(|(kind, at)| Some((kind, at?))).collect())
-}
-
-async fn notify_rows(tx: &mut Tx, sql: &'static str, kind: JobKind, at: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let now = tx.now;
-    let rows: Vec<NotifyRow> =
-        run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).bind(now).bind(kind).fetch_all(c))?;
-    let notified = rows.len();
-    notify_in_order(tx, rows);
-    Ok(notified)
 }
 
 /// A job whose lease ran out.

@@ -39,7 +39,11 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     ("crier_jobs_enqueued_total", Counter, "Jobs written to the record."),
     ("crier_jobs_finished_total", Counter, "Runs of jobs that ended, by how they ended."),
     ("crier_jobs_rescued_total", Counter, "Jobs taken back from a run that did not end, by reason."),
-    ("crier_jobs_redispatched_total", Counter, "Jobs announced to the workers again because none claimed them."),
+    (
+        "crier_jobs_redispatched_total",
+        Counter,
+        "Ready jobs that no worker claimed: notified again, or set waiting for their lane.",
+    ),
     ("crier_job_lateness_seconds", Histogram(LATENESS), "From the time a job was due to its start."),
     ("crier_job_duration_seconds", Histogram(JOB_DURATION), "How long a run of a job took."),
     ("crier_worker_slots", Gauge, "Places for running jobs in this worker."),

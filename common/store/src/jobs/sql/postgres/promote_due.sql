@@ -3,7 +3,7 @@
 WITH found AS MATERIALIZED (
     SELECT id
     FROM jobs
-    WHERE kind = $4
+    WHERE kind = $3
         AND state = 'scheduled'
         AND run_at <= $1
     ORDER BY run_at
@@ -11,6 +11,6 @@ WITH found AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 UPDATE jobs
-SET state = 'ready', dispatched_at = $3
+SET state = 'ready', dispatched_at = $1
 WHERE id IN (SELECT id FROM found WHERE id = id + 0)
 RETURNING kind, id, priority, run_at

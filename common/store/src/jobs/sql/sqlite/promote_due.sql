@@ -1,9 +1,9 @@
 UPDATE jobs
-SET state = 'ready', dispatched_at = $3
+SET state = 'ready', dispatched_at = $1
 WHERE id IN (
     SELECT id
     FROM jobs
-    WHERE kind = $4
+    WHERE kind = $3
         AND state = 'scheduled'
         AND run_at <= $1
     ORDER BY run_at

@@ -1,7 +1,7 @@
-UPDATE jobs
-SET dispatched_at = $3
-WHERE id IN (
-    SELECT id
+-- $3: now; $5: the cap of the kind's lanes. A job for which its lane has no place is set waiting. `found_id + 0` keeps SQLite
+-- from scanning the jobs and looking up each in what was found.
+WITH found AS MATERIALIZED (
+    SELECT id, lane, priority, run_at
     FROM jobs
     WHERE kind = $4
         AND state = 'ready'
@@ -9,5 +9,27 @@ WHERE id IN (
         AND dispatched_at <= $1
     ORDER BY dispatched_at
     LIMIT $2
+),
+load AS MATERIALIZED (
+    SELECT lane AS name,
+        (SELECT count(*) FROM jobs r WHERE r.lane = needed.lane AND r.state = 'running') AS running,
+        EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = needed.lane AND p.paused_until > $3) AS paused,
+        (SELECT n.places FROM narrow_lanes n WHERE n.lane = needed.lane) AS places
+    FROM (SELECT DISTINCT lane FROM found WHERE $5 IS NOT NULL) needed
+),
+placed AS MATERIALIZED (
+    SELECT found.id AS found_id,
+        coalesce(
+            NOT load.paused
+                AND row_number() OVER (PARTITION BY found.lane ORDER BY found.priority DESC, found.run_at, found.id)
+                    <= coalesce(load.places, $5) - load.running,
+            TRUE
+        ) AS has_place
+    FROM found
+    LEFT JOIN load ON load.name = found.lane
 )
-RETURNING kind, id, priority, run_at
+UPDATE jobs
+SET dispatched_at = $3, waiting = NOT has_place
+FROM placed
+WHERE jobs.id = found_id + 0
+RETURNING kind, id, priority, run_at, lane, waiting
