@@ -1,22 +1,23 @@
 // Attacks by two hostile tenants, and their effect on a third tenant. Run by scripts/abuse.
 //
-// The attackers run on a separate thread, so that they do not delay the third tenant's timers, and at the lowest priority:
-// a real attacker's computing happens on other machines, and must not be counted as a delay of the server.
+// The attackers run in a separate process, so that they do not delay the third tenant's timers and memory, and at the
+// lowest priority: a real attacker's computing happens on other machines, and must not be counted as a delay of the server.
 // Everything is bounded: each attack is a loop with a pause, ends after the given time, and only uses 127.0.0.1.
 
+import { fork } from 'node:child_process'
 import { readFileSync, statSync } from 'node:fs'
 import http from 'node:http'
 import net from 'node:net'
-import os from 'node:os'
-import { Worker, isMainThread, parentPort, threadId } from 'node:worker_threads'
+import { fileURLToPath } from 'node:url'
 
 const [annLive, annTest, bobLive, bobTest, eveLive] = process.argv.slice(2)
 const base = process.env.API
 const seconds = Number(process.env.SECONDS_BESIDE)
 const port = Number(new URL(base).port)
+const isAttacker = Boolean(process.send)
 
 let serial = 0
-const unique = () => `abuse-${process.pid}-${threadId}-${(serial += 1)}`
+const unique = () => `abuse-${process.pid}-${(serial += 1)}`
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
 let running = true
 const answers = {}
@@ -71,7 +72,7 @@ async function must(key, method, path, body) {
 
 const receipts = new Map()
 const hostile = 'x\u0000y'.repeat(1_000_000)
-const rubbishPost = isMainThread ? '' : JSON.stringify({ id: 1, link: `javascript:${hostile}`, slug: hostile, title: hostile })
+const rubbishPost = Buffer.from(JSON.stringify({ id: 1, link: `javascript:${hostile}`, slug: hostile, title: hostile }))
 const feed = `<rss><channel><title>t</title><item><a ${'a '.repeat(320_000)}`
 
 /** The third tenant's webhook endpoint, WordPress sites that hang or return malformed responses, and a feed. */
@@ -273,10 +274,9 @@ const memory = () =>
 
 // --- The run ----------------------------------------------------------------------------------------------------------
 
-if (!isMainThread) {
-    // On Linux a priority belongs to a thread.
-    os.setPriority(os.constants.priority.PRIORITY_LOW)
-    parentPort.on('message', async (order) => {
+if (isAttacker) {
+    process.on('disconnect', () => process.exit())
+    process.on('message', async (order) => {
         if (order === 'stop') {
             running = false
             return
@@ -294,17 +294,16 @@ if (!isMainThread) {
             publishes('7 rubbish answers', 500, bobLive, bob, rubbish),
             publishes('8 hanging sites', 500, annLive, ann, hanging),
         ])
-        parentPort.postMessage(answers)
-        parentPort.close()
-        servers.closeAllConnections()
-        servers.close()
+        process.send(answers, () => process.disconnect())
     })
-    parentPort.postMessage(outside)
-    await new Promise((done) => servers.on('close', done))
-    process.exit(0)
+    process.send(outside)
+    // Until it is disconnected.
+    await new Promise(() => {})
 }
 
-const attackers = new Worker(new URL(import.meta.url), { argv: process.argv.slice(2) })
+// `nice`, since `os.setPriority` leaves the threads of Node out that exist by then.
+const options = { execPath: 'nice', execArgv: ['-n', '19', process.execPath] }
+const attackers = fork(fileURLToPath(import.meta.url), process.argv.slice(2), options)
 const next = () => new Promise((done) => attackers.once('message', done))
 const sitesAt = await next()
 
@@ -322,12 +321,12 @@ const rubbish = await sites(bobLive, bob, sitesAt, 'rubbish', 2)
 await measure(eve, mine, 5)
 // As long as beside the attacks: a p99 of few requests is decided by single writes of the disk.
 const alone = await measure(eve, mine, seconds)
-attackers.postMessage({ ann, bob, hanging, rubbish })
+attackers.send({ ann, bob, hanging, rubbish })
 await sleep(3_000)
 const beside = await measure(eve, mine, seconds)
 const held = memory()
 const ended = next()
-attackers.postMessage('stop')
+attackers.send('stop')
 Object.assign(answers, await Promise.race([ended, sleep(45_000).then(() => ({ 'the attackers': 'did not end' }))]))
 
 const log = statSync(process.env.LOG).size
