@@ -264,6 +264,11 @@ async fn a_response_cannot_be_decrypted_in_another_row(s: TestStore) {
 async fn old_responses_are_deleted_on_a_walk(s: TestStore) {
     let w = s.create_world().await;
     let id = s.key(w.user).await;
+    // On Postgres, its first pages are full of deleted rows, which a database that another test has used has, too.
+    for n in 0..60 {
+        store(&s, &slot(id, &format!("deleted {n}"))).await;
+    }
+    s.sql("DELETE FROM idempotency_keys").await;
     // Several pages of Postgres. The clock of a process that was ahead ends no walk.
     for n in 0..300 {
         if n % 100 == 50 {
@@ -287,8 +292,11 @@ async fn old_responses_are_deleted_on_a_walk(s: TestStore) {
     assert_eq!(left().await, 304);
     s.clock.advance(RETENTION);
     store(&s, &slot(id, "new")).await;
-    s.write(async |tx| idempotency::purge(tx, 0, 20).await).await;
-    assert!((100..305).contains(&left().await), "a step deletes some of them");
+    let mut after = 0;
+    while left().await == 305 {
+        after = s.write(async |tx| idempotency::purge(tx, after, 20).await).await.expect("expired responses are left");
+    }
+    assert!(left().await >= 100, "a step deletes some of them");
     assert!(walk(20).await > 3);
     assert_eq!(left().await, 4);
     assert_eq!(look_up(&s, &slot(id, "new")).await, KeyState::Answered(answer()));
