@@ -1,6 +1,7 @@
 //! Notifies again for ready jobs that no worker has claimed: their notification was lost (a crash between commit and
 //! notification, a queue that was emptied or unreachable), or the queue was full. A second notification of a job costs a
-//! dropped claim.
+//! dropped claim. A job for which its lane has no place is set waiting instead: a claim would do the same, in
+//! smaller batches.
 //!
 //! A notification is lost if the queue was empty after it. So the rest of a backlog that did not fit into the queue
 //! follows as soon as workers have emptied it.
@@ -47,20 +48,21 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     s.last_empty.update(&room, asked_at);
     loop {
         let firsts = dispatch::oldest_unclaimed(&mut s.store.read().await?).await?;
-        let (mut stale, mut notified) = (Vec::new(), 0);
+        let (mut stale, mut found) = (Vec::new(), 0);
         for (kind, oldest) in firsts {
             let before = s.last_empty.lost_before(kind, s.store.now());
             if oldest <= before {
                 stale.push(kind);
-                notified += notify_again(s, kind, before, &mut room).await?;
+                found += notify_again(s, kind, before, &mut room).await?;
             }
         }
-        if notified == 0 {
+        if found == 0 {
             return Ok(room.refill_in(&stale));
         }
     }
 }
 
+/// Returns how many jobs were found. Those that wait take room, too: a run of the task ends, however long the backlog is.
 async fn notify_again(
     s: &Scheduler,
     kind: JobKind,
@@ -72,9 +74,9 @@ async fn notify_again(
         return Ok(0);
     }
     let mut tx = s.store.begin_async_commit().await?;
-    let notified = dispatch::renotify_stale(&mut tx, kind, before, limit).await?;
+    let found = dispatch::renotify_stale(&mut tx, kind, before, limit).await?;
     tx.commit().await?;
-    metrics::jobs_redispatched(notified as u64);
-    room.take(kind, notified);
-    Ok(notified)
+    metrics::jobs_redispatched(found as u64);
+    room.take(kind, found);
+    Ok(found)
 }
