@@ -72,7 +72,8 @@ async function must(key, method, path, body) {
 
 const receipts = new Map()
 const hostile = 'x\u0000y'.repeat(1_000_000)
-const rubbishPost = Buffer.from(JSON.stringify({ id: 1, link: `javascript:${hostile}`, slug: hostile, title: hostile }))
+const malformed = { id: 1, link: `javascript:${hostile}`, slug: hostile, title: hostile }
+const rubbishPost = isAttacker && Buffer.from(JSON.stringify(malformed))
 const feed = `<rss><channel><title>t</title><item><a ${'a '.repeat(320_000)}`
 
 /** The third tenant's webhook endpoint, WordPress sites that hang or return malformed responses, and a feed. */
@@ -304,6 +305,7 @@ if (isAttacker) {
 // `nice`, since `os.setPriority` leaves the threads of Node out that exist by then.
 const options = { execPath: 'nice', execArgv: ['-n', '19', process.execPath] }
 const attackers = fork(fileURLToPath(import.meta.url), process.argv.slice(2), options)
+attackers.once('exit', (code) => code !== 0 && process.exit(1))
 const next = () => new Promise((done) => attackers.once('message', done))
 const sitesAt = await next()
 
