@@ -42,7 +42,7 @@ pub async fn renotify_stale(tx: &mut Tx, kind: JobKind, before: DateTime<Utc>, l
         run!(tx, c => sqlx::query_as(sql).bind(before).bind(limit).bind(now).bind(kind).bind(cap).fetch_all(c))?;
     let found = rows.len();
     let (waiting, ready): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.waiting);
-    // A lane that gets a job now is looked at when that one leaves it.
+    // A lane that gets a job now is looked at when that one leaves it, and by the sweep if more places are free by then.
     let used: HashSet<_> = ready.iter().filter_map(|row| row.lane.as_deref()).collect();
     let full = waiting.iter().filter_map(|row| row.lane.as_deref()).filter(|lane| !used.contains(lane));
     full.for_each(|lane| tx.found_full(lane, kind));

@@ -2,12 +2,13 @@
 -- leaves again after its commit. A job waits for one of them, or as many jobs run in one as its cap allows. `OFFSET 0`
 -- keeps Postgres from reading all waiting jobs into a hash table instead of looking up one of each lane.
 --
--- Why that is enough: a claim may set a job waiting while a settle is between its statement and its commit. Then the
--- statement does not see the job, and the claim's second look (`wake_lanes`) does not see the free place. At that
--- second look as many jobs run as the cap allows. Of these, consider the one whose settle's statement begins last. If
--- it begins after the claim's commit, it finds the waiting job. Else all of them are claimed by then and none of
--- their settles is committed, so it finds the lane full. In both cases it looks again after its commit. A job waits
--- for the sweep only if the lane was narrowed meanwhile, or if its kind has a smaller cap than theirs.
+-- Why that is enough: a claim (or `renotify_stale.sql`, in the same way) may set a job waiting while a settle is
+-- between its statement and its commit. Then the statement does not see the job, and the claim's second look
+-- (`wake_lanes`) does not see the free place. At that second look as many jobs run as the cap allows. Of these,
+-- consider the one whose settle's statement begins last. If it begins after the claim's commit, it finds the waiting
+-- job. Else all of them are claimed by then and none of their settles is committed, so it finds the lane full. In both
+-- cases it looks again after its commit. A job waits for the sweep only if the lane was narrowed meanwhile, or if its
+-- kind has a smaller cap than theirs.
 (
     EXISTS (
         SELECT 1
