@@ -134,9 +134,8 @@ async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<
 async fn published(tx: &mut Tx, brand: i64, account: i64, at: DateTime<Utc>) -> Result<(i64, i64), StoreError> {
     let post = Post { content: "Fresh bread.".to_owned(), counted: true, ..Post::draft(brand, at) };
     let post = posts::insert(tx, &post).await?;
-    let overrides = TargetOverride::default();
-    let new = NewTarget { account_id: account, platform: Platform::Sandbox, position: 0, target_override: &overrides };
-    let target = targets::insert(tx, post, &[new]).await?[0];
+    let new = NewTarget { account_id: account, position: 0, target_override: TargetOverride::default() };
+    let target = targets::insert(tx, post, &[(&new, Platform::Sandbox)]).await?[0];
     let ended = TargetEnd {
         status: TargetStatus::Published,
         external_id: Some(target.to_string()),

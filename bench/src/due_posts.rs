@@ -62,10 +62,8 @@ impl DuePosts {
         };
         post.move_to(PostStatus::Scheduled)?;
         let post = posts::insert(tx, &post).await?;
-        let overrides = TargetOverride::default();
-        let platform = Platform::Sandbox;
-        let new = NewTarget { account_id: account, platform, position: 0, target_override: &overrides };
-        let target = targets::insert(tx, post, &[new]).await?[0];
+        let new = NewTarget { account_id: account, position: 0, target_override: TargetOverride::default() };
+        let target = targets::insert(tx, post, &[(&new, Platform::Sandbox)]).await?[0];
         let mut job = NewJob::new(JobKind::PublishTarget, target, due).lane(Lane::Account(account));
         if self.in_workspace {
             job = job.workspace(owner.workspace);

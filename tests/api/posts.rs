@@ -93,6 +93,8 @@ async fn times_default_to_the_brand_time_zone(app: TestApp) {
 async fn invalid_fields_are_reported(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
+    app.notifier.take();
+    app.sql("DELETE FROM jobs").await;
     let now = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
     let with = |field: &str, value: Value| {
         let mut body = now.clone();
@@ -113,6 +115,8 @@ async fn invalid_fields_are_reported(app: TestApp) {
         (with("accounts", json!([account, account])), vec!["accounts.1"]),
         (with("accounts", json!([account, 999, 1.5])), vec!["accounts.2"]),
         (with("accounts", json!([account, 999])), vec!["accounts.1"]),
+        (with("accounts", json!([998, 999])), vec!["accounts.0", "accounts.1"]),
+        (with("media", json!([1])), vec!["media.0"]),
         (with("schedule_type", json!("scheduled")), vec!["scheduled_at"]),
         (json!({ "content": "x", "scheduled_at": "2020-01-01T00:00:00Z" }), vec!["scheduled_at"]),
         (json!({ "content": "x", "scheduled_at": hours(&app, 24 * 366 * 6) }), vec!["scheduled_at"]),
@@ -128,7 +132,11 @@ async fn invalid_fields_are_reported(app: TestApp) {
     ] {
         assert_eq!(create(&t, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
-    assert_eq!(app.number("SELECT count(*) FROM posts").await, 0);
+    // Most of them were stored before they were checked.
+    for table in ["posts", "post_targets", "jobs", "usage_slots"] {
+        assert_eq!(app.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
+    }
+    assert!(app.notifier.take().is_empty());
 }
 
 async fn platform_rules_do_not_apply_to_drafts(app: TestApp) {

@@ -3,17 +3,18 @@
 use crier_domain::access::{KeyMode, Scopes};
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, LEASE, Lane, NewJob, Outcome};
-use crier_domain::post::{AttemptOutcome, TargetStatus};
+use crier_domain::post::{AttemptOutcome, PostStatus, TargetOverride, TargetStatus};
 use crier_domain::webhook::DeliveryStatus;
 use crier_store::db::Engine;
 use crier_store::deliveries::{self, AttemptRow, EndedAttempt};
 use crier_store::jobs::{self, dispatch, engine};
-use crier_store::targets::{EndingTarget, NewAttempt, StartingCall, TargetEnd};
+use crier_store::posts::NewPost;
+use crier_store::targets::{EndingTarget, NewAttempt, NewTarget, StartingCall, TargetEnd};
 use crier_store::{Result, Tx, events, keys, posts, targets};
 use serde_json::json;
 
 use super::plans::{RUNS, bounded, ids, rows};
-use crate::support::store::TestStore;
+use crate::support::store::{TestStore, new_post};
 
 /// Begins a transaction whose connection keeps its plans. It is idle while a table is filled by other connections, which
 /// may take longer than the idle timeout of a transaction.
@@ -182,6 +183,50 @@ async fn queries_of_a_publish_among_many_posts_are_bounded() {
         published(tx, post, &targets).await
     })
     .await;
+}
+
+/// A post is created among very many accounts and posts, even with a plan made when there were few.
+#[tokio::test]
+async fn a_new_post_reads_few_of_many_accounts() {
+    let s = TestStore::postgres().await;
+    let w = s.create_world().await;
+    let account = s.account(w, "one", "t").await.id;
+    let post = new_post(w, PostStatus::Scheduled);
+    let target = NewTarget { account_id: account, position: 0, target_override: TargetOverride::default() };
+    let job = NewJob::new(JobKind::PublishTarget, 0, s.later(60)).workspace(w.workspace);
+    let tx = &mut kept_transaction(&s).await;
+    let created = async |tx: &mut Tx| {
+        let targets = std::slice::from_ref(&target);
+        let new = NewPost { post: &post, targets, job: Some(&job), counted_in: Some(w.workspace) };
+        posts::create(tx, new).await.map(drop)
+    };
+    for _ in 0..RUNS {
+        created(tx).await.unwrap();
+    }
+    let now = s.now().to_rfc3339();
+    for sql in [
+        format!(
+            "
+            INSERT INTO social_accounts (
+                workspace_id, platform, external_id, name, kind, status, secrets, connected_at, created_at, updated_at
+            )
+            SELECT {}, 'sandbox', 'x' || n, 'Other', 'profile', 'active', '', '{now}', '{now}', '{now}'
+            FROM generate_series(1, {}) n",
+            w.workspace,
+            rows()
+        ),
+        format!(
+            "
+            INSERT INTO brand_accounts (brand_id, account_id, created_at)
+            SELECT {}, id, '{now}'
+            FROM social_accounts
+            WHERE name = 'Other'",
+            w.brand
+        ),
+    ] {
+        s.sql(sql).await;
+    }
+    bounded(tx, "a new post", 500, created).await;
 }
 
 /// A request finds its `Idempotency-Key` among very many others, even with a plan made when there were few.

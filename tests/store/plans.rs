@@ -42,7 +42,8 @@ async fn reads(tx: &mut Tx) -> Reads {
         LEFT JOIN pg_index i ON i.indexrelid = c.oid
         WHERE coalesce(i.indrelid, c.oid) IN (
             'jobs'::regclass, 'posts'::regclass, 'idempotency_keys'::regclass, 'webhook_deliveries'::regclass,
-            'events'::regclass, 'post_targets'::regclass, 'lane_holds'::regclass
+            'events'::regclass, 'post_targets'::regclass, 'lane_holds'::regclass, 'social_accounts'::regclass,
+            'brand_accounts'::regclass
         )
         ORDER BY 1";
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };

@@ -1,9 +1,10 @@
 //! Posts, their targets and all attempts.
 
 use crier_domain::failure::{Category, Failure};
-use crier_domain::job::{JobKind, Outcome};
+use crier_domain::job::{JobKind, NewJob, Outcome};
 use crier_domain::platform::Platform;
 use crier_domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetOverride, TargetStatus};
+use crier_store::posts::NewPost;
 use crier_store::targets::{self, NewAttempt, NewTarget, TargetEnd};
 use crier_store::{PageRequest, posts};
 use serde_json::{Map, Value, json};
@@ -18,6 +19,7 @@ on_both![
     a_purge_keeps_posts_with_jobs,
     changes_of_a_post_are_serialised,
     targets_keep_the_clients_order_and_overrides,
+    a_post_is_created_for_the_accounts_of_its_brand,
     a_target_records_its_runs,
     a_new_override_clears_the_marker,
     the_accounts_of_many_posts_are_loaded_in_one_query,
@@ -183,15 +185,12 @@ async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
         media: Some(vec![9, 8]),
         options: object(json!({ "title": "T", "deep": { "list": [1, null, "ü"] } })),
     };
-    let target = |(account_id, position)| NewTarget {
-        account_id,
-        platform: Platform::Bluesky,
-        position,
-        target_override: &overrides,
-    };
+    let target = |(account_id, position)| NewTarget { account_id, position, target_override: overrides.clone() };
     let new = [(7, 2), (8, 0), (9, 1)].map(target);
+    let new = new.each_ref().map(|new| (new, Platform::Bluesky));
     let ids = s.write(async |tx| targets::insert(tx, post, &new).await).await;
-    let twice = s.try_write(async |tx| targets::insert(tx, post, &[target((7, 3))]).await).await;
+    let again = target((7, 3));
+    let twice = s.try_write(async |tx| targets::insert(tx, post, &[(&again, Platform::Bluesky)]).await).await;
     assert!(twice.unwrap_err().is_unique_violation());
     let list = async || {
         let found = targets::list(&mut s.conn().await, post).await.unwrap();
@@ -208,6 +207,44 @@ async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
     assert_eq!(list().await, [7, 9]);
     assert!(targets::find(&mut s.conn().await, ids[1]).await.unwrap().is_none());
     assert!(targets::list(&mut s.conn().await, 999).await.unwrap().is_empty());
+}
+
+async fn a_post_is_created_for_the_accounts_of_its_brand(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
+    let foreign = s.account(other, "theirs", "t").await.id;
+    let (one, two) = (s.account(w, "one", "t").await, s.account(w, "two", "t").await);
+    let overrides = TargetOverride { content: Some("Only here".to_owned()), media: Some(vec![9]), options: Map::new() };
+    let target =
+        |account_id, position, own: &TargetOverride| NewTarget { account_id, position, target_override: own.clone() };
+    let asked =
+        [target(two.id, 0, &overrides), target(foreign, 1, &overrides), target(one.id, 2, &TargetOverride::default())];
+    let job = NewJob::new(JobKind::PublishTarget, 0, s.now()).workspace(w.workspace);
+    let post = new_post(w, PostStatus::Publishing);
+    let created = async |targets: &[NewTarget]| {
+        let new = NewPost { post: &post, targets, job: Some(&job), counted_in: Some(w.workspace) };
+        s.write(async |tx| posts::create(tx, new).await).await
+    };
+    let made = created(&asked).await;
+    let targets = targets::list(&mut s.conn().await, made.id).await.unwrap();
+    let found: Vec<_> = targets.iter().map(|t| (t.id, t.account_id, t.platform, t.content.as_deref())).collect();
+    let expected = [
+        (made.target_ids[0], two.id, two.platform, Some("Only here")),
+        (made.target_ids[1], one.id, one.platform, None),
+    ];
+    assert_eq!((made.target_ids.len(), found.as_slice()), (2, expected.as_slice()));
+    assert_eq!((targets[0].media.as_deref(), targets[1].media.as_deref()), (Some(&[9][..]), None));
+    let mut accounts: Vec<_> = made.accounts.iter().map(|a| (a.id, a.platform, &*a.name, a.status)).collect();
+    accounts.sort_by_key(|account| account.0);
+    assert_eq!(accounts, [&one, &two].map(|a| (a.id, a.platform, &*a.name, a.status)));
+    let notified: Vec<_> = s.notifier.take();
+    assert_eq!(notified.len(), 2, "one job for each target");
+    let lanes = "SELECT count(*) FROM jobs WHERE state = 'ready' AND lane IN";
+    assert_eq!(s.number(format!("{lanes} ('account:{}', 'account:{}')", one.id, two.id)).await, 2);
+
+    let without = created(&[target(foreign, 0, &overrides)]).await;
+    assert_eq!((without.target_ids, without.accounts.len()), (Vec::new(), 0));
+    assert!(without.id > made.id);
+    assert_eq!(s.number("SELECT count(*) FROM jobs").await, 2);
 }
 
 async fn a_target_records_its_runs(s: TestStore) {

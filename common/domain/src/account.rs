@@ -134,6 +134,15 @@ pub struct SocialAccount {
     pub updated_at: DateTime<Utc>,
 }
 
+/// What the checks of a post need to know of an account.
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
+pub struct AccountSummary {
+    pub id: i64,
+    pub platform: Platform,
+    pub name: String,
+    pub status: AccountStatus,
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test's own data")]
 mod tests {

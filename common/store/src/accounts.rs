@@ -8,12 +8,15 @@ use std::collections::HashMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::random;
 use crier_base::secrets::{Cipher, SecretLocation};
-use crier_domain::account::{AccountError, AccountStatus, DisconnectResult, Renewal, SocialAccount, TokenTimes};
+use crier_domain::account::{
+    AccountError, AccountStatus, AccountSummary, DisconnectResult, Renewal, SocialAccount, TokenTimes,
+};
 use crier_domain::platform::{AccountKind, Platform};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
+use super::jobs::{id_list, list_sql};
 use super::{Conn, Page, PageRequest, Result, StoreError, Tx, account_tokens};
 
 /// An account as learned by a connect.
@@ -176,8 +179,25 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
             JOIN brand_accounts b ON b.account_id = a.id
             WHERE b.brand_id = $1 AND a.id IN {ids}"
     );
-    let list = super::jobs::id_list(account_ids);
+    let list = id_list(account_ids);
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(&list).fetch_all(c))?)
+}
+
+/// Returns those of the accounts that belong to the brand, in brief.
+pub async fn summaries(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<AccountSummary>> {
+    if account_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = list_sql!(
+        conn,
+        "
+            SELECT a.id, a.platform, a.name, a.status
+            FROM social_accounts a
+            JOIN brand_accounts b ON b.account_id = a.id
+            WHERE a.id",
+        "AND b.brand_id = $2"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(account_ids)).bind(brand_id).fetch_all(c))?)
 }
 
 /// Returns an account and its secrets (a JSON object), for a call to the platform.

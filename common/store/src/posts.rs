@@ -1,14 +1,15 @@
 //! Posts. A deleted post is hidden from clients at once; its row is deleted when no target of it is in flight.
 
-use chrono::SubsecRound as _;
-use crier_domain::job::{JobNotification, NewJob, workspace_lane};
 use crier_domain::post::{Post, PostStatus};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
-use super::targets::{self, NewTarget};
-use super::{Conn, Page, PageRequest, Result, StoreError, Tx, usage};
+use super::{Conn, Page, PageRequest, Result, Tx};
+
+mod create;
+
+pub use create::{CreatedPost, NewPost, create};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
@@ -33,140 +34,6 @@ pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
         .bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at).bind(post.published_at)
         .bind(Json(&post.media)).bind(post.counted).bind(now).fetch_one(c))?)
 }
-
-/// A post to be stored with its targets, and their jobs if it is to be published.
-#[derive(Debug, Clone, Copy)]
-pub struct NewPost<'a> {
-    /// Its `id` is ignored.
-    pub post: &'a Post,
-    pub targets: &'a [NewTarget<'a>],
-    /// The job of each target; its subject and its lane are ignored.
-    pub job: Option<&'a NewJob>,
-    /// The workspace in whose usage the post is counted, if its plan has no cap.
-    pub counted_in: Option<i64>,
-}
-
-/// Stores a post with its targets and their jobs; workers are notified after the commit. Returns the ids of the post and
-/// of the targets, in the order of `new.targets`.
-pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
-    if new.targets.is_empty() {
-        let id = insert(tx, new.post).await?;
-        if let Some(workspace_id) = new.counted_in {
-            usage::take_post(tx, workspace_id, None).await?;
-        }
-        return Ok((id, Vec::new()));
-    }
-    #[derive(sqlx_macros::FromRow)]
-    struct CreatedRow {
-        post_id: Option<i64>,
-        target_id: Option<i64>,
-        job_id: Option<i64>,
-    }
-    let (post, now) = (new.post, tx.now);
-    let due = new.job.is_some_and(|job| job.run_at <= now);
-    let job = new.job;
-    let sql = tx.for_engine(CREATE_PG, CREATE_SQLITE);
-    let rows: Vec<CreatedRow> = run!(tx, c => sqlx::query_as(sql).bind(post.brand_id).bind(post.author_id)
-        .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
-        .bind(post.published_at).bind(Json(&post.media)).bind(post.counted).bind(now)
-        .bind(targets::rows(new.targets)).bind(job.map(|job| job.kind))
-        .bind(if due { "ready" } else { "scheduled" }).bind(job.map(|job| job.priority))
-        .bind(job.map(|job| job.run_at.trunc_subsecs(6))).bind(job.map(|job| job.kind.limits().max_attempts))
-        .bind(job.and_then(|job| job.trace.as_deref()))
-        .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).bind(new.counted_in)
-        .bind(usage::month(now)).fetch_all(c))?;
-    if let Some(job) = job {
-        let mut ids: Vec<i64> = rows.iter().filter_map(|row| row.job_id).collect();
-        ids.sort_unstable();
-        for id in ids {
-            tx.count_enqueued(job.kind);
-            if due {
-                tx.notify_later(JobNotification { kind: job.kind, id });
-            }
-        }
-    }
-    let post_id = rows.iter().find_map(|row| row.post_id);
-    let post_id = post_id.ok_or_else(|| StoreError::Decode("a post was not stored".to_owned()))?;
-    // Ids ascend in the order of the targets; the rows have no defined order.
-    let mut target_ids: Vec<i64> = rows.into_iter().filter_map(|row| row.target_id).collect();
-    target_ids.sort_unstable();
-    Ok((post_id, target_ids))
-}
-
-/// Stores the post, its targets and their jobs, and counts it. The jobs' lanes are those of `Lane::Account`.
-const CREATE_PG: &str = concat!(
-    "
-    WITH post AS (
-        INSERT INTO posts (
-            brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-            created_at, updated_at
-        )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
-        RETURNING id
-    ),
-    target AS (
-        INSERT INTO post_targets (
-            post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
-        )
-        SELECT post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
-            nullif(value -> 4, 'null'), value -> 5, $10, $10
-        FROM post
-        CROSS JOIN jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
-        ORDER BY n
-        RETURNING id, post_id, account_id
-    ),
-    job AS (
-        INSERT INTO jobs (
-            kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
-            workspace_lane
-        )
-        SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $17, $10, $10, $18
-        FROM target
-        WHERE $12 IS NOT NULL
-        ORDER BY id
-        RETURNING id
-    ),",
-    usage::count_post!("$19", "$20"),
-    "
-    SELECT post_id, id AS target_id, CAST(NULL AS bigint) AS job_id
-    FROM target
-    UNION ALL
-    SELECT NULL, NULL, id
-    FROM job"
-);
-
-/// The same in several statements, which are sent together; the last one returns the rows. Ids ascend, so the newest post is
-/// this one.
-const CREATE_SQLITE: &str = concat!(
-    "
-    INSERT INTO posts (
-        brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-        created_at, updated_at
-    )
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10);
-    INSERT INTO post_targets (
-        post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
-    )
-    SELECT (SELECT max(id) FROM posts), value ->> 0, value ->> 1, value ->> 2, 'pending', value ->> 3,
-        nullif(value -> 4, 'null'), value -> 5, $10, $10
-    FROM json_each($11)
-    ORDER BY key;
-    INSERT INTO jobs (
-        kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane
-    )
-    SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $17, $10, $10, $18
-    FROM post_targets
-    WHERE post_id = (SELECT max(id) FROM posts)
-        AND $12 IS NOT NULL
-    ORDER BY id;",
-    usage::count_post_sqlite!("$19", "$20"),
-    ";
-    SELECT t.post_id, t.id AS target_id, j.id AS job_id
-    FROM post_targets t
-    LEFT JOIN jobs j ON j.kind = $12 AND j.subject_id = t.id AND j.state IN ('scheduled', 'ready', 'running')
-    WHERE t.post_id = (SELECT max(id) FROM posts)
-    ORDER BY t.id"
-);
 
 /// Stores the mutable fields of a post.
 pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {

@@ -70,14 +70,13 @@ impl TestStore {
     pub async fn post(&self, world: World, accounts: &[i64]) -> (i64, Vec<i64>) {
         self.write(async |tx| {
             let post = posts::insert(tx, &new_post(world, PostStatus::Publishing)).await?;
-            let (platform, overrides) = (Platform::Sandbox, TargetOverride::default());
             let target = |(position, id): (i32, &i64)| NewTarget {
                 account_id: *id,
-                platform,
                 position,
-                target_override: &overrides,
+                target_override: TargetOverride::default(),
             };
             let new: Vec<_> = (0..).zip(accounts).map(target).collect();
+            let new: Vec<_> = new.iter().map(|new| (new, Platform::Sandbox)).collect();
             Ok((post, targets::insert(tx, post, &new).await?))
         })
         .await

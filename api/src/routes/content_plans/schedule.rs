@@ -21,7 +21,6 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
 use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, Timestamp};
-use crate::routes::posts::check::Accounts;
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
 use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody, apply, check};
 
@@ -87,20 +86,20 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
         submits: request.destination == Destination::Approval,
         ..DesiredPost::from_change(&post, &[], &request.change)
     };
+    let may_insert = problems.is_empty() && item.post_id.is_none();
+    let (inserted, accounts) = apply::insert(cx, tx, &post, &desired, may_insert).await?;
     // Without a valid destination the other fields cannot be checked.
-    let mut accounts = Accounts::new();
     if !problems.has("destination") {
-        let (post_problems, found) =
-            check::validate_into(cx, tx, &post, &desired, &request.change, Problems::default()).await?;
-        problems.merge(post_problems, map_field);
-        accounts = found;
+        let own = Problems::default();
+        let (found, _) = check::validate_into(cx, tx, &post, &desired, &request.change, own, accounts).await?;
+        problems.merge(found, map_field);
     }
     problems.into_result()?;
     if let Some(post) = item.post_id {
         let message = format!("Post {post} was made from this item. Change that, or delete it to make another.");
         return Err(ApiError::new(ErrorCode::ItemAlreadyScheduled, message));
     }
-    let (post, targets) = apply::create(cx, tx, post, &desired, &accounts).await?;
+    let (post, targets) = apply::finish(cx, tx, inserted).await?;
     content_plans::set_post(tx, item.id, post.id).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use crier_domain::account::AccountSummary;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
@@ -10,7 +11,7 @@ use crier_store::posts::{self, NewPost};
 use crier_store::targets::{self, NewTarget};
 use crier_store::{Conn, Tx, post_media, usage};
 
-use super::check::Accounts;
+use super::accounts::{self, Accounts};
 use super::edit::{DesiredPost, TargetState, distinct_media};
 use crate::context::Context;
 use crate::error::{ApiError, ErrorCode, Result};
@@ -29,35 +30,56 @@ pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<Post> {
     found.ok_or_else(|| ApiError::not_found("post"))
 }
 
-/// Stores a validated new post; its `id` is ignored. Fails with 402 if the monthly limit is reached. `accounts`: the
-/// accounts that it goes to.
-pub async fn create(
+/// A new post that was stored before it was checked, without its pictures.
+pub struct InsertedPost {
+    post: Post,
+    targets: Vec<Target>,
+    decision: Decision,
+}
+
+/// Stores a new post (its `id` is ignored) before it is checked: the statement that stores it also reads its accounts, which
+/// are returned. If the check finds problems, fail with them, so that the transaction undoes it; else [`finish`] it.
+/// `valid_so_far`: else nothing is stored, and only the accounts are read.
+pub async fn insert(
     cx: &Context,
     tx: &mut Tx,
-    mut post: Post,
+    post: &Post,
     desired: &DesiredPost,
-    accounts: &Accounts,
-) -> Result<(Post, Vec<Target>)> {
+    valid_so_far: bool,
+) -> Result<(Option<InsertedPost>, Accounts)> {
+    if !valid_so_far {
+        return Ok((None, accounts::load(cx, tx, desired).await?));
+    }
+    let mut post = post.clone();
     let decision = decide(&post, &[], desired, cx.now).map_err(not_editable)?;
     decision.apply_to(&mut post, desired, tx.now)?;
-    let new = decision.new_targets(accounts)?;
     let job = decision.publish_at.map(|at| publish_job(cx, at).workspace(cx.caller.workspace_id));
     // A count without a cap cannot fail, so it is part of the statement.
-    let has_cap = cx.plan.posts_per_month.is_some();
-    let counted_in = (decision.counts_against_limit && !has_cap).then_some(cx.caller.workspace_id);
-    let (id, target_ids) =
-        posts::create(tx, NewPost { post: &post, targets: &new, job: job.as_ref(), counted_in }).await?;
-    post.id = id;
+    let counts = decision.counts_against_limit && cx.plan.posts_per_month.is_none();
+    let counted_in = counts.then_some(cx.caller.workspace_id);
+    let new = NewPost { post: &post, targets: &decision.insert, job: job.as_ref(), counted_in };
+    let created = posts::create(tx, new).await?;
+    post.id = created.id;
+    let accounts = accounts::by_id(created.accounts);
+    // An account that is not in the brand has no target.
+    let known = decision.insert.iter().filter_map(|new| Some((new, accounts.get(&new.account_id)?)));
+    let target = |((new, account), id): ((&NewTarget, &AccountSummary), i64)| {
+        Target::new(id, post.id, (account.id, account.platform), &new.target_override, tx.now)
+    };
+    let targets = known.zip(created.target_ids).map(target).collect();
+    Ok((Some(InsertedPost { post, targets, decision }), accounts))
+}
+
+/// Stores the pictures of a new post that has no problems, and counts it. Fails with 402 if the monthly limit is reached.
+pub async fn finish(cx: &Context, tx: &mut Tx, inserted: Option<InsertedPost>) -> Result<(Post, Vec<Target>)> {
+    let inserted = inserted.ok_or_else(|| ApiError::bug("a post without problems was not stored"))?;
+    let InsertedPost { post, targets, decision } = inserted;
     if let Some(media) = &decision.media {
         post_media::insert(tx, post.brand_id, post.id, media).await?;
     }
-    if decision.counts_against_limit && has_cap {
+    if decision.counts_against_limit && cx.plan.posts_per_month.is_some() {
         count_against_limit(cx, tx).await?;
     }
-    let target = |(t, id): (&NewTarget<'_>, i64)| {
-        Target::new(id, post.id, (t.account_id, t.platform), t.target_override, tx.now)
-    };
-    let targets = new.iter().zip(target_ids).map(target).collect();
     Ok((post, targets))
 }
 
@@ -98,8 +120,8 @@ struct Decision {
     counts_against_limit: bool,
     /// Targets whose override or published content changes.
     overrides: Vec<(i64, TargetOverride)>,
-    /// Accounts that get a target, each with its position.
-    insert: Vec<(i64, i32, TargetOverride)>,
+    /// Targets to insert.
+    insert: Vec<NewTarget>,
     /// Targets to delete.
     remove: Vec<i64>,
     /// Targets whose position changes.
@@ -202,18 +224,6 @@ impl Decision {
         Ok(())
     }
 
-    /// Returns the targets to insert.
-    fn new_targets(&self, accounts: &Accounts) -> Result<Vec<NewTarget<'_>>> {
-        let mut all = Vec::with_capacity(self.insert.len());
-        for (account_id, position, target_override) in &self.insert {
-            let account = accounts.get(account_id);
-            let account = account.ok_or_else(|| ApiError::bug("an account that was checked is not known"))?;
-            let (account_id, platform, position) = (account.id, account.platform, *position);
-            all.push(NewTarget { account_id, platform, position, target_override });
-        }
-        Ok(all)
-    }
-
     /// Compares the stored targets with the desired ones.
     fn match_targets(
         &mut self,
@@ -225,7 +235,8 @@ impl Decision {
             (0..).zip(current).map(|(place, s)| (s.target.account_id, (place, s))).collect();
         for (place, target) in (0..).zip(&desired.targets) {
             let Some(&(old_place, existing)) = before.get(&target.account_id) else {
-                self.insert.push((target.account_id, place, target.target_override.clone()));
+                let (account_id, target_override) = (target.account_id, target.target_override.clone());
+                self.insert.push(NewTarget { account_id, position: place, target_override });
                 continue;
             };
             if old_place != place {
@@ -303,7 +314,10 @@ async fn write_targets(
         targets::reset(tx, *id, connector.is_some_and(|c| !c.can_reconcile())).await?;
     }
     if !decision.insert.is_empty() {
-        targets::insert(tx, post_id, &decision.new_targets(accounts)?).await?;
+        let platform = |new: &NewTarget| accounts.get(&new.account_id).map(|account| account.platform);
+        let new: Option<Vec<_>> = decision.insert.iter().map(|new| Some((new, platform(new)?))).collect();
+        let new = new.ok_or_else(|| ApiError::bug("an account that was checked is not known"))?;
+        targets::insert(tx, post_id, &new).await?;
     }
     Ok(())
 }

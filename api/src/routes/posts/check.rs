@@ -3,14 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Months, Utc};
-use crier_domain::account::{AccountStatus, SocialAccount};
+use crier_domain::account::{AccountStatus, AccountSummary};
 use crier_domain::catalogue::descriptor;
 use crier_domain::media::Asset;
 use crier_domain::platform::{Descriptor, Platform};
 use crier_domain::post::{Post, PostStatus, ScheduleType};
 use crier_platforms::{options, pictures, text};
-use crier_store::{Conn, Tx, accounts, media, post_media};
+use crier_store::{Conn, Tx, media, post_media};
 
+use super::accounts::{self, Accounts};
 use super::edit::{DesiredPost, DesiredTarget, PostChange};
 use crate::context::Context;
 use crate::error::Result;
@@ -21,9 +22,6 @@ const MAX_SCHEDULE_AHEAD: Months = Months::new(60);
 
 const TIME_FIELD: &str = "scheduled_at";
 
-/// The desired accounts that belong to the brand, by id.
-pub type Accounts = HashMap<i64, SocialAccount>;
-
 /// Validates the resulting post; fails with 422 and all problems. Returns the accounts that it goes to.
 pub async fn validate(
     cx: &Context,
@@ -33,13 +31,14 @@ pub async fn validate(
     change: &PostChange,
     problems: Problems,
 ) -> Result<Accounts> {
-    let (problems, accounts) = validate_into(cx, tx, post, desired, change, problems).await?;
+    let accounts = accounts::load(cx, tx, desired).await?;
+    let (problems, accounts) = validate_into(cx, tx, post, desired, change, problems, accounts).await?;
     problems.into_result()?;
     Ok(accounts)
 }
 
-/// Validates the resulting post and adds its problems to `problems`. Returns the accounts that it goes to, too. Locks the
-/// pictures, so that they are not deleted before the commit.
+/// Validates the resulting post and adds its problems to `problems`. `accounts`: those of the brand that it goes to, which
+/// are returned, too. Locks the pictures, so that they are not deleted before the commit.
 pub async fn validate_into(
     cx: &Context,
     tx: &mut Tx,
@@ -47,9 +46,10 @@ pub async fn validate_into(
     desired: &DesiredPost,
     change: &PostChange,
     problems: Problems,
+    accounts: Accounts,
 ) -> Result<(Problems, Accounts)> {
     post_media::lock_media(tx, cx.brand()?.id, &referenced_media(desired, change)).await?;
-    let lookup = LookupContext::load(cx, tx, desired, change).await?;
+    let lookup = LookupContext::load(cx, tx, desired, change, accounts).await?;
     check(post, desired, change, &lookup, &problems);
     Ok((problems, lookup.accounts))
 }
@@ -65,13 +65,16 @@ pub struct LookupContext {
 }
 
 impl LookupContext {
-    pub async fn load(cx: &Context, conn: &mut Conn, desired: &DesiredPost, change: &PostChange) -> Result<Self> {
-        let brand = cx.brand()?.id;
-        let ids: Vec<i64> = desired.targets.iter().map(|t| t.account_id).collect();
-        let accounts = accounts::find_many(conn, brand, &ids).await?;
-        let assets = media::find_many(conn, brand, &referenced_media(desired, change)).await?;
+    pub async fn load(
+        cx: &Context,
+        conn: &mut Conn,
+        desired: &DesiredPost,
+        change: &PostChange,
+        accounts: Accounts,
+    ) -> Result<Self> {
+        let assets = media::find_many(conn, cx.brand()?.id, &referenced_media(desired, change)).await?;
         Ok(Self {
-            accounts: accounts.into_iter().map(|account| (account.id, account)).collect(),
+            accounts,
             assets: assets.into_iter().map(|asset| (asset.id, asset)).collect(),
             now: cx.now,
             private_url: (!cx.app.library.is_public()).then(|| cx.app.library.public_url().to_owned()),
@@ -268,7 +271,7 @@ fn check_accounts(desired: &DesiredPost, lookup: &LookupContext, will_publish: b
 
 /// Returns the problem of an account without access, at its position among the post's. It does not reject a post: the
 /// account may be connected again before its time; if it is not, its target fails with this code, and the others do not.
-pub fn check_access(position: usize, account: &SocialAccount) -> Option<TargetProblem> {
+pub fn check_access(position: usize, account: &AccountSummary) -> Option<TargetProblem> {
     let (id, name, platform) = (account.id, &account.name, account.platform);
     (account.status == AccountStatus::Expired).then(|| TargetProblem {
         field: format!("accounts.{position}"),
@@ -321,7 +324,7 @@ pub fn check_target(
 }
 
 /// Checks the options of a target: those that its platform requires, and the values of those that it knows.
-fn check_options(account: &SocialAccount, target: &DesiredTarget) -> Vec<TargetProblem> {
+fn check_options(account: &AccountSummary, target: &DesiredTarget) -> Vec<TargetProblem> {
     let (descriptor, options) = (descriptor(account.platform), &target.target_override.options);
     let problem = |option: &str, code, message: String| {
         let field =

@@ -58,10 +58,12 @@ pub fn endpoint() -> Endpoint {
 
 async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) -> Result<ApiResponse> {
     let post = edit::empty_draft(cx, tx.now)?;
-    let change = &parsed.value;
+    let (change, problems) = (&parsed.value, parsed.problems());
     let desired = DesiredPost::from_change(&post, &[], change);
-    let accounts = check::validate(cx, tx, &post, &desired, change, parsed.problems()).await?;
-    let (post, targets) = apply::create(cx, tx, post, &desired, &accounts).await?;
+    let (inserted, accounts) = apply::insert(cx, tx, &post, &desired, problems.is_empty()).await?;
+    let (problems, _) = check::validate_into(cx, tx, &post, &desired, change, problems, accounts).await?;
+    problems.into_result()?;
+    let (post, targets) = apply::finish(cx, tx, inserted).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
     Ok(ApiResponse::created(&path, PostDetail::new(post, targets))?.with_records([id]))

@@ -1,8 +1,9 @@
 //! Posts.
 //!
 //! A change goes one way: an endpoint reads it with `edit.rs` (the request and the post that it asks for), validates
-//! that with `check.rs` (422), and writes it with `apply.rs` (409, 402). Other resources that create posts (content
-//! plans) use the same three modules.
+//! that with `check.rs` (422), and writes it with `apply.rs` (409, 402). A new post is stored first and then validated,
+//! since the statement that stores it also reads its accounts; a problem rolls it back. Other resources that create
+//! posts (content plans) use the same three modules.
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
@@ -17,6 +18,7 @@ use crate::error::Result;
 use crate::openapi::schema::Word;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
+mod accounts;
 pub mod apply;
 mod approve;
 mod attempts;

@@ -11,10 +11,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::TAG;
 use super::check::{self, LookupContext, TargetCheck, TextLengthCache};
 use super::create::NewPost;
 use super::edit::{self, DesiredPost, PostChange};
+use super::{TAG, accounts};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
@@ -78,7 +78,8 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     // Check it as a draft: the problems with platforms are the response and must not fail the request.
     let draft = DesiredPost { schedule_type: None, ..desired.clone() };
     let change = PostChange { schedule_type: PatchField::Absent, ..change };
-    let lookup = LookupContext::load(cx, conn, &desired, &change).await?;
+    let accounts = accounts::load(cx, conn, &desired).await?;
+    let lookup = LookupContext::load(cx, conn, &desired, &change, accounts).await?;
     check::check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
     let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);

@@ -23,17 +23,17 @@ const COLUMNS: &str = "
     external_id, url, error, attempts, next_attempt_at, published_at, created_at, updated_at";
 
 /// A target to be created for an account.
-#[derive(Debug, Clone, Copy)]
-pub struct NewTarget<'a> {
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewTarget {
     pub account_id: i64,
-    pub platform: Platform,
     /// The place of the account in the client's list.
     pub position: i32,
-    pub target_override: &'a TargetOverride,
+    pub target_override: TargetOverride,
 }
 
-/// Inserts pending targets of a post in one statement. Returns their ids, in the order of `new`.
-pub async fn insert(tx: &mut Tx, post_id: i64, new: &[NewTarget<'_>]) -> Result<Vec<i64>> {
+/// Inserts pending targets of a post in one statement, each with the platform of its account. Returns their ids, in the
+/// order of `new`.
+pub async fn insert(tx: &mut Tx, post_id: i64, new: &[(&NewTarget, Platform)]) -> Result<Vec<i64>> {
     // `nullif`: a JSON null is stored as an SQL NULL.
     let sql = tx.for_engine(
         "
@@ -53,20 +53,15 @@ pub async fn insert(tx: &mut Tx, post_id: i64, new: &[NewTarget<'_>]) -> Result<
         ORDER BY key
         RETURNING id",
     );
-    let (rows, now) = (rows(new), tx.now);
+    let row = |(t, platform): &(&NewTarget, Platform)| {
+        let own = &t.target_override;
+        json!([t.account_id, platform, t.position, own.content, own.media, own.options])
+    };
+    let (rows, now) = (Value::from_iter(new.iter().map(row)).to_string(), tx.now);
     let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(post_id).bind(now).fetch_all(c))?;
     // Ids ascend in the order of the rows; `RETURNING` has no defined order.
     ids.sort_unstable();
     Ok(ids)
-}
-
-/// Encodes targets as one bind: a JSON array with an array for each.
-pub(super) fn rows(new: &[NewTarget<'_>]) -> String {
-    let row = |t: &NewTarget<'_>| {
-        let own = t.target_override;
-        json!([t.account_id, t.platform, t.position, own.content, own.media, own.options])
-    };
-    Value::from_iter(new.iter().map(row)).to_string()
 }
 
 /// Lists a post's targets, in the order in which the client named the accounts.

@@ -159,7 +159,8 @@ fn draft_accounts_are_added_removed_and_reordered() {
     let current = [target(1, PENDING), target(2, PENDING)];
     let change = PostChange { accounts: PatchField::Value(vec![2, 3]), ..put(None) };
     let decision = decide_change(&post(PostStatus::Draft), &current, &change).unwrap();
-    assert_eq!(decision.insert, [(3, 1, TargetOverride::default())]);
+    let inserted = NewTarget { account_id: 3, position: 1, target_override: TargetOverride::default() };
+    assert_eq!(decision.insert, [inserted]);
     assert_eq!((decision.remove, decision.reposition), (vec![1], vec![(2, 0)]));
 }
 

@@ -1,0 +1,23 @@
+//! The accounts that a post goes to, as the checks need them.
+
+use std::collections::HashMap;
+
+use crier_domain::account::AccountSummary;
+use crier_store::{Conn, accounts};
+
+use super::edit::DesiredPost;
+use crate::context::Context;
+use crate::error::Result;
+
+/// By id. An account that is not in the brand is missing.
+pub type Accounts = HashMap<i64, AccountSummary>;
+
+pub fn by_id(accounts: Vec<AccountSummary>) -> Accounts {
+    accounts.into_iter().map(|account| (account.id, account)).collect()
+}
+
+/// Returns those of the desired accounts that belong to the brand.
+pub async fn load(cx: &Context, conn: &mut Conn, desired: &DesiredPost) -> Result<Accounts> {
+    let ids: Vec<i64> = desired.targets.iter().map(|target| target.account_id).collect();
+    Ok(by_id(accounts::summaries(conn, cx.brand()?.id, &ids).await?))
+}

@@ -1,0 +1,200 @@
+//! Stores a post with its targets and their jobs, in one statement.
+
+use chrono::SubsecRound as _;
+use crier_domain::account::{AccountStatus, AccountSummary};
+use crier_domain::job::{JobNotification, NewJob, workspace_lane};
+use crier_domain::platform::Platform;
+use crier_domain::post::Post;
+use serde_json::{Value, json};
+use sqlx::types::Json;
+
+use super::super::db::run;
+use super::super::targets::NewTarget;
+use super::super::{Result, StoreError, Tx, usage};
+use super::insert;
+
+/// A post to be stored with its targets, and their jobs if it is to be published.
+#[derive(Debug, Clone, Copy)]
+pub struct NewPost<'a> {
+    /// Its `id` is ignored.
+    pub post: &'a Post,
+    pub targets: &'a [NewTarget],
+    /// The job of each target; its subject and its lane are ignored.
+    pub job: Option<&'a NewJob>,
+    /// The workspace in whose usage the post is counted, if its plan has no cap.
+    pub counted_in: Option<i64>,
+}
+
+/// A post that was stored.
+#[derive(Debug)]
+pub struct CreatedPost {
+    pub id: i64,
+    /// The ids of its targets, in the order of [`NewPost::targets`]. An account that is not in the brand has none.
+    pub target_ids: Vec<i64>,
+    /// The accounts of the targets, in any order.
+    pub accounts: Vec<AccountSummary>,
+}
+
+/// Stores a post with its targets and their jobs; workers are notified after the commit. Returns the accounts as well, so
+/// that they can be checked before the commit, without a statement that reads them first.
+pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<CreatedPost> {
+    if new.targets.is_empty() {
+        let id = insert(tx, new.post).await?;
+        if let Some(workspace_id) = new.counted_in {
+            usage::take_post(tx, workspace_id, None).await?;
+        }
+        return Ok(CreatedPost { id, target_ids: Vec::new(), accounts: Vec::new() });
+    }
+    let (post, now) = (new.post, tx.now);
+    let due = new.job.is_some_and(|job| job.run_at <= now);
+    let job = new.job;
+    let target = |t: &NewTarget| {
+        let own = &t.target_override;
+        json!([t.account_id, t.position, own.content, own.media, own.options])
+    };
+    let targets = Value::from_iter(new.targets.iter().map(target)).to_string();
+    let sql = tx.for_engine(CREATE_PG, CREATE_SQLITE);
+    let rows: Vec<CreatedRow> = run!(tx, c => sqlx::query_as(sql).bind(post.brand_id).bind(post.author_id)
+        .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
+        .bind(post.published_at).bind(Json(&post.media)).bind(post.counted).bind(now)
+        .bind(&targets).bind(job.map(|job| job.kind))
+        .bind(if due { "ready" } else { "scheduled" }).bind(job.map(|job| job.priority))
+        .bind(job.map(|job| job.run_at.trunc_subsecs(6))).bind(job.map(|job| job.kind.limits().max_attempts))
+        .bind(job.and_then(|job| job.trace.as_deref()))
+        .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).bind(new.counted_in)
+        .bind(usage::month(now)).fetch_all(c))?;
+    if let Some(job) = job {
+        for id in ascending(&rows, |row| row.job_id) {
+            tx.count_enqueued(job.kind);
+            if due {
+                tx.notify_later(JobNotification { kind: job.kind, id });
+            }
+        }
+    }
+    let id = rows.iter().find_map(|row| row.post_id);
+    let id = id.ok_or_else(|| StoreError::Decode("a post was not stored".to_owned()))?;
+    let target_ids = ascending(&rows, |row| row.target_id);
+    Ok(CreatedPost { id, target_ids, accounts: rows.into_iter().filter_map(CreatedRow::account).collect() })
+}
+
+/// Ids ascend in the order of the targets; the rows have no defined order.
+fn ascending(rows: &[CreatedRow], id: impl Fn(&CreatedRow) -> Option<i64>) -> Vec<i64> {
+    let mut ids: Vec<i64> = rows.iter().filter_map(id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// A record that was stored or read, or several of them.
+#[derive(sqlx_macros::FromRow)]
+struct CreatedRow {
+    post_id: Option<i64>,
+    target_id: Option<i64>,
+    job_id: Option<i64>,
+    account_id: Option<i64>,
+    platform: Option<Platform>,
+    name: Option<String>,
+    status: Option<AccountStatus>,
+}
+
+impl CreatedRow {
+    fn account(self) -> Option<AccountSummary> {
+        Some(AccountSummary { id: self.account_id?, platform: self.platform?, name: self.name?, status: self.status? })
+    }
+}
+
+/// Stores the post, its targets and their jobs, and counts it. The jobs' lanes are those of `Lane::Account`. `OFFSET 0`
+/// makes a look-up of each account.
+const CREATE_PG: &str = concat!(
+    "
+    WITH asked AS MATERIALIZED (
+        SELECT n, value, account.id AS account_id, account.platform, account.name, account.status
+        FROM jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
+        CROSS JOIN LATERAL (
+            SELECT a.id, a.platform, a.name, a.status
+            FROM brand_accounts b
+            JOIN social_accounts a ON a.id = b.account_id
+            WHERE b.brand_id = $1 AND b.account_id = (value ->> 0)::bigint
+            OFFSET 0
+        ) account
+    ),
+    post AS (
+        INSERT INTO posts (
+            brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
+            created_at, updated_at
+        )
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
+        RETURNING id
+    ),
+    target AS (
+        INSERT INTO post_targets (
+            post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
+        )
+        SELECT post.id, account_id, platform, (value ->> 1)::integer, 'pending', value ->> 2,
+            nullif(value -> 3, 'null'), value -> 4, $10, $10
+        FROM post
+        CROSS JOIN asked
+        ORDER BY n
+        RETURNING id, account_id
+    ),
+    job AS (
+        INSERT INTO jobs (
+            kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
+            workspace_lane
+        )
+        SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $17, $10, $10, $18
+        FROM target
+        WHERE $12 IS NOT NULL
+        ORDER BY id
+        RETURNING id
+    ),",
+    usage::count_post!("$19", "$20"),
+    "
+    SELECT id AS post_id, CAST(NULL AS bigint) AS target_id, CAST(NULL AS bigint) AS job_id,
+        CAST(NULL AS bigint) AS account_id, NULL AS platform, NULL AS name, NULL AS status
+    FROM post
+    UNION ALL
+    SELECT NULL, id, NULL, NULL, NULL, NULL, NULL
+    FROM target
+    UNION ALL
+    SELECT NULL, NULL, id, NULL, NULL, NULL, NULL
+    FROM job
+    UNION ALL
+    SELECT NULL, NULL, NULL, account_id, platform, name, status
+    FROM asked"
+);
+
+/// The same in several statements, which are sent together; the last one returns the rows. Ids ascend, so the newest post is
+/// this one.
+const CREATE_SQLITE: &str = concat!(
+    "
+    INSERT INTO posts (
+        brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
+        created_at, updated_at
+    )
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10);
+    INSERT INTO post_targets (
+        post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
+    )
+    SELECT (SELECT max(id) FROM posts), a.id, a.platform, value ->> 1, 'pending', value ->> 2,
+        nullif(value -> 3, 'null'), value -> 4, $10, $10
+    FROM json_each($11)
+    CROSS JOIN brand_accounts b ON b.brand_id = $1 AND b.account_id = value ->> 0
+    CROSS JOIN social_accounts a ON a.id = b.account_id
+    ORDER BY key;
+    INSERT INTO jobs (
+        kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane
+    )
+    SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $17, $10, $10, $18
+    FROM post_targets
+    WHERE post_id = (SELECT max(id) FROM posts)
+        AND $12 IS NOT NULL
+    ORDER BY id;",
+    usage::count_post_sqlite!("$19", "$20"),
+    ";
+    SELECT p.id AS post_id, t.id AS target_id, j.id AS job_id, a.id AS account_id, a.platform, a.name, a.status
+    FROM posts p
+    LEFT JOIN post_targets t ON t.post_id = p.id
+    LEFT JOIN social_accounts a ON a.id = t.account_id
+    LEFT JOIN jobs j ON j.kind = $12 AND j.subject_id = t.id AND j.state IN ('scheduled', 'ready', 'running')
+    WHERE p.id = (SELECT max(id) FROM posts)"
+);
