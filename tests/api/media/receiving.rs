@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::upload::upload_response;
@@ -17,6 +18,7 @@ on_one_app!(
     a_chunked_body_over_the_free_storage_is_refused,
     an_upload_is_replayed_even_if_storage_is_full,
     one_workspace_cannot_exhaust_the_spool,
+    an_upload_sent_again_while_the_first_is_received_creates_one_asset,
     a_disconnected_client_releases_its_spool,
 );
 
@@ -86,27 +88,60 @@ async fn one_workspace_cannot_exhaust_the_spool(app: TestApp) {
     assert_eq!(spools.held(), 0);
 }
 
-/// Starts an upload of the given length.
-async fn begun(t: &Tenant<'_>, length: usize) -> TcpStream {
+/// The head of the form of an upload, whose boundary is `b`.
+const FORM: &str = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\n\r\n";
+
+/// Starts an upload with a body of the given length, and sends its first bytes.
+async fn begun(t: &Tenant<'_>, key: &str, length: usize, first: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(t.app.address).await.unwrap();
     let head = format!(
-        "POST {BASE}{} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {}\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {length}\r\n\r\n--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n",
+        "POST {BASE}{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {key}\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {length}\r\n\r\n",
         t.path("/media"),
         t.key,
-        t.app.fresh_key(),
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    stream.write_all(&vec![7; 1 << 20]).await.unwrap();
+    stream.write_all(first).await.unwrap();
     stream
+}
+
+/// Starts an upload of the given length, and sends a MiB of it.
+async fn begun_large(t: &Tenant<'_>, length: usize) -> TcpStream {
+    begun(t, &t.app.fresh_key(), length, &[FORM.as_bytes(), &vec![7; 1 << 20]].concat()).await
+}
+
+/// While it is received, its key is free: the request that is complete first is carried out.
+async fn an_upload_sent_again_while_the_first_is_received_creates_one_asset(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let spools = app.api.library.spools();
+    let png = picture::png(64, 64);
+    let body = [FORM.as_bytes(), &png, b"\r\n--b--\r\n"].concat();
+    let (half, rest) = body.split_at(body.len() / 2);
+    let mut first = begun(&t, "once", body.len(), half).await;
+    until_true("the first one is being received", || spools.held() > 0).await;
+    let again = t.request("POST", &t.path("/media")).idempotency_key("once").raw(body.as_slice());
+    let again = again.header("content-type", "multipart/form-data; boundary=b").send().await;
+    assert!(!again.replayed());
+    let made = again.data(201);
+
+    first.write_all(rest).await.unwrap();
+    let mut answer = String::new();
+    first.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    assert!(answer.to_lowercase().contains("idempotent-replayed: true"), "{answer}");
+    let (_, replayed) = answer.split_once("\r\n\r\n").unwrap();
+    assert_eq!(serde_json::from_str::<Value>(replayed).unwrap()["data"], made);
+    assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
+    assert_eq!(app.number("SELECT count(*) FROM files").await, 1);
+    until_true("nothing is held", || spools.held() == 0).await;
 }
 
 async fn a_disconnected_client_releases_its_spool(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let spools = app.api.library.spools();
-    let uploads = futures::future::join_all((0..8).map(|_| begun(&t, 20 << 20))).await;
+    let uploads = futures::future::join_all((0..8).map(|_| begun_large(&t, 20 << 20))).await;
     until_true("eight uploads are being received", || spools.held() == 8 * (20 << 20)).await;
     // Of these, four fit into the workspace's half; the rest wait.
-    let more = futures::future::join_all((0..8).map(|_| begun(&t, 20 << 20))).await;
+    let more = futures::future::join_all((0..8).map(|_| begun_large(&t, 20 << 20))).await;
     until_true("as many as there is room for", || spools.held() == 12 * (20 << 20)).await;
     drop((uploads, more));
     until_true("nothing is held", || spools.held() == 0).await;
@@ -116,7 +151,7 @@ async fn a_disconnected_client_releases_its_spool(app: TestApp) {
 async fn a_slow_upload_is_aborted_and_releases_its_spool() {
     let app = TestApp::start_paced(TestStore::sqlite().await, SHORT_PACE).await;
     let t = app.tenant("unlimited").await;
-    let mut stream = begun(&t, 20 << 20).await;
+    let mut stream = begun_large(&t, 20 << 20).await;
     let answer =
         tokio::time::timeout(Duration::from_secs(60), send_slowly(&mut stream)).await.expect("the upload is aborted");
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too slowly"), "{answer}");
