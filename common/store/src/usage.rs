@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 
-pub(crate) fn month(at: DateTime<Utc>) -> String {
+pub(super) fn month(at: DateTime<Utc>) -> String {
     at.format("%Y-%m").to_string()
 }
 
@@ -47,7 +47,7 @@ macro_rules! count_post {
         )
     };
 }
-pub(crate) use count_post;
+pub(super) use count_post;
 
 /// The same as a statement, for SQLite, which has one writer.
 macro_rules! count_post_sqlite {
@@ -68,7 +68,7 @@ macro_rules! count_post_sqlite {
         )
     };
 }
-pub(crate) use count_post_sqlite;
+pub(super) use count_post_sqlite;
 
 /// Takes one post of this month's cap; `false`: `cap` is reached. Two concurrent calls cannot both take the last one.
 pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Result<bool> {
