@@ -93,6 +93,7 @@ async fn times_default_to_the_brand_time_zone(app: TestApp) {
 async fn invalid_fields_are_reported(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
+    // What the connect has enqueued.
     app.notifier.take();
     app.sql("DELETE FROM jobs").await;
     let now = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
