@@ -128,9 +128,9 @@ impl Query {
         self.pairs.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns all parameters but one, each as the client sent it and followed by `&`.
-    pub fn without(&self, name: &str) -> String {
-        let kept = self.raw.iter().zip(&self.pairs).filter(|(_, (k, _))| k != name);
+    /// Returns all parameters but these, each as the client sent it and followed by `&`.
+    pub fn without(&self, names: &[&str]) -> String {
+        let kept = self.raw.iter().zip(&self.pairs).filter(|(_, (k, _))| !names.contains(&k.as_str()));
         kept.map(|(raw, _)| format!("{raw}&")).collect()
     }
 }
@@ -144,7 +144,7 @@ mod tests {
         let query = Query::parse("b=%20x&a=1&&page=2&b=y+z&flag");
         assert_eq!((query.get("b"), query.get("a"), query.get("flag")), (Some("y z"), Some("1"), Some("")));
         assert_eq!(query.get("nope"), None);
-        assert_eq!(query.without("page"), "b=%20x&a=1&b=y+z&flag&");
-        assert_eq!(Query::parse("").without("page"), "");
+        assert_eq!(query.without(&["page"]), "b=%20x&a=1&b=y+z&flag&");
+        assert_eq!(Query::parse("").without(&["page"]), "");
     }
 }

@@ -1,17 +1,23 @@
 //! Paginated lists, in the format of Laravel's length-aware paginator.
+//!
+//! A response has at most [`MAX_BYTES`] of records. A page with more ends early: it is the page that a smaller `per_page`
+//! would have, one that begins at the same record, and its `meta` and `links` are those of that page.
 
 use std::str::FromStr;
 
 use crier_base::UnknownWord;
 use crier_store::{Page, PageRequest};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::context::{Context, Query};
-use crate::error::{FieldProblems, Result};
+use crate::error::{ApiError, FieldProblems, Result};
 use crate::response::ApiResponse;
 
 const DEFAULT_PER_PAGE: i64 = 20;
 const MAX_PER_PAGE: i64 = 100;
+/// The maximum size of a page's records, as they are sent.
+pub const MAX_BYTES: usize = 8 << 20;
 /// How many pages the pager shows on each side of the current one.
 const EACH_SIDE: i64 = 3;
 
@@ -46,10 +52,40 @@ fn positive(text: &str) -> Option<i64> {
     (number >= 1).then_some(number)
 }
 
-/// Returns a page as a response.
+/// Returns a page as a response. It ends early if its records are larger than [`MAX_BYTES`].
 pub fn answer<T: Serialize>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
     let path = format!("{}{}", cx.app.public_url, cx.path());
-    ApiResponse::ok_unwrapped(&Paginated::new(&path, &cx.query, page, found))
+    let (page, rows) = fitting(page, found.rows, MAX_BYTES)?;
+    ApiResponse::ok_unwrapped(&Paginated::new(&path, &cx.query, page, Page { rows, total: found.total }))
+}
+
+/// Serializes the rows that fit `max_bytes`, at least one, and returns the page that has just them.
+fn fitting<T: Serialize>(
+    page: PageRequest,
+    rows: Vec<T>,
+    max_bytes: usize,
+) -> Result<(PageRequest, Vec<Box<RawValue>>)> {
+    let (mut shown, mut bytes) = (Vec::with_capacity(rows.len()), 0);
+    for row in rows {
+        let row = serde_json::value::to_raw_value(&row)
+            .map_err(|error| ApiError::bug(format!("a record does not serialize: {error}")))?;
+        bytes += row.get().len();
+        if bytes > max_bytes && !shown.is_empty() {
+            let page = shortened(page, shown.len());
+            shown.truncate(usize::try_from(page.per_page).unwrap_or(1));
+            return Ok((page, shown));
+        }
+        shown.push(row);
+    }
+    Ok((page, shown))
+}
+
+/// Returns the largest page that begins where `page` does and has at most `rows` records. Pages of a size that divides
+/// that of `page` have such a beginning.
+pub fn shortened(page: PageRequest, rows: usize) -> PageRequest {
+    let most = i64::try_from(rows).unwrap_or(page.per_page).clamp(1, page.per_page);
+    let per_page = (1..=most).rev().find(|size| page.per_page % size == 0).unwrap_or(1);
+    PageRequest { page: page.offset() / per_page + 1, per_page }
 }
 
 #[derive(Serialize, Debug)]
@@ -89,7 +125,7 @@ struct Link {
 impl<T> Paginated<T> {
     fn new(path: &str, query: &Query, page: PageRequest, found: Page<T>) -> Self {
         let last = last_page(found.total, page.per_page);
-        let others = query.without("page");
+        let others = others(query, page.per_page);
         let url = |n: i64| format!("{path}?{others}page={n}");
         let prev = (page.page > 1).then(|| url(page.page - 1));
         let next = (page.page < last).then(|| url(page.page + 1));
@@ -117,6 +153,15 @@ impl<T> Paginated<T> {
             },
         }
     }
+}
+
+/// Returns the other query parameters, with the `per_page` that the page has.
+fn others(query: &Query, per_page: i64) -> String {
+    let wanted = query.get("per_page").map_or(Some(DEFAULT_PER_PAGE), positive).map(|wanted| wanted.min(MAX_PER_PAGE));
+    if wanted == Some(per_page) {
+        return query.without(&["page"]);
+    }
+    format!("{}per_page={per_page}&", query.without(&["page", "per_page"]))
 }
 
 fn last_page(total: i64, per_page: i64) -> i64 {
@@ -202,7 +247,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_page_over_the_limit_ends_early_and_the_next_one_continues() {
+        let rows = |from: usize| (from..from + 6).map(|n| format!("{n:04}")).collect::<Vec<_>>();
+        // Six bytes each: four of the six fit, and three divides six.
+        let (page, shown) = fitting(PageRequest { page: 2, per_page: 6 }, rows(6), 25).unwrap();
+        assert_eq!((page.page, page.per_page, shown.len()), (3, 3, 3));
+        let found = Page { rows: shown, total: 60 };
+        let shown = Paginated::new("http://x/p", &Query::parse("per_page=6&page=2"), page, found);
+        assert_eq!(shown.links.next.as_deref(), Some("http://x/p?per_page=3&page=4"));
+        assert_eq!((shown.meta.from, shown.meta.to, shown.meta.last_page), (Some(7), Some(9), 20));
+        // One record is always shown.
+        let (page, shown) = fitting(PageRequest { page: 1, per_page: 6 }, rows(0), 1).unwrap();
+        assert_eq!((page.page, page.per_page, shown.len()), (1, 1, 1));
+    }
+
     proptest! {
+        /// A shortened page begins at the same record and ends within the rows that fit.
+        #[test]
+        fn a_shortened_page_begins_at_the_same_record(page in 1_i64..1_000, per_page in 1_i64..=100, rows in 1_usize..=100) {
+            let page = PageRequest { page, per_page };
+            let short = shortened(page, rows);
+            prop_assert_eq!(short.offset(), page.offset());
+            prop_assert!(short.per_page >= 1 && short.per_page <= per_page.min(rows as i64));
+        }
+
         /// Both ends and the current page are shown, in order, and a gap appears only where pages are left out.
         #[test]
         fn page_window_is_ascending(current in 1_i64..300, last in 1_i64..300) {

@@ -181,28 +181,37 @@ pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, pa
     Ok(Page { rows: rows.into_iter().map(|row| row.post).collect(), total })
 }
 
-/// Returns the total size of the contents of a page's posts, in bytes.
-pub async fn content_size(
+/// Returns how many of a page's posts have contents of at most `max_bytes` together, counted from its first one; all of
+/// `per_page` if there are fewer.
+pub async fn count_fitting(
     conn: &mut Conn,
     brand_id: i64,
     status: Option<PostStatus>,
     page: PageRequest,
-) -> Result<i64> {
+    max_bytes: usize,
+) -> Result<usize> {
     let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
     let sql = format!(
         "
-        SELECT coalesce(sum(octet_length(content)), 0)
-        FROM (
-            SELECT p.content
-            FROM posts p
-            WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}
-            ORDER BY p.id DESC
-            LIMIT $3 OFFSET $4
-        ) AS page"
+        SELECT coalesce(octet_length(p.content), 0)
+        FROM posts p
+        WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}
+        ORDER BY p.id DESC
+        LIMIT $3 OFFSET $4"
     );
     let word = status.map_or("", PostStatus::as_str);
-    Ok(run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(word)
-        .bind(page.per_page).bind(page.offset()).fetch_one(c))?)
+    let sizes: Vec<i64> = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(word)
+        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let mut left = max_bytes;
+    let fits = |size: &i64| match left.checked_sub(usize::try_from(*size).unwrap_or(0)) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    let fitting = sizes.iter().copied().take_while(fits).count();
+    Ok(if fitting == sizes.len() { usize::try_from(page.per_page).unwrap_or(fitting) } else { fitting })
 }
 
 /// Stores why a post was not approved.

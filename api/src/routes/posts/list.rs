@@ -14,8 +14,7 @@ use crate::openapi::schema::Word;
 use crate::pagination;
 use crate::response::{ApiResponse, Timestamp};
 
-/// The maximum bytes of content in one response. A page of up to [`ALWAYS_FITS`] posts never exceeds it.
-const MAX_CONTENT: i64 = 8 << 20;
+/// The contents of so many posts fit a response, whatever they are: their sizes need not be read first.
 const ALWAYS_FITS: i64 = 30;
 
 /// A post as it is listed.
@@ -33,8 +32,8 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List a brand's posts, newest first")
         .description(
-            "A page has at most 8 MiB of content; only a `per_page` of more than 30 can go past that, and is \
-             refused then.",
+            "A page has at most 8 MiB. If its posts are larger, it ends early: `meta.per_page` is the number of posts \
+             that fit, and `links.next` continues after them.",
         )
         .pages()
         .query::<Word<PostStatus>>("status", "Only posts of this status.")
@@ -45,21 +44,16 @@ pub fn endpoint() -> Endpoint {
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let mut problems = cx.typos();
-    let page = pagination::requested_page(&cx.query, &mut problems);
+    let mut page = pagination::requested_page(&cx.query, &mut problems);
     let status = pagination::enum_param::<PostStatus>(&cx.query, "status", &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }
     let brand = cx.brand()?.id;
+    // More could exceed the memory that one request may take before they are serialized.
     if page.per_page > ALWAYS_FITS {
-        let size = posts::content_size(conn, brand, status, page).await?;
-        if size > MAX_CONTENT {
-            let message = format!(
-                "These posts have {size} bytes of content together, and one answer has at most {MAX_CONTENT}. Ask for \
-                 fewer at once."
-            );
-            return Err(ApiError::field("per_page", message));
-        }
+        let fit = posts::count_fitting(conn, brand, status, page, pagination::MAX_BYTES).await?;
+        page = pagination::shortened(page, fit);
     }
     let found = posts::list(conn, brand, status, page).await?;
     let ids: Vec<i64> = found.rows.iter().map(|p| p.id).collect();
