@@ -21,6 +21,8 @@ use crate::reply;
 
 /// Requests per minute from an address without a valid key.
 const UNAUTHENTICATED_REQUESTS_PER_MINUTE: u32 = 60;
+/// Public pages and files per minute and address, in each process.
+const VISITS_PER_MINUTE: u32 = 1_200;
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 
@@ -50,7 +52,7 @@ pub async fn admit(
             reply::write_rate_limit_headers(res.headers_mut(), &decision);
             other?;
             return Err(if decision.allowed {
-                ApiError::unauthorized()
+                ApiError::unauthorized(req.headers().contains_key(AUTHORIZATION))
             } else {
                 ApiError::rate_limited(decision.retry_after)
             });
@@ -93,6 +95,17 @@ pub fn address_of(app: &App, req: &Request) -> IpAddr {
 /// Counts a request against the client's address: one without a valid key, or a write by a page visitor.
 pub async fn count_address(app: &App, req: &Request) -> Decision {
     app.limiter.take(RateLimitSubject::address(address_of(app, req)), UNAUTHENTICATED_REQUESTS_PER_MINUTE).await
+}
+
+/// Counts the request of a visitor of a public page. `None`: the address is not that of a visitor, but of this network; a
+/// proxy that is not trusted shares its own among all visitors.
+pub fn count_visit(app: &App, req: &Request) -> Option<Decision> {
+    let address = address_of(app, req).to_canonical();
+    let is_local = match address {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified(),
+    };
+    (!is_local).then(|| app.visits.take_now(RateLimitSubject::address(address), VISITS_PER_MINUTE))
 }
 
 async fn identify(app: &App, headers: &HeaderMap, brand_id: Option<i64>) -> Result<Option<(Authenticated, KeyRecord)>> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use crier_domain::plan::Plans;
@@ -15,8 +16,13 @@ use ipnet::IpNet;
 
 use crate::ai::Ai;
 use crate::limits::Limiter;
+use crate::limits::memory::MemoryLimiter;
+use crate::outgoing::OutgoingBudget;
 use crate::pages::bio::Bio;
 use crate::runner::{InFlightKeys, LargeBodySemaphore, MinRate};
+
+/// Slow enough for a phone far from a tower.
+const RESPONSE_RATE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 4 << 10 };
 
 /// The dependencies of the API.
 pub struct AppDeps {
@@ -51,9 +57,15 @@ pub struct App {
     pub trusted_proxies: Vec<IpNet>,
     /// The minimum transfer rate of request bodies.
     pub min_rate: MinRate,
+    /// The minimum transfer rate of large responses.
+    pub(crate) response_rate: MinRate,
+    /// What responses hold until they are sent.
+    pub(crate) outgoing: OutgoingBudget,
     /// Processes large bodies one at a time.
     pub(crate) large_bodies: LargeBodySemaphore,
     pub(crate) in_flight: InFlightKeys,
+    /// Counts visits of public pages. In this process only: a page must not wait for Redis.
+    pub(crate) visits: MemoryLimiter,
     /// The cache of link-in-bio pages, and their view and click counts.
     pub(crate) bio: Bio,
     /// When this process last wrote a key's `last_used_at`.
@@ -71,6 +83,7 @@ impl App {
         let AppDeps { store, platforms, plans, library, ai, mailer, guard, public_url, limiter, trusted_proxies } =
             parts;
         let public_url = public_url.trim_end_matches('/').to_owned();
+        let visits = MemoryLimiter::new(store.clock().clone());
         Self {
             store,
             platforms,
@@ -83,8 +96,11 @@ impl App {
             limiter,
             trusted_proxies,
             min_rate: MinRate::default(),
+            response_rate: RESPONSE_RATE,
+            outgoing: OutgoingBudget::default(),
             large_bodies: LargeBodySemaphore::default(),
             in_flight: InFlightKeys::default(),
+            visits,
             bio: Bio::default(),
             touched: Mutex::default(),
         }
@@ -94,6 +110,12 @@ impl App {
     #[must_use]
     pub fn with_min_rate(self, pace: MinRate) -> Self {
         Self { min_rate: pace, ..self }
+    }
+
+    /// Sets the minimum transfer rate of large responses.
+    #[must_use]
+    pub fn with_response_rate(self, rate: MinRate) -> Self {
+        Self { response_rate: rate, ..self }
     }
 
     /// Writes the view and click counts of link-in-bio pages; [`crate::serve_on`] does so every few seconds.

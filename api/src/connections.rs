@@ -4,6 +4,9 @@
 //! a platform. So client connections have their own limit. Near it, a new connection replaces idle ones: first those
 //! that never made a request, then those that have been silent longest. A connection with a request in progress is
 //! never closed for another. If all are busy, new ones wait in the listener's backlog.
+//!
+//! A client that reads a response too slowly is disconnected, however it spreads its reads: the response holds memory or
+//! a file meanwhile.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,6 +18,8 @@ use crier_telemetry::metrics;
 use salvo::conn::ConnCtrl;
 use salvo::fuse::{ArcConnObserver, ConnObserver, FuseAction, FuseConfig, FuseInfo, FusePolicy};
 use tokio_util::sync::CancellationToken;
+
+use crate::runner::{MinRate, TimeBudget};
 
 /// The share of the limit that is kept free by closing idle connections: 1 / 16.
 const HEADROOM_SHARE: usize = 16;
@@ -41,9 +46,15 @@ struct Connection {
     control: ConnCtrl,
     /// When bytes were last received or sent, in milliseconds since the server started.
     active_at: AtomicU64,
-    /// Requests in progress; an HTTP/2 connection can have several.
+    /// Requests in progress.
     requests: AtomicUsize,
     has_served: AtomicBool,
+    /// Large responses that are being sent.
+    sending: AtomicUsize,
+    /// Bytes sent since the last check of its rate.
+    sent: AtomicU64,
+    /// How far behind the minimum rate the client is; `None`: no large response was being sent.
+    budget: Mutex<Option<TimeBudget>>,
 }
 
 impl Connections {
@@ -66,6 +77,29 @@ impl Connections {
         let connection = self.0.open().get(&client)?.clone();
         connection.requests.fetch_add(1, Ordering::Relaxed);
         Some(BusyGuard(connection))
+    }
+
+    /// Marks a large response as being sent until the value is dropped.
+    pub fn sending(&self, client: SocketAddr) -> Option<SendingGuard> {
+        let connection = self.0.open().get(&client)?.clone();
+        connection.sending.fetch_add(1, Ordering::Relaxed);
+        Some(SendingGuard(connection))
+    }
+
+    /// Closes a connection immediately.
+    pub fn abort(&self, client: SocketAddr) {
+        if let Some(connection) = self.0.open().get(&client) {
+            connection.control.abort();
+        }
+    }
+
+    /// Closes connections whose clients read a large response too slowly. `elapsed`: the time since the last call.
+    pub fn close_slow(&self, elapsed: Duration, rate: MinRate) {
+        let open = self.0.open();
+        let closed = open.values().filter(|connection| connection.is_too_slow(elapsed, rate));
+        let closed = closed.inspect(|connection| connection.control.abort()).count();
+        drop(open);
+        metrics::http_responses_cut("slow", closed);
     }
 
     /// Returns whether clients should use other connections for their next requests.
@@ -122,6 +156,9 @@ impl FusePolicy for Connections {
             active_at: AtomicU64::new(self.0.now()),
             requests: AtomicUsize::new(0),
             has_served: AtomicBool::new(false),
+            sending: AtomicUsize::new(0),
+            sent: AtomicU64::new(0),
+            budget: Mutex::default(),
         });
         let mut open = self.0.open();
         open.insert(client, connection.clone());
@@ -151,6 +188,18 @@ impl Connection {
         self.requests.load(Ordering::Relaxed) == 0 && !self.control.is_aborted()
     }
 
+    fn is_too_slow(&self, elapsed: Duration, rate: MinRate) -> bool {
+        let sent = self.sent.swap(0, Ordering::Relaxed);
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.sending.load(Ordering::Relaxed) == 0 {
+            *budget = None;
+            return false;
+        }
+        let budget = budget.get_or_insert_with(|| TimeBudget::new(rate));
+        budget.came(elapsed, usize::try_from(sent).unwrap_or(usize::MAX));
+        budget.is_spent()
+    }
+
     /// The lowest is closed first.
     fn rank(&self) -> (bool, u64) {
         (self.has_served.load(Ordering::Relaxed), self.active_at.load(Ordering::Relaxed))
@@ -164,6 +213,15 @@ impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.has_served.store(true, Ordering::Relaxed);
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A large response that is being sent.
+pub struct SendingGuard(Arc<Connection>);
+
+impl Drop for SendingGuard {
+    fn drop(&mut self) {
+        self.0.sending.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -185,7 +243,8 @@ impl ConnObserver for Observer {
         self.active();
     }
 
-    fn on_write(&self, _: usize) {
+    fn on_write(&self, bytes: usize) {
+        self.connection.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         self.active();
     }
 }

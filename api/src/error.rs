@@ -190,17 +190,34 @@ impl ApiError {
         self
     }
 
-    pub fn unauthorized() -> Self {
+    /// `has_header`: whether the request has an `Authorization` header.
+    pub fn unauthorized(has_header: bool) -> Self {
+        let problem = if has_header {
+            "The API key is invalid or has been deleted."
+        } else {
+            "The `Authorization` header is missing."
+        };
         Self::new(
             ErrorCode::Unauthorized,
-            "A valid API key is needed: send the header `Authorization: Bearer <API_KEY>`. This key is missing, \
-             malformed or deleted.",
+            format!("{problem} Send `Authorization: Bearer <API_KEY>` with a valid key."),
         )
     }
 
     pub fn rate_limited(retry_after: u64) -> Self {
         let message = format!("Too many requests: this allowance is used up for now. Try again in {retry_after} s.");
         Self::new(ErrorCode::RateLimited, message).retry_after(retry_after)
+    }
+
+    /// The client or its workspace has too many responses in flight.
+    pub fn unread_responses() -> Self {
+        let message = "Too many large responses to you are still being sent. Read them completely, then retry.";
+        Self::new(ErrorCode::RateLimited, message).retry_after(1)
+    }
+
+    /// All clients together have too many responses in flight.
+    pub fn busy_sending() -> Self {
+        let message = "Too many large responses are being sent. Retry after the time in `Retry-After`.";
+        Self::new(ErrorCode::ServiceUnavailable, message).retry_after(1)
     }
 
     pub fn insufficient_scope(scope: Scope) -> Self {

@@ -29,6 +29,7 @@ mod file;
 pub mod limits;
 mod middleware;
 mod openapi;
+mod outgoing;
 mod pages;
 mod pagination;
 mod reply;

@@ -1,6 +1,7 @@
 //! What every request passes, whatever its result: a request id, a span, metrics, and an error envelope for error
 //! statuses without a body (an unknown path, a wrong method, a page that panicked).
 
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crier_telemetry::{metrics, traces};
 use futures::{FutureExt, StreamExt};
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT};
-use http::{HeaderValue, Method, StatusCode, Version};
+use http::header::{ACCEPT_RANGES, CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT};
+use http::{HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use salvo::{Depot, FlowCtrl, Request, Response};
 use tracing::Instrument;
@@ -17,8 +18,10 @@ use tracing::Instrument;
 use crate::app::App;
 use crate::connections::Connections;
 use crate::error::{ApiError, ErrorCode};
+use crate::limits::RateLimitSubject;
+use crate::outgoing::{BudgetExceeded, CallerWorkspace, Holder};
 use crate::response::PREFIX;
-use crate::{admission, reply};
+use crate::{admission, outgoing, reply};
 
 /// The id of a request: in its response, in the log, and in the jobs that it causes.
 #[derive(Clone)]
@@ -48,7 +51,7 @@ pub struct RequestMiddleware {
 impl salvo::Handler for RequestMiddleware {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
         let started = Instant::now();
-        let _busy = req.remote_addr().clone().into_std().and_then(|client| self.connections.request(client));
+        let _busy = client_of(req).and_then(|client| self.connections.request(client));
         let id = format!("req_{}", crier_base::random::text(24).unwrap_or_else(|_| "unknown".to_owned()));
         depot.insert_typed(RequestId(id.clone()));
         depot.insert_typed(self.app.clone());
@@ -62,8 +65,8 @@ impl salvo::Handler for RequestMiddleware {
         if *req.method() == Method::HEAD {
             announce_length(res);
         }
-        // HTTP/2 has a frame for this, which is sent when the server stops.
-        if self.connections.are_ending() && req.version() <= Version::HTTP_11 {
+        self.lease_body(req, res, &id);
+        if self.connections.are_ending() {
             res.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let (status, took) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
@@ -98,6 +101,44 @@ impl RequestMiddleware {
             admission::count_unauthenticated(&self.app, req, res).await;
         }
         reply::refusal(&self.app, res, &error_of(status), id);
+    }
+
+    /// Makes a large body hold a part of the budget for responses until it is sent. Without a free part, a read is rejected;
+    /// a write has happened, so its connection is closed, and the client repeats it with its `Idempotency-Key`.
+    fn lease_body(&self, req: &Request, res: &mut Response, id: &str) {
+        let bytes = self.app.outgoing.size_of(&res.body);
+        if bytes == 0 || *req.method() == Method::HEAD {
+            return;
+        }
+        let mut holders = vec![Holder::Address(RateLimitSubject::address(admission::address_of(&self.app, req)))];
+        holders.extend(req.extensions().get::<CallerWorkspace>().map(|caller| Holder::Workspace(caller.0)));
+        let exceeded = match self.app.outgoing.take(bytes, holders) {
+            Ok(lease) => {
+                let sending = client_of(req).and_then(|client| self.connections.sending(client));
+                return outgoing::send(res, lease, sending);
+            }
+            Err(exceeded) => exceeded,
+        };
+        metrics::http_responses_cut("budget", 1);
+        if let Some(client) = client_of(req).filter(|_| *req.method() != Method::GET) {
+            return self.connections.abort(client);
+        }
+        // They describe the body that is not sent.
+        for name in [ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, ETAG] {
+            res.headers_mut().remove(name);
+        }
+        reply::refusal(&self.app, res, &unread_error(exceeded), id);
+    }
+}
+
+fn client_of(req: &Request) -> Option<SocketAddr> {
+    req.remote_addr().clone().into_std()
+}
+
+fn unread_error(exceeded: BudgetExceeded) -> ApiError {
+    match exceeded {
+        BudgetExceeded::Holder => ApiError::unread_responses(),
+        BudgetExceeded::Process => ApiError::busy_sending(),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crier_mail::Mailer;
 use crier_runtime::{Process, StartError, descriptors};
@@ -19,6 +19,7 @@ use crate::connections::Connections;
 use crate::limits::Limiter;
 use crate::limits::memory::MemoryLimiter;
 use crate::limits::redis::RedisLimiter;
+use crate::runner::MinRate;
 use crate::{App, AppDeps, service};
 
 /// How long a client may take to send a request head, from the start of the connection or the previous request.
@@ -27,6 +28,11 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may be idle; longer than any handler waits.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// The maximum number of bytes that a connection buffers for its client, and of a request's head.
+const MAX_BUFFER: usize = 64 << 10;
+/// The interval between two checks whether clients read fast enough.
+const RATE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Serves until the process stops. `listening` is called once clients can connect.
 pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), StartError> {
@@ -84,8 +90,10 @@ pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usi
         .with_write_stall_timeout(STALL_TIMEOUT)
         .with_request_body_timeout(STALL_TIMEOUT);
     let connections = Connections::new(max_connections, timeouts, stop.signal.clone());
-    let server =
+    let mut server =
         Server::new(TcpAcceptor::try_from(listener)?).max_connections(max_connections).fuse_policy(connections.clone());
+    server.http1_mut().max_buf_size(MAX_BUFFER);
+    let rates = tokio::spawn(check_rates(connections.clone(), app.response_rate));
     let handle = server.handle();
     // Counts are written until the last request is answered.
     let (served_all, counting) = (CancellationToken::new(), app.clone());
@@ -100,9 +108,20 @@ pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usi
     });
     let served = server.try_serve(service(app, connections)).await;
     watch.abort();
+    rates.abort();
     served_all.cancel();
     if let Err(error) = counts.await {
         tracing::error!(%error, "views and clicks were not written at shutdown");
     }
     served
+}
+
+/// Disconnects clients that read too slowly, until it is aborted.
+async fn check_rates(connections: Connections, rate: MinRate) {
+    let mut checked = Instant::now();
+    loop {
+        tokio::time::sleep(RATE_CHECK_INTERVAL.min(rate.grace)).await;
+        connections.close_slow(checked.elapsed(), rate);
+        checked = Instant::now();
+    }
 }

@@ -32,4 +32,5 @@ mod refusals;
 mod sandbox;
 pub mod tenancy;
 mod typos;
+mod unread;
 mod webhooks;

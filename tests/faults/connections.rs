@@ -1,10 +1,11 @@
-//! Clients that connect and send nothing, more of them than the process may open files. Invariant: others are served,
-//! posts are published once, and the log stays quiet.
+//! Clients that connect and send nothing, or read nothing of a file, more of them than the process may open files.
+//! Invariant: others are served, posts are published once, and the log stays quiet.
 
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::client::texts;
+use crate::support::picture;
 use crate::support::process::Installation;
 
 /// The limit of open files of the process.
@@ -48,4 +49,34 @@ async fn idle_connections_block_no_requests() {
     let log = crier.log("crier");
     let lines = log.lines().filter(|line| line.starts_with('{')).count();
     assert!(lines < 10, "{log}");
+}
+
+/// Each response that is not read holds a file, as well as its connection.
+#[tokio::test]
+async fn unread_files_block_no_requests() {
+    let crier = Installation::embedded_with_descriptors(DESCRIPTORS).await;
+    let (brand, account) = crier.sandbox("unread").await;
+    let image = crier.upload(brand, &picture::noise(1_800)).await.expect("it is stored");
+    let image = crier.read(&format!("/brands/{brand}/media")).await.expect("a list")["data"]
+        .as_array()
+        .and_then(|all| all.iter().find(|found| found["id"] == image).cloned())
+        .expect("the image");
+    let path = image["url"].as_str().expect("a URL").trim_start_matches(&crier.url).to_owned();
+    let address = crier.url.trim_start_matches("http://").parse().expect("an address");
+    let mut unread = Vec::new();
+    for _ in 0..DESCRIPTORS / 2 {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4 << 10).expect("a small buffer");
+        let mut client = socket.connect(address).await.expect("the listener takes it");
+        client.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.expect("it is read");
+        unread.push(client);
+    }
+    let texts = texts("beside", POSTS);
+    let posts = crier.post_all(brand, &[account], &texts).await;
+    for target in crier.all_published(brand, &posts).await {
+        assert_eq!(target["attempts"], 1, "{target}");
+    }
+    let held = crier.metric("crier", "crier_http_response_bytes").await;
+    assert!(held.is_some_and(|held| held > 0.0 && held <= f64::from(32 << 20)), "{held:?}");
+    drop(unread);
 }

@@ -153,7 +153,8 @@ pub fn build_app(
         guard,
         public_url: public_url.to_owned(),
         limiter: Arc::new(MemoryLimiter::new(store.clock().clone())),
-        trusted_proxies: Vec::new(),
+        // Lets a test be a visitor from elsewhere.
+        trusted_proxies: vec!["127.0.0.1/32".parse().expect("a network")],
     })
 }
 
@@ -182,7 +183,7 @@ impl TestApp {
         Self::start_with(store, Ai::none()).await
     }
 
-    /// Starts the API with a minimum pace for request bodies.
+    /// Starts the API with a minimum pace for bodies of requests and responses.
     pub async fn start_paced(store: TestStore, pace: MinRate) -> Self {
         Self::start_as(store, Ai::none(), pace).await
     }
@@ -221,7 +222,7 @@ impl TestApp {
         let public_url = public_url.unwrap_or(&url);
         let library = store.library(public_url);
         let api = build_app(&store.store, library, ai, connector.clone(), platforms.clone(), public_url);
-        let api = api.with_min_rate(pace);
+        let api = api.with_min_rate(pace).with_response_rate(pace);
         let api = Arc::new(api);
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));

@@ -1,16 +1,17 @@
 //! HTML pages for browsers: no API key, no JSON, no scripts.
 //!
 //! **To add one:** a file here, its template in `api/templates/`, and a line in [`router`]. Templates escape
-//! automatically; [`html`] sets a strict content security policy.
+//! automatically; [`html`] sets a strict content security policy. Pages that anyone can open are limited per address.
 
 use std::sync::Arc;
 
 use askama::Template;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 use salvo::writing::Text;
-use salvo::{Response, Router};
+use salvo::{Depot, FlowCtrl, Request, Response, Router, handler};
 
+use crate::admission;
 use crate::app::App;
 use crate::runner::Runner;
 
@@ -32,18 +33,26 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:
 
 /// The routes of all pages, at the root of the host.
 pub fn router(app: &Arc<App>, endpoints: Vec<Runner>) -> Router {
-    let pages = [
-        bio::router(),
-        connect::router(),
-        console::router(app, endpoints),
-        docs::router(),
-        fetch::router(),
-        media::router(),
-        report::router(),
-        sandbox::router(),
-        styles::router(),
-    ];
-    pages.into_iter().fold(Router::new(), Router::push)
+    let public =
+        [bio::router(), connect::router(), docs::router(), media::router(), report::router(), sandbox::router()];
+    let public = public.into_iter().fold(Router::new().hoop(limit_visitor), Router::push);
+    [public, console::router(app, endpoints), fetch::router(), styles::router()]
+        .into_iter()
+        .fold(Router::new(), Router::push)
+}
+
+/// Rejects the request of a visitor who has requested more public pages and files than a person does.
+#[handler]
+async fn limit_visitor(req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
+    let Ok(app) = depot.get_typed::<Arc<App>>() else { return };
+    let Some(decision) = admission::count_visit(app, req).filter(|decision| !decision.allowed) else { return };
+    notice(
+        res,
+        StatusCode::TOO_MANY_REQUESTS,
+        "Too many requests from your address. Wait a moment, then reload the page.",
+    );
+    res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
+    ctrl.skip_rest();
 }
 
 /// Renders a page.

@@ -1,4 +1,5 @@
-//! Reads request bodies with a minimum transfer rate, however the client spreads its bytes.
+//! Reads request bodies with a minimum transfer rate, however the client spreads its bytes. Responses have one, too
+//! ([`crate::connections`]).
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use salvo::http::ReqBody;
 
 use crate::error::{ApiError, ErrorCode};
 
-/// The minimum transfer rate of a request body.
+/// The minimum transfer rate of a body.
 #[derive(Clone, Copy, Debug)]
 pub struct MinRate {
     /// How far behind the rate a client may fall in total.
@@ -28,19 +29,24 @@ impl Default for MinRate {
 /// grace. So a body takes at most the grace plus its size divided by the rate, and a client that stops sending is
 /// dropped after at most the grace, whatever it sent before.
 #[derive(Clone, Copy, Debug)]
-struct TimeBudget {
+pub struct TimeBudget {
     pace: MinRate,
     left: Duration,
 }
 
 impl TimeBudget {
-    fn new(pace: MinRate) -> Self {
+    pub fn new(pace: MinRate) -> Self {
         Self { pace, left: pace.grace }
     }
 
-    fn came(&mut self, waited: Duration, bytes: usize) {
+    pub fn came(&mut self, waited: Duration, bytes: usize) {
         let earned = Duration::from_secs_f64(bytes as f64 / self.pace.bytes_per_second.max(1) as f64);
         self.left = (self.left.saturating_sub(waited) + earned).min(self.pace.grace);
+    }
+
+    /// Returns whether the client has fallen behind by more than the grace.
+    pub fn is_spent(&self) -> bool {
+        self.left.is_zero()
     }
 }
 

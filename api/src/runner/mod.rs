@@ -20,6 +20,7 @@ use crate::endpoint::{BodyFormat, Endpoint, HandlerKind};
 use crate::error::{ApiError, Result};
 use crate::file::{self, FileResponse, SentFile};
 use crate::middleware::{RequestId, RouteLabel};
+use crate::outgoing::CallerWorkspace;
 use crate::response::ApiResponse;
 use crate::{admission, reply, routes};
 
@@ -33,7 +34,7 @@ mod unknown;
 mod write;
 
 pub use body::read as read_body;
-pub use body_reader::MinRate;
+pub use body_reader::{MinRate, TimeBudget};
 pub use in_flight::{InFlightKey, InFlightKeys};
 pub use large_bodies::LargeBodySemaphore;
 use unknown::KnownNames;
@@ -98,6 +99,7 @@ impl Runner {
         let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
         let (Authenticated { caller, membership }, record) = admission::admit(&self.app, req, res, brand_id).await?;
         self.app.touch(&caller);
+        req.extensions_mut().insert(CallerWorkspace(caller.workspace_id));
         let plan = admission::plan(&self.app, &caller)?.clone();
         self.check_key(&caller)?;
         if brand_id.is_some() && membership.is_none() {

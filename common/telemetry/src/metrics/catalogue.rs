@@ -102,6 +102,8 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
         Counter,
         "Idle connections that were closed for new ones, at the limit of connections.",
     ),
+    ("crier_http_response_bytes", Gauge, "Number of bytes that large responses hold until they are sent."),
+    ("crier_http_responses_cut_total", Counter, "Number of large responses that were rejected or cut, by reason."),
     ("crier_http_requests_total", Counter, "Requests that the API answered."),
     ("crier_http_request_duration_seconds", Histogram(HTTP), "How long the API took to answer."),
 ];

@@ -224,6 +224,17 @@ pub fn http_connections_evicted(count: usize) {
     counter!("crier_http_connections_evicted_total").increment(count as u64);
 }
 
+/// Sets the number of bytes that large responses hold until they are sent.
+pub fn http_response_bytes(bytes: usize) {
+    gauge!("crier_http_response_bytes").set(bytes as f64);
+}
+
+/// Counts large responses that were not sent completely: `slow` (the client read too slowly) or `budget` (too many were
+/// in flight).
+pub fn http_responses_cut(reason: &'static str, count: usize) {
+    counter!("crier_http_responses_cut_total", "reason" => reason).increment(count as u64);
+}
+
 /// Sets the slots of a worker.
 pub fn worker_slots(busy: usize, free: usize) {
     gauge!("crier_worker_slots", "state" => "busy").set(busy as f64);

@@ -41,6 +41,10 @@ fn start_api() {
     counter!("crier_bio_clicks_total").increment(0);
     http_connections(0);
     http_connections_evicted(0);
+    http_response_bytes(0);
+    for reason in ["slow", "budget"] {
+        http_responses_cut(reason, 0);
+    }
     for operation in Operation::ALL {
         for outcome in AiOutcome::ALL {
             let (operation, outcome) = (operation.as_str(), outcome.as_str());

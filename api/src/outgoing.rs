@@ -1,0 +1,221 @@
+//! Bounds what responses hold until their clients have read them: memory, and descriptors of open files.
+//!
+//! A response that is being sent has a [`Lease`] on the budget of its process, of its client's address and of its
+//! workspace. If the budget is used up, a read is rejected before anything is sent, and the connection of a write is
+//! closed: the client repeats the write with its `Idempotency-Key`. A client that reads too slowly is disconnected
+//! ([`Connections::close_slow`](crate::connections::Connections::close_slow)), so no lease lasts for long.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use crier_runtime::descriptors;
+use crier_telemetry::metrics;
+use futures::{Stream, StreamExt, stream};
+use http::header::CONTENT_LENGTH;
+use salvo::Response;
+use salvo::http::ResBody;
+
+use crate::connections::SendingGuard;
+use crate::limits::RateLimitSubject;
+
+/// The maximum number of bytes that all responses of a process hold.
+const MAX_BYTES: usize = 128 << 20;
+/// The share of it that the responses to one address, or to one workspace, may hold.
+const HOLDER_SHARE: usize = 4;
+/// Smaller responses fit the buffers of their connections and are not counted.
+const SMALL: usize = 16 << 10;
+/// What a file in flight counts as, unless the process may open only few files.
+const FILE_BYTES: usize = 256 << 10;
+/// The share of a process's descriptors that files in flight may hold.
+const DESCRIPTOR_SHARE: usize = 8;
+/// Bodies are handed to the connection in parts of this size, so that it never buffers a whole one.
+const PART: usize = 16 << 10;
+
+/// Who holds a response in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Holder {
+    Address(RateLimitSubject),
+    Workspace(i64),
+}
+
+/// The workspace of the caller, if the request has one.
+#[derive(Clone, Copy, Debug)]
+pub struct CallerWorkspace(pub i64);
+
+/// The budget of a process. Clones share it.
+#[derive(Clone, Debug)]
+pub struct OutgoingBudget {
+    max_bytes: usize,
+    file_bytes: usize,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    total: usize,
+    by_holder: HashMap<Holder, usize>,
+}
+
+/// The budget that is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetExceeded {
+    /// That of the client's address or workspace.
+    Holder,
+    /// That of the process.
+    Process,
+}
+
+/// A part of the budget, until it is dropped.
+#[derive(Debug)]
+pub struct Lease {
+    budget: OutgoingBudget,
+    holders: Vec<Holder>,
+    bytes: usize,
+}
+
+impl Default for OutgoingBudget {
+    fn default() -> Self {
+        Self::new(MAX_BYTES, descriptors::limit())
+    }
+}
+
+impl OutgoingBudget {
+    /// Makes a budget for a process that may open `descriptors` files.
+    pub fn new(max_bytes: usize, descriptors: usize) -> Self {
+        let max_files = (descriptors / DESCRIPTOR_SHARE).max(HOLDER_SHARE);
+        Self { max_bytes, file_bytes: FILE_BYTES.max(max_bytes / max_files), held: Arc::default() }
+    }
+
+    /// Returns what a response holds while it is sent; 0 if it is not counted.
+    pub fn size_of(&self, body: &ResBody) -> usize {
+        match body {
+            ResBody::Stream(_) => self.file_bytes,
+            other => {
+                other.size().and_then(|size| usize::try_from(size).ok()).filter(|size| *size >= SMALL).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Takes `bytes` for these holders. A holder without responses in flight may always have one.
+    pub fn take(&self, bytes: usize, holders: Vec<Holder>) -> Result<Lease, BudgetExceeded> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.total > 0 && held.total + bytes > self.max_bytes {
+            return Err(BudgetExceeded::Process);
+        }
+        let max = self.max_bytes / HOLDER_SHARE;
+        let is_over = |holder| held.by_holder.get(holder).is_some_and(|before| before + bytes > max);
+        if holders.iter().any(is_over) {
+            return Err(BudgetExceeded::Holder);
+        }
+        held.total += bytes;
+        holders.iter().for_each(|holder| *held.by_holder.entry(*holder).or_default() += bytes);
+        metrics::http_response_bytes(held.total);
+        drop(held);
+        Ok(Lease { budget: self.clone(), holders, bytes })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut held = self.budget.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.total -= self.bytes;
+        for holder in &self.holders {
+            let left = held.by_holder.get_mut(holder).map(|bytes| {
+                *bytes -= self.bytes;
+                *bytes
+            });
+            if left == Some(0) {
+                held.by_holder.remove(holder);
+            }
+        }
+        metrics::http_response_bytes(held.total);
+    }
+}
+
+/// Sends a body in parts that hold the lease until the last one is sent.
+pub fn send(res: &mut Response, lease: Lease, sending: Option<SendingGuard>) {
+    let guards = (lease, sending);
+    let body = match std::mem::take(&mut res.body) {
+        ResBody::Stream(body) => {
+            let body = body.into_inner();
+            ResBody::stream(body.inspect(move |_| {
+                let _ = &guards;
+            }))
+        }
+        ResBody::Once(bytes) => {
+            // Of a stream, the length is unknown.
+            res.headers_mut().insert(CONTENT_LENGTH, bytes.len().into());
+            ResBody::stream(parts(bytes, guards))
+        }
+        other => other,
+    };
+    res.body = body;
+}
+
+/// Returns copies of the parts: a connection that buffers a slice would hold all of its bytes.
+fn parts<G: Send + 'static>(bytes: Bytes, guards: G) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
+    stream::unfold((bytes, guards), |(mut rest, guards)| async move {
+        if rest.is_empty() {
+            return None;
+        }
+        let part = Bytes::copy_from_slice(&rest.split_to(rest.len().min(PART)));
+        Some((Ok(part), (rest, guards)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn workspace(id: i64) -> Vec<Holder> {
+        vec![Holder::Workspace(id)]
+    }
+
+    #[test]
+    fn a_holder_gets_a_quarter_and_all_together_the_whole() {
+        let budget = OutgoingBudget::new(16 * MIB, 1_024);
+        let first: Vec<_> = (0..4).map(|_| budget.take(MIB, workspace(1)).unwrap()).collect();
+        assert_eq!(budget.take(MIB, workspace(1)).unwrap_err(), BudgetExceeded::Holder);
+        let others: Vec<_> = (2..5).map(|id| budget.take(4 * MIB, workspace(id)).unwrap()).collect();
+        assert_eq!(budget.take(1, workspace(9)).unwrap_err(), BudgetExceeded::Process);
+        drop(first);
+        budget.take(4 * MIB, workspace(1)).unwrap();
+        drop(others);
+        assert!(budget.held.lock().unwrap().by_holder.is_empty());
+    }
+
+    #[test]
+    fn a_response_larger_than_the_budget_is_sent_if_it_is_the_only_one() {
+        let budget = OutgoingBudget::new(MIB, 1_024);
+        let lease = budget.take(2 * MIB, workspace(1)).unwrap();
+        assert_eq!(budget.take(1, workspace(2)).unwrap_err(), BudgetExceeded::Process);
+        drop(lease);
+    }
+
+    #[test]
+    fn files_hold_at_most_an_eighth_of_the_descriptors() {
+        let budget = OutgoingBudget::new(128 * MIB, 1_024);
+        let file = budget.size_of(&ResBody::stream(stream::empty::<Result<Bytes, Infallible>>()));
+        assert_eq!(128 * MIB / file, 128);
+        assert_eq!(budget.size_of(&ResBody::Once(Bytes::from_static(b"{}"))), 0);
+    }
+
+    #[tokio::test]
+    async fn parts_are_the_body_and_hold_the_lease_to_the_end() {
+        let budget = OutgoingBudget::new(16 * MIB, 1_024);
+        let body: Bytes = (0..=u8::MAX).cycle().take(100_001).collect();
+        let lease = budget.take(body.len(), workspace(1)).unwrap();
+        let mut parts = Box::pin(parts(body.clone(), lease));
+        let mut read = Vec::new();
+        while let Some(Ok(part)) = parts.next().await {
+            assert!(part.len() <= PART && budget.held.lock().unwrap().total == body.len());
+            read.extend_from_slice(&part);
+        }
+        drop(parts);
+        assert!(read == body && budget.held.lock().unwrap().total == 0);
+    }
+}

@@ -1,0 +1,96 @@
+//! Clients that request large responses and do not read them.
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::bodies::SHORT_PACE;
+use crate::support::app::{BASE, Tenant, TestApp, on_one_app};
+use crate::support::client::until_soon;
+use crate::support::store::TestStore;
+
+on_one_app!(unread_responses_are_bounded, http2_is_not_spoken, visits_are_limited_per_address);
+
+/// Sends a request over a connection whose client buffers little.
+async fn send(app: &TestApp, head: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4 << 10).expect("a small buffer");
+    let mut client = socket.connect(app.address).await.expect("a connection");
+    client.write_all(head.as_bytes()).await.expect("it is read");
+    client
+}
+
+/// Requests about 8 MiB of posts.
+async fn request_posts(t: &Tenant<'_>) -> TcpStream {
+    let (path, key) = (t.path("/posts?per_page=20"), &t.key);
+    send(t.app, &format!("GET {BASE}{path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\r\n")).await
+}
+
+async fn fill(t: &Tenant<'_>) {
+    let long = "\u{1}".repeat(65_535);
+    for _ in 0..20 {
+        t.post(&t.path("/posts"), json!({ "content": long })).await.expect(201);
+    }
+}
+
+async fn unread_responses_are_bounded(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    fill(&t).await;
+    let path = t.path("/posts?per_page=20");
+    t.get(&path).await.expect(200);
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        unread.push(request_posts(&t).await);
+    }
+    let refused = until_soon("the workspace's share is used up", async || {
+        Some(t.get(&path).await).filter(|reply| reply.status != 200)
+    })
+    .await;
+    refused.expect_error(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    // Small responses are sent all the same.
+    t.get("/brands").await.expect(200);
+    drop(unread);
+    until_soon("the share is free again", async || Some(t.get(&path).await).filter(|reply| reply.status == 200)).await;
+}
+
+async fn http2_is_not_spoken(app: TestApp) {
+    let mut client = send(&app, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    let mut answer = Vec::new();
+    let _ = client.read_to_end(&mut answer).await;
+    // A server of HTTP/2 would begin with a frame of settings.
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{answer:?}");
+    assert_eq!(app.page("/robots.txt").await.status, 200);
+}
+
+async fn visits_are_limited_per_address(app: TestApp) {
+    let visit = async |from: &'static str| {
+        let request = app.request_at_root("GET", &app.url, "/media/nothing.png");
+        if from.is_empty() { request } else { request.header("x-forwarded-for", from) }.send().await
+    };
+    for _ in 0..1_200 {
+        assert_eq!(visit("198.51.100.7").await.status, 404);
+    }
+    let refused = visit("198.51.100.7").await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+    // Others are not affected, and neither is this network: a proxy that is not trusted has one address for all.
+    for from in ["198.51.100.8", "10.0.0.1", ""] {
+        assert_eq!(visit(from).await.status, 404, "{from}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_readers_are_disconnected() {
+    let app = TestApp::start_paced(TestStore::sqlite().await, SHORT_PACE).await;
+    let t = app.tenant("unlimited").await;
+    fill(&t).await;
+    let mut client = request_posts(&t).await;
+    // A byte at a time never stalls, and would take days.
+    let mut byte = [0];
+    until_soon("the connection is closed", async || match client.read(&mut byte).await {
+        Ok(0) | Err(_) => Some(()),
+        Ok(_) => None,
+    })
+    .await;
+    t.get("/brands").await.expect(200);
+}
