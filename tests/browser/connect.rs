@@ -18,7 +18,11 @@ use crate::support::tumblr::Tumblr;
 async fn connect_pages_look_right() {
     let mut config = PlatformsConfig::default();
     for platform in [Platform::Instagram, Platform::Tiktok] {
-        let settings = PlatformConfig { client_id: Some("app".to_owned()), ..PlatformConfig::default() };
+        let settings = PlatformConfig {
+            client_id: Some("app".to_owned()),
+            client_secret: Some("secret".into()),
+            ..PlatformConfig::default()
+        };
         config.platforms.insert(platform, settings);
     }
     let app = TestApp::start_with_platforms(TestStore::sqlite().await, config).await;

@@ -56,7 +56,8 @@ async fn a_sound_installation_has_no_failure() {
 async fn figures_that_are_switched_off_are_named() {
     let s = Installation::embedded().await;
     let detail = |switch: &[(&str, &str)]| {
-        let keys = [&[("CRIER_TWITTER_CLIENT_ID", "app")], switch].concat();
+        let application = [("CRIER_TWITTER_CLIENT_ID", "app"), ("CRIER_TWITTER_CLIENT_SECRET", "secret")];
+        let keys = [application.as_slice(), switch].concat();
         let found = finding(&findings(&s.try_command(&["doctor", "--json"], &keys)), "figures");
         assert_eq!(found["status"], "ok", "{found}");
         found["detail"].as_str().expect("a text").to_owned()

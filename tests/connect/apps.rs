@@ -40,7 +40,10 @@ async fn a_url_for_a_mastodon_server_is_printed(s: TestStore) {
 async fn a_url_for_a_shop_is_printed(s: TestStore) {
     let brand = s.create_world().await.brand.to_string();
     let args = ["account", "connect", "shopify", "--brand", &brand, "--shop", "https://Rye.myshopify.com/"];
-    let printed = run(command(&s, &args).env("CRIER_SHOPIFY_CLIENT_ID", "id"));
+    let half = run(command(&s, &args).env("CRIER_SHOPIFY_CLIENT_ID", "id"));
+    assert!(half.refused(1).contains("no application is set"), "{half:?}");
+    let printed =
+        run(command(&s, &args).env("CRIER_SHOPIFY_CLIENT_ID", "id").env("CRIER_SHOPIFY_CLIENT_SECRET", "shh"));
     assert!(printed.expect_stdout().contains("/connect/"), "{printed:?}");
     let instance: String = s.value("SELECT instance FROM authorizations").await;
     assert_eq!(instance, "https://rye.myshopify.com");

@@ -12,6 +12,7 @@ use crier_platforms::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, ImageTransfer, OutgoingPost,
     Published, Reconciled, Refreshed, Secrets, text,
 };
+use secrecy::SecretString;
 use serde_json::{Map, json};
 
 use super::support::{clients, now};
@@ -95,11 +96,17 @@ fn missing_required_options_are_listed() {
 #[test]
 fn a_platform_is_configured_only_with_a_connector() {
     let mut config = PlatformsConfig::default();
-    let set = PlatformConfig { client_id: Some("id".to_owned()), ..PlatformConfig::default() };
-    let blank = PlatformConfig { client_id: Some(" ".to_owned()), ..PlatformConfig::default() };
-    config.platforms.insert(Platform::Tiktok, set.clone());
-    config.platforms.insert(Platform::Twitter, set);
-    config.platforms.insert(Platform::Reddit, blank);
+    let application = |id: &str, secret: Option<&str>| PlatformConfig {
+        client_id: Some(id.to_owned()),
+        client_secret: secret.map(SecretString::from),
+        ..PlatformConfig::default()
+    };
+    config.platforms.insert(Platform::Tiktok, application("id", Some("secret")));
+    config.platforms.insert(Platform::Twitter, application("id", Some("secret")));
+    config.platforms.insert(Platform::Reddit, application(" ", Some("secret")));
+    // Half an application is none.
+    config.platforms.insert(Platform::Pinterest, application("id", None));
+    config.platforms.insert(Platform::Tumblr, application("id", Some("")));
     let mut registry = registry(config);
     for (platform, configured) in [
         (Platform::Telegram, true),
@@ -109,6 +116,8 @@ fn a_platform_is_configured_only_with_a_connector() {
         (Platform::Tiktok, true),
         (Platform::Twitter, true),
         (Platform::Reddit, false),
+        (Platform::Pinterest, false),
+        (Platform::Tumblr, false),
         (Platform::Facebook, false),
         (Platform::Sandbox, false),
     ] {

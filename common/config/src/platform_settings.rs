@@ -9,7 +9,7 @@ use crier_domain::analytics::Figure;
 use crier_domain::application::Application;
 use crier_domain::catalogue::{self, daily_posts};
 use crier_domain::platform::{ConnectTarget, Platform};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use url::Url;
 
@@ -66,14 +66,15 @@ pub struct BadSetting {
 }
 
 impl PlatformConfig {
-    /// Returns the application for a target, if its id is set. `target`: of [`Platform::application_target`].
+    /// Returns the application for a target, if its id and its secret are set. `target`: of [`Platform::application_target`].
     pub fn application(&self, target: ConnectTarget) -> Option<Application> {
         let (id, secret) = match target {
             ConnectTarget::Default => (&self.client_id, &self.client_secret),
             ConnectTarget::Page => (&self.page_client_id, &self.page_client_secret),
         };
         let id = id.as_deref().filter(|id| !id.trim().is_empty())?;
-        Some(Application { client_id: id.to_owned(), client_secret: secret.clone().unwrap_or_default() })
+        let secret = secret.as_ref().filter(|secret| !secret.expose_secret().trim().is_empty())?;
+        Some(Application { client_id: id.to_owned(), client_secret: secret.clone() })
     }
 
     /// Returns the permissions to ask for beyond those that a publish needs. `target`: of
