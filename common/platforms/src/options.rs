@@ -24,6 +24,10 @@ pub enum OptionKind {
     Text(usize),
     /// An `http` or `https` address.
     Link,
+    /// The tag of a language (BCP 47), such as `de` or `pt-BR`.
+    Language,
+    /// The name of a subreddit, with or without `r/`.
+    Subreddit,
     OneOf(&'static [&'static str]),
     Boolean,
 }
@@ -43,6 +47,7 @@ const fn boolean(name: &'static str) -> PostOption {
     PostOption { name, kind: OptionKind::Boolean }
 }
 
+const LANGUAGE: PostOption = PostOption { name: "language", kind: OptionKind::Language };
 const LINK: PostOption = PostOption { name: "link", kind: OptionKind::Link };
 
 /// Who may see a TikTok post, in our words.
@@ -62,7 +67,7 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
                 &[
                     one_of("visibility", &["public", "unlisted", "private"]),
                     text_of("spoiler_text", 500),
-                    text_of("language", 35),
+                    LANGUAGE,
                     boolean("sensitive"),
                 ]
             }
@@ -87,13 +92,11 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
         Platform::Shopify => {
             const { &[text_of("title", 255), text_of("author", 255), text_of("summary", 5_000), text_of("tags", 5_000)] }
         }
-        Platform::GoogleBusiness => {
-            const { &[LINK, one_of("action", &GOOGLE_BUSINESS_ACTIONS), text_of("language", 35)] }
-        }
+        Platform::GoogleBusiness => const { &[LINK, one_of("action", &GOOGLE_BUSINESS_ACTIONS), LANGUAGE] },
         Platform::Reddit => {
             const {
                 &[
-                    text_of("subreddit", 50),
+                    PostOption { name: "subreddit", kind: OptionKind::Subreddit },
                     text_of("title", 300),
                     LINK,
                     text_of("flair_id", 100),
@@ -127,6 +130,10 @@ impl OptionKind {
         match (self, value) {
             (Self::Boolean, value) => value.is_boolean(),
             (Self::Text(max), Value::String(text)) => text.chars().count() <= max,
+            // Empty is absent.
+            (Self::Language | Self::Subreddit, Value::String(text)) if text.trim().is_empty() => true,
+            (Self::Language, Value::String(text)) => is_language_tag(text),
+            (Self::Subreddit, Value::String(text)) => subreddit(text).is_some(),
             (Self::OneOf(values), Value::String(text)) => values.contains(&text.as_str()),
             (Self::Link, Value::String(text)) => {
                 text.len() <= MAX_LINK
@@ -141,10 +148,45 @@ impl OptionKind {
         match self {
             Self::Text(max) => format!("a text of at most {max} characters"),
             Self::Link => format!("an http or https address of at most {MAX_LINK} characters"),
+            Self::Language => "the tag of a language, such as de or pt-BR".to_owned(),
+            Self::Subreddit => "the name of a subreddit: 2 to 30 letters, digits, _ and -".to_owned(),
             Self::OneOf(values) => format!("one of {}", values.join(", ")),
             Self::Boolean => "true or false".to_owned(),
         }
     }
+}
+
+/// The languages with a code of two letters (ISO 639-1), and the former codes that are still in use.
+const LANGUAGES: &str = "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da \
+    de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik \
+    in io is it iu iw ja ji jv jw ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk \
+    ml mn mo mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se \
+    sg sh si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo \
+    xh yi yo za zh zu";
+
+/// The longest tag of a language.
+pub const MAX_LANGUAGE: usize = 35;
+
+/// Returns whether a text has the form of a language tag (BCP 47): a code of two or three letters, of which those of two
+/// are known, then parts of up to eight letters and digits.
+fn is_language_tag(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let code = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let is_code = match code.len() {
+        2 => LANGUAGES.split_whitespace().any(|known| known == code),
+        3 => code.bytes().all(|byte| byte.is_ascii_lowercase()),
+        _ => false,
+    };
+    let is_part = |part: &str| (1..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    text.len() <= MAX_LANGUAGE && is_code && parts.all(is_part)
+}
+
+/// Returns the name in the option `subreddit`; `None` if it is none.
+pub(super) fn subreddit(text: &str) -> Option<&str> {
+    let text = text.trim().trim_start_matches('/');
+    let name = text.strip_prefix("r/").unwrap_or(text);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    ((2..=30).contains(&name.len()) && name.chars().all(is_name)).then_some(name)
 }
 
 /// Returns a text option without surrounding spaces; `None` if it is absent or empty. It was checked with the post; a
@@ -197,5 +239,24 @@ mod tests {
         }
         assert!(refused(Platform::Facebook, json!({ "link": "https://a.example/é" })).is_empty());
         assert_eq!(refused(Platform::Pinterest, json!({ "board": 12 })), ["board"]);
+    }
+
+    #[test]
+    fn a_language_and_a_subreddit_have_a_form() {
+        let long = format!("de{}", "-abcdefgh".repeat(4));
+        for platform in [Platform::Mastodon, Platform::GoogleBusiness] {
+            for right in ["de", "pt-BR", "zh-Hant-TW", "es-419", "EN", "yue", ""] {
+                assert!(refused(platform, json!({ "language": right })).is_empty(), "{right}");
+            }
+            for wrong in ["nonsense", "xx", "d", "pt_BR", "de-", "-de", "de--AT", "français", "de AT", &long] {
+                assert_eq!(refused(platform, json!({ "language": wrong })), ["language"], "{wrong}");
+            }
+        }
+        for right in ["Bread", "r/Bread", "/r/u_ann-b", ""] {
+            assert!(refused(Platform::Reddit, json!({ "subreddit": right })).is_empty(), "{right}");
+        }
+        for wrong in ["a", "bread/../x", "r/", "two words", "x".repeat(31).as_str()] {
+            assert_eq!(refused(Platform::Reddit, json!({ "subreddit": wrong })), ["subreddit"], "{wrong}");
+        }
     }
 }

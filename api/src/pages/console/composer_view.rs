@@ -149,6 +149,8 @@ impl ComposerAccount {
             let value = account_override.option(option.name).to_owned();
             let value = match option.kind {
                 OptionKind::Text(max) => OptionValue::Text { value, max },
+                OptionKind::Language => OptionValue::Text { value, max: options::MAX_LANGUAGE },
+                OptionKind::Subreddit => OptionValue::Text { value, max: 50 },
                 OptionKind::Link => OptionValue::Link(value),
                 OptionKind::Boolean => OptionValue::Boolean(value == "true"),
                 OptionKind::OneOf(words) => {

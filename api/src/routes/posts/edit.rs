@@ -76,7 +76,9 @@ fn schema_of(kind: OptionKind) -> Value {
     match kind {
         OptionKind::Boolean => json!({ "type": "boolean" }),
         OptionKind::Link => json!({ "type": "string", "format": "uri" }),
-        OptionKind::Text(_) | OptionKind::OneOf(_) => json!({ "type": "string" }),
+        OptionKind::Text(_) | OptionKind::OneOf(_) | OptionKind::Language | OptionKind::Subreddit => {
+            json!({ "type": "string" })
+        }
     }
 }
 

@@ -85,12 +85,9 @@ fn invalid(message: impl Into<String>) -> CallError {
 
 impl<'a> RedditOptions<'a> {
     fn of(post: &'a OutgoingPost) -> Result<Self, CallError> {
-        let subreddit = options::text(post, "subreddit")?.unwrap_or_default();
-        let subreddit = subreddit.trim_start_matches('/').strip_prefix("r/").unwrap_or(subreddit);
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        if !(2..=30).contains(&subreddit.len()) || !subreddit.chars().all(is_name) {
-            return Err(invalid("A post on Reddit needs the option subreddit: the subreddit's name."));
-        }
+        let subreddit = options::text(post, "subreddit")?
+            .and_then(options::subreddit)
+            .ok_or_else(|| invalid("A post on Reddit needs the option subreddit: the subreddit's name."))?;
         let title = options::text(post, "title")?.unwrap_or_default();
         if title.is_empty() || title.chars().count() > MAX_TITLE {
             return Err(invalid(format!("A post on Reddit needs the option title: 1 to {MAX_TITLE} characters.")));
