@@ -306,6 +306,31 @@ async fn reconcile_finds_the_post_by_title_and_subreddit() {
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
 }
 
+/// `validate_on_submit`: the subreddit's own rules are explained in the body of a 400.
+#[tokio::test]
+async fn a_subreddits_rules_are_quoted() {
+    let (fake, _server, connector, account) = start().await;
+    let explained = |status: u16, reason: &str, field: &str| {
+        let text = "Your title must start with a [tag].";
+        answer(status, json!({ "reason": reason, "explanation": text, "message": "Bad Request", "fields": [field] }))
+    };
+    for (refusal, category) in [
+        (explained(400, "SUBMIT_VALIDATION_TITLE_REQUIREMENT", "title"), Category::InvalidContent),
+        (explained(400, "SOMETHING_NEW", "title"), Category::PlatformRejected),
+        (explained(403, "SUBREDDIT_NOTALLOWED", "sr"), Category::Account),
+    ] {
+        let error = publish_expecting_error(refusal).await;
+        let is_right = matches!(&error, CallError::Permanent(failure) if failure.category == category);
+        assert!(is_right && error.failure().message.contains("must start with a [tag]"), "{error:?}");
+    }
+    let mut outgoing = reddit_post(connector.as_ref(), &["cat"], json!({}));
+    let name = connector.upload(&account, &outgoing, &outgoing.images[0]).await.unwrap();
+    outgoing.images[0].uploaded = Some(UploadedImage { name, uploaded_in_this_run: false });
+    fake.scripted.lock().unwrap().push_back(explained(400, "BAD_URL", "url"));
+    let error = connector.publish(&account, &outgoing).await.unwrap_err();
+    assert!(matches!(error, CallError::UploadsMissing(_)), "{error:?}");
+}
+
 #[tokio::test]
 async fn wrong_options_are_refused() {
     let (fake, _server, connector, account) = start().await;

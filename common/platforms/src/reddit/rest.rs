@@ -1,4 +1,5 @@
-//! Calls to the API. A refused submission is 200: `{json: {errors: [[code, text, field]], ratelimit}}`.
+//! Calls to the API. A refused submission is 200: `{json: {errors: [[code, text, field]], ratelimit}}`, or 400 if the
+//! subreddit's rules refuse it (`validate_on_submit`): `{reason, explanation, fields}`.
 
 use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
@@ -35,6 +36,15 @@ struct Submission<T> {
     /// Seconds.
     ratelimit: Option<f64>,
     data: Option<T>,
+}
+
+/// The body of an error status.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ErrorBody {
+    reason: Option<String>,
+    explanation: Option<String>,
+    fields: Vec<String>,
 }
 
 /// Why a submission was refused.
@@ -83,13 +93,17 @@ impl Session<'_> {
         if answer.status.is_success() {
             return self.client.read(effect, &answer);
         }
-        Err(self.refusal(effect, &answer))
+        Err(self.refusal(effect, &answer).error)
     }
 
     /// Submits a post.
     pub(super) async fn submit<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Refused> {
         let effect = Effect::Publishes;
-        let Submission { errors, ratelimit, data } = self.call::<Envelope<T>>(effect, request).await?.json;
+        let answer = self.client.send(effect, request).await?;
+        if !answer.status.is_success() {
+            return Err(self.refusal(effect, &answer));
+        }
+        let Submission { errors, ratelimit, data } = self.client.read::<Envelope<T>>(effect, &answer)?.json;
         match (errors.into_iter().next(), data) {
             (Some((code, text, field)), _) => {
                 let error = self.classify(&code, &text.unwrap_or_default(), ratelimit);
@@ -130,7 +144,18 @@ impl Session<'_> {
         }
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
+    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> Refused {
+        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        match body.explanation.filter(|text| !text.trim().is_empty()) {
+            Some(text) if matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN) => {
+                let code = body.reason.unwrap_or_else(|| answer.status.as_str().to_owned());
+                Refused { error: self.classify(&code, &text, None), field: body.fields.into_iter().next() }
+            }
+            _ => self.refusal_by_status(effect, answer).into(),
+        }
+    }
+
+    fn refusal_by_status(&self, effect: Effect, answer: &HttpResponse) -> CallError {
         let code = answer.status.as_str().to_owned();
         let failure = |category, text: &str| Failure::of(category, text).from_platform(&code);
         match answer.status {
