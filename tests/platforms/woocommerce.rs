@@ -32,7 +32,19 @@ async fn store(status: ResponseTemplate) -> MockServer {
         .respond_with(status)
         .mount(&server)
         .await;
+    takes_batches(&server, ResponseTemplate::new(200).set_body_json(json!([]))).await;
     server
+}
+
+/// Answers a batch without products, which a key that may only read cannot send either.
+async fn takes_batches(server: &MockServer, answer: ResponseTemplate) {
+    Mock::given(method("POST"))
+        .and(path("/wp-json/wc/v3/products/batch"))
+        .and(basic_auth("ck_1", "cs_1"))
+        .and(body_json(json!({})))
+        .respond_with(answer)
+        .mount(server)
+        .await;
 }
 
 fn status() -> ResponseTemplate {
@@ -61,6 +73,8 @@ async fn connecting_checks_the_key() {
 
     let plain = MockServer::start().await;
     Mock::given(query_param("rest_route", "/wc/v3/system_status")).respond_with(status()).mount(&plain).await;
+    let batch = Mock::given(query_param("rest_route", "/wc/v3/products/batch"));
+    batch.respond_with(ResponseTemplate::new(200).set_body_json(json!([]))).mount(&plain).await;
     let connected = connect_to(&plain.uri()).await.unwrap();
     assert_eq!(shown(&connected.secrets)["api_root"], json!(format!("{}/?rest_route=/", plain.uri())));
 }
@@ -79,6 +93,16 @@ async fn invalid_stores_and_keys_are_refused() {
         assert!(matches!(refusal, ConnectError::Field { field: "store_url", .. }), "{refusal:?}");
     }
     assert!(matches!(connect_to(&unused_address().await).await, Err(ConnectError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn a_key_that_may_only_read_is_refused() {
+    let server = MockServer::start().await;
+    Mock::given(path("/wp-json/wc/v3/system_status")).respond_with(status()).mount(&server).await;
+    let message = "The API key provided does not have write permissions.";
+    takes_batches(&server, refused(401, "woocommerce_rest_authentication_error", message)).await;
+    let refusal = connect_to(&server.uri()).await.unwrap_err();
+    assert!(matches!(&refusal, ConnectError::Refused(m) if m.contains("Read/Write")), "{refusal:?}");
 }
 
 #[tokio::test]
@@ -104,6 +128,15 @@ async fn a_post_becomes_a_simple_product() {
         OutgoingPost { images: vec![image("mug")], ..post(woocommerce.as_ref(), "Mug & plate\nMade by hand.") };
     let published = woocommerce.publish(&store_account(&server.uri()), &outgoing).await.unwrap();
     assert_eq!(published, Published::new("31", Some("https://shop.example/product/x/".to_owned())));
+}
+
+#[tokio::test]
+async fn a_product_that_is_held_back_is_not_published() {
+    let mut held = product();
+    held["status"] = json!("pending");
+    let error = publish_expecting_error(ResponseTemplate::new(201).set_body_json(held)).await;
+    let is_right = matches!(&error, CallError::Permanent(failure) if failure.message.contains("\"pending\""));
+    assert!(is_right, "{error:?}");
 }
 
 #[tokio::test]

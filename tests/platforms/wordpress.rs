@@ -319,6 +319,21 @@ async fn reconcile_after_disconnect(status: u16, look_up: Value) -> (Result<Reco
     (wordpress.reconcile(&account, &outgoing).await, script.requests())
 }
 
+/// A plugin may hold back what every user writes.
+#[tokio::test]
+async fn a_post_that_is_held_back_is_not_published() {
+    let held = |slug: &str| {
+        let mut post = created(slug);
+        post["status"] = json!("pending");
+        post
+    };
+    let error = publish_expecting_error(ResponseTemplate::new(201).set_body_json(held("post-7-2r"))).await;
+    let is_right = matches!(&error, CallError::Permanent(failure) if failure.message.contains("\"pending\""));
+    assert!(is_right, "{error:?}");
+    let (found, _) = reconcile_after_disconnect(200, json!([held("post-7-2r")])).await;
+    assert_eq!(found.unwrap(), Reconciled::Refused(error));
+}
+
 #[tokio::test]
 async fn reconcile_finds_the_post_by_slug() {
     let (found, requests) = reconcile_after_disconnect(200, json!([created("post-7-2r")])).await;

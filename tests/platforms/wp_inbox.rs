@@ -18,6 +18,7 @@ on_one!(
     a_reply_is_a_comment_below,
     a_reply_with_a_lost_answer_is_searched,
     what_the_site_refuses_is_said,
+    a_reply_that_is_held_for_moderation_is_not_shown_as_sent,
     wrong_credentials_are_noticed_within_the_hour,
     a_rate_limit_is_obeyed_until_its_time,
     reviews_arrive_and_cannot_be_answered,
@@ -236,6 +237,18 @@ async fn what_the_site_refuses_is_said(s: TestStore) {
         let id = t.reply(found, "At seven.").await;
         assert_eq!(t.sent(id).await, (state.to_owned(), Some(category.to_owned())), "{code}");
     }
+}
+
+async fn a_reply_that_is_held_for_moderation_is_not_shown_as_sent(s: TestStore) {
+    let t = start(s).await;
+    comment(&t, 3, 0, "Open?");
+    t.look().await;
+    let found = t.only().await.id;
+    let held = json!({ "id": 901, "post": 7, "parent": 3, "author": ME, "date_gmt": "2026-03-01T12:00:00",
+        "status": "hold" });
+    t.api.answer_once("wp/v2/comments", json(201, held));
+    let id = t.reply(found, "At seven.").await;
+    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
 }
 
 async fn wrong_credentials_are_noticed_within_the_hour(s: TestStore) {

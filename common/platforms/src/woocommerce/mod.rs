@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
-use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique};
+use super::wp::{Rest, RestError, WpBody, host_of, html, not_public, site_of, unique};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed,
     OutgoingPost, Published, Reconciled, Refreshed, Secrets, marker_field,
@@ -54,11 +54,11 @@ impl Woocommerce {
     }
 
     /// Looks up the product of an earlier call. Stores match SKUs by prefix, so the whole SKU is compared.
-    async fn look_up(&self, rest: &Rest<'_>, sku: &str) -> Result<Option<Published>, CallError> {
+    async fn look_up(&self, rest: &Rest<'_>, sku: &str) -> Result<Option<Product>, CallError> {
         let query = [("sku", sku)];
         let found: Vec<Product> =
             rest.call(Effect::Repeatable, Method::GET, "wc/v3/products", &query, WpBody::None).await?;
-        Ok(found.into_iter().find(|product| product.sku == sku).map(Product::published))
+        Ok(found.into_iter().find(|product| product.sku == sku))
     }
 }
 
@@ -80,6 +80,7 @@ impl Connector for Woocommerce {
                 Err(failed) if failed.status == Some(404) => continue,
                 Err(failed) => return Err(refused(failed.error)),
             }
+            check_write_access(&rest).await?;
             let store = site_of(&rest.root);
             return Ok(Connected {
                 name: host_of(&store),
@@ -118,17 +119,19 @@ impl Connector for Woocommerce {
         let rest = self.stored(&account.secrets)?;
         let sku = marker_field(&post.marker, "sku")?;
         if post.has_earlier_attempt
-            && let Some(published) = self.look_up(&rest, sku).await?
+            && let Some(found) = self.look_up(&rest, sku).await?
         {
-            return Ok(published);
+            return found.published();
         }
         let body = product(post, sku);
         let created: Result<Product, RestError> =
             rest.call(Effect::Publishes, Method::POST, "wc/v3/products", &[], WpBody::Json(&body)).await;
         match created {
-            Ok(product) => Ok(product.published()),
+            Ok(product) => product.published(),
             // The SKU is unique to this target, so an earlier call of ours succeeded.
-            Err(failed) if failed.code == "product_invalid_sku" => self.look_up(&rest, sku).await?.ok_or(failed.error),
+            Err(failed) if failed.code == "product_invalid_sku" => {
+                self.look_up(&rest, sku).await?.ok_or(failed.error)?.published()
+            }
             Err(failed) => Err(failed.error),
         }
     }
@@ -136,7 +139,11 @@ impl Connector for Woocommerce {
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let rest = self.stored(&account.secrets)?;
         let found = self.look_up(&rest, marker_field(&post.marker, "sku")?).await?;
-        Ok(found.map_or(Reconciled::Absent, Reconciled::Found))
+        Ok(match found.map(Product::published) {
+            Some(Ok(published)) => Reconciled::Found(published),
+            Some(Err(not_public)) => Reconciled::Refused(not_public),
+            None => Reconciled::Absent,
+        })
     }
 }
 
@@ -146,6 +153,22 @@ async fn status(rest: &Rest<'_>) -> Result<(), RestError> {
     let query = [("_fields", "environment.home_url")];
     let _: Value = rest.call(Effect::Repeatable, Method::GET, "wc/v3/system_status", &query, WpBody::None).await?;
     Ok(())
+}
+
+/// Checks that the key may write: WooCommerce decides so by the method, before it looks at the body. A batch without
+/// products changes nothing.
+async fn check_write_access(rest: &Rest<'_>) -> Result<(), ConnectError> {
+    let (path, body) = ("wc/v3/products/batch", json!({}));
+    let answer: Result<Value, RestError> =
+        rest.call(Effect::Repeatable, Method::POST, path, &[], WpBody::Json(&body)).await;
+    match answer {
+        Ok(_) => Ok(()),
+        Err(failed) if matches!(failed.status, Some(401 | 403)) => Err(ConnectError::Refused(
+            "This key may not write products. Give it the permission Read/Write, and its user the role Shop manager."
+                .to_owned(),
+        )),
+        Err(failed) => Err(connect_error(failed.error, Some("store_url"))),
+    }
 }
 
 /// Builds the product. A post without text is named after its first picture.
@@ -178,10 +201,15 @@ struct Product {
     permalink: Option<String>,
     #[serde(default)]
     sku: String,
+    #[serde(default)]
+    status: String,
 }
 
 impl Product {
-    fn published(self) -> Published {
-        Published::new(self.id.to_string(), self.permalink)
+    fn published(self) -> Result<Published, CallError> {
+        match not_public("WooCommerce", "product", &self.status) {
+            Some(error) => Err(error),
+            None => Ok(Published::new(self.id.to_string(), self.permalink)),
+        }
     }
 }

@@ -25,7 +25,7 @@ use crate::inbox::parents::{MAX_LEVELS, Parents};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, no_context};
 use crate::wp::deletions::{self, Comments};
 use crate::wp::oldest_first::{PAGE, Pass, parse_gmt};
-use crate::wp::{Rest, RestError, WpBody, html};
+use crate::wp::{Rest, RestError, WpBody, html, not_public};
 use crate::{
     CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_time, time_marker,
 };
@@ -52,6 +52,8 @@ struct Comment {
     #[serde(default)]
     content: Rendered,
     link: Option<String>,
+    #[serde(default)]
+    status: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -232,7 +234,7 @@ impl InboxConnector for Wordpress {
         let sent: Result<Comment, RestError> =
             rest.call(Effect::Publishes, Method::POST, path, &[], WpBody::Json(&body)).await;
         let failure = |category, text: &str, code: &str| Failure::of(category, text).from_platform(code);
-        sent.map(Comment::published).map_err(|failed| match failed.code.as_str() {
+        let sent = sent.map_err(|failed| match failed.code.as_str() {
             "comment_flood" => CallError::Transient(failure(
                 Category::PlatformError,
                 "WordPress takes no comments so soon after each other.",
@@ -244,7 +246,11 @@ impl InboxConnector for Wordpress {
                 &failed.code,
             )),
             _ => failed.error,
-        })
+        })?;
+        match not_public("WordPress", "reply", &sent.status) {
+            Some(error) => Err(error),
+            None => Ok(sent.published()),
+        }
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {

@@ -23,7 +23,7 @@ use url::Url;
 
 use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
-use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique};
+use super::wp::{Rest, RestError, WpBody, host_of, html, not_public, site_of, unique};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector,
     Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, marker_field,
@@ -98,8 +98,8 @@ impl Wordpress {
     }
 
     /// Looks up the post of an earlier call.
-    async fn look_up(&self, rest: &Rest<'_>, slug: &str) -> Result<Option<Published>, CallError> {
-        let query = [("slug", slug), ("status", ANY_STATUS), ("_fields", "id,link,slug")];
+    async fn look_up(&self, rest: &Rest<'_>, slug: &str) -> Result<Option<Post>, CallError> {
+        let query = [("slug", slug), ("status", ANY_STATUS), ("_fields", "id,link,slug,status")];
         let found: Result<Vec<Post>, RestError> =
             rest.call(Effect::Repeatable, Method::GET, "wp/v2/posts", &query, WpBody::None).await;
         let found = found.map_err(|failed| match failed.code.as_str() {
@@ -113,7 +113,7 @@ impl Wordpress {
             ),
             _ => failed.error,
         })?;
-        Ok(found.into_iter().find(|post| post.slug == slug).map(Post::published))
+        Ok(found.into_iter().find(|post| post.slug == slug))
     }
 
     /// Looks up the picture of an earlier attempt that crashed before its result was stored.
@@ -251,9 +251,9 @@ impl Connector for Wordpress {
         let rest = self.rest(&account.secrets)?;
         let slug = marker_field(&post.marker, "slug")?;
         if post.has_earlier_attempt
-            && let Some(published) = self.look_up(&rest, slug).await?
+            && let Some(found) = self.look_up(&rest, slug).await?
         {
-            return Ok(published);
+            return found.published();
         }
         let media = self.media_of(&rest, post).await?;
         for (media, image) in media.iter().zip(&post.images) {
@@ -264,13 +264,17 @@ impl Connector for Wordpress {
         }
         let body = post_body(post, slug, &media);
         let created: Post = rest.call(Effect::Publishes, Method::POST, "wp/v2/posts", &[], WpBody::Json(&body)).await?;
-        Ok(created.published())
+        created.published()
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let rest = self.rest(&account.secrets)?;
         let found = self.look_up(&rest, marker_field(&post.marker, "slug")?).await?;
-        Ok(found.map_or(Reconciled::Absent, Reconciled::Found))
+        Ok(match found.map(Post::published) {
+            Some(Ok(published)) => Reconciled::Found(published),
+            Some(Err(not_public)) => Reconciled::Refused(not_public),
+            None => Reconciled::Absent,
+        })
     }
 }
 
@@ -382,11 +386,16 @@ struct Post {
     link: Option<String>,
     #[serde(default)]
     slug: String,
+    #[serde(default)]
+    status: String,
 }
 
 impl Post {
-    fn published(self) -> Published {
-        Published::new(self.id.to_string(), self.link)
+    fn published(self) -> Result<Published, CallError> {
+        match not_public("WordPress", "post", &self.status) {
+            Some(error) => Err(error),
+            None => Ok(Published::new(self.id.to_string(), self.link)),
+        }
     }
 }
 

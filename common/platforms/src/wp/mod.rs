@@ -138,6 +138,21 @@ impl Rest<'_> {
     }
 }
 
+/// Returns the failure of something that the site took and does not show, by its status: a plugin or the site's settings
+/// hold it back. `None` if it is public, or if the site does not say.
+pub(super) fn not_public(platform: &str, what: &str, status: &str) -> Option<CallError> {
+    if matches!(status, "" | "publish" | "approved") {
+        return None;
+    }
+    let word: String =
+        status.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).take(20).collect();
+    let message = format!(
+        "{platform} took the {what} and does not show it: its status there is \"{word}\". Approve or publish it there, and \
+         do not send it again."
+    );
+    Some(CallError::Permanent(Failure::of(Category::PlatformRejected, message).from_platform(word)))
+}
+
 /// Returns the URL of `path` under `root`, followed by the query.
 pub(super) fn route(root: &str, path: &str, query: &[(&str, &str)]) -> Option<Url> {
     let root = Url::parse(root).ok()?;
