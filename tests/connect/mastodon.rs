@@ -44,7 +44,8 @@ async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
 
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!(account["platform"], "mastodon");
-    assert_eq!((&account["username"], &account["status"]), (&json!("ann@127.0.0.1"), &json!("active")));
+    let name = format!("ann@{}", mastodon.server.address());
+    assert_eq!((&account["username"], &account["status"]), (&json!(name), &json!("active")));
     assert_eq!((&account["kind"], &account["token_expires_at"]), (&json!("profile"), &json!(null)));
     let data = json!({ "brand_id": t.brand, "social_account_id": account["id"], "platform": "mastodon" });
     let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);

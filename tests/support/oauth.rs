@@ -161,7 +161,12 @@ impl OAuthServer {
             return Err((401, "invalid_client"));
         }
         let scope = match form["grant_type"].as_str() {
-            "client_credentials" => form.get("scope").cloned().unwrap_or_default(),
+            // GoToSocial and Mastodon's documentation want the address here as well.
+            "client_credentials" if !form.contains_key("redirect_uri") => return Err((400, "invalid_request")),
+            "client_credentials" => {
+                let scope = form.get("scope").cloned().unwrap_or_default();
+                return Ok(json!({ "access_token": "of-the-application", "token_type": "Bearer", "scope": scope }));
+            }
             "authorization_code" => match state.codes.remove(&form["code"]) {
                 Some(consent) if consent.client_id == id && is_same_person(&consent, form) => consent.scope,
                 _ => return Err((400, "invalid_grant")),

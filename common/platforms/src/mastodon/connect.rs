@@ -73,18 +73,26 @@ impl Mastodon {
         }
     }
 
-    /// Returns whether the server still knows an application.
-    async fn knows(&self, server: &AuthServer, application: &Application) -> Result<bool, ConnectError> {
+    /// Returns whether the server still knows an application. Mastodon needs no `redirect_uri` here; GoToSocial does.
+    async fn knows(
+        &self,
+        server: &AuthServer,
+        application: &Application,
+        redirect_uri: &str,
+    ) -> Result<bool, ConnectError> {
         let form = [
             ("grant_type", "client_credentials"),
             ("client_id", &application.client_id),
             ("client_secret", application.client_secret.expose_secret()),
             ("scope", "read:statuses"),
+            ("redirect_uri", redirect_uri),
         ];
         let request = self.client.request(Method::POST, &server.token_url).form(&form);
         let answer = self.client.send(Effect::Repeatable, request).await;
         let answer = answer.map_err(|error| connect_error(error, Some("instance")))?;
         match answer.status {
+            // The server refuses the request and not the application.
+            StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN if is_check_unsupported(&answer.body) => Ok(true),
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(false),
             status if status.is_success() => Ok(true),
             _ => {
@@ -92,6 +100,26 @@ impl Mastodon {
                 Err(connect_error(error, Some("instance")))
             }
         }
+    }
+}
+
+/// Returns whether an error of the token endpoint (RFC 6749, 5.2) says that the server does not do this check.
+fn is_check_unsupported(body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct TokenError {
+        error: String,
+    }
+    let error = serde_json::from_slice::<TokenError>(body).map(|found| found.error).unwrap_or_default();
+    matches!(error.as_str(), "invalid_request" | "unsupported_grant_type" | "unauthorized_client")
+}
+
+/// Returns the server's host for a handle, with its port unless that is the one of https: each port is another server.
+fn host_and_port(instance: &str) -> String {
+    let Ok(url) = Url::parse(instance) else { return String::new() };
+    let host = url.host_str().unwrap_or_default();
+    match url.port_or_known_default() {
+        Some(443) | None => host.to_owned(),
+        Some(port) => format!("{host}:{port}"),
     }
 }
 
@@ -146,7 +174,7 @@ impl OAuthConnector for Mastodon {
         stored: Option<Application>,
     ) -> Result<Option<Application>, ConnectError> {
         if let Some(stored) = stored
-            && self.knows(server, &stored).await?
+            && self.knows(server, &stored, redirect_uri).await?
         {
             return Ok(Some(stored));
         }
@@ -171,8 +199,7 @@ impl OAuthConnector for Mastodon {
         let token = Some(SecretString::from(grant.access_token()));
         let instance = Instance { client: &self.client, base: grant.instance.clone(), token };
         let own = instance.own_account().await.map_err(|error| connect_error(error, None))?;
-        let host = Url::parse(&grant.instance).ok().and_then(|url| url.host_str().map(str::to_owned));
-        let handle = format!("{}@{}", own.username, host.unwrap_or_default());
+        let handle = format!("{}@{}", own.username, host_and_port(&grant.instance));
         Ok(Connected {
             external_id: handle.clone(),
             name: if own.display_name.trim().is_empty() { own.username } else { own.display_name },
