@@ -12,6 +12,7 @@ use wiremock::{Match, Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::support::{
     ScriptStep, ScriptedServer, account, connector, image, now, post, publish, secrets, shown, unused_address,
+    with_directory,
 };
 
 const DID: &str = "did:plc:alice";
@@ -169,7 +170,11 @@ async fn the_service_url_is_validated_and_stored() {
     let server = MockServer::start().await;
     answers(&server, "com.atproto.server.createSession", ResponseTemplate::new(200).set_body_json(session("a", "r")))
         .await;
-    let bluesky = connector(Platform::Bluesky, &unused_address().await);
+    let directory = MockServer::start().await;
+    let document = json!({ "id": DID, "service": [{ "id": "#atproto_pds", "serviceEndpoint": server.uri() }] });
+    let answer = ResponseTemplate::new(200).set_body_json(document);
+    Mock::given(path(format!("/{DID}"))).respond_with(answer).mount(&directory).await;
+    let bluesky = with_directory(&unused_address().await, &directory.uri());
     let with = |service: &str| secrets(json!({ "identifier": "a.b", "app_password": "p", "service": service }));
     let connected = bluesky.connect(1, &with(&format!("{}/?x=y", server.uri()))).await.unwrap();
     assert_eq!(shown(&connected.secrets)["service"], json!(server.uri()));

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bluesky;
+mod bluesky_identity;
 mod bluesky_inbox;
 mod calls;
 mod facebook;

@@ -49,6 +49,13 @@ pub fn connector(platform: Platform, base: &str) -> Arc<dyn Connector> {
     ConnectorRegistry::new(config, &clients(), &Clock::manual(now())).get(platform).unwrap()
 }
 
+/// Bluesky with a default server and a directory of accounts.
+pub fn with_directory(base: &str, directory: &str) -> Arc<dyn Connector> {
+    let mut config = PlatformsConfig::default().with_base_url(Platform::Bluesky, base);
+    config.platforms.entry(Platform::Bluesky).or_default().plc_url = Some(directory.to_owned());
+    ConnectorRegistry::new(config, &clients(), &Clock::manual(now())).get(Platform::Bluesky).unwrap()
+}
+
 pub fn secrets(fields: Value) -> Secrets {
     Secrets::from_json(fields.to_string()).unwrap()
 }

@@ -1,5 +1,5 @@
 //! Operator settings for the platforms: `CRIER_<PLATFORM>_CLIENT_ID`, `_CLIENT_SECRET`, `_BASE_URL`, `_AUTH_URL`,
-//! `_API_VERSION`, `_DAILY_POSTS`, for LinkedIn and Instagram `_PAGE_CLIENT_ID`, `_PAGE_CLIENT_SECRET` and
+//! `_API_VERSION`, `_DAILY_POSTS`, for Bluesky `_PLC_URL`, for LinkedIn and Instagram `_PAGE_CLIENT_ID`, `_PAGE_CLIENT_SECRET` and
 //! `_PAGE_SCOPES`, and `CRIER_PLATFORM_TIMEOUT`. All have defaults: the platform's own address and version.
 
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ pub struct PlatformConfig {
     pub page_client_secret: Option<SecretString>,
     /// Replaces the host of the API and of the token endpoint.
     pub base_url: Option<String>,
+    /// Replaces the directory of Bluesky's accounts.
+    pub plc_url: Option<String>,
     /// Replaces the address of the authorization page.
     pub auth_url: Option<String>,
     pub api_version: Option<String>,
@@ -96,6 +98,7 @@ impl PlatformsConfig {
             page_client_id: None,
             page_client_secret: None,
             base_url: None,
+            plc_url: None,
             auth_url: None,
             api_version: None,
             daily_posts: None,
@@ -139,7 +142,9 @@ impl PlatformsConfig {
     /// Checks every address. Connectors rely on this check.
     pub fn validate(&self) -> Result<(), BadSetting> {
         for (platform, config) in &self.platforms {
-            for (what, value) in [("BASE_URL", &config.base_url), ("AUTH_URL", &config.auth_url)] {
+            for (what, value) in
+                [("BASE_URL", &config.base_url), ("AUTH_URL", &config.auth_url), ("PLC_URL", &config.plc_url)]
+            {
                 let Some(value) = value else { continue };
                 if base(value).is_none() {
                     let variable = format!("CRIER_{}_{what}", platform.as_str().to_uppercase());
@@ -154,6 +159,11 @@ impl PlatformsConfig {
     /// invalid.
     pub fn auth_url(&self, platform: Platform, default: &str) -> String {
         self.of(platform).auth_url.as_deref().and_then(base).unwrap_or_else(|| default.to_owned())
+    }
+
+    /// Returns the address of Bluesky's directory without a trailing slash; `default` if it is unset or invalid.
+    pub fn plc_url(&self, default: &str) -> String {
+        self.of(Platform::Bluesky).plc_url.as_deref().and_then(base).unwrap_or_else(|| default.to_owned())
     }
 
     /// Returns the base URL of a platform without a trailing slash; `default` if it is unset or invalid.

@@ -74,6 +74,13 @@ const BASE_URL: PlatformKey = PlatformKey {
     example: "https://api.example.com",
     secret: false,
 };
+const PLC_URL: PlatformKey = PlatformKey {
+    name: "PLC_URL",
+    meaning: "Bluesky alone: the directory that names the server of each account, for servers that users enter.",
+    preset: OF_THE_PLATFORM,
+    example: "https://plc.example.com",
+    secret: false,
+};
 const AUTH_URL: PlatformKey = PlatformKey {
     name: "AUTH_URL",
     meaning: "The host of the page on which a person grants access.",
@@ -132,9 +139,12 @@ const PLATFORM_KEYS: &[PlatformKey] =
 /// The keys of the platforms with a second application.
 const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET, PAGE_SCOPES];
 
+/// The keys of Bluesky alone.
+const BLUESKY_KEYS: &[PlatformKey] = &[PLC_URL];
+
 /// Returns the last parts of all keys, for `--help` and the README.
 pub(super) fn parts() -> impl Iterator<Item = &'static PlatformKey> {
-    PLATFORM_KEYS.iter().chain(PAGE_KEYS)
+    PLATFORM_KEYS.iter().chain(PAGE_KEYS).chain(BLUESKY_KEYS)
 }
 
 fn key(platform: Platform, part: &PlatformKey) -> Key {
@@ -151,7 +161,8 @@ fn key(platform: Platform, part: &PlatformKey) -> Key {
 pub(super) fn keys() -> impl Iterator<Item = Key> {
     let of = |platform: &'static Platform| {
         let page = if platform.has_page_application() { PAGE_KEYS } else { &[] };
-        PLATFORM_KEYS.iter().chain(page).map(|part| key(*platform, part))
+        let own = if *platform == Platform::Bluesky { BLUESKY_KEYS } else { &[] };
+        PLATFORM_KEYS.iter().chain(page).chain(own).map(|part| key(*platform, part))
     };
     Platform::ALL.iter().flat_map(of)
 }
@@ -163,6 +174,10 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
         page_client_id: page(reader, platform, &PAGE_CLIENT_ID, values::word),
         page_client_secret: page(reader, platform, &PAGE_CLIENT_SECRET, values::word).map(SecretString::from),
         base_url: reader.optional(&key(platform, &BASE_URL), values::base_url),
+        plc_url: match platform {
+            Platform::Bluesky => reader.optional(&key(platform, &PLC_URL), values::base_url),
+            _ => None,
+        },
         auth_url: reader.optional(&key(platform, &AUTH_URL), values::base_url),
         api_version: reader.optional(&key(platform, &API_VERSION), version),
         daily_posts: reader.optional(&key(platform, &DAILY_POSTS), cap),

@@ -10,6 +10,7 @@
 mod analytics;
 mod chats;
 mod facets;
+mod identity;
 mod inbox;
 mod tid;
 mod xrpc;
@@ -48,6 +49,8 @@ pub(super) struct Bluesky {
     addresses: Arc<dyn AddressCheck>,
     default_service: String,
     metrics: Metrics,
+    /// The directory of `did:plc`.
+    directory: String,
 }
 
 impl Bluesky {
@@ -60,6 +63,7 @@ impl Bluesky {
             addresses: clients.addresses.clone(),
             default_service: config.base_url(Platform::Bluesky, "https://bsky.social"),
             metrics: Metrics::new(Platform::Bluesky, config, clock),
+            directory: config.plc_url("https://plc.directory"),
         }
     }
 
@@ -193,10 +197,12 @@ impl Connector for Bluesky {
             return Err(ConnectError::Refused(format!("This Bluesky account is {status}; see to it at Bluesky.")));
         }
         // A server without an AppView has no profiles; the account can still publish.
+        let handle = self.check_identity(&server, &session).await?;
         let profile = profile(&server, &session).await.unwrap_or_default();
         Ok(Connected {
-            name: profile.display_name.filter(|n| !n.trim().is_empty()).unwrap_or_else(|| session.handle.clone()),
-            profile_url: Some(format!("https://bsky.app/profile/{}", session.handle)),
+        let shown = handle.clone().unwrap_or_else(|| session.did.clone());
+            profile_url: Some(format!("https://bsky.app/profile/{shown}")),
+            name: profile.display_name.filter(|n| !n.trim().is_empty()).unwrap_or(shown),
             avatar_url: profile.avatar,
             kind: AccountKind::Profile,
             token_expires_at: session.expires_at(),
@@ -205,7 +211,7 @@ impl Connector for Bluesky {
             application: None,
             secrets: with_session(&credentials, &session),
             external_id: session.did,
-            username: Some(session.handle),
+            username: handle,
         })
     }
 
