@@ -91,7 +91,8 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     if is_full && !accounts::has_platform(&mut tx, brand, platform).await? {
         return refused(format!("the brand has {count} accounts, as many as its plan allows"));
     }
-    let new = authorizations::NewAuthorization { brand_id: brand, platform, target, instance: &instance };
+    let new =
+        authorizations::NewAuthorization { brand_id: brand, user_id: None, platform, target, instance: &instance };
     let token = authorizations::create(&mut tx, new).await?;
     tx.commit().await?;
     let public_url = cx.config.public_url.as_str().trim_end_matches('/');

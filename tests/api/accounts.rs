@@ -1,6 +1,7 @@
 //! Social accounts.
 
 use crier_config::{PlatformConfig, PlatformsConfig};
+use crier_domain::access::Role;
 use crier_domain::platform::Platform;
 use crier_store::accounts;
 use secrecy::ExposeSecret;
@@ -17,6 +18,9 @@ on_both_apps!(
     a_late_refusal_does_not_expire_new_credentials,
     late_tokens_of_old_credentials_are_not_stored,
     disconnecting_the_last_brand_revokes_the_grant,
+    a_token_that_another_workspace_has_is_not_revoked,
+    replaced_credentials_are_revoked_if_they_differ,
+    an_account_of_other_users_brands_keeps_its_credentials,
     account_data_from_the_platform_is_sanitized,
 );
 on_one_app!(fields_are_validated_before_the_platform_call, platform_errors_are_reported, secrets_are_never_shown,);
@@ -178,19 +182,67 @@ async fn disconnecting_the_last_brand_revokes_the_grant(app: TestApp) {
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.disconnected"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
     let second = t.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    let account = t.account("demo").await;
-    let body = json!({ "platform": "sandbox", "credentials": { "handle": "demo" } });
+    let account = t.account("same").await;
+    let body = json!({ "platform": "sandbox", "credentials": { "handle": "same" } });
     t.post(&format!("/brands/{second}/social-accounts"), body).await.expect(201);
     let first = t.delete(&t.path(&format!("/social-accounts/{account}"))).await.data(200);
     assert_eq!(first, json!({ "result": "detached", "account_id": account }));
     assert!(app.connector.revoked.lock().unwrap().is_empty());
     let last = t.delete(&format!("/brands/{second}/social-accounts/{account}")).await.data(200);
     assert_eq!(last["result"], "revoked");
-    until_true("the grant is taken back", || *app.connector.revoked.lock().unwrap() == ["demo"]).await;
+    until_true("the grant is taken back", || *app.connector.revoked.lock().unwrap() == ["same"]).await;
     let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
     let results: Vec<_> =
         deliveries.as_array().unwrap().iter().map(|d| d["payload"]["data"]["result"].clone()).collect();
     assert_eq!(results, ["revoked", "detached"]);
+}
+
+async fn a_token_that_another_workspace_has_is_not_revoked(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let (first, second) = (t.account("same").await, other.account("same").await);
+    let gone = t.delete(&t.path(&format!("/social-accounts/{first}"))).await.data(200);
+    assert_eq!(gone["result"], "revoked");
+    // A grant that only this workspace has; its end shows that the other one was decided on, too.
+    let alone = t.account("alone").await;
+    t.delete(&t.path(&format!("/social-accounts/{alone}"))).await.expect(200);
+    until_true("the grant is revoked", || !app.connector.revoked.lock().unwrap().is_empty()).await;
+    assert_eq!(*app.connector.revoked.lock().unwrap(), ["alone"]);
+    other.delete(&other.path(&format!("/social-accounts/{second}"))).await.expect(200);
+    until_true("the last one revokes", || *app.connector.revoked.lock().unwrap() == ["alone", "same"]).await;
+}
+
+async fn replaced_credentials_are_revoked_if_they_differ(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for handle in ["same", "same", "demo", "demo"] {
+        t.account(handle).await;
+    }
+    until_true("the former token is revoked", || !app.connector.revoked.lock().unwrap().is_empty()).await;
+    assert_eq!(*app.connector.revoked.lock().unwrap(), ["demo"]);
+}
+
+/// A colleague gets an account into a brand of the same workspace only with the credentials that it has; whose brand
+/// has the account may replace them.
+async fn an_account_of_other_users_brands_keeps_its_credentials(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let colleague = t.colleague(Role::Editor).await;
+    let brand = colleague.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
+    app.sql(format!("DELETE FROM brand_members WHERE brand_id = {} AND user_id = {}", t.brand, colleague.user)).await;
+    let path = format!("/brands/{brand}/social-accounts");
+    let connect = async |handle: &str| {
+        colleague.post(&path, json!({ "platform": "sandbox", "credentials": { "handle": handle } })).await
+    };
+    let version = async || {
+        let found = accounts::find_any(&mut app.store.conn().await, account).await.unwrap();
+        found.unwrap().credentials_version
+    };
+    let before = version().await;
+    let refusal = connect("demo+other").await.expect_error(422, "invalid_credentials");
+    assert!(refusal["message"].as_str().unwrap().contains("not a member"), "{refusal}");
+    assert_eq!((version().await, colleague.get(&path).await.data(200)), (before, json!([])));
+    connect("demo").await.expect(201);
+    connect("demo+other").await.expect(201);
+    assert_eq!(version().await, before + 2);
 }
 
 async fn secrets_are_never_shown(app: TestApp) {

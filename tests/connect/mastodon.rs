@@ -1,12 +1,17 @@
 //! The whole way with Mastodon: from the one-time URL to the account.
 
-use crier_store::accounts;
+use crier_domain::access::Role;
+use crier_domain::platform::{ConnectTarget, Platform};
+use crier_store::authorizations::NewAuthorization;
+use crier_store::{accounts, authorizations};
 use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::{mastodon_path, now};
-use crate::support::app::{TestApp, on_one_app};
+use crate::support::app::{Tenant, TestApp, on_one_app};
+use crate::support::client::until_true;
 use crate::support::mastodon::Mastodon;
+use crate::support::oauth::error;
 use crate::support::person::{Person, assert_page, text};
 
 on_one_app!(
@@ -15,6 +20,10 @@ on_one_app!(
     a_server_that_forgot_the_application_gets_a_new_one,
     an_older_server_is_asked_without_pkce,
     connecting_again_renews_the_account,
+    a_disconnect_leaves_the_account_of_another_workspace_working,
+    a_colleague_cannot_replace_the_credentials_of_another_brand,
+    servers_on_one_host_are_different_accounts,
+    a_server_that_does_not_check_applications_keeps_its_own,
     the_database_holds_no_secret_in_the_clear,
 );
 
@@ -110,6 +119,91 @@ async fn connecting_again_renews_the_account(app: TestApp) {
     let secrets: serde_json::Value = serde_json::from_str(found.1.expose_secret()).unwrap();
     assert!(mastodon.fake.oauth.knows(secrets["access_token"].as_str().unwrap()));
     assert_eq!(secrets["instance"], mastodon.server.uri());
+}
+
+async fn token(t: &Tenant<'_>) -> String {
+    let id = t.get(&t.path("/social-accounts")).await.data(200)[0]["id"].as_i64().unwrap();
+    let found = accounts::with_secrets(&mut t.app.conn().await, t.app.cipher(), id).await.unwrap().unwrap();
+    let secrets: serde_json::Value = serde_json::from_str(found.1.expose_secret()).unwrap();
+    secrets["access_token"].as_str().unwrap().to_owned()
+}
+
+/// Mastodon returns the same token to the same person and application each time.
+async fn a_disconnect_leaves_the_account_of_another_workspace_working(app: TestApp) {
+    let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
+    mastodon.fake.oauth.reuse_tokens();
+    let other = app.tenant("unlimited").await;
+    for tenant in [&t, &other, &other] {
+        connect(tenant, &mastodon).await;
+    }
+    let token = token(&other).await;
+    let disconnect = async |t: &Tenant<'_>| {
+        let id = t.get(&t.path("/social-accounts")).await.data(200)[0]["id"].clone();
+        t.delete(&t.path(&format!("/social-accounts/{id}"))).await.data(200);
+        id
+    };
+    disconnect(&t).await;
+    let id = other.get(&other.path("/social-accounts")).await.data(200)[0]["id"].clone();
+    let refreshed = other.request("POST", &other.path(&format!("/social-accounts/{id}/refresh"))).send().await;
+    assert_eq!(refreshed.data(200)["status"], "active");
+    disconnect(&other).await;
+    until_true("the last disconnect revokes the token", || !mastodon.fake.oauth.knows(&token)).await;
+    let requests = mastodon.server.received_requests().await.unwrap();
+    assert_eq!(requests.iter().filter(|request| request.url.path() == "/oauth/revoke").count(), 1);
+}
+
+async fn a_colleague_cannot_replace_the_credentials_of_another_brand(app: TestApp) {
+    let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
+    connect(&t, &mastodon).await;
+    let before = token(&t).await;
+    let colleague = t.colleague(Role::Editor).await;
+    let brand = colleague.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
+    app.sql(format!("DELETE FROM brand_members WHERE brand_id = {} AND user_id = {}", t.brand, colleague.user)).await;
+    let path = async || {
+        let new = NewAuthorization {
+            brand_id: brand,
+            user_id: Some(colleague.user),
+            platform: Platform::Mastodon,
+            target: ConnectTarget::Default,
+            instance: &mastodon.server.uri(),
+        };
+        let token = app.write(async |tx| authorizations::create(tx, new).await).await;
+        format!("/connect/{}", token.expose_secret())
+    };
+    let mut person = Person::new(&app);
+    let back = mastodon.fake.agree(&person.leave(&path().await).await);
+    assert_page(&person.open(back.as_str()).await, 409, "Another brand has this account");
+    assert_eq!(token(&t).await, before);
+    // A member of both brands may.
+    app.member(t.brand, colleague.user, Role::Editor).await;
+    let back = mastodon.fake.agree(&person.leave(&path().await).await);
+    let arrived = person.open(back.as_str()).await;
+    assert_page(&person.follow(&arrived).await, 200, "Connected");
+    assert_ne!(token(&t).await, before);
+}
+
+async fn servers_on_one_host_are_different_accounts(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let servers = [Mastodon::start(&now(&app)).await, Mastodon::start(&now(&app)).await];
+    for mastodon in &servers {
+        connect(&t, mastodon).await;
+    }
+    let listed = t.get(&t.path("/social-accounts")).await.data(200);
+    let names: Vec<_> = listed.as_array().unwrap().iter().rev().map(|one| one["external_id"].clone()).collect();
+    let expected = servers.each_ref().map(|mastodon| json!(format!("ann@{}", mastodon.server.address())));
+    assert_eq!(names, expected);
+}
+
+/// A server may refuse the check itself; only one that does not know the application gets a new one.
+async fn a_server_that_does_not_check_applications_keeps_its_own(app: TestApp) {
+    let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
+    connect(&t, &mastodon).await;
+    mastodon.fake.script("/oauth/token", error(400, "unsupported_grant_type"));
+    connect(&t, &mastodon).await;
+    assert_eq!(mastodon.fake.registrations(), 1);
+    mastodon.fake.script("/oauth/token", error(400, "invalid_client"));
+    connect(&t, &mastodon).await;
+    assert_eq!(mastodon.fake.registrations(), 2);
 }
 
 async fn the_database_holds_no_secret_in_the_clear(app: TestApp) {

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod account_holders;
 mod accounts;
 mod ai_credits;
 mod attempts;

@@ -10,7 +10,7 @@ use crier_domain::platform::{AccountKind, Descriptor, Platform};
 use crier_platforms::sandbox::Sandbox;
 use crier_platforms::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, OutgoingPost, Published,
-    Reconciled, Refreshed, Secrets,
+    Reconciled, Refreshed, Revocation, Secrets,
 };
 use crier_store::{StoreError, Tx};
 use secrecy::ExposeSecret;
@@ -19,7 +19,8 @@ use tokio::sync::Semaphore;
 
 /// Connects any handle except `refused`, `away`, `wrong` and `panics`. `waits` blocks until released, `odd` returns
 /// values that must not be stored unchanged, and `nul` returns an id that cannot be stored. The account's handle
-/// selects the result of a refresh in the same way.
+/// selects the result of a refresh in the same way. What follows a `+` is another name of the account before it, and
+/// each connect gets another token, except that of the handle `same`.
 pub struct FakeConnector {
     pub connects: AtomicUsize,
     pub revoked: Mutex<Vec<String>>,
@@ -81,8 +82,10 @@ impl Connector for FakeConnector {
             _ => {}
         }
         let odd = handle == "odd";
+        let access = if handle == "same" { handle.clone() } else { format!("access-{n}") };
+        let external_id = handle.split('+').next().unwrap_or_default().to_owned();
         Ok(Connected {
-            external_id: if handle == "nul" { "n\0l".to_owned() } else { handle.clone() },
+            external_id: if handle == "nul" { "n\0l".to_owned() } else { external_id },
             name: if odd { format!("\0Odd\r\n{}", "x".repeat(3_900_000)) } else { handle.to_uppercase() },
             username: Some(if odd { "\0".to_owned() } else { handle.clone() }),
             profile_url: odd.then(|| "javascript:alert(1)".to_owned()),
@@ -91,7 +94,7 @@ impl Connector for FakeConnector {
             token_expires_at: None,
             renewal: None,
             application: None,
-            secrets: credentials.with(&[("token", &format!("hunter2-{n}"))]),
+            secrets: credentials.with(&[("token", &format!("hunter2-{n}")), ("access_token", &access)]),
         })
     }
 
@@ -132,6 +135,10 @@ impl Connector for FakeConnector {
 
     async fn reconcile(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Reconciled, CallError> {
         Ok(Reconciled::Unsupported)
+    }
+
+    fn revocation(&self) -> Option<Revocation> {
+        Some(Revocation::Token)
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

@@ -46,6 +46,8 @@ struct State {
     granted: Option<String>,
     /// Refresh tokens are given no more, as by platforms that give one with the first consent only.
     no_refresh_tokens: bool,
+    /// The same application gets the same token again, as at Mastodon.
+    reuses_tokens: bool,
     count: usize,
 }
 
@@ -82,6 +84,10 @@ impl OAuthServer {
     /// Grants these scopes in place of those that are asked for.
     pub fn grants_only(&self, scope: &str) {
         self.state.lock().unwrap().granted = Some(scope.to_owned());
+    }
+
+    pub fn reuse_tokens(&self) {
+        self.state.lock().unwrap().reuses_tokens = true;
     }
 
     pub fn stop_refresh_tokens(&self) {
@@ -175,7 +181,10 @@ impl OAuthServer {
             _ => return Err((400, "unsupported_grant_type")),
         };
         state.count += 1;
-        let token = format!("access-{}", state.count);
+        let token = match state.reuses_tokens {
+            true => format!("access-of-{id}"),
+            false => format!("access-{}", state.count),
+        };
         state.tokens.insert(token.clone(), scope.clone());
         let mut body = json!({ "access_token": token, "token_type": "Bearer", "scope": scope });
         if let Some(seconds) = self.rules.expires_in {

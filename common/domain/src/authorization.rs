@@ -44,6 +44,8 @@ pub struct Authorization {
     pub browser_hash: Option<Vec<u8>>,
     pub account_id: Option<i64>,
     pub expires_at: DateTime<Utc>,
+    /// The user who asked for it; `None`: the operator.
+    pub user_id: Option<i64>,
 }
 
 /// Why an authorization cannot be continued.

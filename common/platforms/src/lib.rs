@@ -18,6 +18,7 @@ mod bluesky;
 pub mod call;
 mod facebook;
 mod google_business;
+pub mod grant;
 pub mod inbox;
 mod instagram;
 mod linkedin;
@@ -56,6 +57,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use analytics::AnalyticsConnector;
+pub use grant::Revocation;
 pub use inbox::InboxConnector;
 pub use oauth::OAuthConnector;
 pub use registry::{Clients, ConnectorRegistry};
@@ -455,7 +457,12 @@ pub trait Connector: Send + Sync {
         None
     }
 
-    /// Revokes what the platform granted, when the last brand disconnects the account. Best effort.
+    /// Returns what [`Connector::revoke`] ends; `None`: it does nothing.
+    fn revocation(&self) -> Option<Revocation> {
+        None
+    }
+
+    /// Revokes what the platform granted, when no account needs it any more. Best effort.
     async fn revoke(&self, _account: &ConnectorAccount) -> Result<(), CallError> {
         Ok(())
     }

@@ -25,7 +25,7 @@ use super::oauth::{
 };
 use super::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Secrets, Staged,
+    OutgoingPost, Published, Reconciled, Refreshed, Revocation, Secrets, Staged,
 };
 
 /// The maximum size of stored secrets, in bytes of JSON.
@@ -138,6 +138,10 @@ impl Connector for SanitizingConnector {
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         self.0.analytics().filter(|_| self.1.analytics).map(|_| self as &dyn AnalyticsConnector)
+    }
+
+    fn revocation(&self) -> Option<Revocation> {
+        self.0.revocation()
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

@@ -38,7 +38,7 @@ pub struct NewAccount {
     pub secrets: SecretString,
 }
 
-const COLUMNS: &str = "
+pub(super) const COLUMNS: &str = "
     a.id, a.workspace_id, a.platform, a.name, a.username, a.external_id, a.profile_url, a.avatar_url,
     a.kind, a.status, a.token_expires_at, a.last_error, a.credentials_version, a.connected_at, a.created_at,
     a.updated_at";
@@ -252,41 +252,19 @@ pub async fn of_brands_with_secrets(
 }
 
 #[derive(sqlx_macros::FromRow)]
-struct AccountRow {
+pub(super) struct AccountRow {
     #[sqlx(flatten)]
-    account: SocialAccount,
+    pub(super) account: SocialAccount,
     secrets: Vec<u8>,
 }
 
 impl AccountRow {
-    fn open(self, cipher: &Cipher) -> Result<(SocialAccount, SecretString)> {
+    pub(super) fn open(self, cipher: &Cipher) -> Result<(SocialAccount, SecretString)> {
         let account = self.account;
         let name = row_name(account.workspace_id, account.platform, &account.external_id);
         let plain = cipher.open(&place(&name), &self.secrets)?;
         let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("secrets are no text".into()))?;
         Ok((account, SecretString::from(text)))
-    }
-}
-
-/// Returns a workspace's record of an external account, with its secrets.
-pub async fn find_external(
-    conn: &mut Conn,
-    cipher: &Cipher,
-    workspace_id: i64,
-    platform: Platform,
-    external_id: &str,
-) -> Result<Option<(SocialAccount, SecretString)>> {
-    const SQL: &str = "
-        SELECT id
-        FROM social_accounts
-        WHERE workspace_id = $1
-            AND platform = $2
-            AND external_id = $3";
-    let found: Option<i64> =
-        run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(platform).bind(external_id).fetch_optional(c))?;
-    match found {
-        Some(id) => with_secrets(conn, cipher, id).await,
-        None => Ok(None),
     }
 }
 

@@ -17,7 +17,7 @@ pub const SECRET_LENGTH: usize = 43;
 
 const COLUMNS: &str = "
     a.id, a.brand_id, b.name AS brand_name, b.workspace_id, a.platform, a.target, a.instance, a.stage, a.browser_hash,
-    a.account_id, a.expires_at";
+    a.account_id, a.expires_at, a.user_id";
 
 /// Creates a random token, state or cookie.
 pub fn new_secret() -> Result<SecretString> {
@@ -42,6 +42,8 @@ fn place(row: &str) -> SecretLocation<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct NewAuthorization<'a> {
     pub brand_id: i64,
+    /// The user who connects it; `None`: the operator.
+    pub user_id: Option<i64>,
     pub platform: Platform,
     pub target: ConnectTarget,
     pub instance: &'a str,
@@ -50,12 +52,14 @@ pub struct NewAuthorization<'a> {
 /// Stores an authorization and returns its token: this is the only time that it can be seen.
 pub async fn create(tx: &mut Tx, new: NewAuthorization<'_>) -> Result<SecretString> {
     const SQL: &str = "
-        INSERT INTO authorizations (token_hash, brand_id, platform, target, instance, stage, expires_at, created_at)
-        VALUES ($1, $2, $3, $4, $5, 'issued', $6, $7)";
+        INSERT INTO authorizations (
+            token_hash, brand_id, platform, target, instance, stage, expires_at, created_at, user_id
+        )
+        VALUES ($1, $2, $3, $4, $5, 'issued', $6, $7, $8)";
     let token = new_secret()?;
     let hashed = required_hash(&token)?;
     let (now, expires_at) = (tx.now, tx.now + LIFETIME);
-    execute!(tx, SQL, &hashed, new.brand_id, new.platform, new.target, new.instance, expires_at, now)?;
+    execute!(tx, SQL, &hashed, new.brand_id, new.platform, new.target, new.instance, expires_at, now, new.user_id)?;
     Ok(token)
 }
 

@@ -17,6 +17,7 @@ use crier_base::secrets::Cipher;
 use crier_domain::job::{Claimed, JobKind, JobNotification, JobNotifier};
 use crier_telemetry::metrics;
 
+pub mod account_holders;
 pub mod account_tokens;
 pub mod accounts;
 pub mod ai_credits;

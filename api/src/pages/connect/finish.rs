@@ -39,8 +39,9 @@ pub(super) async fn finish(
     let authorization = open_authorization(app, found)?;
     let (workspace_id, plan) = brands::plan_of(&mut tx, authorization.brand_id).await?.ok_or(WrongTurn::Unknown)?;
     let cap = app.plans.get(&plan).and_then(|plan| plan.social_accounts);
-    let place = Place { workspace_id, brand_id: authorization.brand_id, cap, trace: None };
-    let saved = save_account(&mut tx, &app.platforms, place, authorization.platform, &connected).await;
+    let place =
+        Place { workspace_id, brand_id: authorization.brand_id, user_id: authorization.user_id, cap, trace: None };
+    let saved = save_account(&mut tx, app, place, authorization.platform, &connected).await;
     let account = saved.map_err(|error| WrongTurn::of_save(name, error))?;
     authorizations::consume(&mut tx, authorization.id, account.id).await?;
     tx.commit().await?;

@@ -5,7 +5,7 @@ use crier_platforms::ConnectError;
 use crier_store::StoreError;
 use http::StatusCode;
 
-use crate::routes::accounts::save::SaveError;
+use crate::routes::accounts::save::{IS_OF_OTHERS, SaveError};
 
 /// Why a step cannot be taken.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(super) enum WrongTurn {
     /// The choice is not one of those that were offered.
     NotOffered,
     Full(u64),
+    /// Brands of other users have the account, with other credentials.
+    OfOthers,
     /// The platform does not answer, with its reason.
     Away(&'static str, String),
     /// The platform refused, with its reason.
@@ -133,6 +135,7 @@ impl WrongTurn {
     pub(super) fn of_save(platform: &'static str, error: SaveError) -> Self {
         match error {
             SaveError::Full(cap) => Self::Full(cap),
+            SaveError::OfOthers => Self::OfOthers,
             SaveError::Refused(error) => Self::of(platform, error),
             SaveError::Store(error) => error.into(),
         }
@@ -148,7 +151,7 @@ impl WrongTurn {
             Self::Denied(_) | Self::OtherBrowser | Self::OtherSite | Self::MissingPermission(..) => {
                 StatusCode::FORBIDDEN
             }
-            Self::NothingToChoose(..) | Self::Full(_) => StatusCode::CONFLICT,
+            Self::NothingToChoose(..) | Self::Full(_) | Self::OfOthers => StatusCode::CONFLICT,
             Self::Away(..) | Self::Refused(..) => StatusCode::BAD_GATEWAY,
             Self::TooOften => StatusCode::TOO_MANY_REQUESTS,
             Self::NotConfigured | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -180,6 +183,7 @@ impl WrongTurn {
             Self::MissingPermission(platform, missing) => missing_permission(platform, missing),
             Self::NothingToChoose(platform, noun) => nothing_to_choose(platform, noun),
             Self::Full(cap) => full(cap),
+            Self::OfOthers => of_others(),
             Self::Away(platform, reason) => {
                 let advice = "Wait a few minutes. Then open the link that you were given again.";
                 Notice::with_reason(format!("{platform} does not answer"), reason, advice)
@@ -217,6 +221,14 @@ fn nothing_to_choose(platform: &str, noun: &str) -> Notice {
         "There is nothing to connect",
         format!("{platform} shows no {noun} that you may publish on."),
         "Check at the platform that you manage one and that you gave Crier access to it. Then open the link again.",
+    )
+}
+
+fn of_others() -> Notice {
+    Notice::new(
+        "Another brand has this account",
+        format!("{IS_OF_OTHERS} Nothing was connected."),
+        "Ask a member of that brand to connect the account here, too.",
     )
 }
 

@@ -86,7 +86,8 @@ async fn authorize(
         Mode::Oauth => {}
     }
     let (workspace_id, brand_id) = (cx.caller.workspace_id, cx.brand()?.id);
-    let place = Place { workspace_id, brand_id, cap: cx.plan.social_accounts, trace: cx.trace() };
+    let user_id = Some(cx.caller.user_id);
+    let place = Place { workspace_id, brand_id, user_id, cap: cx.plan.social_accounts, trace: cx.trace() };
     let authorization_url = issue(&cx.app, tx, place, ConnectRequest { target, instance: "" }, platform).await?;
     ApiResponse::ok(Authorization { platform, authorization_url, expires_in: LIFETIME.num_seconds() })
 }
@@ -100,7 +101,7 @@ pub async fn issue(
     platform: Platform,
 ) -> Result<String> {
     let ConnectRequest { target, instance } = request;
-    let Place { workspace_id, brand_id, cap, .. } = place;
+    let Place { workspace_id, brand_id, user_id, cap, .. } = place;
     let connector = app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
     let oauth = connector.oauth().ok_or_else(|| not_configured(platform))?;
     if !oauth.targets().contains(&target) {
@@ -116,7 +117,7 @@ pub async fn issue(
     if let Some(cap) = cap_reached(tx, brand_id, cap, platform).await? {
         return Err(full(cap));
     }
-    let new = authorizations::NewAuthorization { brand_id, platform, target, instance };
+    let new = authorizations::NewAuthorization { brand_id, user_id, platform, target, instance };
     let token = authorizations::create(tx, new).await?;
     Ok(format!("{}/connect/{}", app.public_url, token.expose_secret()))
 }

@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-use super::save::{Place, SaveError, cap_reached, save_account};
+use super::save::{IS_OF_OTHERS, Place, SaveError, cap_reached, save_account};
 use super::{SocialAccount, TAG, full, interactive, not_configured, unavailable};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
@@ -130,14 +130,15 @@ async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connect
     let place = Place {
         workspace_id: cx.caller.workspace_id,
         brand_id: brand,
+        user_id: Some(cx.caller.user_id),
         cap: cx.plan.social_accounts,
         trace: cx.trace(),
     };
-    let account =
-        save_account(tx, &cx.app.platforms, place, platform, connected).await.map_err(|error| match error {
-            SaveError::Full(cap) => full(cap),
-            SaveError::Refused(error) => refused(error),
-            SaveError::Store(error) => error.into(),
-        })?;
+    let account = save_account(tx, &cx.app, place, platform, connected).await.map_err(|error| match error {
+        SaveError::Full(cap) => full(cap),
+        SaveError::OfOthers => refused(ConnectError::Refused(format!("{IS_OF_OTHERS} Ask a member of that brand."))),
+        SaveError::Refused(error) => refused(error),
+        SaveError::Store(error) => error.into(),
+    })?;
     ApiResponse::created(&format!("/brands/{brand}/social-accounts"), [SocialAccount::from(account)])
 }

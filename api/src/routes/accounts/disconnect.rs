@@ -1,11 +1,8 @@
 //! `DELETE /brands/{brand}/social-accounts/{account}`
 
-use std::time::Duration;
-
 use crier_domain::access::Scope;
 use crier_domain::account::DisconnectResult;
 use crier_domain::event::EventName;
-use crier_domain::platform::Platform;
 use crier_platforms::ConnectorAccount;
 use crier_store::{Tx, accounts, events};
 use schemars::JsonSchema;
@@ -13,14 +10,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::TAG;
+use super::revoke::revoke_later;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
-
-/// Timeout for revoking the grant at the platform, which is best effort.
-const REVOKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a disconnect did.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -51,7 +46,7 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let data = json!({ "brand_id": brand, "social_account_id": id, "platform": account.platform, "result": result });
     events::emit(tx, brand, EventName::AccountDisconnected, &data, cx.trace()).await?;
     if let (DisconnectResult::Revoked, Some(stored)) = (result, stored) {
-        revoke_later(cx, tx, account.platform, stored);
+        revoke_later(&cx.app, tx, account.platform, stored);
     }
     ApiResponse::ok(Disconnected { result, account_id: id })
 }
@@ -67,20 +62,4 @@ async fn stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<ConnectorAccount> 
         tracing::warn!(account = id, %error, "failed to read the secrets of an account");
         None
     })
-}
-
-/// Revokes the grant after the commit, when no brand has the account any more. Best effort: our copy of the tokens is
-/// deleted in any case.
-fn revoke_later(cx: &Context, tx: &mut Tx, platform: Platform, account: ConnectorAccount) {
-    let platforms = cx.app.platforms.clone();
-    tx.after_commit(move || {
-        tokio::spawn(async move {
-            let Some(connector) = platforms.get(platform) else { return };
-            match tokio::time::timeout(REVOKE_TIMEOUT, connector.revoke(&account)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::info!(account = account.id, %error, "failed to revoke a grant"),
-                Err(_) => tracing::info!(account = account.id, "timed out revoking a grant"),
-            }
-        });
-    });
 }

@@ -16,6 +16,7 @@ mod disconnect;
 mod list;
 mod platforms;
 mod refresh;
+mod revoke;
 pub mod save;
 
 pub const TAG: &str = "Social accounts";

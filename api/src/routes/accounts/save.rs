@@ -3,17 +3,24 @@
 use crier_domain::account::SocialAccount;
 use crier_domain::event::EventName;
 use crier_domain::platform::Platform;
-use crier_platforms::{ConnectError, Connected, ConnectorRegistry, Secrets};
+use crier_platforms::grant::are_same_credentials;
+use crier_platforms::{ConnectError, Connected, ConnectorAccount, Secrets};
+use crier_store::account_holders::{self, FormerAccount};
 use crier_store::accounts::{self, NewAccount};
 use crier_store::{Conn, StoreError, Tx, brands, events, inbox_syncs};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
+
+use super::revoke::revoke_later;
+use crate::app::App;
 
 /// Where an account is connected.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub workspace_id: i64,
     pub brand_id: i64,
+    /// The user who connects it; `None`: the operator.
+    pub user_id: Option<i64>,
     /// How many accounts the plan allows for each brand.
     pub cap: Option<u64>,
     pub trace: Option<&'a str>,
@@ -25,11 +32,18 @@ pub enum SaveError {
     /// The brand has as many accounts as its plan allows.
     #[error("the plan allows {0} accounts")]
     Full(u64),
+    /// Brands of other users have the account, with other credentials.
+    #[error("{IS_OF_OTHERS}")]
+    OfOthers,
     #[error(transparent)]
     Refused(ConnectError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+/// Says why an account of other brands was not connected.
+pub const IS_OF_OTHERS: &str =
+    "This account is connected to a brand that you are not a member of, with other credentials.";
 
 fn is_full(count: i64, cap: u64) -> bool {
     count >= i64::try_from(cap).unwrap_or(i64::MAX)
@@ -48,17 +62,19 @@ pub async fn cap_reached(
     Ok((!has_room && !accounts::has_platform(conn, brand_id, platform).await?).then_some(cap))
 }
 
-/// Saves the account, attaches it to the brand and emits `account.connected`.
+/// Saves the account, attaches it to the brand and emits `account.connected`. Credentials that it replaces are revoked.
 pub async fn save_account(
     tx: &mut Tx,
-    platforms: &ConnectorRegistry,
+    app: &App,
     place: Place<'_>,
     platform: Platform,
     connected: &Connected,
 ) -> Result<SocialAccount, SaveError> {
     let (workspace, brand) = (place.workspace_id, place.brand_id);
+    let platforms = &app.platforms;
+    // Another connect of the same account waits, so that each sees whose it is.
+    brands::lock_workspace(tx, workspace).await?;
     if let Some(cap) = place.cap {
-        brands::lock_workspace(tx, workspace).await?;
         let is_reconnect = accounts::has_external(tx, brand, platform, &connected.external_id).await?;
         if !is_reconnect && is_full(accounts::count(tx, brand).await?, cap) {
             return Err(SaveError::Full(cap));
@@ -67,7 +83,13 @@ pub async fn save_account(
     if let Some(connector) = platforms.get(platform) {
         connector.reserve(tx, workspace, connected).await?.map_err(SaveError::Refused)?;
     }
-    let secrets = with_former_refresh_token(tx, workspace, platform, connected).await?;
+    let cipher = tx.cipher.clone();
+    let former = account_holders::find_external(tx, &cipher, workspace, platform, &connected.external_id).await?;
+    let replaced = former.as_ref().map(replaced_credentials).transpose()?.flatten();
+    if let Some(former) = &former {
+        refuse_account_of_others(tx, app, place, former, replaced.as_ref(), connected).await?;
+    }
+    let secrets = with_former_refresh_token(replaced.as_ref(), connected);
     let new = NewAccount {
         platform,
         external_id: connected.external_id.clone(),
@@ -83,6 +105,9 @@ pub async fn save_account(
     };
     let account = accounts::save(tx, workspace, &new).await?;
     accounts::attach(tx, brand, account.id).await?;
+    if let Some(replaced) = replaced {
+        revoke_later(app, tx, platform, replaced);
+    }
     if !platforms.descriptor(platform).capabilities.inbox.is_empty() {
         inbox_syncs::start(tx, account.id).await?;
     }
@@ -91,25 +116,43 @@ pub async fn save_account(
     Ok(account)
 }
 
+fn replaced_credentials(former: &FormerAccount) -> Result<Option<ConnectorAccount>, StoreError> {
+    former.secrets.as_ref().map(|secrets| ConnectorAccount::stored(&former.account, secrets)).transpose()
+}
+
+/// Fails if the account belongs to brands that the user is not a member of, and the credentials are others: they would
+/// replace those with which these brands publish.
+async fn refuse_account_of_others(
+    tx: &mut Tx,
+    app: &App,
+    place: Place<'_>,
+    former: &FormerAccount,
+    replaced: Option<&ConnectorAccount>,
+    connected: &Connected,
+) -> Result<(), SaveError> {
+    let Some(user) = place.user_id else { return Ok(()) };
+    let descriptor = app.platforms.descriptor(former.account.platform);
+    let is_same = |replaced: &ConnectorAccount| are_same_credentials(descriptor, &replaced.secrets, &connected.secrets);
+    if replaced.is_some_and(is_same) {
+        return Ok(());
+    }
+    match account_holders::is_of_others(tx, former.account.id, place.brand_id, user).await? {
+        true => Err(SaveError::OfOthers),
+        false => Ok(()),
+    }
+}
+
 /// Some platforms give a refresh token with the first consent only: the one that is there is kept, if it belongs to the
 /// same application.
-async fn with_former_refresh_token(
-    tx: &mut Tx,
-    workspace_id: i64,
-    platform: Platform,
-    connected: &Connected,
-) -> Result<Secrets, StoreError> {
+fn with_former_refresh_token(former: Option<&ConnectorAccount>, connected: &Connected) -> Secrets {
     let new = &connected.secrets;
     if connected.application.is_none() || new.get("refresh_token").is_some() {
-        return Ok(new.clone());
+        return new.clone();
     }
-    let cipher = tx.cipher.clone();
-    let found = accounts::find_external(tx, &cipher, workspace_id, platform, &connected.external_id).await?;
-    let Some((_, former)) = found else { return Ok(new.clone()) };
-    let former = Secrets::from_stored(&former)?;
     let id = |secrets: &Secrets| secrets.get("client_id").map(|id| id.expose_secret().to_owned());
-    Ok(match former.get("refresh_token").filter(|_| id(&former) == id(new)) {
+    let former = former.map(|former| &former.secrets).filter(|former| id(former) == id(new));
+    match former.and_then(|former| former.get("refresh_token")) {
         Some(token) => new.with(&[("refresh_token", token.expose_secret())]),
         None => new.clone(),
-    })
+    }
 }

@@ -35,7 +35,8 @@ use super::call::{Effect, PlatformClient, connect_error};
 use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, marker_field,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, Secrets,
+    marker_field,
 };
 
 const COLLECTION: &str = "app.bsky.feed.post";
@@ -48,9 +49,9 @@ pub(super) struct Bluesky {
     guarded: PlatformClient,
     addresses: Arc<dyn AddressCheck>,
     default_service: String,
-    metrics: Metrics,
     /// The directory of `did:plc`.
     directory: String,
+    metrics: Metrics,
 }
 
 impl Bluesky {
@@ -62,8 +63,8 @@ impl Bluesky {
             guarded: caller(&clients.guarded),
             addresses: clients.addresses.clone(),
             default_service: config.base_url(Platform::Bluesky, "https://bsky.social"),
-            metrics: Metrics::new(Platform::Bluesky, config, clock),
             directory: config.plc_url("https://plc.directory"),
+            metrics: Metrics::new(Platform::Bluesky, config, clock),
         }
     }
 
@@ -196,11 +197,11 @@ impl Connector for Bluesky {
             let status = session.status.as_deref().unwrap_or("not active");
             return Err(ConnectError::Refused(format!("This Bluesky account is {status}; see to it at Bluesky.")));
         }
-        // A server without an AppView has no profiles; the account can still publish.
         let handle = self.check_identity(&server, &session).await?;
+        // A server without an AppView has no profiles; the account can still publish.
         let profile = profile(&server, &session).await.unwrap_or_default();
-        Ok(Connected {
         let shown = handle.clone().unwrap_or_else(|| session.did.clone());
+        Ok(Connected {
             profile_url: Some(format!("https://bsky.app/profile/{shown}")),
             name: profile.display_name.filter(|n| !n.trim().is_empty()).unwrap_or(shown),
             avatar_url: profile.avatar,
@@ -302,6 +303,10 @@ impl Connector for Bluesky {
 
     fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
+    }
+
+    fn revocation(&self) -> Option<Revocation> {
+        Some(Revocation::Token)
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

@@ -34,7 +34,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, time_marker,
+    OutgoingPost, Published, Reconciled, Refreshed, Revocation, time_marker,
 };
 
 /// The version of the API; each lives about a year (looked up in November 2026).
@@ -296,6 +296,10 @@ impl Connector for Linkedin {
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         if Self::is_page(account) { self.find(account, post).await } else { Ok(Reconciled::Unsupported) }
+    }
+
+    fn revocation(&self) -> Option<Revocation> {
+        Some(Revocation::Grant)
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

@@ -31,7 +31,7 @@ use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::{
     AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker,
-    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, marker_field, marker_time, time_marker,
+    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, marker_field, marker_time, time_marker,
 };
 
 /// How many of the newest statuses are looked through.
@@ -166,6 +166,10 @@ impl Connector for Mastodon {
 
     fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
+    }
+
+    fn revocation(&self) -> Option<Revocation> {
+        Some(Revocation::Token)
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

@@ -33,7 +33,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, marker_time, options, time_marker,
+    OutgoingPost, Published, Reconciled, Refreshed, Revocation, marker_time, options, time_marker,
 };
 
 const MAX_TITLE: usize = 300;
@@ -352,6 +352,10 @@ impl Connector for Reddit {
             return Err(CallError::Transient(Failure::of(Category::Media, message)));
         }
         Ok(Reconciled::Absent)
+    }
+
+    fn revocation(&self) -> Option<Revocation> {
+        Some(Revocation::Token)
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

@@ -30,7 +30,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled,
-    Refreshed, marker_field, options,
+    Refreshed, Revocation, marker_field, options,
 };
 
 /// The pause before the status is asked for again: as long as it has been waited for, within these.
@@ -199,6 +199,10 @@ impl Connector for Tiktok {
                 Reconciled::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
             }
         })
+    }
+
+    fn revocation(&self) -> Option<Revocation> {
+        Some(Revocation::Grant)
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

@@ -34,7 +34,8 @@ use super::oauth::{
 use super::text::links::find as find_links;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, marker_time, time_marker,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, marker_time,
+    time_marker,
 };
 
 const SCOPES: [&str; 5] = ["tweet.read", "tweet.write", "users.read", "media.write", "offline.access"];
@@ -305,6 +306,10 @@ impl Connector for Twitter {
         let wanted = comparable(&post.text);
         let found = newest.into_iter().find(|tweet| comparable(&tweet.text) == wanted);
         Ok(found.map_or(Reconciled::Absent, |tweet| Reconciled::Found(published(account, &tweet.id))))
+    }
+
+    fn revocation(&self) -> Option<Revocation> {
+        Some(Revocation::Grant)
     }
 
     async fn revoke(&self, account: &ConnectorAccount) -> Result<(), CallError> {

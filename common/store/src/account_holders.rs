@@ -1,0 +1,89 @@
+//! Who has an account already, when it is connected or disconnected: brands of the workspace, and other accounts of the
+//! installation that may have the same tokens.
+
+use crier_base::secrets::Cipher;
+use crier_domain::account::SocialAccount;
+use crier_domain::platform::Platform;
+use secrecy::SecretString;
+
+use super::accounts::{AccountRow, COLUMNS};
+use super::db::run;
+use super::{Conn, Result};
+
+/// How many accounts are read at a time: their secrets are decrypted in memory.
+const PAGE: i64 = 100;
+
+/// A workspace's record of an external account.
+#[derive(Debug)]
+pub struct FormerAccount {
+    pub account: SocialAccount,
+    /// `None` if no configured key opens them.
+    pub secrets: Option<SecretString>,
+}
+
+/// Returns a workspace's record of an external account.
+pub async fn find_external(
+    conn: &mut Conn,
+    cipher: &Cipher,
+    workspace_id: i64,
+    platform: Platform,
+    external_id: &str,
+) -> Result<Option<FormerAccount>> {
+    let sql = format!(
+        "
+        SELECT {COLUMNS}, a.secrets
+        FROM social_accounts a
+        WHERE a.workspace_id = $1
+            AND a.platform = $2
+            AND a.external_id = $3"
+    );
+    let found: Option<AccountRow> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(workspace_id)
+        .bind(platform).bind(external_id).fetch_optional(c))?;
+    Ok(found.map(|row| {
+        let account = row.account.clone();
+        let secrets = row.open(cipher).inspect_err(|error| {
+            tracing::warn!(account = account.id, %error, "failed to read the secrets of an account");
+        });
+        FormerAccount { account, secrets: secrets.ok().map(|(_, secrets)| secrets) }
+    }))
+}
+
+/// Returns whether an account belongs to brands that the user is not a member of, and not to this one.
+pub async fn is_of_others(conn: &mut Conn, account_id: i64, brand_id: i64, user_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        SELECT b.brand_id
+        FROM brand_accounts b
+        WHERE b.account_id = $1
+            AND (
+                b.brand_id = $2
+                OR NOT EXISTS (SELECT 1 FROM brand_members m WHERE m.brand_id = b.brand_id AND m.user_id = $3)
+            )";
+    let found: Vec<i64> =
+        run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).bind(brand_id).bind(user_id).fetch_all(c))?;
+    Ok(!found.is_empty() && !found.contains(&brand_id))
+}
+
+/// Lists the accounts of the whole installation that may have tokens of the same grant: those of the same external
+/// account or application, after `after_id`. Empty at the end.
+pub async fn candidates(
+    conn: &mut Conn,
+    cipher: &Cipher,
+    platform: Platform,
+    external_id: &str,
+    application: Option<&str>,
+    after_id: i64,
+) -> Result<Vec<(SocialAccount, SecretString)>> {
+    let sql = format!(
+        "
+        SELECT {COLUMNS}, a.secrets
+        FROM social_accounts a
+        WHERE a.platform = $1
+            AND (a.external_id = $2 OR a.application = $3)
+            AND a.id > $4
+        ORDER BY a.id
+        LIMIT $5"
+    );
+    let rows: Vec<AccountRow> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(platform)
+        .bind(external_id).bind(application).bind(after_id).bind(PAGE).fetch_all(c))?;
+    rows.into_iter().map(|row| row.open(cipher)).collect()
+}
