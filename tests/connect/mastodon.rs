@@ -198,12 +198,11 @@ async fn servers_on_one_host_are_different_accounts(app: TestApp) {
 async fn a_server_that_does_not_check_applications_keeps_its_own(app: TestApp) {
     let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
     connect(&t, &mastodon).await;
-    mastodon.fake.script("/oauth/token", error(400, "unsupported_grant_type"));
-    connect(&t, &mastodon).await;
-    assert_eq!(mastodon.fake.registrations(), 1);
-    mastodon.fake.script("/oauth/token", error(400, "invalid_client"));
-    connect(&t, &mastodon).await;
-    assert_eq!(mastodon.fake.registrations(), 2);
+    for (code, registrations) in [("unsupported_grant_type", 1), ("invalid_client", 2), ("invalid_request", 3)] {
+        mastodon.fake.script("/oauth/token", error(400, code));
+        connect(&t, &mastodon).await;
+        assert_eq!(mastodon.fake.registrations(), registrations, "{code}");
+    }
 }
 
 async fn the_database_holds_no_secret_in_the_clear(app: TestApp) {

@@ -91,8 +91,8 @@ impl Mastodon {
         let answer = self.client.send(Effect::Repeatable, request).await;
         let answer = answer.map_err(|error| connect_error(error, Some("instance")))?;
         match answer.status {
-            // The server refuses the request and not the application.
-            StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN if is_check_unsupported(&answer.body) => Ok(true),
+            // The server refuses the kind of request and not the application.
+            StatusCode::BAD_REQUEST if is_check_unsupported(&answer.body) => Ok(true),
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(false),
             status if status.is_success() => Ok(true),
             _ => {
@@ -104,13 +104,14 @@ impl Mastodon {
 }
 
 /// Returns whether an error of the token endpoint (RFC 6749, 5.2) says that the server does not do this check.
+/// `invalid_request` does not: it is GoToSocial's error for an application that it does not know.
 fn is_check_unsupported(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct TokenError {
         error: String,
     }
     let error = serde_json::from_slice::<TokenError>(body).map(|found| found.error).unwrap_or_default();
-    matches!(error.as_str(), "invalid_request" | "unsupported_grant_type" | "unauthorized_client")
+    error == "unsupported_grant_type"
 }
 
 /// Returns the server's host for a handle, with its port unless that is the one of https: each port is another server.
