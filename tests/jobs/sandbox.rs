@@ -233,6 +233,7 @@ fn outgoing(text: &str, key: &str) -> OutgoingPost {
         marker: Marker::from_iter([("key".to_owned(), json!(key))]),
         attempt: 1,
         has_earlier_attempt: false,
+        called_at: None,
     }
 }
 

@@ -68,14 +68,14 @@ async fn reconcile_finds_the_post_by_text_and_time() {
     let mut outgoing = post(connector.as_ref(), "Hi");
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
     publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    let Reconciled::Found(found) = connector.reconcile(&account, &outgoing).await.unwrap() else {
+    let Reconciled::Matches(found) = connector.reconcile(&account, &outgoing).await.unwrap() else {
         panic!("it is there")
     };
-    assert_eq!(found.url.as_deref(), Some("https://www.facebook.com/42_1/permalink"));
+    assert_eq!(found[0].url.as_deref(), Some("https://www.facebook.com/42_1/permalink"));
     let other = OutgoingPost { text: "Other".to_owned(), ..outgoing.clone() };
     assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
     let mut later = outgoing.clone();
-    later.marker.insert("at".to_owned(), Value::from((now() + TimeDelta::hours(1)).to_rfc3339()));
+    later.called_at = Some(now() + TimeDelta::hours(1));
     assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
     facebook.script(error(500, 2, None, "Service temporarily unavailable"));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));

@@ -177,11 +177,11 @@ async fn reconcile_finds_the_post() {
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
     let published = connector.publish(&account, &outgoing).await.unwrap();
     connector.publish(&account, &post(connector.as_ref(), "Newer")).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
     let other = post(connector.as_ref(), "Fresh");
     assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
     let mut later = outgoing.clone();
-    later.marker.insert("at".to_owned(), json!((now() + TimeDelta::hours(1)).to_rfc3339()));
+    later.called_at = Some(now() + TimeDelta::hours(1));
     assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
     fake.script(error(503, "UNAVAILABLE", json!([])));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));

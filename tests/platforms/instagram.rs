@@ -164,15 +164,15 @@ async fn reconcile_asks_for_the_container() {
         s.stage(&mut outgoing).await.unwrap();
         assert_eq!(s.reconcile(&outgoing).await, Reconciled::Absent, "it is not published");
         let published = s.publish(&mut outgoing).await.unwrap();
-        assert_eq!(s.reconcile(&outgoing).await, Reconciled::Found(published.clone()));
+        assert_eq!(s.reconcile(&outgoing).await, Reconciled::PublishedAmong(vec![published.clone()]));
         // A step before another call finds it as well, so nothing is published twice.
-        assert_eq!(s.stage(&mut outgoing).await.unwrap(), Staged::Published(published.clone()));
+        assert_eq!(s.stage(&mut outgoing).await.unwrap(), Staged::Published(vec![published.clone()]));
         s.server.forget_containers();
-        assert_eq!(s.reconcile(&outgoing).await, Reconciled::Found(published), "by its text and time");
+        assert_eq!(s.reconcile(&outgoing).await, Reconciled::Matches(vec![published]), "by its text and time");
         let other = OutgoingPost { text: "Other".to_owned(), ..outgoing.clone() };
         assert_eq!(s.reconcile(&other).await, Reconciled::Absent);
         let mut later = outgoing.clone();
-        later.marker.insert("at".to_owned(), Value::from((now() + TimeDelta::hours(1)).to_rfc3339()));
+        later.called_at = Some(now() + TimeDelta::hours(1));
         assert_eq!(s.reconcile(&later).await, Reconciled::Absent);
         s.server.script("{}", error(500, 2, None, "Service temporarily unavailable"));
         assert!(matches!(s.connector.reconcile(&s.account, &outgoing).await, Err(CallError::Transient(_))));

@@ -170,11 +170,11 @@ async fn reconcile_finds_a_pages_post() {
     assert_eq!(connector.reconcile(&page(), &outgoing).await.unwrap(), Reconciled::Absent);
     let published = publish(connector.as_ref(), &page(), &mut outgoing).await.unwrap();
     publish(connector.as_ref(), &page(), &mut post(connector.as_ref(), "Newer")).await.unwrap();
-    assert_eq!(connector.reconcile(&page(), &outgoing).await.unwrap(), Reconciled::Found(published));
+    assert_eq!(connector.reconcile(&page(), &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
     let other = post(connector.as_ref(), "Fresh (rye)");
     assert_eq!(connector.reconcile(&page(), &other).await.unwrap(), Reconciled::Absent);
     let mut later = outgoing.clone();
-    later.marker.insert("at".to_owned(), json!((now() + TimeDelta::hours(1)).to_rfc3339()));
+    later.called_at = Some(now() + TimeDelta::hours(1));
     assert_eq!(connector.reconcile(&page(), &later).await.unwrap(), Reconciled::Absent);
     fake.scripted.lock().unwrap().push(error(500, json!({})));
     assert!(matches!(connector.reconcile(&page(), &outgoing).await, Err(CallError::Transient(_))));

@@ -104,7 +104,7 @@ async fn reconcile_finds_the_post_by_its_source() {
     let mut outgoing = post(connector.as_ref(), "Fresh & <b>");
     outgoing.images = vec![image("cat")];
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
     // The same words without a picture are another post, and so are older ones.
     let without = OutgoingPost { images: Vec::new(), ..outgoing.clone() };
     assert_eq!(connector.reconcile(&account, &without).await.unwrap(), Reconciled::Absent);

@@ -16,6 +16,7 @@ mod instagram;
 mod instagram_inbox;
 mod linkedin;
 mod linkedin_inbox;
+mod lost_answers;
 mod mastodon;
 mod mastodon_inbox;
 mod pinterest;

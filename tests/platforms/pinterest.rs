@@ -144,14 +144,14 @@ async fn reconcile_finds_the_pin() {
     let mut outgoing = pin_post(connector.as_ref(), &["cat"]);
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
     for (name, value) in [("board", "78"), ("title", "Other"), ("link", "https://other.example/")] {
         let mut other = outgoing.clone();
         other.options.insert(name.to_owned(), json!(value));
         assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent, "{name}");
     }
     let mut later = outgoing.clone();
-    later.marker.insert("at".to_owned(), json!((now() + TimeDelta::hours(1)).to_rfc3339()));
+    later.called_at = Some(now() + TimeDelta::hours(1));
     assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
     fake.scripted.lock().unwrap().push(error(500, 0, "oops"));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));

@@ -219,8 +219,10 @@ async fn texts_and_links_are_posted() {
 async fn one_picture_is_a_post_that_is_found_afterwards() {
     let (fake, _server, connector, account) = start().await;
     let mut outgoing = reddit_post(connector.as_ref(), &["cat"], json!({}));
-    let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    assert_eq!(published, Published::new("t3_p1", url("p1")));
+    let accepted = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap_err();
+    assert!(matches!(accepted, CallError::Accepted { .. }), "its name is not known yet: {accepted:?}");
+    let found = connector.reconcile(&account, &outgoing).await.unwrap();
+    assert_eq!(found, Reconciled::Matches(vec![Published::new("t3_p1", url("p1"))]));
     let sent = fake.posts.lock().unwrap()[0].clone();
     let place = fake.storage.lock().unwrap().clone();
     assert_eq!((&sent["kind"], &sent["url"]), (&json!("image"), &json!(format!("{place}/rte_images/0-cat.png"))));
@@ -238,15 +240,15 @@ async fn a_picture_in_processing_is_looked_for_again_and_not_posted_twice() {
     *fake.processing.lock().unwrap() = true;
     let mut outgoing = reddit_post(connector.as_ref(), &["cat"], json!({}));
     let open = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap_err();
-    assert!(matches!(open, CallError::Unknown(_)), "{open:?}");
+    assert!(matches!(open, CallError::Accepted { .. }), "{open:?}");
     // Nothing there yet does not mean that there will be nothing.
     let waiting = connector.reconcile(&account, &outgoing).await.unwrap_err();
     assert!(matches!(waiting, CallError::Transient(_)), "{waiting:?}");
     let mut later = outgoing.clone();
-    later.marker.insert("at".to_owned(), json!((now() - TimeDelta::minutes(11)).to_rfc3339()));
+    later.called_at = Some(now() - TimeDelta::minutes(11));
     assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
     *fake.processing.lock().unwrap() = false;
-    let found = Reconciled::Found(Published::new("t3_p1", url("p1")));
+    let found = Reconciled::Matches(vec![Published::new("t3_p1", url("p1"))]);
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), found);
     assert_eq!(fake.posts.lock().unwrap().len(), 1);
 }
@@ -294,13 +296,13 @@ async fn reconcile_finds_the_post_by_title_and_subreddit() {
     let outgoing = reddit_post(connector.as_ref(), &[], json!({}));
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
     let published = connector.publish(&account, &outgoing).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
     for other in [json!({ "title": "Other" }), json!({ "subreddit": "cakes" })] {
         let other = reddit_post(connector.as_ref(), &[], other);
         assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
     }
     let mut later = outgoing.clone();
-    later.marker.insert("at".to_owned(), json!((now() + TimeDelta::hours(1)).to_rfc3339()));
+    later.called_at = Some(now() + TimeDelta::hours(1));
     assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
     fake.scripted.lock().unwrap().push_back(ResponseTemplate::new(500));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));

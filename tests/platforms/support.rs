@@ -89,6 +89,7 @@ pub fn post(connector: &dyn Connector, text: &str) -> OutgoingPost {
         marker: marker(connector),
         attempt: 1,
         has_earlier_attempt: false,
+        called_at: Some(now()),
     }
 }
 

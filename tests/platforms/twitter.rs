@@ -23,8 +23,6 @@ struct X {
     uploads: Arc<Mutex<Vec<String>>>,
     alts: Arc<Mutex<Vec<Value>>>,
     scripted: Arc<Mutex<Vec<ResponseTemplate>>>,
-    /// The time from which posts were asked for.
-    since: Arc<Mutex<String>>,
 }
 
 impl Respond for X {
@@ -62,8 +60,6 @@ impl Respond for X {
                 answer(201, json!({ "data": { "id": id, "text": "…" } }))
             }
             ("GET", "/2/users/44/tweets") => {
-                let query = request.url.query_pairs().find(|(name, _)| name == "start_time").unwrap().1.into_owned();
-                *self.since.lock().unwrap() = query;
                 let tweets = self.tweets.lock().unwrap();
                 let shown: Vec<Value> = tweets
                     .iter()
@@ -73,7 +69,7 @@ impl Respond for X {
                         let text = tweet["text"].as_str().unwrap().replace('&', "&amp;").replace('<', "&lt;");
                         let text = text.replace("example.com/bread", "https://t.co/abc123");
                         let media = if tweet.get("media").is_some() { " https://t.co/pic" } else { "" };
-                        json!({ "id": (9_001 + index).to_string(), "text": format!("{text}{media}") })
+                        json!({ "id": (9_001 + index).to_string(), "text": format!("{text}{media}"), "created_at": now() })
                     })
                     .collect();
                 match shown.is_empty() {
@@ -106,7 +102,6 @@ async fn start() -> (X, MockServer, Arc<dyn Connector>, ConnectorAccount) {
         uploads: Arc::default(),
         alts: Arc::default(),
         scripted: Arc::default(),
-        since: Arc::default(),
     };
     fake.oauth.add_client("id", "secret");
     fake.oauth.add_token("access-0");
@@ -161,9 +156,8 @@ async fn reconcile_compares_texts_without_links() {
     let mut outgoing = post(connector.as_ref(), "Rye & <b> at example.com/bread, today");
     outgoing.images = vec![image("cat")];
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
-    assert_eq!(*fake.since.lock().unwrap(), "2026-03-01T11:58:00Z");
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
     let other = OutgoingPost { text: "Rye at example.com/bread".to_owned(), ..outgoing.clone() };
     assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
     fake.scripted.lock().unwrap().push(problem(503, "about:blank", "Over capacity"));

@@ -1,4 +1,5 @@
-//! A Mastodon server, as docs.joinmastodon.org describes one of version 4.3 or later.
+//! A Mastodon server, as docs.joinmastodon.org describes one of version 4.3 or later; with [`Switches`], a compatible
+//! one that differs from it.
 
 #![allow(clippy::result_large_err, reason = "a refusal is an answer of the fake server")]
 #![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
@@ -6,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use url::Url;
 use wiremock::matchers::any;
@@ -23,8 +25,26 @@ pub struct Toot {
     created_at: String,
 }
 
+/// How a compatible server differs, and what goes wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Switches {
+    /// Strips texts: white space at both ends, CRLF, more than one empty line.
+    pub strips_texts: bool,
+    /// Takes the same `Idempotency-Key` for another post.
+    pub forgets_keys: bool,
+    /// Shows no sources, so that only rendered texts can be read.
+    pub has_no_sources: bool,
+    /// The server's own limit of characters, which it tells.
+    pub max_characters: Option<usize>,
+    /// Publishes, and the answer is lost.
+    pub loses_answers: bool,
+    /// Loses posts before it publishes them.
+    pub loses_posts: bool,
+}
+
 #[derive(Default)]
 struct State {
+    switches: Switches,
     toots: Vec<Toot>,
     by_key: BTreeMap<String, usize>,
     /// Uploaded pictures by id: the request's body.
@@ -70,6 +90,23 @@ impl Mastodon {
     /// Answers the next call of a path with this.
     pub fn script(&self, path: &str, answer: ResponseTemplate) {
         self.state.lock().unwrap().scripted.push_back((path.to_owned(), answer));
+    }
+
+    pub fn set(&self, switches: Switches) {
+        self.state.lock().unwrap().switches = switches;
+    }
+
+    /// Sets the server's clock (RFC 3339).
+    pub fn set_now(&self, now: &str) {
+        self.state.lock().unwrap().now = now.to_owned();
+    }
+
+    /// Publishes as a person does, with another application (or one that is not shown).
+    pub fn publish_by_hand(&self, text: &str, application: Option<&str>) {
+        let mut state = self.state.lock().unwrap();
+        let (id, created_at) = (format!("{}", 1000 + state.toots.len()), state.now.clone());
+        let body = json!({ "application": application });
+        state.toots.push(Toot { id, text: text.to_owned(), media: Vec::new(), body, created_at });
     }
 
     /// Becomes a server before 4.3: no description of itself, no PKCE, no scope `profile`.
@@ -145,6 +182,10 @@ impl Mastodon {
                 json(json!({}))
             }
             ("GET", "/api/v1/accounts/verify_credentials") => json(self.account(request)?),
+            ("GET", "/api/v2/instance") => {
+                let most = self.state.lock().unwrap().switches.max_characters.unwrap_or(500);
+                json(json!({ "configuration": { "statuses": { "max_characters": most } } }))
+            }
             ("POST", "/api/v2/media") => {
                 self.account(request)?;
                 let mut state = self.state.lock().unwrap();
@@ -165,6 +206,9 @@ impl Mastodon {
             }
             (_, path) if path.ends_with("/source") => {
                 self.account(request)?;
+                if self.state.lock().unwrap().switches.has_no_sources {
+                    return Err(error(404, "Record not found"));
+                }
                 let toots = self.state.lock().unwrap().toots.clone();
                 let toot = toots.iter().find(|toot| path == format!("/api/v1/statuses/{}/source", toot.id));
                 let toot = toot.ok_or_else(|| error(404, "Record not found"))?;
@@ -178,15 +222,23 @@ impl Mastodon {
         self.account(request)?;
         let body: Value = request.body_json().unwrap();
         let key = request.headers.get("idempotency-key").expect("a key").to_str().unwrap().to_owned();
-        let text = body["status"].as_str().unwrap().to_owned();
-        if text.chars().count() > 500 {
-            let body = json!({ "error": "Validation failed: Text character limit of 500 exceeded" });
+        let mut text = body["status"].as_str().unwrap().to_owned();
+        let mut state = self.state.lock().unwrap();
+        let switches = state.switches;
+        let most = switches.max_characters.unwrap_or(500);
+        if text.chars().count() > most {
+            let body = json!({ "error": format!("Validation failed: Text character limit of {most} exceeded") });
             return Err(ResponseTemplate::new(422).set_body_json(body));
         }
-        let mut state = self.state.lock().unwrap();
+        if switches.loses_posts {
+            return Err(ResponseTemplate::new(502));
+        }
+        if switches.strips_texts {
+            text = stripped(&text);
+        }
         let index = match state.by_key.get(&key) {
-            Some(index) => *index,
-            None => {
+            Some(index) if !switches.forgets_keys => *index,
+            _ => {
                 let media = body["media_ids"].as_array().unwrap();
                 let toot = Toot {
                     id: format!("{}", 1000 + state.toots.len()),
@@ -203,6 +255,9 @@ impl Mastodon {
         };
         let toot = state.toots[index].clone();
         drop(state);
+        if switches.loses_answers {
+            return Err(ResponseTemplate::new(502));
+        }
         Ok(ResponseTemplate::new(200).set_body_json(self.shown(&toot)))
     }
 
@@ -211,13 +266,33 @@ impl Mastodon {
         let media: Vec<Value> = toot.media.iter().map(|id| json!({ "id": id })).collect();
         json!({
             "id": toot.id, "url": format!("{base}/@ann/{}", toot.id), "created_at": toot.created_at,
-            "content": format!("<p>{}</p>", toot.text), "media_attachments": media,
+            "content": rendered(&toot.text), "media_attachments": media,
+            "in_reply_to_id": toot.body.get("in_reply_to_id"),
+            "application": match toot.body.get("application") {
+                Some(by_hand) => by_hand.as_str().map(|name| json!({ "name": name })),
+                None => Some(json!({ "name": "Crier", "website": null })),
+            },
         })
     }
 }
 
 impl Respond for Mastodon {
     fn respond(&self, request: &Request) -> ResponseTemplate {
-        self.answer(request).unwrap_or_else(|refusal| refusal)
+        let now: DateTime<Utc> = self.state.lock().unwrap().now.parse().unwrap();
+        let date = now.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        self.answer(request).unwrap_or_else(|refusal| refusal).insert_header("date", date.as_str())
     }
+}
+
+fn stripped(text: &str) -> String {
+    let mut text = text.replace("\r\n", "\n").trim().to_owned();
+    while text.contains("\n\n\n") {
+        text = text.replace("\n\n\n", "\n\n");
+    }
+    text
+}
+
+fn rendered(text: &str) -> String {
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    format!("<p>{}</p>", escaped.replace("\r\n", "\n").replace("\n\n", "</p><p>").replace('\n', "<br />"))
 }

@@ -19,6 +19,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
 
+use super::window::learn_platform_clock;
 use super::{AcceptedPost, CallError, ConnectError, Image, Marker};
 
 /// The effect of sending a request twice.
@@ -77,6 +78,9 @@ impl PlatformClient {
     pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, CallError> {
         let answer = self.http.send(request).await;
         metrics::platform_request(self.platform.as_str(), answer.as_ref().ok().map(|a| a.status));
+        if let Ok(answer) = &answer {
+            learn_platform_clock(&answer.headers, self.clock.now());
+        }
         answer.map_err(|error| self.classify_no_response(effect, &error))
     }
 

@@ -41,6 +41,7 @@ mod threads;
 mod tiktok;
 mod tumblr;
 mod twitter;
+mod window;
 mod woocommerce;
 mod wordpress;
 mod wp;
@@ -246,6 +247,8 @@ pub struct OutgoingPost {
     pub attempt: u32,
     /// An earlier attempt used this marker, so its post or uploads may exist on the platform.
     pub has_earlier_attempt: bool,
+    /// When the call began that [`Connector::reconcile`] asks about, by our clock; `None`: it is not known.
+    pub called_at: Option<DateTime<Utc>>,
 }
 
 /// Data to find a post again after a call with unknown outcome: a record key, slug, SKU or creation time. Created once
@@ -278,8 +281,8 @@ pub enum Staged {
     Made(Marker),
     /// The platform is working on it: the next step is after a pause.
     Pending(TimeDelta),
-    /// An earlier call published the post.
-    Published(Published),
+    /// An earlier call published the post: one of these, or one that was not found.
+    Published(Vec<Published>),
 }
 
 /// The result of looking up an earlier call whose outcome is unknown.
@@ -287,6 +290,11 @@ pub enum Staged {
 pub enum Reconciled {
     /// The post was published.
     Found(Published),
+    /// These were published since the call began, and nothing tells them from the post: it is one of them if that one
+    /// belongs to no other post.
+    Matches(Vec<Published>),
+    /// The post was published, and is one of these or none of them.
+    PublishedAmong(Vec<Published>),
     /// The post does not exist. Final only after the earlier call's timeout has passed.
     Absent,
     /// The platform has accepted the post and is working on it: to be looked up again after a pause.

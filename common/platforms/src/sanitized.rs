@@ -23,6 +23,7 @@ use super::inbox::{InboxConnector, InboxPage, MAX_PAGE, OutgoingReply, ReplyThre
 use super::oauth::{
     Attempt, AuthServer, Choice, Choices, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
 };
+use super::window::with_platform_clock;
 use super::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
     OutgoingPost, Published, Reconciled, Refreshed, Revocation, Secrets, Staged,
@@ -120,10 +121,11 @@ impl Connector for SanitizingConnector {
     }
 
     async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
-        Ok(match self.0.stage(account, post).await.map_err(CallError::checked)? {
+        let staged = with_platform_clock(self.0.stage(account, post)).await;
+        Ok(match staged.map_err(CallError::checked)? {
             Staged::Made(marker) if !is_storable_marker(&marker) => return Err(unstorable_name()),
             Staged::Pending(pause) => Staged::Pending(bounded(pause)),
-            Staged::Published(published) => Staged::Published(published.sanitized()),
+            Staged::Published(found) => Staged::Published(found.into_iter().map(Published::sanitized).collect()),
             staged @ (Staged::Ready | Staged::Made(_)) => staged,
         })
     }
@@ -133,7 +135,8 @@ impl Connector for SanitizingConnector {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        self.0.reconcile(account, post).await.map(Reconciled::sanitized).map_err(CallError::checked)
+        let found = with_platform_clock(self.0.reconcile(account, post)).await;
+        found.map(Reconciled::sanitized).map_err(CallError::checked)
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
@@ -349,7 +352,8 @@ impl InboxConnector for SanitizingConnector {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        inner_inbox(self)?.reconcile(account, reply).await.map(Reconciled::sanitized).map_err(CallError::checked)
+        let found = with_platform_clock(inner_inbox(self)?.reconcile(account, reply)).await;
+        found.map(Reconciled::sanitized).map_err(CallError::checked)
     }
 }
 
@@ -407,6 +411,8 @@ impl Reconciled {
     fn sanitized(self) -> Self {
         match self {
             Self::Found(published) => Self::Found(published.sanitized()),
+            Self::Matches(found) => Self::Matches(found.into_iter().map(Published::sanitized).collect()),
+            Self::PublishedAmong(found) => Self::PublishedAmong(found.into_iter().map(Published::sanitized).collect()),
             Self::Pending(pause) => Self::Pending(bounded(pause)),
             Self::Refused(error) => Self::Refused(error.checked()),
             Self::Absent => Self::Absent,

@@ -20,6 +20,7 @@ use crier_telemetry::metrics;
 pub mod account_holders;
 pub mod account_tokens;
 pub mod accounts;
+pub mod adoptions;
 pub mod ai_credits;
 pub mod analytics;
 pub mod applications;

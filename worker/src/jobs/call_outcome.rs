@@ -104,6 +104,17 @@ impl CallOutcome {
         Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: false }
     }
 
+    /// Several that the platform shows may be this one.
+    pub fn ambiguous(action: CallAction) -> Self {
+        let message = format!(
+            "It is not known whether this was {}: the platform shows several with the same text from that time. Look \
+             there, and {} only if it is missing.",
+            action.done(),
+            action.again()
+        );
+        Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: false }
+    }
+
     fn unknown(action: CallAction, failure: &Failure, open: bool) -> Self {
         let message = format!(
             "{} It may have been {} all the same: look at the platform, and {} only if it is missing.",

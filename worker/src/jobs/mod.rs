@@ -20,6 +20,7 @@ use crate::engine::Run;
 use crate::webhooks::sender::Sender;
 
 mod account_session;
+mod adopt;
 mod call_outcome;
 mod collect_analytics;
 mod deliver_webhook;

@@ -26,7 +26,9 @@ use super::xrpc::{Server, XrpcError};
 use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
 use crate::inbox::{InboxPage, OutgoingReply};
-use crate::{CallError, ConnectorAccount, Published, Reconciled, marker_field};
+use crate::text::comparable::is_same;
+use crate::window::{CallWindow, Listed, find};
+use crate::{CallError, ConnectorAccount, Published, Reconciled};
 
 /// The limits of a message.
 pub(super) const TEXT: TextRules = TextRules {
@@ -45,8 +47,6 @@ const MESSAGES: &str = "100";
 const MESSAGE_PAGES: usize = 2;
 /// How long the server is not asked again after it refused.
 const REFUSED_PAUSE: TimeDelta = TimeDelta::minutes(10);
-/// By how much the server's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 
 #[derive(Deserialize)]
 struct Conversations {
@@ -230,18 +230,14 @@ impl Bluesky {
         account: &ConnectorAccount,
         reply: &OutgoingReply,
     ) -> Result<Reconciled, CallError> {
-        let no_time = |_| CallError::Transient(Failure::of(Category::Internal, "The reply's marker has no time."));
-        let began: DateTime<Utc> = marker_field(&reply.marker, "created_at")?.parse().map_err(no_time)?;
         let chat = &reply.thread.thread_id;
         let (newest, _) = self.messages(account, chat, None).await.map_err(keep_account)?;
-        let is_it = |message: &Message| {
-            message.sender.did == account.external_id
-                && message.text == reply.text
-                && message.sent_at >= began - CLOCK_SKEW
-                && !reply.sent.contains(&message.external_id(chat))
-        };
-        let found = newest.into_iter().rfind(is_it);
-        Ok(found.map_or(Reconciled::Absent, |message| Reconciled::Found(message.published(chat))))
+        let listed = newest.into_iter().map(|message| Listed {
+            at: Some(message.sent_at),
+            is_same: message.sender.did == account.external_id && is_same(&message.text, &reply.text),
+            published: message.published(chat),
+        });
+        Ok(find(CallWindow::of(reply.called_at), listed.collect(), MESSAGES.parse().unwrap_or(usize::MAX)))
     }
 }
 

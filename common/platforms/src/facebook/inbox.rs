@@ -348,7 +348,7 @@ impl InboxConnector for Facebook {
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         match self.said(account, &reply.thread).await {
-            Ok(said) => find_reply(reply, said.into_iter()),
+            Ok(said) => Ok(find_reply(reply, said.into_iter())),
             // What was answered is gone, with the answers to it.
             Err(failure) if is_gone(&failure) => Ok(Reconciled::Absent),
             Err(failure) => Err(failure.error),

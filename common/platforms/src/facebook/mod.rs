@@ -12,11 +12,10 @@ mod connect;
 mod inbox;
 
 use async_trait::async_trait;
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::SecondsFormat;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
-use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{Descriptor, Platform};
 use http::Method;
 use serde::Deserialize;
@@ -30,13 +29,13 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, marker_field,
+    OutgoingPost, Published, Reconciled, Refreshed,
 };
+use crate::text::comparable::is_same;
+use crate::window::{CallWindow, Listed, find};
 
 /// How many of the newest posts are looked through.
-const MAX_RECENT_POSTS: &str = "25";
-/// By how much Facebook's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+const MAX_RECENT_POSTS: usize = 25;
 
 pub(super) struct Facebook {
     client: PlatformClient,
@@ -141,20 +140,17 @@ impl Connector for Facebook {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        let began: DateTime<Utc> = marker_field(&post.marker, "at")?
-            .parse()
-            .map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time.")))?;
         let access = self.access(account)?;
         let request = access
             .request(Method::GET, &format!("{}/published_posts", account.external_id))
-            .query(&[("fields", "id,message,created_time,permalink_url"), ("limit", MAX_RECENT_POSTS)]);
+            .query(&[("fields", "id,message,created_time,permalink_url"), ("limit", &MAX_RECENT_POSTS.to_string())]);
         let newest: Newest = access.call(Effect::Repeatable, request).await?;
-        let is_ours = |found: &Post| {
-            let is_recent = parse_time(&found.created_time).is_some_and(|at| at >= began - CLOCK_SKEW);
-            is_recent && found.message.as_deref().unwrap_or_default().trim() == post.text.trim()
-        };
-        let found = newest.data.into_iter().find(is_ours);
-        Ok(found.map_or(Reconciled::Absent, |post| Reconciled::Found(published(post.id, post.permalink_url))))
+        let listed = newest.data.into_iter().map(|found| Listed {
+            at: parse_time(&found.created_time),
+            is_same: is_same(found.message.as_deref().unwrap_or_default(), &post.text),
+            published: published(found.id, found.permalink_url),
+        });
+        Ok(find(CallWindow::of(post.called_at), listed.collect(), MAX_RECENT_POSTS))
     }
 }
 

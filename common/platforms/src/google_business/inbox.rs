@@ -22,6 +22,7 @@ use super::GoogleBusiness;
 use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length};
+use crate::text::comparable::is_same;
 use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 
 const REVIEWS: &str = "reviews";
@@ -85,10 +86,6 @@ impl ReviewReply {
 
     fn published(&self, review: &str) -> Published {
         Published::new(self.external_id(review), None)
-    }
-
-    fn has_words_of(&self, text: &str) -> bool {
-        self.comment.split_whitespace().eq(text.split_whitespace())
     }
 }
 
@@ -263,9 +260,7 @@ impl InboxConnector for GoogleBusiness {
         let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret());
         let review: Review = self.call(Effect::Repeatable, request).await.map_err(of_review)?;
         let id = &reply.thread.thread_id;
-        let found = review
-            .review_reply
-            .filter(|answer| answer.has_words_of(&reply.text) && !reply.sent.contains(&answer.external_id(id)));
-        Ok(found.map_or(Reconciled::Absent, |answer| Reconciled::Found(answer.published(id))))
+        let found = review.review_reply.filter(|answer| is_same(&answer.comment, &reply.text));
+        Ok(found.map_or(Reconciled::Absent, |answer| Reconciled::Matches(vec![answer.published(id)])))
     }
 }

@@ -29,13 +29,13 @@ use super::oauth::{self, OAuthConnector};
 use super::options::GOOGLE_BUSINESS_ACTIONS;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, Reconciled, Refreshed, marker_time, options, time_marker,
+    Published, Reconciled, Refreshed, options, time_marker,
 };
+use crate::text::comparable::is_same;
+use crate::window::CallWindow;
 
 /// How many of the newest posts are searched.
-const SEARCHED: &str = "50";
-/// By how much Google's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+const SEARCHED: usize = 50;
 const LANGUAGE: &str = "en";
 /// How long to wait before a post that Google works on is asked for.
 const PAUSE: TimeDelta = TimeDelta::minutes(1);
@@ -94,19 +94,36 @@ struct LocalPost {
 }
 
 impl LocalPost {
-    fn is_of(&self, post: &OutgoingPost, began: DateTime<Utc>) -> bool {
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let is_recent = self.create_time.is_some_and(|at| at >= began - CLOCK_SKEW);
-        is_recent && words(&self.summary) == words(&post.text)
-    }
-
     /// Returns what became of the post.
     fn outcome(self) -> Reconciled {
         match self.state.as_str() {
             "PROCESSING" => Reconciled::Pending(PAUSE),
             "REJECTED" => Reconciled::Refused(rejected()),
-            _ => Reconciled::Found(Published::new(self.name, self.search_url)),
+            _ => Reconciled::Found(self.published()),
         }
+    }
+
+    fn published(self) -> Published {
+        Published::new(self.name, self.search_url)
+    }
+}
+
+/// Returns the result of a look among the location's newest posts.
+fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>) -> Reconciled {
+    let window = CallWindow::of(post.called_at);
+    let times: Vec<_> = newest.iter().map(|one| one.create_time).collect();
+    let is_covered = window.is_covered(&times, SEARCHED);
+    let is_it = |one: &LocalPost| window.contains(one.create_time) && is_same(&one.summary, &post.text);
+    let (unseen, seen): (Vec<_>, Vec<_>) =
+        newest.into_iter().filter(is_it).partition(|one| matches!(one.state.as_str(), "PROCESSING" | "REJECTED"));
+    if !seen.is_empty() || unseen.is_empty() {
+        return window.result(seen.into_iter().map(LocalPost::published).collect(), is_covered);
+    }
+    // What Google has not shown yet cannot be told apart by its owner.
+    let mut unseen = unseen.into_iter();
+    match (unseen.next(), unseen.next()) {
+        (Some(only), None) if post.called_at.is_some() => only.outcome(),
+        _ => Reconciled::Unsupported,
     }
 }
 
@@ -222,9 +239,7 @@ impl Connector for GoogleBusiness {
             let known: LocalPost = self.call(Effect::Repeatable, get(&format!("{path}/{id}"))).await?;
             return Ok(known.outcome());
         }
-        let began = marker_time(&post.marker)?;
         let newest: Newest = self.call(Effect::Repeatable, get(&path).query(&[("pageSize", SEARCHED)])).await?;
-        let found = newest.local_posts.into_iter().find(|one| one.is_of(post, began));
-        Ok(found.map_or(Reconciled::Absent, LocalPost::outcome))
+        Ok(find_by_text(post, newest.local_posts))
     }
 }

@@ -82,9 +82,8 @@ pub struct OutgoingReply {
     pub marker: Marker,
     /// The attempt number, from 1.
     pub attempt: u32,
-    /// The platform's ids of the newest replies in this conversation that were sent: [`InboxConnector::reconcile`] must
-    /// not take one of them, with the same words, for this reply. Only filled for that.
-    pub sent: Vec<String>,
+    /// When the call began that [`InboxConnector::reconcile`] asks about, by our clock; `None`: it is not known.
+    pub called_at: Option<DateTime<Utc>>,
 }
 
 /// Reads and answers messages. Each call has the deadline of the connector's HTTP client.

@@ -1,12 +1,11 @@
-//! Finds a reply whose answer was lost among what the account said, where a platform takes no key of ours.
+//! Finds a reply whose response was lost among what the account said, where a platform takes no key of ours.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::OutgoingReply;
-use crate::{CallError, Published, Reconciled, marker_time};
-
-/// By how much a platform's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+use crate::text::comparable::is_same;
+use crate::window::{CallWindow, Listed, find};
+use crate::{Published, Reconciled};
 
 /// A message of the account itself, that may be a reply whose answer was lost.
 pub struct Said {
@@ -16,13 +15,12 @@ pub struct Said {
     pub url: Option<String>,
 }
 
-/// Looks for a reply among what the account said, the newest first, by its words and time.
-pub fn find_reply(reply: &OutgoingReply, said: impl DoubleEndedIterator<Item = Said>) -> Result<Reconciled, CallError> {
-    let since = marker_time(&reply.marker)? - CLOCK_SKEW;
-    let is_it = |one: &Said| {
-        let is_since = one.at.is_some_and(|at| at >= since);
-        is_since && one.text.trim() == reply.text.trim() && !reply.sent.contains(&one.id)
-    };
-    let found = said.rev().find(is_it);
-    Ok(found.map_or(Reconciled::Absent, |one| Reconciled::Found(Published::new(one.id, one.url))))
+/// Looks for a reply among all that the account said lately, by its words and time.
+pub fn find_reply(reply: &OutgoingReply, said: impl Iterator<Item = Said>) -> Reconciled {
+    let listed = said.map(|one| Listed {
+        at: one.at,
+        is_same: is_same(&one.text, &reply.text),
+        published: Published::new(one.id, one.url),
+    });
+    find(CallWindow::of(reply.called_at), listed.collect(), usize::MAX)
 }

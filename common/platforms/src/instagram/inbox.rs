@@ -349,12 +349,12 @@ impl InboxConnector for Instagram {
             said.extend(own.map(|one| Said { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: None }));
             after = found.next();
             if after.is_none() {
-                return find_reply(reply, said.into_iter());
+                return Ok(find_reply(reply, said.into_iter()));
             }
         }
-        match find_reply(reply, said.into_iter())? {
-            Reconciled::Absent => Ok(Reconciled::Unsupported),
-            found => Ok(found),
-        }
+        Ok(match find_reply(reply, said.into_iter()) {
+            Reconciled::Absent => Reconciled::Unsupported,
+            found => found,
+        })
     }
 }

@@ -427,9 +427,9 @@ impl InboxConnector for Linkedin {
             Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => return Ok(Reconciled::Absent),
             said => said?,
         };
-        match find_reply(reply, said.into_iter())? {
-            Reconciled::Absent if !is_all => Ok(Reconciled::Unsupported),
-            found => Ok(found),
-        }
+        Ok(match find_reply(reply, said.into_iter()) {
+            Reconciled::Absent if !is_all => Reconciled::Unsupported,
+            found => found,
+        })
     }
 }

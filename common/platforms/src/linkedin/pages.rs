@@ -5,15 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::DateTime;
 use http::Method;
 use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::super::call::Effect;
 use super::super::oauth::{Choice, MAX_CHOICES};
-use super::super::{CallError, ConnectorAccount, OutgoingPost, Reconciled, marker_time};
+use super::super::{CallError, ConnectorAccount, OutgoingPost, Reconciled};
 use super::{Linkedin, published};
+use crate::text::comparable::is_same;
+use crate::window::{CallWindow, Listed, find};
 
 /// What the id of a page's account begins with; a person's is no URN.
 pub(super) const URN: &str = "urn:li:organization:";
@@ -24,9 +26,7 @@ const PER_CALL: usize = 100;
 /// How many organisations are looked up by one call; their ids are in its address.
 const LOOKED_UP: usize = 50;
 /// How many of the newest posts are compared.
-const COMPARED: &str = "20";
-/// By how much LinkedIn's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+const COMPARED: usize = 20;
 
 #[derive(Deserialize)]
 struct Elements<T> {
@@ -79,12 +79,13 @@ struct Post {
 }
 
 impl Post {
-    fn is_of(&self, post: &OutgoingPost, began: DateTime<Utc>) -> bool {
-        let at = self.published_at.or(self.created_at).and_then(DateTime::from_timestamp_millis);
+    fn listed(self, post: &OutgoingPost) -> Listed {
         let is_there = !matches!(self.lifecycle_state.as_str(), "DRAFT" | "PUBLISH_FAILED");
-        is_there
-            && at.is_some_and(|at| at >= began - CLOCK_SKEW)
-            && plain(&self.commentary) == single_spaced(&post.text)
+        Listed {
+            at: self.published_at.or(self.created_at).and_then(DateTime::from_timestamp_millis),
+            is_same: is_there && is_same(&plain(&self.commentary), &post.text),
+            published: published(&self.id),
+        }
     }
 }
 
@@ -125,15 +126,14 @@ impl Linkedin {
 
     /// Looks for a post among the page's newest.
     pub(super) async fn find(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        let began = marker_time(&post.marker)?;
         let author = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
         let path = format!("/rest/posts?author={author}&q=author&count={COMPARED}&sortBy=LAST_MODIFIED");
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, &path, &token).header("X-RestLi-Method", "FINDER");
         let answer = self.send(Effect::Repeatable, request).await?;
         let posts = self.client.read::<Elements<Post>>(Effect::Repeatable, &answer)?.elements;
-        let found = posts.into_iter().find(|one| one.is_of(post, began));
-        Ok(found.map_or(Reconciled::Absent, |one| Reconciled::Found(published(&one.id))))
+        let listed = posts.into_iter().map(|one| one.listed(post)).collect();
+        Ok(find(CallWindow::of(post.called_at), listed, COMPARED))
     }
 
     /// Returns whether the account is a page.

@@ -20,6 +20,7 @@ use super::super::oauth::{
     Attempt, AuthServer, Choice, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, protocol,
 };
 use super::super::{ConnectError, Connected};
+use super::APP_NAME;
 use super::Mastodon;
 use super::rest::Instance;
 
@@ -180,7 +181,7 @@ impl OAuthConnector for Mastodon {
             return Ok(Some(stored));
         }
         let body = json!({
-            "client_name": "Crier",
+            "client_name": APP_NAME,
             "redirect_uris": redirect_uri,
             "scopes": server.scopes.join(" "),
         });

@@ -28,13 +28,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::rest::{Instance, segment};
-use super::{CLOCK_SKEW, MAX_RECENT_POSTS, Mastodon, Status, key_marker};
+use super::{Mastodon, Status, key_marker};
 use crate::call::Effect;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
-use crate::{
-    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_field, marker_time,
-};
+use crate::text::comparable::is_same;
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_field};
 
 const MENTIONS: &str = "mentions";
 const OWN_REPLIES: &str = "own_replies";
@@ -198,9 +197,10 @@ fn addressed(text: &str, acct: &str) -> String {
 }
 
 /// Returns a text without the mentions at its start.
-fn without_mentions(mut text: &str) -> &str {
-    while let Some((_, rest)) = text.split_once(' ').filter(|(word, _)| word.starts_with('@')) {
-        text = rest;
+fn without_mentions(text: &str) -> &str {
+    let mut text = text.trim_start();
+    while let Some((_, rest)) = text.split_once(char::is_whitespace).filter(|(word, _)| word.starts_with('@')) {
+        text = rest.trim_start();
     }
     text
 }
@@ -354,21 +354,11 @@ impl InboxConnector for Mastodon {
     /// The thread may have gone on since, so the person that the reply is for is not compared.
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         let (instance, own) = (self.instance(account)?, account.secrets.require("account_id")?);
-        let began = marker_time(&reply.marker)?;
-        let path = format!("/api/v1/accounts/{}/statuses", segment(own.expose_secret()));
-        let query = [("limit", MAX_RECENT_POSTS.to_string()), ("exclude_reblogs", "true".to_owned())];
-        let request = instance.request(Method::GET, &path).query(&query);
-        let newest: Vec<Post> = instance.call(Effect::Repeatable, request).await?;
-        for post in newest.into_iter().take(MAX_RECENT_POSTS).filter(|post| post.created_at >= began - CLOCK_SKEW) {
-            if post.in_reply_to_id.is_none() || reply.sent.contains(&post.id) {
-                continue;
-            }
-            let source = instance.source(&post.id).await?;
-            if source.is_some_and(|text| without_mentions(&text) == without_mentions(&reply.text)) {
-                return Ok(Reconciled::Found(Published::new(post.id, post.url)));
-            }
-        }
-        Ok(Reconciled::Absent)
+        let wanted = without_mentions(&reply.text);
+        let answered = context_text(&reply.thread, "id")?;
+        let is_like_it = |status: &Status| status.in_reply_to_id.as_deref() == Some(answered);
+        let is_it = |text: &str| is_same(without_mentions(text), wanted);
+        instance.find(own.expose_secret(), reply.called_at, is_like_it, is_it).await
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The same `Idempotency-Key` within an hour returns the first status, so a call with unknown outcome can be repeated.
 //! Later, and to say what happened, the account's newest statuses are read with their sources: the source is the text
-//! as it was sent, while a status itself is rendered.
+//! as the server stored it, while a status itself is rendered. Servers that are compatible strip texts, forget keys, and
+//! may have no sources.
 //!
 //! Sources: docs.joinmastodon.org, "media" (v2 upload, 206 while it is processed), "statuses" (post, source),
 //! "accounts" (verify_credentials, statuses), "Rate limits"; for 4.6 of July 2026.
@@ -13,7 +14,7 @@ mod inbox;
 mod rest;
 
 use async_trait::async_trait;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -29,15 +30,16 @@ use super::address::AddressCheck;
 use super::call::{Effect, PlatformClient, image_part};
 use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
+use super::text::comparable::is_same;
 use super::{
     AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker,
-    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, marker_field, marker_time, time_marker,
+    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, marker_field, time_marker,
 };
 
+/// The name of our applications, which servers show with their posts.
+const APP_NAME: &str = "Crier";
 /// How many of the newest statuses are looked through.
 const MAX_RECENT_POSTS: usize = 20;
-/// By how much a server's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 const VISIBILITIES: [&str; 3] = ["public", "unlisted", "private"];
 
 pub(super) struct Mastodon {
@@ -144,20 +146,10 @@ impl Connector for Mastodon {
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let instance = self.instance(account)?;
         let id = account.secrets.require("account_id")?;
-        let began = marker_time(&post.marker)?;
-        let path = format!("/api/v1/accounts/{}/statuses", id.expose_secret());
-        let request = instance
-            .request(Method::GET, &path)
-            .query(&[("limit", MAX_RECENT_POSTS.to_string().as_str()), ("exclude_reblogs", "true")]);
-        let newest: Vec<Status> = instance.call(Effect::Repeatable, request).await?;
-        let recent = newest.into_iter().take(MAX_RECENT_POSTS).filter(|status| status.created_at >= began - CLOCK_SKEW);
-        for status in recent.filter(|status| status.media_attachments.len() == post.images.len()) {
-            let source = instance.source(&status.id).await?;
-            if source.is_some_and(|text| text == post.text) {
-                return Ok(Reconciled::Found(status.published()));
-            }
-        }
-        Ok(Reconciled::Absent)
+        let is_like_it =
+            |status: &Status| status.in_reply_to_id.is_none() && status.media_attachments.len() == post.images.len();
+        let is_it = |text: &str| is_same(text, &post.text);
+        instance.find(id.expose_secret(), post.called_at, is_like_it, is_it).await
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
@@ -227,11 +219,30 @@ struct Status {
     id: String,
     url: Option<String>,
     created_at: DateTime<Utc>,
+    in_reply_to_id: Option<String>,
     #[serde(default)]
     media_attachments: Vec<Value>,
+    /// The text as HTML.
+    #[serde(default)]
+    content: String,
+    /// The application that published it; not every server shows one.
+    application: Option<PostingApplication>,
+}
+
+#[derive(Deserialize)]
+struct PostingApplication {
+    name: Option<String>,
 }
 
 impl Status {
+    /// Returns whether Crier may have published it.
+    fn is_ours(&self) -> bool {
+        self.application
+            .as_ref()
+            .and_then(|application| application.name.as_deref())
+            .is_none_or(|name| name == APP_NAME)
+    }
+
     fn published(self) -> Published {
         Published::new(self.id, self.url)
     }

@@ -1,5 +1,6 @@
 //! Calls to one Mastodon server, and its errors: `{"error": "…"}`, sometimes with `error_description`.
 
+use chrono::{DateTime, Utc};
 use crier_domain::failure::{Category, Failure};
 use http::{Method, StatusCode};
 use reqwest::RequestBuilder;
@@ -7,8 +8,10 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::super::CallError;
 use super::super::call::{Effect, PlatformClient, sanitize_message};
+use super::super::window::CallWindow;
+use super::super::{CallError, Reconciled};
+use super::{MAX_RECENT_POSTS, Status};
 
 /// A server, and the token to call it with.
 pub(super) struct Instance<'a> {
@@ -84,7 +87,7 @@ impl Instance<'_> {
         self.call(Effect::Repeatable, request).await
     }
 
-    /// Returns a status as it was written; `None` if it was deleted meanwhile.
+    /// Returns a status as the server stored it; `None` if the server does not tell.
     pub(super) async fn source(&self, status_id: &str) -> Result<Option<String>, CallError> {
         #[derive(Deserialize)]
         struct Source {
@@ -97,6 +100,32 @@ impl Instance<'_> {
             status if status.is_success() => Ok(Some(self.client.read::<Source>(Effect::Repeatable, &answer)?.text)),
             _ => Err(self.client.classify_status(Effect::Repeatable, &answer, None, None)),
         }
+    }
+
+    /// Looks for a status among the account's newest: what `is_like_it` tells from the status, `is_it` from its text.
+    pub(super) async fn find(
+        &self,
+        account_id: &str,
+        called_at: Option<DateTime<Utc>>,
+        is_like_it: impl Fn(&Status) -> bool,
+        is_it: impl Fn(&str) -> bool,
+    ) -> Result<Reconciled, CallError> {
+        let path = format!("/api/v1/accounts/{}/statuses", segment(account_id));
+        let query = [("limit", MAX_RECENT_POSTS.to_string()), ("exclude_reblogs", "true".to_owned())];
+        let request = self.request(Method::GET, &path).query(&query);
+        let newest: Vec<Status> = self.call(Effect::Repeatable, request).await?;
+        let window = CallWindow::of(called_at);
+        let times: Vec<_> = newest.iter().map(|status| Some(status.created_at)).collect();
+        let is_near = |status: &Status| window.contains(Some(status.created_at)) && status.is_ours();
+        let mut found = Vec::new();
+        for status in newest.into_iter().filter(|status| is_near(status) && is_like_it(status)) {
+            // A server without sources shows only the rendered text.
+            let text = self.source(&status.id).await?.unwrap_or_else(|| crier_html::plain_text(&status.content));
+            if is_it(&text) {
+                found.push(status.published());
+            }
+        }
+        Ok(window.result(found, window.is_covered(&times, MAX_RECENT_POSTS)))
     }
 
     /// Returns how the server answers for an uploaded picture: 200, 206 while it is processed, 404 if it is gone.

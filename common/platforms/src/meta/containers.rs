@@ -13,6 +13,8 @@ use serde_json::{Map, Value};
 
 use super::graph::{Access, GraphFailure, parse_time};
 use crate::call::Effect;
+use crate::text::comparable::is_same;
+use crate::window::{self, CallWindow, Listed};
 use crate::{CallError, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Staged, marker_field};
 
 /// The maximum number of containers that are made for one post.
@@ -22,10 +24,8 @@ const MAX_WORK: TimeDelta = TimeDelta::minutes(10);
 /// The bounds of the pause before a container's status is read again; between them it equals the time waited so far.
 const MIN_PAUSE: TimeDelta = TimeDelta::seconds(2);
 const MAX_PAUSE: TimeDelta = TimeDelta::minutes(1);
-/// By how much Meta's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 /// How many of the newest posts are searched for one whose id is unknown.
-const MAX_RECENT_POSTS: &str = "25";
+const MAX_RECENT_POSTS: usize = 25;
 /// When a container whose account has used up its quota is tried again: the platform names no time.
 const QUOTA_PAUSE: TimeDelta = TimeDelta::hours(1);
 
@@ -149,11 +149,14 @@ impl Containers<'_> {
             return Ok(Reconciled::Absent);
         };
         Ok(match self.status(container).await? {
-            Status::Published => Reconciled::Found(self.find(post).await?.unwrap_or_else(published_without_id)),
+            Status::Published => match self.find(post, post.called_at).await? {
+                Reconciled::Matches(found) => Reconciled::PublishedAmong(found),
+                _ => Reconciled::PublishedAmong(Vec::new()),
+            },
             Status::InProgress => Reconciled::Pending(MIN_PAUSE),
             Status::Finished => Reconciled::Absent,
             // The platform deletes a published container after a while.
-            Status::Gone(_) => self.find(post).await?.map_or(Reconciled::Absent, Reconciled::Found),
+            Status::Gone(_) => self.find(post, post.called_at).await?,
         })
     }
 
@@ -161,7 +164,10 @@ impl Containers<'_> {
         let name = self.access.client.name();
         Ok(match self.status(container).await? {
             Status::Finished => Staged::Ready,
-            Status::Published => Staged::Published(self.find(post).await?.unwrap_or_else(published_without_id)),
+            Status::Published => match self.find(post, Some(marker_timestamp(&post.marker, "at")?)).await? {
+                Reconciled::Matches(found) => Staged::Published(found),
+                _ => Staged::Published(Vec::new()),
+            },
             Status::InProgress => {
                 let waited = self.access.client.now() - marker_timestamp(&post.marker, "container_at")?;
                 if waited > MAX_WORK {
@@ -267,31 +273,28 @@ impl Containers<'_> {
     }
 
     /// Finds the post among the account's newest, by its text and time.
-    async fn find(&self, post: &OutgoingPost) -> Result<Option<Published>, CallError> {
+    async fn find(&self, post: &OutgoingPost, called_at: Option<DateTime<Utc>>) -> Result<Reconciled, CallError> {
         #[derive(Deserialize)]
         struct MediaList {
             #[serde(default)]
             data: Vec<Map<String, Value>>,
         }
-        let began = marker_timestamp(&post.marker, "at")? - CLOCK_SKEW;
         let fields = format!("id,timestamp,permalink,{}", self.text);
         let path = format!("{}/{}", self.account, self.list);
-        let query = [("fields", fields.as_str()), ("limit", MAX_RECENT_POSTS)];
+        let query = [("fields", fields.as_str()), ("limit", &MAX_RECENT_POSTS.to_string())];
         let newest: MediaList =
             self.access.call(Effect::Repeatable, self.access.request(Method::GET, &path).query(&query)).await?;
-        let found = newest.data.into_iter().find_map(|found| {
+        let listed = newest.data.iter().map(|found| {
             let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
-            let is_ours = parse_time(text("timestamp"))? >= began && text(self.text).trim() == post.text.trim();
-            is_ours
-                .then(|| Published::new(text("id"), Some(text("permalink").to_owned()).filter(|url| !url.is_empty())))
+            let url = Some(text("permalink").to_owned()).filter(|url| !url.is_empty());
+            Listed {
+                at: parse_time(text("timestamp")),
+                is_same: is_same(text(self.text), &post.text),
+                published: Published::new(text("id"), url),
+            }
         });
-        Ok(found)
+        Ok(window::find(CallWindow::of(called_at), listed.collect(), MAX_RECENT_POSTS))
     }
-}
-
-/// Returns a post that is published, but was not found among the newest.
-fn published_without_id() -> Published {
-    Published::new("", None)
 }
 
 fn children(marker: &Marker) -> Vec<&str> {

@@ -10,7 +10,7 @@ mod analytics;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chrono::{DateTime, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDateTime, SecondsFormat};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -31,8 +31,10 @@ use super::oauth::{
 };
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ImageTransfer,
-    Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, marker_field, options,
+    Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, options,
 };
+use crate::text::comparable::is_same;
+use crate::window::{CallWindow, Listed, find};
 
 const SCOPES: [&str; 5] = ["boards:read", "boards:write", "pins:read", "pins:write", "user_accounts:read"];
 
@@ -43,9 +45,7 @@ const PERMISSIONS: [Permission; 3] = [
 ];
 
 /// How many of the newest pins are searched.
-const SEARCHED: &str = "25";
-/// By how much Pinterest's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+const SEARCHED: usize = 25;
 
 pub(super) struct Pinterest {
     client: PlatformClient,
@@ -180,21 +180,20 @@ struct Pin {
 }
 
 impl Pin {
-    /// Returns whether it is this post's, made since its first attempt.
-    fn is_of(&self, post: &OutgoingPost, began: DateTime<Utc>) -> Result<bool, CallError> {
+    fn listed(self, post: &OutgoingPost) -> Result<Listed, CallError> {
         // Without a zone, in UTC.
         let at = self.created_at.as_deref().and_then(|text| {
             let whole = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc());
             whole.or_else(|_| text.parse::<NaiveDateTime>().map(|at| at.and_utc())).ok()
         });
         fn same(found: Option<&str>, wanted: Option<&str>) -> bool {
-            found.unwrap_or_default().trim() == wanted.unwrap_or_default().trim()
+            is_same(found.unwrap_or_default(), wanted.unwrap_or_default())
         }
-        Ok(at.is_some_and(|at| at >= began - CLOCK_SKEW)
-            && same(self.board_id.as_deref(), Some(board(post)?))
+        let is_same = same(self.board_id.as_deref(), Some(board(post)?))
             && same(self.description.as_deref(), Some(&post.text))
             && same(self.title.as_deref(), options::text(post, "title")?)
-            && same(self.link.as_deref(), options::text(post, "link")?))
+            && same(self.link.as_deref(), options::text(post, "link")?);
+        Ok(Listed { at, is_same, published: published(&self.id) })
     }
 }
 
@@ -256,18 +255,11 @@ impl Connector for Pinterest {
             #[serde(default)]
             items: Vec<Pin>,
         }
-        let began: DateTime<Utc> = marker_field(&post.marker, "at")?
-            .parse()
-            .map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time.")))?;
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, "/pins", token.expose_secret()).query(&[("page_size", SEARCHED)]);
         let newest: Newest = self.call(Effect::Repeatable, request).await?;
-        for found in newest.items {
-            if found.is_of(post, began)? {
-                return Ok(Reconciled::Found(published(&found.id)));
-            }
-        }
-        Ok(Reconciled::Absent)
+        let listed = newest.items.into_iter().map(|pin| pin.listed(post)).collect::<Result<_, _>>()?;
+        Ok(find(CallWindow::of(post.called_at), listed, SEARCHED))
     }
 }
 

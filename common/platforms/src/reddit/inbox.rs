@@ -20,13 +20,13 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{CLOCK_SKEW, Reddit, SEARCHED, user_name};
+use super::super::text::comparable::is_same;
+use super::super::window::{CallWindow, Listed, find};
+use super::{Reddit, SEARCHED, user_name};
 use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, context_text};
-use crate::{
-    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_time, time_marker,
-};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
 const INBOX: &str = "inbox";
 const PAGE: &str = "100";
@@ -256,20 +256,18 @@ impl InboxConnector for Reddit {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        let since = marker_time(&reply.marker)? - CLOCK_SKEW;
         let path = match reply.thread.kind {
             ConversationType::Dm => "/message/sent".to_owned(),
             ConversationType::Comment | ConversationType::Mention => {
                 format!("/user/{}/comments", user_name(account)?)
             }
         };
-        let (newest, _) = self.listing(account, &path, &[("sort", "new"), ("limit", SEARCHED)]).await?;
-        let is_it = |message: &Message| {
-            message.sent_at().is_some_and(|at| at >= since)
-                && message.body.trim() == reply.text.trim()
-                && !reply.sent.contains(&message.name)
-        };
-        let found = newest.into_iter().rfind(is_it);
-        Ok(found.map_or(Reconciled::Absent, |message| Reconciled::Found(Published::new(message.name, None))))
+        let (newest, _) = self.listing(account, &path, &[("sort", "new"), ("limit", &SEARCHED.to_string())]).await?;
+        let listed = newest.into_iter().map(|message| Listed {
+            at: message.sent_at(),
+            is_same: is_same(&message.body, &reply.text),
+            published: Published::new(message.name, None),
+        });
+        Ok(find(CallWindow::of(reply.called_at), listed.collect(), SEARCHED))
     }
 }

@@ -14,7 +14,7 @@ mod rest;
 mod upload;
 
 use async_trait::async_trait;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -33,16 +33,18 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Revocation, marker_time, options, time_marker,
+    OutgoingPost, Published, Reconciled, Refreshed, Revocation, options, time_marker,
 };
+use crate::text::comparable::is_same;
+use crate::window::{CallWindow, Listed, find};
 
 const MAX_TITLE: usize = 300;
 /// How many of the newest posts are searched.
-const SEARCHED: &str = "25";
-/// By how much Reddit's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+const SEARCHED: usize = 25;
 /// How long Reddit may process a picture before its post is there.
 const PROCESSING: TimeDelta = TimeDelta::minutes(10);
+/// When a post with a picture is looked for after Reddit took it.
+const PICTURE_PAUSE: TimeDelta = TimeDelta::seconds(5);
 
 pub(super) struct Reddit {
     client: PlatformClient,
@@ -186,24 +188,28 @@ struct Submitted {
 }
 
 impl Submitted {
-    fn is_of(&self, options: &RedditOptions<'_>, began: DateTime<Utc>) -> bool {
-        let is_recent = self.created_utc >= (began - CLOCK_SKEW).timestamp() as f64;
-        is_recent && self.title.trim() == options.title && self.subreddit.eq_ignore_ascii_case(options.subreddit)
+    fn listed(&self, options: &RedditOptions<'_>) -> Listed {
+        let is_there = self.subreddit.eq_ignore_ascii_case(options.subreddit);
+        Listed {
+            at: DateTime::from_timestamp(self.created_utc as i64, 0),
+            is_same: is_there && is_same(&self.title, options.title),
+            published: options.published(&self.name),
+        }
     }
 }
 
 impl Session<'_> {
     /// Looks for a post among the person's newest.
-    async fn find(&self, name: &str, post: &OutgoingPost) -> Result<Option<Published>, CallError> {
-        let (options, began) = (RedditOptions::of(post)?, marker_time(&post.marker)?);
+    async fn find(&self, name: &str, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+        let options = RedditOptions::of(post)?;
         let request = self.request(Method::GET, &format!("/user/{name}/submitted")).query(&[
             ("sort", "new"),
-            ("limit", SEARCHED),
+            ("limit", &SEARCHED.to_string()),
             ("raw_json", "1"),
         ]);
         let newest: Listing = self.call(Effect::Repeatable, request).await?;
-        let mut all = newest.data.children.into_iter().map(|child| child.data);
-        Ok(all.find(|one| one.is_of(&options, began)).map(|one| options.published(&one.name)))
+        let listed = newest.data.children.iter().map(|child| child.data.listed(&options)).collect();
+        Ok(find(CallWindow::of(post.called_at), listed, SEARCHED))
     }
 
     async fn submit_text(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
@@ -333,21 +339,16 @@ impl Connector for Reddit {
         if let Some(name) = made.name() {
             return Ok(options.published(&name));
         }
-        // The post is made when its picture is processed; if that takes longer, the next run looks again.
-        match session.find(user_name(account)?, post).await {
-            Ok(Some(published)) => Ok(published),
-            Ok(None) | Err(_) => Err(CallError::Unknown(Failure::of(
-                Category::OutcomeUnknown,
-                "Reddit took the post and is still processing its picture.",
-            ))),
-        }
+        // The post is made when its picture is processed; then it is found.
+        Err(self.client.accepted(post.marker.clone(), PICTURE_PAUSE))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        if let Some(published) = self.session(account)?.find(user_name(account)?, post).await? {
-            return Ok(Reconciled::Found(published));
+        let found = self.session(account)?.find(user_name(account)?, post).await?;
+        if found != Reconciled::Absent {
+            return Ok(found);
         }
-        if !post.images.is_empty() && self.client.now() < marker_time(&post.marker)? + PROCESSING {
+        if !post.images.is_empty() && post.called_at.is_none_or(|at| self.client.now() < at + PROCESSING) {
             let message = "Reddit may still be processing the picture of this post.";
             return Err(CallError::Transient(Failure::of(Category::Media, message)));
         }

@@ -6,6 +6,7 @@
 //! **To add a rule:** add a variant to [`CountingRule`], its arms in [`rule`], [`count`] and [`count_ascii`], and a line in the
 //! tests.
 
+pub mod comparable;
 pub mod links;
 
 use crier_domain::platform::{Descriptor, Platform, TextRules, TextUnit};

@@ -294,6 +294,6 @@ impl InboxConnector for Threads {
         let here = |one: &Reply| names(&one.root_post, root) || names(&one.replied_to, above);
         let said = |one: Reply| Said { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: one.permalink };
         let all: Vec<Said> = read::<Reply>(&found.data).into_iter().filter(here).map(said).collect();
-        find_reply(reply, all.into_iter())
+        Ok(find_reply(reply, all.into_iter()))
     }
 }

@@ -20,13 +20,12 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{CLOCK_SKEW, Created, Twitter, comparable, plain, published};
+use super::super::window::{CallWindow, Listed, find};
+use super::{COMPARED, Created, Twitter, plain, published, without_links};
 use crate::call::Effect;
 use crate::inbox::refused::{refused, refused_before};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
-use crate::{
-    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_time, time_marker,
-};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
 const MENTIONS: &str = "mentions";
 const PER_PAGE: &str = "100";
@@ -201,9 +200,8 @@ fn is_forbidden(failure: &Failure) -> bool {
 
 /// Returns a text for comparison without the names at its beginning: X puts those of the people who are answered there.
 fn answer_text(text: &str) -> String {
-    let comparable = comparable(text);
-    let words = comparable.split(' ').skip_while(|word| word.starts_with('@'));
-    words.collect::<Vec<_>>().join(" ")
+    let words = text.split_whitespace().skip_while(|word| word.starts_with('@'));
+    without_links(&words.collect::<Vec<_>>().join(" "))
 }
 
 #[async_trait]
@@ -268,13 +266,15 @@ impl InboxConnector for Twitter {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        let since = marker_time(&reply.marker)? - CLOCK_SKEW;
-        let wanted = answer_text(&reply.text);
-        let newest = self.newest(account, since).await?;
-        let found = newest.into_iter().rfind(|post| {
+        let (newest, wanted) = (self.newest(account).await?, answer_text(&reply.text));
+        let listed = newest.iter().map(|post| {
             let is_here = post.conversation_id.as_deref() == Some(reply.thread.thread_id.as_str());
-            is_here && answer_text(&post.text) == wanted && !reply.sent.contains(&post.id)
+            Listed {
+                at: post.created_at,
+                is_same: is_here && answer_text(post.whole_text()) == wanted,
+                published: published(account, &post.id),
+            }
         });
-        Ok(found.map_or(Reconciled::Absent, |post| Reconciled::Found(published(account, &post.id))))
+        Ok(find(CallWindow::of(reply.called_at), listed.collect(), COMPARED))
     }
 }

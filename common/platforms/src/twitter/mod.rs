@@ -12,7 +12,7 @@ mod analytics;
 mod inbox;
 
 use async_trait::async_trait;
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -31,11 +31,12 @@ use super::metrics::Metrics;
 use super::oauth::{
     self, Attempt, AuthServer, Choice, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
 };
+use super::text::comparable::comparable;
 use super::text::links::find as find_links;
+use super::window::{CallWindow, Listed, find};
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, marker_time,
-    time_marker,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, time_marker,
 };
 
 const SCOPES: [&str; 5] = ["tweet.read", "tweet.write", "users.read", "media.write", "offline.access"];
@@ -47,9 +48,7 @@ const PERMISSIONS: [Permission; 3] = [
 ];
 
 /// How many of the newest posts are compared.
-const COMPARED: &str = "10";
-/// By how much X's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+const COMPARED: usize = 10;
 /// The longest alt text.
 const MAX_ALT: usize = 1_000;
 
@@ -134,22 +133,20 @@ impl Twitter {
         format!("/users/{id}")
     }
 
-    /// Returns the account's newest posts since a time, the newest first.
-    async fn newest(&self, account: &ConnectorAccount, since: DateTime<Utc>) -> Result<Vec<Tweet>, CallError> {
+    /// Returns the account's newest posts, the newest first.
+    async fn newest(&self, account: &ConnectorAccount) -> Result<Vec<Tweet>, CallError> {
         #[derive(Deserialize)]
         struct Newest {
             // Without any post, the answer has none.
             #[serde(default)]
             data: Vec<Tweet>,
         }
-        let since = since.to_rfc3339_opts(SecondsFormat::Secs, true);
         let token = account.secrets.require("access_token")?;
         let path = format!("{}/tweets", Self::user_path(account));
         let request = self.request(Method::GET, &path, token.expose_secret()).query(&[
-            ("max_results", COMPARED),
-            ("start_time", &since),
+            ("max_results", COMPARED.to_string().as_str()),
             ("exclude", "retweets"),
-            ("tweet.fields", "conversation_id"),
+            ("tweet.fields", "conversation_id,created_at,note_tweet"),
         ]);
         let answer = self.client.send(Effect::Repeatable, request).await?;
         if !answer.status.is_success() {
@@ -197,8 +194,8 @@ fn plain(text: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
-/// Returns a text without its links and with single spaces, for comparison.
-fn comparable(text: &str) -> String {
+/// Returns a text without its links, which X replaces, for comparison.
+fn without_links(text: &str) -> String {
     let plain = plain(text);
     let (mut without, mut from) = (String::new(), 0);
     for link in find_links(&plain, true) {
@@ -206,7 +203,7 @@ fn comparable(text: &str) -> String {
         from = link.range.end;
     }
     without.push_str(&plain[from..]);
-    without.split_whitespace().collect::<Vec<_>>().join(" ")
+    comparable(&without)
 }
 
 fn published(account: &ConnectorAccount, id: &str) -> Published {
@@ -224,6 +221,24 @@ struct Tweet {
     id: String,
     text: String,
     conversation_id: Option<String>,
+    created_at: Option<DateTime<Utc>>,
+    /// The whole text, if `text` is only its beginning.
+    note_tweet: Option<NoteTweet>,
+}
+
+#[derive(Deserialize)]
+struct NoteTweet {
+    text: String,
+}
+
+impl Tweet {
+    fn whole_text(&self) -> &str {
+        self.note_tweet.as_ref().map_or(&self.text, |note| &note.text)
+    }
+
+    fn is_answer(&self) -> bool {
+        self.conversation_id.as_deref().is_some_and(|id| id != self.id)
+    }
 }
 
 #[async_trait]
@@ -302,10 +317,13 @@ impl Connector for Twitter {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        let newest = self.newest(account, marker_time(&post.marker)? - CLOCK_SKEW).await?;
-        let wanted = comparable(&post.text);
-        let found = newest.into_iter().find(|tweet| comparable(&tweet.text) == wanted);
-        Ok(found.map_or(Reconciled::Absent, |tweet| Reconciled::Found(published(account, &tweet.id))))
+        let (newest, wanted) = (self.newest(account).await?, without_links(&post.text));
+        let listed = newest.iter().map(|tweet| Listed {
+            at: tweet.created_at,
+            is_same: !tweet.is_answer() && without_links(tweet.whole_text()) == wanted,
+            published: published(account, &tweet.id),
+        });
+        Ok(find(CallWindow::of(post.called_at), listed.collect(), COMPARED))
     }
 
     fn revocation(&self) -> Option<Revocation> {

@@ -10,7 +10,7 @@
 //! `comment_flood`).
 
 use async_trait::async_trait;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::ConversationType;
@@ -23,17 +23,14 @@ use super::Wordpress;
 use crate::call::Effect;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, no_context};
+use crate::window::{CallWindow, Listed, find};
 use crate::wp::deletions::{self, Comments};
 use crate::wp::oldest_first::{PAGE, Pass, parse_gmt};
 use crate::wp::{Rest, RestError, WpBody, html, not_public};
-use crate::{
-    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_time, time_marker,
-};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
 const COMMENTS: &str = "comments";
 const FIELDS: &str = "id,post,parent,author,author_name,author_avatar_urls,date_gmt,content,link";
-/// By how much a site's clock may be behind ours.
-const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 
 #[derive(Deserialize)]
 struct Comment {
@@ -257,24 +254,14 @@ impl InboxConnector for Wordpress {
         let rest = self.rest(&account.secrets)?;
         let own = own_id(&rest).await?;
         let post = reply.thread.subject_external_id.as_deref().ok_or_else(no_context)?;
-        let since = marker_time(&reply.marker)? - CLOCK_SKEW;
-        let after = since.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
         let limit = (2 * PAGE).to_string();
-        let query = [
-            ("post", post),
-            ("after", after.as_str()),
-            ("order", "asc"),
-            ("per_page", limit.as_str()),
-            ("_fields", FIELDS),
-        ];
+        let query = [("post", post), ("order", "desc"), ("per_page", limit.as_str()), ("_fields", FIELDS)];
         let wanted = letters(&reply.text);
-        let is_it = |comment: &Comment| {
-            comment.author == own
-                && !reply.sent.contains(&comment.id.to_string())
-                && parse_gmt(&comment.date_gmt).is_some_and(|at| at >= since)
-                && letters(&plain_text(&comment.content.rendered)) == wanted
-        };
-        let found = comments(&rest, &query).await?.into_iter().find(is_it);
-        Ok(found.map_or(Reconciled::Absent, |comment| Reconciled::Found(comment.published())))
+        let listed = comments(&rest, &query).await?.into_iter().map(|comment| Listed {
+            at: parse_gmt(&comment.date_gmt),
+            is_same: comment.author == own && letters(&plain_text(&comment.content.rendered)) == wanted,
+            published: comment.published(),
+        });
+        Ok(find(CallWindow::of(reply.called_at), listed.collect(), 2 * PAGE))
     }
 }

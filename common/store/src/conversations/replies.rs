@@ -133,22 +133,6 @@ pub async fn refund_attempt(tx: &mut Tx, message_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the platform's ids of the replies in a conversation that were sent, of the newest messages.
-pub async fn sent_ids(conn: &mut Conn, conversation_id: i64) -> Result<Vec<String>> {
-    const SQL: &str = "
-        SELECT external_id
-        FROM (
-            SELECT external_id, status
-            FROM messages
-            WHERE conversation_id = $1
-            ORDER BY sent_at DESC, id DESC
-            LIMIT 100
-        ) AS newest
-        WHERE status = 'sent'
-            AND external_id IS NOT NULL";
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(conversation_id).fetch_all(c))?)
-}
-
 /// The state in which a run left a reply.
 #[derive(Clone, Debug)]
 pub struct ReplyEnd {

@@ -2,8 +2,10 @@
 
 use crier_domain::failure::{Category, Failure};
 use crier_platforms::{CallError, Published, Reconciled};
+use crier_store::adoptions::Adopter;
 use crier_store::targets;
 
+use super::super::adopt::{self, Adoption};
 use super::super::call_outcome::CallOutcome;
 use super::pacing::check_daily_cap;
 use super::{ACTION, Prepared, PublishTarget, Step, Stop};
@@ -26,6 +28,15 @@ impl PublishTarget {
         match asked {
             Ok(Reconciled::Found(published)) => return stop(p, CallOutcome::Published(published)),
             Ok(Reconciled::Unsupported) => return stop(p, CallOutcome::reconcile_unsupported(ACTION)),
+            Ok(Reconciled::Matches(found)) => match self.adopt(run, p, found).await? {
+                Adoption::One(published) => return stop(p, CallOutcome::Published(*published)),
+                Adoption::Several => return stop(p, CallOutcome::ambiguous(ACTION)),
+                Adoption::None => {}
+            },
+            Ok(Reconciled::PublishedAmong(found)) => {
+                let published = self.adopt_published(run, p, found).await?;
+                return stop(p, CallOutcome::Published(published));
+            }
             Ok(Reconciled::Absent) => {}
             Ok(Reconciled::Pending(pause)) => return self.wait_for_platform(run, p, pause).await,
             Ok(Reconciled::Refused(error)) => {
@@ -34,6 +45,10 @@ impl PublishTarget {
             }
             // The query failed: the earlier call is as open as before.
             Err(error) => return Err(self.fail(p, error)),
+        }
+        if p.outgoing.called_at.is_none() {
+            // It may still be under way, and nothing tells until when.
+            return stop(p, CallOutcome::reconcile_unsupported(ACTION));
         }
         let over = p.target.call_started_at.map(|began| self.call_deadline(began));
         if let Some(over) = over.filter(|over| self.store.now() < *over) {
@@ -46,6 +61,22 @@ impl PublishTarget {
             Some(failure) => stop(p, CallOutcome::Failed(failure)),
             None => Ok(()),
         }
+    }
+
+    /// Decides which of these the target is, and stores that.
+    async fn adopt(&self, run: &Run, p: &Prepared, found: Vec<Published>) -> Step<Adoption> {
+        let mut tx = self.begin_held(run).await?;
+        let adopted = adopt::adopt(&mut tx, &p.session.account, Adopter::Target(p.target.id), found).await?;
+        tx.commit().await?;
+        Ok(adopted)
+    }
+
+    /// Like `adopt` for a post that is published: without an id if that is not known.
+    pub(super) async fn adopt_published(&self, run: &Run, p: &Prepared, found: Vec<Published>) -> Step<Published> {
+        Ok(match self.adopt(run, p, found).await? {
+            Adoption::One(published) => *published,
+            Adoption::None | Adoption::Several => Published::new("", None),
+        })
     }
 
     /// Stores the marker of a call that starts now. Stops if the call must not be made: the lease was lost, or the call

@@ -20,6 +20,7 @@ use crier_store::{self as store, Batcher, Store, StoreError, Tx, accounts, media
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
+use super::super::adopt;
 use super::super::call_outcome::CallOutcome;
 use super::ending::PublishEnd;
 use super::pacing::check_daily_cap;
@@ -257,6 +258,7 @@ impl Preparation {
             }),
             attempt: u32::try_from(target.attempts).unwrap_or(1),
             has_earlier_attempt: target.marker.is_some(),
+            called_at: adopt::call_time(target.call_started_at, tx.now),
         })
     }
 }

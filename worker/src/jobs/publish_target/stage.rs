@@ -42,7 +42,8 @@ impl PublishTarget {
                     tx.commit().await?;
                 }
                 Staged::Pending(pause) => self.wait_for_platform(run, p, pause).await?,
-                Staged::Published(published) => {
+                Staged::Published(found) => {
+                    let published = self.adopt_published(run, p, found).await?;
                     return Err(Stop::Ended(self.end(p, CallOutcome::Published(published))));
                 }
             }

@@ -21,12 +21,14 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::job::Outcome;
 use crier_platforms::inbox::{OutgoingReply, ReplyThread};
 use crier_platforms::{CallError, ConnectorRegistry, MarkerSeed, Published, Reconciled};
+use crier_store::adoptions::Adopter;
 use crier_store::conversations::{self, replies};
 use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store, StoreError, Tx, accounts};
 
 use self::ending::ReplyEnding;
 use super::account_session::{AccountSession, RefreshError, disconnected, expired};
+use super::adopt::{self, Adoption};
 use super::call_outcome::{self, CallAction, CallOutcome};
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
@@ -127,7 +129,7 @@ impl SendReply {
             thread: ReplyThread::from(&conversation),
             marker,
             attempt: u32::try_from(message.attempts).unwrap_or(1),
-            sent: if has_open_call { replies::sent_ids(&mut tx, conversation.id).await? } else { Vec::new() },
+            called_at: adopt::call_time(message.call_started_at, tx.now),
         };
         replies::start(&mut tx, id, Some(&reply.marker).filter(|_| !has_open_call)).await?;
         if !has_open_call {
@@ -177,6 +179,18 @@ impl SendReply {
         match asked {
             Ok(Reconciled::Found(sent)) => return Err(self.stop(p, CallOutcome::Published(sent))),
             Ok(Reconciled::Unsupported) => return Err(self.stop(p, CallOutcome::reconcile_unsupported(ACTION))),
+            Ok(Reconciled::Matches(found)) => match self.adopt(run, p, found).await? {
+                Adoption::One(sent) => return Err(self.stop(p, CallOutcome::Published(*sent))),
+                Adoption::Several => return Err(self.stop(p, CallOutcome::ambiguous(ACTION))),
+                Adoption::None => {}
+            },
+            Ok(Reconciled::PublishedAmong(found)) => {
+                let sent = match self.adopt(run, p, found).await? {
+                    Adoption::One(sent) => *sent,
+                    Adoption::None | Adoption::Several => Published::new("", None),
+                };
+                return Err(self.stop(p, CallOutcome::Published(sent)));
+            }
             Ok(Reconciled::Absent) => {}
             Ok(Reconciled::Pending(pause)) => {
                 let failure = Failure::of(Category::PlatformError, "The platform is working on this reply.");
@@ -190,6 +204,10 @@ impl SendReply {
             // The query failed: the earlier call is as open as before.
             Err(error) => return Err(self.fail(p, error)),
         }
+        if p.reply.called_at.is_none() {
+            // It may still be under way, and nothing tells until when.
+            return Err(self.stop(p, CallOutcome::reconcile_unsupported(ACTION)));
+        }
         let over = p.message.call_started_at.map(|began| began + self.timeout);
         if let Some(over) = over.filter(|over| self.store.now() < *over) {
             let failure =
@@ -198,6 +216,17 @@ impl SendReply {
         }
         p.has_open_call = false;
         Ok(())
+    }
+
+    /// Decides which of these the reply is, and stores that.
+    async fn adopt(&self, run: &Run, p: &Prepared, found: Vec<Published>) -> Step<Adoption> {
+        let mut tx = self.store.begin().await?;
+        if !rows::still_held(&mut tx, &run.job).await? {
+            return Err(ReplyStop::LeaseLost);
+        }
+        let adopted = adopt::adopt(&mut tx, &p.session.account, Adopter::Message(p.message.id), found).await?;
+        tx.commit().await?;
+        Ok(adopted)
     }
 
     /// Stores the marker of a call that starts now. Stops if the lease was lost.

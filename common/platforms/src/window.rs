@@ -1,0 +1,150 @@
+//! Finds the post or the reply of a call whose response was lost, where a platform takes no key of ours: by its text,
+//! among what the account published since the call began.
+//!
+//! The times are compared by the platform's clock, which its responses tell (`Date`). Connectors return all that fits
+//! ([`Reconciled::Matches`]): whether one of them belongs to another post or reply is for the worker to decide.
+
+use std::cell::Cell;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_http::parse_date;
+use http::HeaderMap;
+use http::header::DATE;
+
+use super::{Published, Reconciled};
+
+/// By how much a time of a platform may be too early: they have whole seconds, and come from several machines.
+const RESOLUTION: TimeDelta = TimeDelta::seconds(3);
+/// By how much the clock of a platform that does not tell it may be behind ours.
+const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
+/// A clock that is further off is not believed.
+const MAX_OFFSET: TimeDelta = TimeDelta::hours(24);
+
+tokio::task_local! {
+    /// By how much the platform's clock is ahead of ours, by its last response.
+    static OFFSET: Cell<Option<TimeDelta>>;
+}
+
+/// Runs a lookup, and learns the platform's clock from the responses to it.
+pub(super) async fn with_platform_clock<T>(lookup: impl Future<Output = T>) -> T {
+    OFFSET.scope(Cell::new(None), lookup).await
+}
+
+/// Learns the platform's clock from a response that arrived `now`.
+pub(super) fn learn_platform_clock(headers: &HeaderMap, now: DateTime<Utc>) {
+    let date = headers.get(DATE).and_then(|value| parse_date(value.to_str().ok()?));
+    let offset = date.map(|date| date - now).filter(|offset| offset.abs() <= MAX_OFFSET);
+    // Outside of a lookup nothing asks for it.
+    let _ = OFFSET.try_with(|known| known.set(offset.or(known.get())));
+}
+
+/// The time since a call began, by the platform's clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallWindow {
+    /// `None`: it is not known when the call began.
+    since: Option<DateTime<Utc>>,
+}
+
+impl CallWindow {
+    /// Of a call that began at `called_at` by our clock; `None`: it is not known when. To be made after the list was
+    /// read, which tells the platform's clock.
+    pub(super) fn of(called_at: Option<DateTime<Utc>>) -> Self {
+        let offset = OFFSET.try_with(Cell::get).ok().flatten();
+        let since = |at| offset.map_or(at - CLOCK_SKEW, |offset| at + offset - RESOLUTION);
+        Self { since: called_at.map(since) }
+    }
+
+    /// Returns whether something was published in it.
+    pub(super) fn contains(self, at: Option<DateTime<Utc>>) -> bool {
+        self.since.is_none_or(|since| at.is_some_and(|at| at >= since))
+    }
+
+    /// Returns whether a list of the newest, of at most `limit`, shows all that was published in it.
+    pub(super) fn is_covered(self, times: &[Option<DateTime<Utc>>], limit: usize) -> bool {
+        times.len() < limit || times.iter().any(|at| at.is_some() && !self.contains(*at))
+    }
+
+    /// Returns the result of a lookup that found these in it.
+    pub(super) fn result(self, found: Vec<Published>, is_covered: bool) -> Reconciled {
+        match found.is_empty() {
+            true if is_covered => Reconciled::Absent,
+            false if is_covered && self.since.is_some() => Reconciled::Matches(found),
+            _ => Reconciled::Unsupported,
+        }
+    }
+}
+
+/// Something that the account published.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) published: Published,
+    pub(super) at: Option<DateTime<Utc>>,
+    /// Whether it has the text (and what else is compared) of the post or the reply.
+    pub(super) is_same: bool,
+}
+
+/// Returns the result of a lookup in a list of the newest, of at most `limit`.
+pub(super) fn find(window: CallWindow, listed: Vec<Listed>, limit: usize) -> Reconciled {
+    let times: Vec<_> = listed.iter().map(|one| one.at).collect();
+    let found = listed.into_iter().filter(|one| one.is_same && window.contains(one.at));
+    window.result(found.map(|one| one.published).collect(), window.is_covered(&times, limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(seconds: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::days(20_000) + TimeDelta::seconds(seconds)
+    }
+
+    fn listed(id: &str, at: i64, is_same: bool) -> Listed {
+        Listed { published: Published::new(id, None), at: Some(time(at)), is_same }
+    }
+
+    fn ids(found: Reconciled) -> Vec<String> {
+        match found {
+            Reconciled::Matches(found) => found.into_iter().map(|one| one.external_id).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn with_date(offset: Option<i64>, listed: Vec<Listed>, limit: usize) -> Reconciled {
+        with_platform_clock(async {
+            let mut headers = HeaderMap::new();
+            if let Some(offset) = offset {
+                let date = time(100 + offset).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+                headers.insert(DATE, date.parse().unwrap());
+            }
+            learn_platform_clock(&headers, time(100));
+            find(CallWindow::of(Some(time(0))), listed, limit)
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn the_window_begins_at_the_call_by_the_platforms_clock() {
+        let all = || vec![listed("after", 10, true), listed("before", -10, true), listed("other", 10, false)];
+        assert_eq!(ids(with_date(Some(0), all(), 20).await), ["after"]);
+        assert_eq!(ids(with_date(Some(-60), all(), 20).await), ["after", "before"], "its clock is behind");
+        assert_eq!(with_date(Some(60), all(), 20).await, Reconciled::Absent, "its clock is ahead");
+        assert_eq!(ids(with_date(None, all(), 20).await), ["after", "before"], "it does not tell its clock");
+        assert_eq!(ids(with_date(Some(864_000), all(), 20).await), ["after", "before"], "it is not believed");
+    }
+
+    #[tokio::test]
+    async fn a_list_that_does_not_reach_back_proves_nothing() {
+        let newer = || vec![listed("1", 10, false), listed("2", 5, false)];
+        assert_eq!(with_date(Some(0), newer(), 2).await, Reconciled::Unsupported);
+        assert_eq!(with_date(Some(0), newer(), 3).await, Reconciled::Absent);
+        let reaching = vec![listed("1", 10, false), listed("2", -50, false)];
+        assert_eq!(with_date(Some(0), reaching, 2).await, Reconciled::Absent);
+    }
+
+    #[test]
+    fn equal_text_proves_nothing_if_the_time_of_the_call_is_not_known() {
+        let window = CallWindow::of(None);
+        assert_eq!(find(window, vec![listed("1", 10, true)], 20), Reconciled::Unsupported);
+        assert_eq!(find(window, vec![listed("1", 10, false)], 20), Reconciled::Absent);
+    }
+}
