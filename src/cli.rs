@@ -152,6 +152,29 @@ pub enum UserCommand {
         /// The user's email address.
         email: String,
     },
+    /// Operators: users who run this installation in the console.
+    #[command(subcommand)]
+    Operator(OperatorCommand),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum OperatorCommand {
+    /// Make a user an operator.
+    #[command(after_help = "Example:\n  crier user operator add ann@example.com")]
+    Add {
+        /// The user's email address.
+        email: String,
+    },
+    /// Remove the operator's right from a user. The last operator keeps it.
+    #[command(after_help = "Example:\n  crier user operator remove ann@example.com")]
+    Remove {
+        /// The user's email address.
+        email: String,
+    },
+    /// List operators.
+    List(Format),
+    /// List when users became operators and ceased to be operators.
+    History(Format),
 }
 
 #[derive(Subcommand, Debug)]

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use chrono::TimeDelta;
 use crier_config::Config;
 use crier_runtime::{self as process, StartError};
+use crier_store::operators::{self, OperatorChange};
 use crier_store::{Store, StoreError, brands, keys, sessions, users};
 use crier_telemetry::logs;
 use secrecy::{ExposeSecret, SecretString};
@@ -51,6 +52,9 @@ async fn make_owner(tx: &mut crier_store::Tx, config: &Config) -> Result<(i64, i
     let plan = config.plans.get(PLAN).or_else(|| config.plans.iter().next()).map_or(PLAN, |p| p.name.as_str());
     let workspace = users::create_workspace(tx, "My workspace", plan).await?;
     let owner = users::create(tx, workspace, OWNER, "Owner").await?;
+    if let Some(user) = users::find_by_email(tx, OWNER).await? {
+        operators::change(tx, &user, OperatorChange::Added).await?;
+    }
     Ok((workspace, owner))
 }
 

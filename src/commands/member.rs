@@ -1,6 +1,7 @@
 //! `crier member add | remove`
 
-use crier_store::{brands, users};
+use crier_domain::access::Role;
+use crier_store::{Tx, brands, users};
 
 use super::{Context, Result, refused};
 use crate::cli::MemberCommand;
@@ -18,6 +19,7 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
     if brands::workspace_of(&mut tx, brand).await? != Some(user.workspace_id) {
         return refused(format!("the workspace of {email} has no brand {brand}"));
     }
+    check_owner_stays(&mut tx, &command, user.id).await?;
     match command {
         MemberCommand::Add { role, .. } => {
             brands::set_member(&mut tx, brand, user.id, role).await?;
@@ -31,6 +33,22 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
             tx.commit().await?;
             print_line(format_args!("{email} is no longer a member of brand {brand}."));
         }
+    }
+    Ok(())
+}
+
+/// Fails if the brand would have no owner.
+async fn check_owner_stays(tx: &mut Tx, command: &MemberCommand, user_id: i64) -> Result {
+    let (MemberCommand::Add { brand, .. } | MemberCommand::Remove { brand, .. }) = command;
+    brands::lock(tx, *brand).await?;
+    let owners = users::members(tx, *brand).await?.into_iter().filter(|member| member.role == Role::Owner);
+    let owners: Vec<i64> = owners.map(|member| member.id).collect();
+    let stays = matches!(command, MemberCommand::Add { role: Role::Owner, .. });
+    if owners == [user_id] && !stays {
+        return refused(format!(
+            "this is the only owner of brand {brand}; make another member an owner first: \
+             crier member add --brand {brand} --user EMAIL --role owner"
+        ));
     }
     Ok(())
 }

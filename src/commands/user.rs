@@ -1,12 +1,16 @@
-//! `crier user add | list | delete`
+//! `crier user add | list | delete | operator`
 
 use chrono::{DateTime, Utc};
-use crier_store::users;
+use crier_domain::brand::User;
+use crier_store::operators::OperatorChange;
+use crier_store::{Tx, users};
 use serde::Serialize;
 
-use super::{Context, Result, refused};
+use super::{CommandError, Context, Result, refused};
 use crate::cli::UserCommand;
 use crate::output::{print_line, print_rows};
+
+mod operator;
 
 #[derive(Serialize)]
 struct UserLine {
@@ -37,15 +41,25 @@ pub async fn run(cx: &Context, command: UserCommand) -> Result {
             print_rows(&list, format.json);
             Ok(())
         }
-        UserCommand::Delete { email } => {
-            let mut tx = cx.store.begin().await?;
-            if !users::delete(&mut tx, &email).await? {
-                return refused(format!("there is no user {email}; `crier user list` shows who is there"));
-            }
-            tx.commit().await?;
-            print_line(format_args!("Deleted {email}."));
-            Ok(())
-        }
+        UserCommand::Delete { email } => delete(cx, &email).await,
+        UserCommand::Operator(command) => operator::run(cx, command).await,
+    }
+}
+
+async fn delete(cx: &Context, email: &str) -> Result {
+    let mut tx = cx.store.begin().await?;
+    let user = find(&mut tx, email).await?;
+    operator::release(&mut tx, &user, OperatorChange::Deleted).await?;
+    users::delete(&mut tx, email).await?;
+    tx.commit().await?;
+    print_line(format_args!("Deleted {email}."));
+    Ok(())
+}
+
+async fn find(tx: &mut Tx, email: &str) -> std::result::Result<User, CommandError> {
+    match users::find_by_email(tx, email).await? {
+        Some(user) => Ok(user),
+        None => refused(format!("there is no user {email}; `crier user list` shows all users")),
     }
 }
 

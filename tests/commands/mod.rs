@@ -7,4 +7,5 @@ mod jobs;
 mod plan;
 mod post;
 mod start;
+mod user;
 mod webhooks;

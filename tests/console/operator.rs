@@ -1,4 +1,4 @@
-//! The operator's pages: the jobs of all workspaces, users, plans and the system. The operator is the first user.
+//! The operator's pages: the jobs of all workspaces, users, plans and the system. The first tenant of a test is an operator.
 
 use serde_json::json;
 

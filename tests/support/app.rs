@@ -22,6 +22,7 @@ use crier_mail::Mailer;
 use crier_media::Library;
 use crier_platforms::{Clients, ConnectorRegistry};
 use crier_store::brands::{self, NewBrand};
+use crier_store::operators::{self, OperatorChange};
 use crier_store::{Store, keys, users};
 use crier_telemetry::logs;
 use secrecy::ExposeSecret;
@@ -276,7 +277,15 @@ impl TestApp {
         let (workspace, user) = self
             .write(async |tx| {
                 let workspace = users::create_workspace(tx, "Acme", plan).await?;
-                Ok((workspace, users::create(tx, workspace, &format!("user{n}@example.com"), "Ann").await?))
+                let email = format!("user{n}@example.com");
+                let user = users::create(tx, workspace, &email, "Ann").await?;
+                // As at the first start.
+                if operators::ids(tx).await?.is_empty()
+                    && let Some(first) = users::find_by_email(tx, &email).await?
+                {
+                    operators::change(tx, &first, OperatorChange::Added).await?;
+                }
+                Ok((workspace, user))
             })
             .await;
         let new = NewBrand { name: "Bakery", description: None, website: None, timezone: "Europe/Berlin" };

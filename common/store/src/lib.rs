@@ -50,6 +50,7 @@ pub mod keys;
 pub mod mails;
 pub mod media;
 pub mod media_jobs;
+pub mod operators;
 mod packed;
 mod pool;
 pub mod post_media;

@@ -67,12 +67,6 @@ pub async fn list(conn: &mut Conn) -> Result<Vec<User>> {
     Ok(run!(conn, c => sqlx::query_as(sql).fetch_all(c))?)
 }
 
-/// Returns the user who runs the installation: the first one of its first workspace.
-pub async fn operator(conn: &mut Conn) -> Result<Option<i64>> {
-    const SQL: &str = "SELECT id FROM users ORDER BY workspace_id, id LIMIT 1";
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_optional(c))?)
-}
-
 /// Returns the plans in use; a plans file must contain them.
 pub async fn plans_in_use(conn: &mut Conn) -> Result<Vec<String>> {
     Ok(run!(conn, c => sqlx::query_scalar("SELECT DISTINCT plan FROM workspaces ORDER BY plan").fetch_all(c))?)

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crier_store::{brands, sessions, users};
+use crier_store::{brands, operators, sessions};
 use futures::FutureExt;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, REFERER, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -203,7 +203,7 @@ impl PageRunner {
             return Ok(None);
         };
         let brands = brands::list(&mut conn, authenticated.caller.user_id).await?;
-        let is_operator = users::operator(&mut conn).await? == Some(authenticated.caller.user_id);
+        let is_operator = operators::is_operator(&mut conn, authenticated.caller.user_id).await?;
         drop(conn);
         self.app.touch(&authenticated.caller);
         Ok(Some(Visit {

@@ -1,0 +1,56 @@
+//! `crier user operator` and `crier member`: the rights that an installation and a brand cannot lose.
+
+use serde_json::Value;
+
+use crate::support::command::crier;
+use crate::support::store::{TestStore, on_both};
+
+on_both!(an_operator_is_always_left, an_owner_is_always_left, a_deletion_makes_nobody_an_operator);
+
+fn emails(list: &Value) -> Vec<&str> {
+    list.as_array().expect("a list").iter().map(|row| row["email"].as_str().expect("an address")).collect()
+}
+
+async fn an_operator_is_always_left(s: TestStore) {
+    let w = s.create_world().await;
+    let member = s.user(w.workspace, "bob@example.com").await;
+    assert!(member > 0);
+    crier(&s, &["user", "operator", "add", "ann@example.com"]).expect_stdout();
+    assert!(crier(&s, &["user", "operator", "add", "ann@example.com"]).refused(1).contains("already an operator"));
+    for args in [["user", "operator", "remove", "ann@example.com"].as_slice(), &["user", "delete", "ann@example.com"]] {
+        let refused = crier(&s, args);
+        assert!(refused.refused(1).contains("the only operator"), "{refused:?}");
+    }
+    let refused = crier(&s, &["user", "operator", "remove", "bob@example.com"]);
+    assert!(refused.refused(1).contains("is not an operator"), "{refused:?}");
+    crier(&s, &["user", "operator", "add", "bob@example.com"]).expect_stdout();
+    crier(&s, &["user", "delete", "ann@example.com"]).expect_stdout();
+    assert_eq!(emails(&crier(&s, &["user", "operator", "list", "--json"]).json()), ["bob@example.com"]);
+    let history = crier(&s, &["user", "operator", "history", "--json"]).json();
+    let changes: Vec<_> = history.as_array().expect("a list").iter().map(|row| row["change"].clone()).collect();
+    assert_eq!(changes, ["deleted", "added", "added"], "{history}");
+}
+
+async fn an_owner_is_always_left(s: TestStore) {
+    let w = s.create_world().await;
+    let brand = w.brand.to_string();
+    s.user(w.workspace, "bob@example.com").await;
+    let add = |user: &str, role: &str| crier(&s, &["member", "add", "--brand", &brand, "--user", user, "--role", role]);
+    let remove = |user: &str| crier(&s, &["member", "remove", "--brand", &brand, "--user", user]);
+    add("bob@example.com", "editor").expect_stdout();
+    assert!(add("ann@example.com", "admin").refused(1).contains("the only owner"));
+    assert!(remove("ann@example.com").refused(1).contains("the only owner"));
+    add("ann@example.com", "owner").expect_stdout();
+    add("bob@example.com", "owner").expect_stdout();
+    add("ann@example.com", "admin").expect_stdout();
+    remove("ann@example.com").expect_stdout();
+    assert!(remove("bob@example.com").refused(1).contains("the only owner"));
+}
+
+async fn a_deletion_makes_nobody_an_operator(s: TestStore) {
+    let w = s.create_world().await;
+    s.user(w.workspace, "bob@example.com").await;
+    crier(&s, &["user", "operator", "add", "ann@example.com"]).expect_stdout();
+    s.sql("DELETE FROM users WHERE email = 'ann@example.com'").await;
+    assert_eq!(emails(&crier(&s, &["user", "operator", "list", "--json"]).json()), Vec::<&str>::new());
+}
