@@ -1,4 +1,7 @@
 //! Output of commands: a table for people, JSON for programs.
+//!
+//! Posts, names and errors are other people's text. Characters that would control the terminal, or reorder what it shows,
+//! are printed as escapes.
 
 use std::io::Write as _;
 
@@ -13,6 +16,7 @@ pub fn print_line(text: impl std::fmt::Display) {
 
 /// Like [`print_line`], but returns the error.
 pub fn try_print_line(text: impl std::fmt::Display) -> std::io::Result<()> {
+    let text = escaped(&text.to_string(), |c| c.escape_unicode().to_string());
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()
@@ -27,7 +31,7 @@ const MIN_LAST_COLUMN: usize = 12;
 pub fn print_rows<T: Serialize>(rows: &[T], json: bool) {
     let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
     if json {
-        print_line(Value::Array(values));
+        print_line(escaped(&Value::Array(values).to_string(), |c| format!("\\u{:04x}", u32::from(c))));
         return;
     }
     let Some(Value::Object(first)) = values.first() else {
@@ -63,8 +67,45 @@ pub fn shortened(text: &str, max: usize) -> String {
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
+        // A row is one line.
+        Value::String(text) => escaped(&text.replace(['\n', '\t'], " "), |c| c.escape_unicode().to_string()),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(","),
         other => other.to_string(),
+    }
+}
+
+/// Replaces characters that a terminal obeys instead of showing them, except for line feeds and tabs.
+fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
+    text.chars().map(|c| if is_shown(c) { c.to_string() } else { escape(c) }).collect()
+}
+
+const fn is_shown(c: char) -> bool {
+    match c {
+        '\n' | '\t' => true,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => false,
+        // They reorder the text around them.
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_no_commands_from_texts() {
+        let hostile = "a\u{1b}]0;title\u{7}b\u{9b}31m\r\u{202e}c\n🥐\té";
+        let plain = escaped(hostile, |c| c.escape_unicode().to_string());
+        assert_eq!(plain, "a\\u{1b}]0;title\\u{7}b\\u{9b}31m\\u{d}\\u{202e}c\n🥐\té");
+        assert_eq!(cell(&Value::from("a\nb\u{1b}[2J")), "a b\\u{1b}[2J");
+    }
+
+    #[test]
+    fn json_keeps_its_values() {
+        let value = serde_json::json!([{ "text": "\u{1b}\u{9b}\u{202e}é" }]);
+        let printed = escaped(&value.to_string(), |c| format!("\\u{:04x}", u32::from(c)));
+        assert!(printed.chars().all(is_shown));
+        assert_eq!(serde_json::from_str::<Value>(&printed).expect("JSON"), value);
     }
 }

@@ -10,8 +10,8 @@ use crate::support::picture;
 use crate::support::process::Installation;
 
 /// Makes the scheduled post due a minute ago.
-async fn make_overdue(crier: &Installation) {
-    let due = (Clock::system().now() - TimeDelta::minutes(1)).to_rfc3339();
+async fn make_overdue(crier: &Installation, by: TimeDelta) {
+    let due = (Clock::system().now() - by).to_rfc3339();
     crier.execute(&format!("UPDATE posts SET scheduled_at = '{due}' WHERE status = 'scheduled'")).await;
     let sql = format!("UPDATE jobs SET run_at = '{due}' WHERE kind = 'publish_target' AND state = 'scheduled'");
     crier.execute(&sql).await;
@@ -64,14 +64,15 @@ async fn what_was_scheduled_goes_out_once_after_a_restore() {
     assert!(crier.page("demo").await.contains("before the backup"));
     assert_eq!(files_below(&crier.files()), files, "the picture and its thumbnail");
 
-    make_overdue(&crier).await;
+    // Without a person's choice, it would be missed.
+    make_overdue(&crier, TimeDelta::days(3)).await;
     let output = crier.try_command(&["resume"], &[]);
-    assert!(output.refused(1).contains("1 posts, replies and mails were due before now"), "{output:?}");
+    assert!(output.refused(1).contains("Posts: 1, replies and mails: 0. They were due before now"), "{output:?}");
     assert!(output.out.contains("scheduled"), "{output:?}");
     assert!(!crier.page("demo").await.contains("scheduled"), "it is held");
 
     let said = crier.command(&["resume", "--overdue", "publish"]);
-    assert!(said.contains("1 posts, replies and mails go out now."), "{said}");
+    assert!(said.contains("Posts: 1, replies and mails: 0. They go out now."), "{said}");
     let status = crier.wait_for_post(brand, scheduled).await;
     assert_eq!(status["status"], "published", "{status}");
     assert_eq!(crier.page("demo").await.matches("scheduled").count(), 1);
@@ -84,7 +85,7 @@ async fn what_is_due_later_goes_out_by_itself_once_resumed() {
     let (mut crier, brand, scheduled) = with_backup().await;
     crier.lose_and_restore().await;
     crier.command(&["resume"]);
-    make_overdue(&crier).await;
+    make_overdue(&crier, TimeDelta::minutes(1)).await;
     let status = crier.wait_for_post(brand, scheduled).await;
     assert_eq!(status["status"], "published", "{status}");
     assert_eq!(crier.page("demo").await.matches("scheduled").count(), 1);
@@ -94,7 +95,7 @@ async fn what_is_due_later_goes_out_by_itself_once_resumed() {
 async fn what_may_be_out_can_be_cancelled() {
     let (mut crier, brand, scheduled) = with_backup().await;
     crier.lose_and_restore().await;
-    make_overdue(&crier).await;
+    make_overdue(&crier, TimeDelta::minutes(1)).await;
     crier.command(&["resume", "--overdue", "cancel"]);
     let path = format!("/brands/{brand}/posts/{scheduled}");
     let post =
@@ -109,7 +110,7 @@ async fn what_was_being_sent_is_taken_over_before_it_is_resumed() {
     let (mut crier, brand, scheduled) = with_backup().await;
     crier.lose_and_restore().await;
     crier.terminate("crier").await;
-    make_overdue(&crier).await;
+    make_overdue(&crier, TimeDelta::minutes(1)).await;
     let now = Clock::system().now();
     let sql = format!(
         "
@@ -125,7 +126,7 @@ async fn what_was_being_sent_is_taken_over_before_it_is_resumed() {
     crier.start_all().await;
     until("it was taken over", || async {
         let output = crier.try_command(&["resume"], &[]);
-        output.err.contains("1 posts, replies and mails were due before now").then_some(())
+        output.err.contains("Posts: 1, replies and mails: 0. They were due before now").then_some(())
     })
     .await;
     assert!(!crier.page("demo").await.contains("scheduled"), "it is held");

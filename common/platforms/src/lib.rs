@@ -498,9 +498,3 @@ fn time_marker(seed: MarkerSeed) -> Marker {
     let at = seed.at.to_rfc3339_opts(SecondsFormat::Millis, true);
     Marker::from_iter([("at".to_owned(), Value::from(at))])
 }
-
-/// Returns the time of the first attempt.
-fn marker_time(marker: &Marker) -> Result<DateTime<Utc>, CallError> {
-    let no_time = |_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time."));
-    marker_field(marker, "at")?.parse().map_err(no_time)
-}

@@ -1,5 +1,6 @@
 //! `crier resume`: lets go out what a restore holds, after the operator has seen it.
 
+use chrono::{DateTime, Utc};
 use crier_domain::job::{JobKind, JobState};
 use crier_store::Conn;
 use crier_store::jobs::operate::{self, JobQuery};
@@ -38,28 +39,40 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
     }
     let now = cx.store.now();
     let overdue = operate::due_ids(&mut conn, &held, now).await?;
+    let what = describe_due(&mut conn, &held, now).await?;
     let posts = post_overview::overdue(&mut conn, now, MAX_SHOWN).await?;
     drop(conn);
-    match (args.overdue, overdue.len()) {
-        (_, 0) => {}
-        (None, count) => {
+    match args.overdue {
+        _ if overdue.is_empty() => {}
+        None => {
             show(posts);
             return refused(format!(
-                "{count} posts, replies and mails were due before now, and may have gone out after the backup was made. \
-                 Look at the accounts, then choose: `crier resume --overdue cancel` fails them, `crier resume --overdue \
-                 publish` sends them"
+                "{what} were due before now, and may have gone out after the backup was made. Look at the accounts, then \
+                 choose: `crier resume --overdue cancel` fails them, `crier resume --overdue publish` sends them, however \
+                 late they are"
             ));
         }
-        (Some(Overdue::Cancel), _) => jobs::change::cancel(cx, &overdue).await?,
-        (Some(Overdue::Publish), count) => print_line(format_args!("{count} posts, replies and mails go out now.")),
+        Some(Overdue::Cancel) => jobs::change::cancel(cx, &overdue).await?,
+        Some(Overdue::Publish) => print_line(format_args!("{what} go out now.")),
     }
     let mut tx = cx.store.begin().await?;
+    if matches!(args.overdue, Some(Overdue::Publish)) {
+        operate::make_due_now(&mut tx, &overdue).await?;
+    }
     for kind in held {
         operate::resume_kind(&mut tx, kind).await?;
     }
     tx.commit().await?;
     print_line("Publishing, replies and mails are resumed.");
     Ok(())
+}
+
+/// Returns how many posts are due, and how many replies and mails; a post to several accounts counts once.
+async fn describe_due(conn: &mut Conn, held: &[JobKind], now: DateTime<Utc>) -> crier_store::Result<String> {
+    let posts = if held.contains(&JobKind::PublishTarget) { operate::count_due_posts(conn, now).await? } else { 0 };
+    let others: Vec<JobKind> = held.iter().copied().filter(|kind| *kind != JobKind::PublishTarget).collect();
+    let others = operate::due_ids(conn, &others, now).await?.len();
+    Ok(format!("Posts: {posts}, replies and mails: {others}. They"))
 }
 
 /// Returns how many jobs of these kinds run. A restored one belongs to a process that is gone; until it is taken over, it

@@ -235,6 +235,29 @@ pub async fn due_ids(conn: &mut Conn, kinds: &[JobKind], now: DateTime<Utc>) -> 
     Ok(ids)
 }
 
+/// Returns how many posts have publishes that are due.
+pub async fn count_due_posts(conn: &mut Conn, now: DateTime<Utc>) -> Result<i64> {
+    const SQL: &str = "
+        SELECT count(DISTINCT t.post_id)
+        FROM jobs j
+        JOIN post_targets t ON t.id = j.subject_id
+        WHERE j.kind = $1 AND j.state IN ('scheduled', 'ready') AND j.run_at <= $2";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(JobKind::PublishTarget).bind(now).fetch_one(c))?)
+}
+
+/// Makes jobs that are overdue due only now: none of them counts as missed.
+pub async fn make_due_now(tx: &mut Tx, ids: &[i64]) -> Result<()> {
+    const SQL: &str = "
+        UPDATE jobs
+        SET run_at = $2
+        WHERE id = $1 AND state IN ('scheduled', 'ready') AND run_at < $2";
+    let now = tx.now;
+    for id in ids {
+        execute!(tx, SQL, *id, now)?;
+    }
+    Ok(())
+}
+
 /// Pauses a kind: workers claim no more of its jobs; running ones continue.
 pub async fn pause_kind(tx: &mut Tx, kind: JobKind) -> Result<()> {
     let now = tx.now;
