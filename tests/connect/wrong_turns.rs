@@ -125,6 +125,13 @@ async fn a_form_of_another_site_is_refused(app: TestApp) {
     let url = format!("{}{path}", app.url);
     let reply = app.visit("POST", &url).header("sec-fetch-site", "cross-site").send().await;
     assert_page(&reply, 403, "This did not come from this page");
+    // An older browser names only the origin.
+    for other in ["https://evil.example", "null", "http://127.0.0.1:1"] {
+        let reply = app.visit("POST", &url).header("origin", other).send().await;
+        assert_page(&reply, 403, "This did not come from this page");
+    }
+    let reply = app.visit("POST", &url).header("origin", &app.url).send().await;
+    assert_page(&reply, 200, "On the way to Mastodon");
     let reply = app.visit("POST", &url).header("sec-fetch-site", "same-origin").send().await;
     assert_page(&reply, 200, "On the way to Mastodon");
 }

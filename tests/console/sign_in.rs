@@ -131,6 +131,12 @@ async fn a_link_is_mailed_to_users_alone(app: TestApp) {
     }
     let other_site = app.visit("POST", &format!("{url}/sign-in")).raw("email=x").header("sec-fetch-site", "cross-site");
     other_site.send().await.assert_status(400);
+    // A link of an attacker's own signs nobody in on their page.
+    let path = link(&app, t.user).await;
+    for (origin, status) in [("https://evil.example", 400), ("null", 400), (app.url.as_str(), 303)] {
+        let signed_in = app.visit("POST", &format!("{url}{path}")).raw("").header("origin", origin);
+        signed_in.send().await.assert_status(status);
+    }
     drop(t);
 }
 

@@ -42,7 +42,7 @@ impl<'a> Person<'a> {
             }
             self.cookie = cookie.split(';').next().map(str::to_owned);
         }
-        assert_eq!(reply.header("referrer-policy"), Some("no-referrer"), "{url}");
+        assert_eq!(reply.header("referrer-policy"), Some("same-origin"), "{url}");
         assert_eq!(reply.header("cache-control"), Some("no-store"), "{url}");
         let policy = reply.header("content-security-policy").expect("a policy");
         assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");

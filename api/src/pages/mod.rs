@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use askama::Template;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, StatusCode};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response, Router, handler};
 
@@ -55,6 +57,21 @@ async fn limit_visitor(req: &mut Request, depot: &mut Depot, res: &mut Response,
     ctrl.skip_rest();
 }
 
+/// Returns whether a page of another site sent a form. Browsers say so in `Sec-Fetch-Site`; older ones only name the origin
+/// of the page, and a client that sends neither is no browser.
+pub fn is_from_another_site(app: &App, headers: &HeaderMap) -> bool {
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return site != "same-origin";
+    }
+    let Some(origin) = headers.get(ORIGIN) else { return false };
+    let origin = origin.to_str().unwrap_or_default();
+    let is_host = |host: &str| origin.split_once("://").is_some_and(|(_, of)| of.eq_ignore_ascii_case(host));
+    // A proxy may have replaced the host.
+    let is_public = app.public_url.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let is_own = is_public || headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_host);
+    !is_own
+}
+
 /// Renders a page.
 fn html(res: &mut Response, status: StatusCode, page: &impl Template) {
     match page.render() {
@@ -97,6 +114,7 @@ fn headers(res: &mut Response) {
     let headers = res.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // With `no-referrer`, browsers would hide the origin of our own forms, too.
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
 }

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::finish::finish;
 use super::{
-    Step, StepResult, WrongTurn, admit, connector_of, is_cross_site, is_same_browser, open_authorization,
-    platform_name, respond,
+    Step, StepResult, WrongTurn, admit, connector_of, is_same_browser, open_authorization, platform_name, respond,
 };
 use crate::app::App;
+use crate::pages::is_from_another_site;
 
 /// How many are shown; the search finds the others.
 const SHOWN: usize = 50;
@@ -86,7 +86,7 @@ async fn list(app: &App, headers: &HeaderMap, id: i64, search: String) -> StepRe
 #[handler]
 pub(super) async fn pick(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = admit(req, depot, res).await else { return };
-    if is_cross_site(req.headers()) {
+    if is_from_another_site(&app, req.headers()) {
         return respond(res, Err(WrongTurn::OtherSite));
     }
     let id = req.param::<i64>("id").unwrap_or_default();

@@ -159,9 +159,3 @@ fn set_cookie(res: &mut Response, cookie: &SecretString, secure: bool) {
         res.headers_mut().append(SET_COOKIE, value);
     }
 }
-
-/// Returns whether another site's page sent the form. Browsers that do not say are older ones; the token or the
-/// cookie's `SameSite` protects them.
-fn is_cross_site(headers: &HeaderMap) -> bool {
-    headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site")
-}

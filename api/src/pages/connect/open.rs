@@ -14,10 +14,10 @@ use salvo::{Depot, Request, Response, handler};
 use secrecy::SecretString;
 
 use super::{
-    Step, StepResult, WrongTurn, admit, browser, connector_of, is_cross_site, open_authorization, platform_name,
-    respond, set_cookie,
+    Step, StepResult, WrongTurn, admit, browser, connector_of, open_authorization, platform_name, respond, set_cookie,
 };
 use crate::app::App;
+use crate::pages::is_from_another_site;
 
 #[derive(Template)]
 #[template(path = "connect_open.html")]
@@ -81,7 +81,7 @@ async fn consent(app: &App, token: &str) -> StepResult {
 #[handler]
 pub(super) async fn begin(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = admit(req, depot, res).await else { return };
-    if is_cross_site(req.headers()) {
+    if is_from_another_site(&app, req.headers()) {
         return respond(res, Err(WrongTurn::OtherSite));
     }
     // The same cookie for all attempts of a browser: two windows may connect two accounts.

@@ -24,7 +24,7 @@ use crate::context::Query;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::limits::RateLimitSubject;
 use crate::middleware::{RequestId, RouteLabel};
-use crate::pages::notice;
+use crate::pages::{is_from_another_site, notice};
 use crate::runner::read_body;
 use crate::{admission, reply};
 
@@ -252,7 +252,7 @@ impl PageRunner {
         } else {
             Form::parse(&read_body(req, self.app.min_rate).await?)
         };
-        if is_from_another_site(req.headers()) || !cookie::is_csrf_token(token, visit.form.get("_csrf")) {
+        if is_from_another_site(&self.app, req.headers()) || !cookie::is_csrf_token(token, visit.form.get("_csrf")) {
             let message =
                 "This form is not from a page of your session. Go back, load the page again, and send it again.";
             return Err(ApiError::new(ErrorCode::InsufficientScope, message));
@@ -284,11 +284,6 @@ fn check_access(access: Access, visit: &Visit) -> Result<()> {
         Access::Operator if visit.is_operator => Ok(()),
         Access::Operator => refused("Only the operator of this installation may do this."),
     }
-}
-
-/// Returns whether the browser says that another site sent the request.
-pub fn is_from_another_site(headers: &HeaderMap) -> bool {
-    headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin")
 }
 
 pub fn see_other(res: &mut Response, path: &str) {

@@ -19,11 +19,11 @@ use secrecy::ExposeSecret;
 use super::cookie;
 use super::error::page_headers;
 use super::form::Form;
-use super::route::{is_from_another_site, see_other};
+use super::route::see_other;
 use super::shared::FieldErrors;
 use crate::app::App;
 use crate::error::Result;
-use crate::pages::notice;
+use crate::pages::{is_from_another_site, notice};
 use crate::runner::read_body;
 use crate::{admission, reply};
 
@@ -128,7 +128,7 @@ async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
 
 /// Returns the form, if a page of this host sent it.
 async fn form(app: &Arc<App>, req: &mut Request, res: &mut Response) -> Option<Form> {
-    let is_own = !is_from_another_site(req.headers());
+    let is_own = !is_from_another_site(app, req.headers());
     let body = read_body(req, app.min_rate).await.ok().filter(|_| is_own);
     if body.is_none() {
         notice(res, StatusCode::BAD_REQUEST, "This form is not from a page of this server. Load the page again.");
