@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
 use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
-use serde_json::{Value, json};
+use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{ScriptStep, ScriptedServer, account, connector, image, now, post, publish, unused_address};

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
 use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled, Staged};
-use serde_json::{Value, json};
+use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{account, connect_in_browser, connector, image, now, post, shown};

@@ -6,7 +6,7 @@ use chrono::{TimeDelta, TimeZone, Utc};
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
 use crier_platforms::{CallError, ConnectError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
-use serde_json::{Value, json};
+use serde_json::json;
 use wiremock::ResponseTemplate;
 
 use super::support::{ScriptStep, ScriptedServer, account, connector, image, now, post, publish, unused_address};
@@ -109,8 +109,7 @@ async fn reconcile_finds_the_post_by_its_source() {
     let without = OutgoingPost { images: Vec::new(), ..outgoing.clone() };
     assert_eq!(connector.reconcile(&account, &without).await.unwrap(), Reconciled::Absent);
     let mut later = outgoing.clone();
-    let at = (now() + TimeDelta::hours(1)).to_rfc3339();
-    later.marker.insert("at".to_owned(), Value::from(at));
+    later.called_at = Some(now() + TimeDelta::hours(1));
     assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
     let other = OutgoingPost { text: "Stale".to_owned(), ..outgoing };
     assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);

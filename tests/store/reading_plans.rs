@@ -337,8 +337,7 @@ async fn assert_inbox_reads_few(full: Full) {
     m.bounded("messages", async |tx| replies::messages(tx, id, 500, 1 << 20).await).await;
     m.bounded("message", async |tx| replies::find(tx, message).await).await;
     m.bounded("place", async |tx| replies::place(tx, message).await).await;
-    let owner = (crier_domain::platform::Platform::Sandbox, "demo");
-    m.bounded("taken", async |tx| adoptions::is_taken(tx, owner, Adopter::Target(1), "1").await).await;
+    m.bounded("taken", async |tx| adoptions::is_taken(tx, &[account], Adopter::Target(1), "1").await).await;
     m.bounded("tags", async |tx| conversations::tags(tx, &[id]).await).await;
     m.bounded("tags of the brand", async |tx| conversations::tags_of_brand(tx, brand, 100).await).await;
     m.bounded("accounts", async |tx| conversations::accounts(tx, brand, &[account]).await).await;

@@ -27,40 +27,51 @@ pub async fn lock(tx: &mut Tx, (platform, external_id): ExternalAccount<'_>) -> 
     Ok(())
 }
 
-/// Returns whether an id belongs to another post or reply.
-pub async fn is_taken(
-    conn: &mut Conn,
-    (platform, account): ExternalAccount<'_>,
-    adopter: Adopter,
-    external_id: &str,
-) -> Result<bool> {
-    // Copies that a sync has read (`received`) are no replies of ours.
-    const SQL: &str = "
+/// Returns the rows of an account, one in each workspace that has connected it. Reads all accounts, which happens only
+/// after a lost response.
+pub async fn rows_of(conn: &mut Conn, (platform, external_id): ExternalAccount<'_>) -> Result<Vec<i64>> {
+    const SQL: &str = "SELECT id FROM social_accounts WHERE platform = $1 AND external_id = $2";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(platform).bind(external_id).fetch_all(c))?)
+}
+
+/// Returns whether an id belongs to another post or reply on one of these accounts.
+pub async fn is_taken(conn: &mut Conn, accounts: &[i64], adopter: Adopter, external_id: &str) -> Result<bool> {
+    const TARGET: &str = "
         SELECT EXISTS (
             SELECT 1
-            FROM social_accounts a
-            JOIN post_targets t ON t.account_id = a.id
-            WHERE a.platform = $1
-                AND a.external_id = $2
-                AND t.external_id = $3
-                AND t.id <> $4
-        ) OR EXISTS (
+            FROM post_targets
+            WHERE account_id = $1
+                AND external_id = $2
+                AND id <> $3
+        )";
+    // Copies that a sync has read (`received`) are no replies of ours. The order of the join is fixed on SQLite, which
+    // else reads all messages of the account.
+    const MESSAGE: &str = "
+        SELECT EXISTS (
             SELECT 1
-            FROM social_accounts a
-            JOIN brand_accounts b ON b.account_id = a.id
-            JOIN messages m ON m.brand_id = b.brand_id AND m.account_id = a.id
-            WHERE a.platform = $1
-                AND a.external_id = $2
-                AND m.external_id = $3
+            FROM brand_accounts b
+            CROSS JOIN messages m
+            WHERE b.account_id = $1
+                AND m.brand_id = b.brand_id
+                AND m.account_id = $1
+                AND m.external_id = $2
+                AND m.id <> $3
                 AND m.status <> 'received'
-                AND m.id <> $5
         )";
     let (target, message) = match adopter {
         Adopter::Target(id) => (id, 0),
         Adopter::Message(id) => (0, id),
     };
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(platform).bind(account).bind(external_id).bind(target)
-        .bind(message).fetch_one(c))?)
+    for account in accounts {
+        for (sql, own) in [(TARGET, target), (MESSAGE, message)] {
+            let is_taken: bool =
+                run!(conn, c => sqlx::query_scalar(sql).bind(account).bind(external_id).bind(own).fetch_one(c))?;
+            if is_taken {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Stores the id of a post or reply that has not ended. A sync may have read the reply before: that copy goes.

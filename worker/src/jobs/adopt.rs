@@ -30,9 +30,9 @@ pub async fn adopt(tx: &mut Tx, account: &SocialAccount, adopter: Adopter, found
     }
     let owner = (account.platform, account.external_id.as_str());
     adoptions::lock(tx, owner).await?;
-    let mut free = Vec::new();
+    let (accounts, mut free) = (adoptions::rows_of(tx, owner).await?, Vec::new());
     for one in found {
-        if !adoptions::is_taken(tx, owner, adopter, &one.external_id).await? {
+        if !adoptions::is_taken(tx, &accounts, adopter, &one.external_id).await? {
             free.push(one);
         }
     }

@@ -13,6 +13,7 @@ mod inbox;
 mod rest;
 
 use async_trait::async_trait;
+use chrono::DateTime;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -28,6 +29,7 @@ use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient, image_part};
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
+use super::window::CallWindow;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
     Published, Reconciled, Refreshed, marker_field,
@@ -36,7 +38,7 @@ use super::{
 /// The longest text of one block.
 const MAX_BLOCK: usize = 4_096;
 /// How many of the newest posts are searched.
-const SEARCHED: &str = "20";
+const SEARCHED: usize = 20;
 
 pub(super) struct Tumblr {
     client: PlatformClient,
@@ -165,14 +167,20 @@ impl Connector for Tumblr {
             id_string: String,
             #[serde(default)]
             slug: String,
+            /// Unix seconds.
+            timestamp: Option<i64>,
         }
         let slug = marker_field(&post.marker, "slug")?;
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, &Self::blog_path(account, "posts"), token.expose_secret());
-        let request = request.query(&[("npf", "true"), ("limit", SEARCHED)]);
+        let request = request.query(&[("npf", "true"), ("limit", &SEARCHED.to_string())]);
         let newest: Newest = self.call(Effect::Repeatable, request).await?;
-        let found = newest.posts.into_iter().find(|found| found.slug == slug);
-        Ok(found.map_or(Reconciled::Absent, |found| Reconciled::Found(Self::published(account, &found.id_string))))
+        let times: Vec<_> = newest.posts.iter().map(|post| DateTime::from_timestamp(post.timestamp?, 0)).collect();
+        if let Some(found) = newest.posts.iter().find(|found| found.slug == slug) {
+            return Ok(Reconciled::Found(Self::published(account, &found.id_string)));
+        }
+        let window = CallWindow::of(post.called_at);
+        Ok(window.result(Vec::new(), window.is_covered(&times, SEARCHED)))
     }
 }
 
