@@ -57,6 +57,7 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_http_connections_evicted_total", &[], &[API]),
     ("crier_http_response_bytes", &[], &[API]),
     ("crier_http_responses_cut_total", &["reason"], &[API]),
+    ("crier_http_untrusted_proxy_requests_total", &[], &[API]),
     ("crier_http_requests_total", &["method", "route", "status"], &[API]),
     ("crier_http_request_duration_seconds", &["method", "route"], &[API]),
 ];

@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crier_domain::plan::{MAX_REQUESTS_PER_MINUTE, Plan};
 use crier_store::idempotency::{self, KeyRecord};
 use crier_store::keys::{self, Authenticated, Caller};
+use crier_telemetry::metrics;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, FORWARDED};
 use ipnet::IpNet;
 use salvo::conn::SocketAddr;
 use salvo::{Request, Response};
@@ -23,6 +25,7 @@ use crate::reply;
 const UNAUTHENTICATED_REQUESTS_PER_MINUTE: u32 = 60;
 /// Public pages and files per minute and address, in each process.
 const VISITS_PER_MINUTE: u32 = 1_200;
+const FORWARDED_FOR: &str = "x-forwarded-for";
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 
@@ -101,11 +104,32 @@ pub async fn count_address(app: &App, req: &Request) -> Decision {
 /// proxy that is not trusted shares its own among all visitors.
 pub fn count_visit(app: &App, req: &Request) -> Option<Decision> {
     let address = address_of(app, req).to_canonical();
-    let is_local = match address {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified(),
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified(),
-    };
-    (!is_local).then(|| app.visits.take_now(RateLimitSubject::address(address), VISITS_PER_MINUTE))
+    (!is_private(address)).then(|| app.visits.take_now(RateLimitSubject::address(address), VISITS_PER_MINUTE))
+}
+
+/// Counts a request for a page of signing in or connecting against the client's address.
+pub async fn count_visitor(app: &App, req: &Request) -> Decision {
+    app.limiter.take(RateLimitSubject::visitor(address_of(app, req)), UNAUTHENTICATED_REQUESTS_PER_MINUTE).await
+}
+
+/// Notices a proxy that `CRIER_TRUSTED_PROXIES` does not include: all its clients share its address, and so its limits.
+/// A client with a public address may send the header as it likes.
+pub fn notice_untrusted_proxy(app: &App, req: &Request) {
+    let headers = req.headers();
+    if !headers.contains_key(FORWARDED_FOR) && !headers.contains_key(FORWARDED) {
+        return;
+    }
+    let peer = peer_address(req.remote_addr());
+    if !is_private(peer) || is_trusted(&app.trusted_proxies, peer) {
+        return;
+    }
+    metrics::http_untrusted_proxy_request();
+    if !app.has_warned_of_proxy.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            proxy = %peer,
+            "requests arrive through a proxy that CRIER_TRUSTED_PROXIES does not include: its clients share one rate limit"
+        );
+    }
 }
 
 async fn identify(app: &App, headers: &HeaderMap, brand_id: Option<i64>) -> Result<Option<(Authenticated, KeyRecord)>> {
@@ -133,27 +157,45 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// Returns the client's address: the peer's, or if that is a trusted proxy, the nearest address in `X-Forwarded-For`
 /// that is not a trusted proxy. Addresses further left were written by the client and are not trusted.
 fn client_address(peer: &SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
-    let unknown = IpAddr::from([0, 0, 0, 0]);
-    let peer = match peer {
-        SocketAddr::IPv4(addr) => IpAddr::from(*addr.ip()),
-        SocketAddr::IPv6(addr) => IpAddr::from(*addr.ip()).to_canonical(),
-        _ => unknown,
-    };
-    let is_trusted = |ip: IpAddr| trusted.iter().any(|net| net.contains(&ip));
-    if !is_trusted(peer) {
+    let peer = peer_address(peer);
+    if !is_trusted(trusted, peer) {
         return peer;
     }
     let mut nearest = peer;
-    let values = headers.get_all("x-forwarded-for");
+    let values = headers.get_all(FORWARDED_FOR);
     let hops: Vec<&str> = values.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).collect();
     for hop in hops.into_iter().rev() {
         let Some(ip) = address(hop.trim()) else { break };
         nearest = ip;
-        if !is_trusted(ip) {
+        if !is_trusted(trusted, ip) {
             break;
         }
     }
     nearest
+}
+
+fn peer_address(peer: &SocketAddr) -> IpAddr {
+    match peer {
+        SocketAddr::IPv4(addr) => IpAddr::from(*addr.ip()),
+        SocketAddr::IPv6(addr) => IpAddr::from(*addr.ip()).to_canonical(),
+        _ => IpAddr::from([0, 0, 0, 0]),
+    }
+}
+
+fn is_trusted(trusted: &[IpNet], ip: IpAddr) -> bool {
+    trusted.iter().any(|net| net.contains(&ip))
+}
+
+/// Returns whether an address is one of this machine or of a private network, as proxies have.
+fn is_private(ip: IpAddr) -> bool {
+    match ip {
+        // 100.64.0.0/10 is used by the networks of some clouds and VPNs (RFC 6598).
+        IpAddr::V4(ip) => {
+            let [a, b, ..] = ip.octets();
+            ip.is_loopback() || ip.is_private() || ip.is_link_local() || (a == 100 && (64..128).contains(&b))
+        }
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
 }
 
 /// Parses an address as proxies write it: with a port, or brackets, or neither.
@@ -185,6 +227,17 @@ mod tests {
         assert_eq!(client("10.1.2.3", &["[2001:db8::1]"]), "2001:db8::1");
         assert_eq!(client("10.1.2.3", &["198.51.100.1, unknown"]), "10.1.2.3");
         assert_eq!(client("10.1.2.3", &[]), "10.1.2.3");
+    }
+
+    #[test]
+    fn proxies_are_looked_for_in_private_networks() {
+        for ip in ["127.0.0.1", "10.1.2.3", "172.18.0.1", "192.168.0.1", "100.64.0.1", "169.254.1.1", "::1", "fd00::1"]
+        {
+            assert!(is_private(ip.parse().unwrap()), "{ip}");
+        }
+        for ip in ["203.0.113.9", "172.32.0.1", "100.128.0.1", "2001:db8::1"] {
+            assert!(!is_private(ip.parse().unwrap()), "{ip}");
+        }
     }
 
     #[test]

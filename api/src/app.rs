@@ -1,6 +1,7 @@
 //! The state shared by all requests, created once.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub struct App {
     pub limiter: Arc<dyn Limiter>,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
+    /// Whether the log has the warning about a proxy that is not trusted.
+    pub(crate) has_warned_of_proxy: AtomicBool,
     /// The minimum transfer rate of request bodies.
     pub min_rate: MinRate,
     /// The minimum transfer rate of large responses.
@@ -95,6 +98,7 @@ impl App {
             public_url,
             limiter,
             trusted_proxies,
+            has_warned_of_proxy: AtomicBool::new(false),
             min_rate: MinRate::default(),
             response_rate: RESPONSE_RATE,
             outgoing: OutgoingBudget::default(),

@@ -119,3 +119,25 @@ async fn each_failure_of_a_split_installation_is_found() {
     assert!(facebook["detail"].as_str().is_some_and(|text| text.contains("/connect/callback/facebook")), "{facebook}");
     assert!(!output.out.contains("not-to-be-shown"), "{output:?}");
 }
+
+#[tokio::test]
+async fn a_proxy_that_is_not_trusted_is_noticed() {
+    let s = Installation::embedded().await;
+    let trusting = Installation::embedded_with(&[("CRIER_TRUSTED_PROXIES", "127.0.0.1")]).await;
+    let proxy = |s: &Installation| finding(&findings(&s.try_command(&["doctor", "--json"], &[])), "proxy");
+    assert_eq!(proxy(&s)["status"], "ok");
+    let http = crier_http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
+    for (name, value) in [("x-forwarded-for", "198.51.100.1"), ("forwarded", "for=198.51.100.1")] {
+        for s in [&s, &trusting] {
+            let request = http.request(http::Method::GET, &format!("{}/docs", s.url)).header(name, value);
+            http.send(request).await.expect("an answer");
+        }
+    }
+    assert_eq!(s.metric("crier", "crier_http_untrusted_proxy_requests_total").await, Some(2.0));
+    let found = proxy(&s);
+    assert_eq!(found["status"], "warning", "{found}");
+    assert!(found["remedy"].as_str().is_some_and(|remedy| remedy.contains("CRIER_TRUSTED_PROXIES")), "{found}");
+    let warnings = |s: &Installation| s.log("crier").matches("CRIER_TRUSTED_PROXIES does not include").count();
+    assert_eq!((warnings(&s), warnings(&trusting)), (1, 0));
+    assert_eq!(proxy(&trusting)["status"], "ok");
+}

@@ -21,6 +21,7 @@ on_sqlite_app!(
     without_a_session_every_page_leads_to_the_sign_in_page,
     a_session_is_no_api_key,
     links_cannot_be_guessed_quickly,
+    valid_links_work_while_wrong_ones_and_wrong_keys_are_refused,
     signing_out_ends_the_session,
     the_cookie_is_bound_to_the_host_on_https,
 );
@@ -227,6 +228,27 @@ async fn links_cannot_be_guessed_quickly(app: TestApp) {
         }
     }
     assert_eq!(refused, 10);
+}
+
+async fn valid_links_work_while_wrong_ones_and_wrong_keys_are_refused(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for _ in 0..70 {
+        app.request("GET", "/brands").key("svc_live_nope").send().await;
+    }
+    app.request("GET", "/brands").send().await.expect_error(429, "rate_limited");
+    // Wrong keys leave the pages' allowance as it is.
+    post(&app, "/sign-in/wrong").await.assert_status(410);
+    app.page("/connect/wrong").await.assert_status(404);
+    for _ in 0..70 {
+        app.page("/sign-in/wrong").await;
+    }
+    app.page("/sign-in/wrong").await.assert_status(429);
+    post(&app, "/sign-in/wrong").await.assert_status(429);
+    for _ in 0..3 {
+        let path = link(&app, t.user).await;
+        app.page(&path).await.assert_status(200);
+        post(&app, &path).await.assert_status(303);
+    }
 }
 
 async fn signing_out_ends_the_session(app: TestApp) {

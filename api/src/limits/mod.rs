@@ -23,17 +23,28 @@ pub enum RateLimitSubject {
     Key(i64),
     /// A client without a valid key, by address. IPv6 addresses are grouped by /64, the usual assignment of one client.
     Address(IpAddr),
+    /// A visitor of the pages for signing in and connecting, grouped like [`Self::Address`]: requests with wrong keys from
+    /// the same address do not use up this allowance.
+    Visitor(IpAddr),
 }
 
 impl RateLimitSubject {
     pub fn address(ip: IpAddr) -> Self {
-        Self::Address(match ip.to_canonical() {
-            IpAddr::V6(v6) => {
-                let [a, b, c, d, ..] = v6.segments();
-                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-            }
-            v4 => v4,
-        })
+        Self::Address(network(ip))
+    }
+
+    pub fn visitor(ip: IpAddr) -> Self {
+        Self::Visitor(network(ip))
+    }
+}
+
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        v4 => v4,
     }
 }
 
@@ -42,6 +53,7 @@ impl std::fmt::Display for RateLimitSubject {
         match self {
             Self::Key(id) => write!(f, "key:{id}"),
             Self::Address(ip) => write!(f, "address:{ip}"),
+            Self::Visitor(ip) => write!(f, "visitor:{ip}"),
         }
     }
 }

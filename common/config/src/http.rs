@@ -55,15 +55,24 @@ impl HttpConfig {
     /// Returns the URL of the address at which the API listens. From this machine, an unspecified one is reached by
     /// loopback.
     pub fn own_url(&self) -> Url {
-        let ip = match self.addr.ip() {
-            ip if !ip.is_unspecified() => ip,
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        };
-        let address = SocketAddr::new(ip, self.addr.port());
-        // An address and a port always are a URL.
-        Url::parse(&format!("http://{address}")).unwrap_or_else(|_| unreachable!("{address} is no host"))
+        local_url(self.addr)
     }
+
+    /// Returns the URL of the ops address, in the same way.
+    pub fn own_ops_url(&self) -> Url {
+        local_url(self.ops_addr)
+    }
+}
+
+fn local_url(listener: SocketAddr) -> Url {
+    let ip = match listener.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let address = SocketAddr::new(ip, listener.port());
+    // An address and a port always are a URL.
+    Url::parse(&format!("http://{address}")).unwrap_or_else(|_| unreachable!("{address} is no host"))
 }
 
 pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> HttpConfig {

@@ -90,6 +90,7 @@ async fn check_all(config: &Config, format: Format) -> Vec<Finding> {
     report.add("mail", services::mail(config)).await;
     report.add("traces", services::traces(config)).await;
     report.add("public_url", services::public_url(config)).await;
+    report.add("proxy", services::proxy(config)).await;
     report.add("descriptors", async { machine::descriptors(config) }).await;
     report.add("disk", async { machine::disk(config) }).await;
     for finding in platforms::all(config, store.as_ref()).await {

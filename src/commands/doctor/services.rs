@@ -165,6 +165,28 @@ pub async fn public_url(config: &Config) -> Finding {
     Finding::ok(id, format!("{base} leads here"))
 }
 
+/// Checks whether the API of this machine gets requests through a proxy that it does not trust.
+pub async fn proxy(config: &Config) -> Finding {
+    let url = format!("{}metrics", config.http.own_ops_url());
+    let client = HttpClient::trusted(Duration::from_secs(5), MAX_BODY);
+    let page = client.send(client.request(http::Method::GET, &url)).await;
+    let count = page.ok().and_then(|page| requests_of_untrusted_proxies(&String::from_utf8_lossy(&page.body)));
+    match count {
+        None => Finding::ok("proxy", format!("was not checked: no API answers at {url}")),
+        Some(0) => Finding::ok("proxy", "no request came through a proxy that is not trusted"),
+        Some(count) => Finding::warning(
+            "proxy",
+            format!("{count} requests came through a proxy that is not trusted: its clients share one rate limit"),
+            "set CRIER_TRUSTED_PROXIES to the proxy's address, which is in the log of the API",
+        ),
+    }
+}
+
+fn requests_of_untrusted_proxies(metrics: &str) -> Option<u64> {
+    let value = metrics.lines().find_map(|line| line.strip_prefix("crier_http_untrusted_proxy_requests_total "))?;
+    value.trim().parse().ok()
+}
+
 fn is_ours(body: &[u8]) -> bool {
     let title = |document: serde_json::Value| document["info"]["title"].as_str().map(str::to_owned);
     serde_json::from_slice(body).ok().and_then(title).is_some_and(|title| title.starts_with("Crier"))

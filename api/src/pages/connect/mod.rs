@@ -86,10 +86,10 @@ impl Step {
 
 type StepResult = Result<Step, WrongTurn>;
 
-/// Returns the state after counting the request against the visitor's address, as every request without a key is.
+/// Returns the state after counting the request against the visitor's address.
 async fn admit<'d>(req: &Request, depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
     let app = depot.get_typed::<Arc<App>>().ok()?;
-    let decision = admission::count_address(app, req).await;
+    let decision = admission::count_visitor(app, req).await;
     if decision.allowed {
         return Some(app);
     }

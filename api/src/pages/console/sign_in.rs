@@ -117,7 +117,7 @@ async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 
 /// Counts a request of an address; `false`: it is refused.
 async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
-    let decision = admission::count_address(app, req).await;
+    let decision = admission::count_visitor(app, req).await;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if !decision.allowed {
         notice(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests from your address; try again in a moment.");
@@ -194,31 +194,44 @@ async fn mail_link(app: &App, mailer: &Mailer, email: &str) -> std::result::Resu
 #[handler]
 async fn confirm(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = app(depot) else { return };
-    if !admit(&app, req, res).await {
-        return;
-    }
     let token = req.param::<String>("token").unwrap_or_default();
+    if let Some(user) = user_of_link(&app, &token, req, res).await {
+        render(res, StatusCode::OK, &SignInConfirm { user, token });
+    }
+}
+
+/// Returns the user of a valid link; otherwise writes the response. Only invalid links count against the client's address:
+/// those who guess must not lock out others with the same address.
+async fn user_of_link(app: &Arc<App>, token: &str, req: &Request, res: &mut Response) -> Option<sessions::LinkUser> {
     let found = async {
         let mut conn = app.store.read().await?;
-        sessions::user_of_link(&mut conn, &token, app.store.now()).await
+        sessions::user_of_link(&mut conn, token, app.store.now()).await
     };
     match found.await {
-        Ok(Some(user)) => render(res, StatusCode::OK, &SignInConfirm { user, token }),
-        Ok(None) => render(res, StatusCode::GONE, &SignIn::new(&app, SignInState::Expired)),
+        Ok(Some(user)) => return Some(user),
+        Ok(None) => {
+            if admit(app, req, res).await {
+                render(res, StatusCode::GONE, &SignIn::new(app, SignInState::Expired));
+            }
+        }
         Err(error) => {
             tracing::warn!(%error, "a sign-in link could not be read");
             unavailable(res);
         }
     }
+    None
 }
 
 #[handler]
 async fn sign_in(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = app(depot) else { return };
-    if !admit(&app, req, res).await || form(&app, req, res).await.is_none() {
+    if form(&app, req, res).await.is_none() {
         return;
     }
     let token = req.param::<String>("token").unwrap_or_default();
+    if user_of_link(&app, &token, req, res).await.is_none() {
+        return;
+    }
     let user_agent = req.headers().get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let device = sessions::Device { user_agent, address: admission::address_of(&app, req) };
     let redeemed = async {

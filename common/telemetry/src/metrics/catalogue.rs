@@ -104,6 +104,11 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     ),
     ("crier_http_response_bytes", Gauge, "Number of bytes that large responses hold until they are sent."),
     ("crier_http_responses_cut_total", Counter, "Number of large responses that were rejected or cut, by reason."),
+    (
+        "crier_http_untrusted_proxy_requests_total",
+        Counter,
+        "Number of requests through a proxy that CRIER_TRUSTED_PROXIES does not include.",
+    ),
     ("crier_http_requests_total", Counter, "Requests that the API answered."),
     ("crier_http_request_duration_seconds", Histogram(HTTP), "How long the API took to answer."),
 ];

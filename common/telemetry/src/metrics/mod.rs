@@ -235,6 +235,11 @@ pub fn http_responses_cut(reason: &'static str, count: usize) {
     counter!("crier_http_responses_cut_total", "reason" => reason).increment(count as u64);
 }
 
+/// Counts a request that came through a proxy that is not trusted.
+pub fn http_untrusted_proxy_request() {
+    counter!("crier_http_untrusted_proxy_requests_total").increment(1);
+}
+
 /// Sets the slots of a worker.
 pub fn worker_slots(busy: usize, free: usize) {
     gauge!("crier_worker_slots", "state" => "busy").set(busy as f64);

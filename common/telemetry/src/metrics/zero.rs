@@ -45,6 +45,7 @@ fn start_api() {
     for reason in ["slow", "budget"] {
         http_responses_cut(reason, 0);
     }
+    counter!("crier_http_untrusted_proxy_requests_total").increment(0);
     for operation in Operation::ALL {
         for outcome in AiOutcome::ALL {
             let (operation, outcome) = (operation.as_str(), outcome.as_str());
