@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use crier_telemetry::{metrics, traces};
 use futures::{FutureExt, StreamExt};
-use http::header::{ACCEPT_RANGES, CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT};
-use http::{HeaderValue, Method, StatusCode};
+use http::header::{
+    ACCEPT_RANGES, CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, TRANSFER_ENCODING,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use salvo::{Depot, FlowCtrl, Request, Response};
 use tracing::Instrument;
@@ -59,6 +61,11 @@ impl salvo::Handler for RequestMiddleware {
         if let Ok(value) = HeaderValue::from_str(&id) {
             res.headers_mut().insert(reply::REQUEST_ID, value);
         }
+        // hyper hides a `Content-Length` beside `Transfer-Encoding`. A proxy that used it would take the rest of the body for
+        // another request, so nothing that follows on this connection is read (RFC 9112, 6.1).
+        if req.headers().contains_key(TRANSFER_ENCODING) {
+            res.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         let span =
             tracing::info_span!("request", request_id = %id, method = %req.method(), path = loggable(req.uri().path()));
         let traced = traces::Span::request(&id, req.method(), req.headers());
@@ -84,6 +91,12 @@ impl salvo::Handler for RequestMiddleware {
 
 impl RequestMiddleware {
     async fn answer(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl, id: &str) {
+        if !is_plainly_framed(req.headers()) {
+            let error =
+                ApiError::new(ErrorCode::InvalidJson, "`Transfer-Encoding` must be `chunked` and nothing else.");
+            ctrl.skip_rest();
+            return reply::refusal(&self.app, res, &error, id);
+        }
         if !path_fits(req.uri().path()) {
             res.status_code(StatusCode::NOT_FOUND);
             ctrl.skip_rest();
@@ -171,6 +184,16 @@ fn loggable(path: &str) -> &str {
         _ if path.strip_prefix("/connect/").is_some_and(is_last) => "/connect/…",
         _ if path.starts_with("/sign-in/") => "/sign-in/…",
         _ => path,
+    }
+}
+
+/// Returns whether all servers agree where the body ends: `Transfer-Encoding` is omitted, or is `chunked` alone.
+fn is_plainly_framed(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(coding), None) => coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"),
+        _ => false,
     }
 }
 

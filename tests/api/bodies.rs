@@ -14,6 +14,7 @@ on_sqlite_app!(
     oversized_bodies_are_refused,
     oversized_chunked_bodies_are_refused,
     an_oversized_content_length_is_refused_early,
+    ambiguously_framed_bodies_smuggle_no_request,
     every_body_shape_gets_a_small_response,
 );
 
@@ -89,6 +90,41 @@ async fn an_oversized_content_length_is_refused_early(app: TestApp) {
     let mut answer = String::new();
     socket.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
+}
+
+/// Sends a body whose end is told in this way, with another request behind it; returns all responses.
+async fn responses_to(app: &TestApp, t: &Tenant<'_>, framing: &str) -> String {
+    let mut socket = tokio::net::TcpStream::connect(app.address).await.unwrap();
+    let request = format!(
+        "POST /api/public/v1/brands HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {}\r\n\
+         Content-Type: application/json\r\n{framing}\r\n\r\nc\r\n{{\"name\":\"x\"}}\r\n0\r\n\r\n\
+         GET /smuggled HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        t.key,
+        app.fresh_key()
+    );
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut responses = Vec::new();
+    // The connection may be reset: bytes behind the request are not read.
+    let _ = socket.read_to_end(&mut responses).await;
+    String::from_utf8_lossy(&responses).into_owned()
+}
+
+async fn ambiguously_framed_bodies_smuggle_no_request(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for framing in ["Transfer-Encoding: identity, chunked", "Transfer-Encoding: x\r\nTransfer-Encoding: chunked"] {
+        let responses = responses_to(&app, &t, framing).await;
+        assert!(responses.starts_with("HTTP/1.1 400 ") && responses.contains("connection: close"), "{responses}");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM brands").await, 1, "the tenant's own");
+    for framing in [
+        "Transfer-Encoding: chunked",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5",
+    ] {
+        let responses = responses_to(&app, &t, framing).await;
+        assert!(responses.starts_with("HTTP/1.1 201 ") && responses.contains("connection: close"), "{responses}");
+        assert_eq!(responses.matches("HTTP/1.1 ").count(), 1, "{framing}: {responses}");
+    }
 }
 
 /// Bodies of about 1 MiB, each of a different shape.
