@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::connections::Connections;
 use crate::error::{ApiError, ErrorCode};
 use crate::limits::RateLimitSubject;
-use crate::outgoing::{BudgetExceeded, CallerWorkspace, Holder};
+use crate::outgoing::{BudgetExceeded, CallerHolders, Holder};
 use crate::response::PREFIX;
 use crate::{admission, outgoing, reply};
 
@@ -125,7 +125,7 @@ impl RequestMiddleware {
             return;
         }
         let mut holders = vec![Holder::Address(RateLimitSubject::address(admission::address_of(&self.app, req)))];
-        holders.extend(req.extensions().get::<CallerWorkspace>().map(|caller| Holder::Workspace(caller.0)));
+        holders.extend(req.extensions().get::<CallerHolders>().into_iter().flat_map(|caller| caller.0));
         let exceeded = match self.app.outgoing.take(bytes, holders) {
             Ok(lease) => {
                 let sending = client_of(req).and_then(|client| self.connections.sending(client));

@@ -1,7 +1,7 @@
 //! Bounds what responses hold until their clients have read them: memory, and descriptors of open files.
 //!
-//! A response that is being sent has a [`Lease`] on the budget of its process, of its client's address and of its
-//! workspace. If the budget is used up, a read is rejected before anything is sent, and the connection of a write is
+//! A response that is being sent has a [`Lease`] on the budgets of its process, of its client's address, of its workspace
+//! and of its API key. If the budget is used up, a read is rejected before anything is sent, and the connection of a write is
 //! closed: the client repeats the write with its `Idempotency-Key`. A client that reads too slowly is disconnected
 //! ([`Connections::close_slow`](crate::connections::Connections::close_slow)), so no lease lasts for long.
 
@@ -22,7 +22,7 @@ use crate::limits::RateLimitSubject;
 
 /// The maximum number of bytes that all responses of a process hold.
 const MAX_BYTES: usize = 128 << 20;
-/// The share of it that the responses to one address, or to one workspace, may hold.
+/// The share of it that the responses to one address, or to one workspace, may hold; those to one API key half of that.
 const HOLDER_SHARE: usize = 4;
 /// Smaller responses fit the buffers of their connections and are not counted.
 const SMALL: usize = 16 << 10;
@@ -38,11 +38,22 @@ const PART: usize = 16 << 10;
 pub enum Holder {
     Address(RateLimitSubject),
     Workspace(i64),
+    Key(i64),
 }
 
-/// The workspace of the caller, if the request has one.
+impl Holder {
+    /// Returns how many of `all` bytes it may hold.
+    const fn share(self, all: usize) -> usize {
+        match self {
+            Self::Address(_) | Self::Workspace(_) => all / HOLDER_SHARE,
+            Self::Key(_) => all / HOLDER_SHARE / 2,
+        }
+    }
+}
+
+/// The caller of a request with an API key, in the request's extensions.
 #[derive(Clone, Copy, Debug)]
-pub struct CallerWorkspace(pub i64);
+pub struct CallerHolders(pub [Holder; 2]);
 
 /// The budget of a process. Clones share it.
 #[derive(Clone, Debug)]
@@ -61,7 +72,7 @@ struct Held {
 /// The budget that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetExceeded {
-    /// That of the client's address or workspace.
+    /// That of the client's address, workspace or key.
     Holder,
     /// That of the process.
     Process,
@@ -104,8 +115,9 @@ impl OutgoingBudget {
         if held.total > 0 && held.total + bytes > self.max_bytes {
             return Err(BudgetExceeded::Process);
         }
-        let max = self.max_bytes / HOLDER_SHARE;
-        let is_over = |holder| held.by_holder.get(holder).is_some_and(|before| before + bytes > max);
+        let is_over = |holder: &Holder| {
+            held.by_holder.get(holder).is_some_and(|before| before + bytes > holder.share(self.max_bytes))
+        };
         if holders.iter().any(is_over) {
             return Err(BudgetExceeded::Holder);
         }
@@ -170,6 +182,17 @@ mod tests {
     use super::*;
 
     const MIB: usize = 1 << 20;
+
+    #[test]
+    fn a_key_leaves_half_to_the_other_keys_of_its_workspace() {
+        let budget = OutgoingBudget::new(16 * MIB, 1_024);
+        let of_key = |key| vec![Holder::Workspace(1), Holder::Key(key)];
+        let first = [budget.take(MIB, of_key(1)).unwrap(), budget.take(MIB, of_key(1)).unwrap()];
+        assert_eq!(budget.take(MIB, of_key(1)).unwrap_err(), BudgetExceeded::Holder);
+        let second = [budget.take(MIB, of_key(2)).unwrap(), budget.take(MIB, of_key(2)).unwrap()];
+        assert_eq!(budget.take(MIB, of_key(3)).unwrap_err(), BudgetExceeded::Holder);
+        drop((first, second));
+    }
 
     fn workspace(id: i64) -> Vec<Holder> {
         vec![Holder::Workspace(id)]

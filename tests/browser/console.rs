@@ -99,7 +99,7 @@ async fn a_post_with_a_picture_is_planned_moved_and_published(browser: &Driver, 
     browser.sees("Sunday bread").await;
     browser.pictures("calendar-month").await;
     browser.walks_by_keyboard("calendar").await;
-    a_post_is_dragged(browser, crier).await;
+    let date = a_post_is_dragged(browser, crier).await;
     browser.open(&format!("/brands/1/calendar?view=week&date={date}")).await;
     browser.sees("Sunday bread").await;
     browser.pictures("calendar-week").await;
@@ -119,8 +119,8 @@ async fn a_post_with_a_picture_is_planned_moved_and_published(browser: &Driver, 
     assert!(crier.page("demo").await.contains("Sunday bread") && crier.page("second").await.contains("A loaf"));
 }
 
-/// Drags the only post of the calendar to a day beside its own.
-async fn a_post_is_dragged(browser: &Driver, crier: &Installation) {
+/// Drags the only post of the calendar to a day beside its own, which may be in another week. Returns that day.
+async fn a_post_is_dragged(browser: &Driver, crier: &Installation) -> NaiveDate {
     let planned = async || {
         let post = crier.read("/brands/1/posts/1").await.unwrap();
         post["data"]["scheduled_at"].as_str().unwrap().to_owned()
@@ -139,6 +139,7 @@ async fn a_post_is_dragged(browser: &Driver, crier: &Installation) {
     let path = browser.path().await;
     browser.open(&format!("{path}?date={to}")).await;
     assert!(browser.text_of(cell).await.contains("Sunday bread"));
+    to
 }
 
 async fn a_failure_is_mended(browser: &Driver) {

@@ -20,7 +20,7 @@ use crate::endpoint::{BodyFormat, Endpoint, HandlerKind};
 use crate::error::{ApiError, Result};
 use crate::file::{self, FileResponse, SentFile};
 use crate::middleware::{RequestId, RouteLabel};
-use crate::outgoing::CallerWorkspace;
+use crate::outgoing::{CallerHolders, Holder};
 use crate::response::ApiResponse;
 use crate::{admission, reply, routes};
 
@@ -99,7 +99,8 @@ impl Runner {
         let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
         let (Authenticated { caller, membership }, record) = admission::admit(&self.app, req, res, brand_id).await?;
         self.app.touch(&caller);
-        req.extensions_mut().insert(CallerWorkspace(caller.workspace_id));
+        let holders = [Holder::Workspace(caller.workspace_id), Holder::Key(caller.key_id)];
+        req.extensions_mut().insert(CallerHolders(holders));
         let plan = admission::plan(&self.app, &caller)?.clone();
         self.check_key(&caller)?;
         if brand_id.is_some() && membership.is_none() {

@@ -193,7 +193,7 @@ pub async fn count_fitting(
     let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
     let sql = format!(
         "
-        SELECT coalesce(octet_length(p.content), 0)
+        SELECT CAST(octet_length(p.content) AS bigint)
         FROM posts p
         WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}
         ORDER BY p.id DESC
