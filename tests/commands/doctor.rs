@@ -124,7 +124,10 @@ async fn each_failure_of_a_split_installation_is_found() {
 async fn a_proxy_that_is_not_trusted_is_noticed() {
     let s = Installation::embedded().await;
     let trusting = Installation::embedded_with(&[("CRIER_TRUSTED_PROXIES", "127.0.0.1")]).await;
-    let proxy = |s: &Installation| finding(&findings(&s.try_command(&["doctor", "--json"], &[])), "proxy");
+    let proxy = |s: &Installation| {
+        let ops = s.ops("crier");
+        finding(&findings(&s.try_command(&["doctor", "--json"], &[("CRIER_OPS_ADDR", &ops)])), "proxy")
+    };
     assert_eq!(proxy(&s)["status"], "ok");
     let http = crier_http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
     for (name, value) in [("x-forwarded-for", "198.51.100.1"), ("forwarded", "for=198.51.100.1")] {

@@ -86,7 +86,7 @@ async fn list(app: &App, headers: &HeaderMap, id: i64, search: String) -> StepRe
 #[handler]
 pub(super) async fn pick(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = admit(req, depot, res).await else { return };
-    if is_from_another_site(&app, req.headers()) {
+    if is_from_another_site(app, req.headers()) {
         return respond(res, Err(WrongTurn::OtherSite));
     }
     let id = req.param::<i64>("id").unwrap_or_default();

@@ -81,7 +81,7 @@ async fn consent(app: &App, token: &str) -> StepResult {
 #[handler]
 pub(super) async fn begin(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = admit(req, depot, res).await else { return };
-    if is_from_another_site(&app, req.headers()) {
+    if is_from_another_site(app, req.headers()) {
         return respond(res, Err(WrongTurn::OtherSite));
     }
     // The same cookie for all attempts of a browser: two windows may connect two accounts.

@@ -114,7 +114,7 @@ impl Bluesky {
         let document = self.document(&session.did).await?;
         let named = document.server().unwrap_or_default();
         if document.id != session.did || !is_same_server(named, &server.base) {
-            let named = sanitize_message(named, &[]).map_or_else(|| "no server".to_owned(), |named| named);
+            let named = sanitize_message(named, &[]).unwrap_or_else(|| "no server".to_owned());
             return Err(ConnectError::Refused(format!(
                 "The account's own document does not name this server: it names {named}. Use that address."
             )));
