@@ -22,6 +22,16 @@ pub fn try_print_line(text: impl std::fmt::Display) -> std::io::Result<()> {
     stdout.flush()
 }
 
+/// Prints a JSON value on a line.
+pub fn print_json(value: &Value) {
+    print_line(json_text(value));
+}
+
+/// Returns a value as JSON in which what would control the terminal is escaped, as JSON allows.
+fn json_text(value: &Value) -> String {
+    escaped(&value.to_string(), |c| format!("\\u{:04x}", u32::from(c)))
+}
+
 /// The width of a table in characters, and what its last column has at least.
 const MAX_WIDTH: usize = 100;
 const MIN_LAST_COLUMN: usize = 12;
@@ -31,7 +41,7 @@ const MIN_LAST_COLUMN: usize = 12;
 pub fn print_rows<T: Serialize>(rows: &[T], json: bool) {
     let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
     if json {
-        print_line(escaped(&Value::Array(values).to_string(), |c| format!("\\u{:04x}", u32::from(c))));
+        print_json(&Value::Array(values));
         return;
     }
     let Some(Value::Object(first)) = values.first() else {
@@ -104,7 +114,7 @@ mod tests {
     #[test]
     fn json_keeps_its_values() {
         let value = serde_json::json!([{ "text": "\u{1b}\u{9b}\u{202e}é" }]);
-        let printed = escaped(&value.to_string(), |c| format!("\\u{:04x}", u32::from(c)));
+        let printed = json_text(&value);
         assert!(printed.chars().all(is_shown));
         assert_eq!(serde_json::from_str::<Value>(&printed).expect("JSON"), value);
     }

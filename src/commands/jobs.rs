@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Result, refused};
 use crate::cli::{JobFilter, JobsCommand};
-use crate::output::{print_line, print_rows, shortened};
+use crate::output::{print_json, print_line, print_rows, shortened};
 
 pub(super) mod change;
 
@@ -120,7 +120,7 @@ async fn show(cx: &Context, id: i64, json: bool) -> Result {
     all["subject"] = json!(words);
     all["attempts"] = json!(tries);
     if json {
-        print_line(all);
+        print_json(&all);
         return Ok(());
     }
     print_details(&all, &tries);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Result, refused};
 use crate::cli::{ListPosts, PostCommand};
-use crate::output::{print_line, print_rows, shortened};
+use crate::output::{print_json, print_line, print_rows, shortened};
 
 /// Maximum number of characters of the last column, so that the table fits 100.
 const MAX_DETAIL: usize = 40;
@@ -87,7 +87,7 @@ async fn show(cx: &Context, id: i64, as_json: bool) -> Result {
     let Some(post) = posts::find_any(&mut conn, id).await? else { return refused(not_found(id)) };
     let all: Vec<TargetLine> = targets::list(&mut conn, id).await?.into_iter().map(TargetLine::of).collect();
     if as_json {
-        print_line(json!({
+        print_json(&json!({
             "id": id,
             "brand_id": post.brand_id,
             "status": post.status,

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CommandError, Result};
 use crate::cli::ListenWebhooks;
-use crate::output::print_line;
+use crate::output::{print_json, print_line};
 
 mod received;
 
@@ -179,7 +179,7 @@ impl ListenState {
         let mut received = Received::new(head, body, self.args.secret.as_ref(), self.clock.now());
         received.again = received.delivery_id().is_some_and(|id| !seen.deliveries.insert(id));
         match self.args.json {
-            true => print_line(received.json()),
+            true => print_json(&received.json()),
             false => print_line(format_args!("{received}\n")),
         }
         seen.remaining = seen.remaining.map(|left| left - 1);

@@ -6,7 +6,7 @@ use crate::support::process::Installation;
 async fn failed_posts_are_listed_and_published_again() {
     let s = Installation::embedded().await;
     let (brand, account) = s.sandbox("demo").await;
-    let failed = s.post(brand, account, "refused [fail]").await;
+    let failed = s.post(brand, account, "refused [fail] \u{200f}\u{1b}[2J").await;
     assert_eq!(s.wait_for_post(brand, failed).await["status"], "failed");
     let fine = s.post(brand, account, "fine").await;
     s.wait_for_post(brand, fine).await;
@@ -20,6 +20,9 @@ async fn failed_posts_are_listed_and_published_again() {
 
     let shown = s.try_command(&["post", "show", &failed.to_string(), "--json"], &[]).json();
     assert_eq!(shown["targets"][0]["status"], "failed", "{shown}");
+    // Programs get the text as it is, and terminals no commands.
+    assert_eq!(shown["content"], "refused [fail] \u{200f}\u{1b}[2J");
+    assert!(!s.command(&["post", "show", &failed.to_string()]).contains(['\u{200f}', '\u{1b}']));
     assert!(s.command(&["post", "show", &failed.to_string()]).contains("status     failed"));
 
     s.execute("UPDATE posts SET content = 'accepted' WHERE content LIKE 'refused%'").await;
