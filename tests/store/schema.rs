@@ -6,7 +6,7 @@ use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::platform::Platform;
 use crier_store::accounts::{self, NewAccount};
-use crier_store::{Db, events, inbox_syncs};
+use crier_store::{Db, events, inbox_syncs, operators};
 
 use crate::support::store::{TestStore, new_account, on_both, run_concurrently};
 
@@ -16,6 +16,7 @@ on_both![
     constraints_reject_unknown_values,
     children_are_deleted_with_their_parents,
     making_brands_optional_keeps_existing_ones,
+    the_operator_stays_operator,
     accounts_connected_before_an_inbox_was_read_are_looked_at,
     accounts_of_platforms_that_got_an_inbox_are_looked_at,
     linkedin_pages_are_looked_at_and_unread_messages_are_known
@@ -214,6 +215,20 @@ async fn making_brands_optional_keeps_existing_ones(s: TestStore) {
     assert_eq!(s.number(of_brand).await, 1);
     assert_eq!(s.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 1);
     assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 2, "no delivery lost its event");
+}
+
+/// 0056 gives the right to the user who had it by being the first.
+async fn the_operator_stays_operator(s: TestStore) {
+    let w = s.create_world().await;
+    s.user(w.workspace, "bob@example.com").await;
+    s.sql("DROP TABLE operator_changes").await;
+    s.sql("ALTER TABLE users DROP COLUMN is_operator").await;
+    s.sql(match s.is_postgres() {
+        true => include_str!("../../migrations/postgres/0056_operators.sql"),
+        false => include_str!("../../migrations/sqlite/0056_operators.sql"),
+    })
+    .await;
+    assert_eq!(operators::ids(&mut s.conn().await).await.unwrap(), [w.user]);
 }
 
 /// 0047 copies the jobs into a table whose columns are in another order.
