@@ -195,7 +195,11 @@ impl Connection {
             *budget = None;
             return false;
         }
-        let budget = budget.get_or_insert_with(|| TimeBudget::new(rate));
+        let Some(budget) = budget.as_mut() else {
+            // The response began at any time since the last check.
+            *budget = Some(TimeBudget::new(rate));
+            return false;
+        };
         budget.came(elapsed, usize::try_from(sent).unwrap_or(usize::MAX));
         budget.is_spent()
     }

@@ -106,7 +106,10 @@ async fn slow_readers_are_disconnected() {
     let mut pause = tokio::time::interval(Duration::from_millis(5));
     let mut byte = [0];
     for _ in 0..400 {
-        client.read_exact(&mut byte).await.expect("the system still has bytes");
+        // Until the connection is cut, the system has bytes that it took before.
+        if client.read_exact(&mut byte).await.is_err() {
+            break;
+        }
         pause.tick().await;
     }
     // What the system had taken for the client arrives, and no more.
