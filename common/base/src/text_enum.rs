@@ -1,11 +1,50 @@
 //! `text_enum!`: an enum that is a word in the database, in JSON and on the command line.
 
+/// Words longer than this resemble none: all known ones are shorter.
+const MAX_BYTES: usize = 64;
+
 /// A word that is not a value of the enum.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[error("`{word}` is unknown; it must be one of: {known}")]
 pub struct UnknownWord {
     pub word: String,
     pub known: String,
+}
+
+impl UnknownWord {
+    /// Returns the known word that this one was probably meant to be; `None` if it resembles none of them.
+    pub fn nearest(&self) -> Option<&str> {
+        if self.word.len() > MAX_BYTES {
+            return None;
+        }
+        let word = self.word.trim().to_lowercase().replace(['-', ' '], "_");
+        let near = self.known.split(", ").map(|known| (strsim::osa_distance(&word, known), known));
+        // In a short word, an edit makes another one.
+        near.filter(|(edits, known)| *edits <= known.len() / 3).min_by_key(|(edits, _)| *edits).map(|(_, known)| known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_found() {
+        let near = |word: &str| {
+            let known = "draft, scheduled, now, post.published".to_owned();
+            UnknownWord { word: word.to_owned(), known }.nearest().map(str::to_owned)
+        };
+        for (word, known) in
+            [("Draft", "draft"), ("drafts", "draft"), ("shceduled", "scheduled"), (" NOW ", "now"), ("nwo", "now")]
+        {
+            assert_eq!(near(word).as_deref(), Some(known), "{word}");
+        }
+        assert_eq!(near("post_published").as_deref(), Some("post.published"));
+        for word in ["", "later", "new_post", "日本"] {
+            assert_eq!(near(word), None, "{word}");
+        }
+        assert_eq!(near(&"draft".repeat(1_000)), None);
+    }
 }
 
 /// Declares a field-less enum with its words: `as_str`, `ALL`, `Display`, `FromStr`, serde, and a `TEXT` column on both
