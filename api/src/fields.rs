@@ -426,7 +426,13 @@ fn text(value: &Value, length: &RangeInclusive<usize>) -> std::result::Result<St
 
 fn word<T: FromStr<Err = UnknownWord>>(value: &Value) -> std::result::Result<T, String> {
     let text = value.as_str().ok_or("Must be text.")?;
-    text.parse().map_err(|e: UnknownWord| format!("Must be one of: {}.", e.known))
+    text.parse().map_err(|unknown| unknown_word(&unknown))
+}
+
+/// Returns the message about a word that is not a value of an enum.
+pub fn unknown_word(unknown: &UnknownWord) -> String {
+    let hint = unknown.nearest().map(|near| format!(" Did you mean `{near}`?")).unwrap_or_default();
+    format!("Must be one of: {}.{hint}", unknown.known)
 }
 
 #[cfg(test)]

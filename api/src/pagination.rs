@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::context::{Context, Query};
 use crate::error::{ApiError, FieldProblems, Result};
+use crate::fields::unknown_word;
 use crate::response::ApiResponse;
 
 const DEFAULT_PER_PAGE: i64 = 20;
@@ -38,8 +39,8 @@ pub fn enum_param<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, prob
     let text = query.get(name)?;
     match text.parse() {
         Ok(word) => Some(word),
-        Err(UnknownWord { known, .. }) => {
-            problems.insert(name.to_owned(), vec![format!("Must be one of: {known}.")]);
+        Err(unknown) => {
+            problems.insert(name.to_owned(), vec![unknown_word(&unknown)]);
             None
         }
     }

@@ -129,6 +129,10 @@ fn urls_enums_flags_and_time_zones_are_validated() {
         wrong(json!({"s": "later"}), |f| f.enum_value::<crier_domain::post::ScheduleType>("s"))[0].1,
         "Must be one of: now, scheduled, draft."
     );
+    assert_eq!(
+        wrong(json!({"s": "Schedule"}), |f| f.enum_value::<crier_domain::post::ScheduleType>("s"))[0].1,
+        "Must be one of: now, scheduled, draft. Did you mean `scheduled`?"
+    );
 }
 
 proptest! {

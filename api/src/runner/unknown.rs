@@ -76,7 +76,10 @@ impl UnknownNames {
                 return;
             }
             match (known.get(name), value) {
-                (None, _) => self.add(path, name, "field", known.nearest(name)),
+                (None, _) => match known.nearest(name) {
+                    None => self.add(path, name, "field", known.option(name).as_deref()),
+                    near => self.add(path, name, "field", near),
+                },
                 (Some(KnownValue::Object(known)), Value::Object(object)) => {
                     self.check_object(known, object, &format!("{path}{name}."));
                 }

@@ -8,6 +8,8 @@ use crate::openapi::schema::Schemas;
 
 /// The maximum depth, which ends recursive schemas.
 const MAX_DEPTH: u32 = 8;
+/// The object that has what only some platforms or kinds know.
+const OPTIONS: &str = "options";
 
 /// The names that an endpoint knows.
 #[derive(Debug, Default)]
@@ -40,6 +42,26 @@ impl KnownFields {
 
     pub fn nearest(&self, unknown: &str) -> Option<&str> {
         near::nearest(unknown, self.0.iter().map(|(known, _)| known))
+    }
+
+    /// Returns the path from here to a nested option of this name, such as `overrides[].options.title`: many clients
+    /// know it as a field of the post.
+    pub fn option(&self, unknown: &str) -> Option<String> {
+        self.0.iter().find_map(|(known, value)| {
+            let (fields, separator) = match value {
+                KnownValue::Object(fields) => (fields, "."),
+                KnownValue::List(of) => match &**of {
+                    KnownValue::Object(fields) => (fields, "[]."),
+                    KnownValue::Any | KnownValue::List(_) => return None,
+                },
+                KnownValue::Any => return None,
+            };
+            let found = match known.name.as_str() {
+                OPTIONS => near::synonym(unknown, fields.0.iter().map(|(known, _)| known)).map(str::to_owned),
+                _ => fields.option(unknown),
+            };
+            found.map(|path| format!("{}{separator}{path}", known.name))
+        })
     }
 }
 

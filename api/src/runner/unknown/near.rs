@@ -60,7 +60,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("starts_on", &["from", "start", "start_date"]),
     ("status", &["state"]),
     ("tag", &["label", "tags"]),
-    ("tags", &["labels"]),
+    ("tags", &["hashtags", "labels"]),
     ("timezone", &["tz"]),
     ("title", &["name"]),
     ("url", &["address", "callback_url", "endpoint", "feed_url", "href", "link", "uri", "webhook_url"]),
@@ -160,12 +160,22 @@ pub fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k KnownName> + C
     if unknown.chars == 0 {
         return None;
     }
-    let same = known.clone().find(|k| k.folded.text == unknown.text);
-    let found = same.or_else(|| known.clone().find(|k| k.synonyms.contains(&unknown.text))).or_else(|| {
+    let found = same_or_synonym(&unknown, known.clone()).or_else(|| {
         let near = known.filter_map(|k| Some((k.folded.distance(&unknown, k.tolerance)?, k)));
         near.min_by_key(|(edits, _)| *edits).map(|(_, k)| k)
     });
     found.map(|k| k.name.as_str())
+}
+
+/// Returns the known name that is `unknown` in another spelling, or that it is a synonym of.
+pub fn synonym<'k>(unknown: &str, known: impl Iterator<Item = &'k KnownName> + Clone) -> Option<&'k str> {
+    let unknown = Some(unknown).filter(|unknown| unknown.len() <= MAX_BYTES).map(Folded::new)?;
+    same_or_synonym(&unknown, known).map(|k| k.name.as_str())
+}
+
+fn same_or_synonym<'k>(unknown: &Folded, known: impl Iterator<Item = &'k KnownName> + Clone) -> Option<&'k KnownName> {
+    let same = known.clone().find(|k| k.folded.text == unknown.text);
+    same.or_else(|| known.clone().find(|k| k.synonyms.contains(&unknown.text)))
 }
 
 #[cfg(test)]

@@ -61,6 +61,12 @@ fn typos_are_found_at_any_depth() {
     assert_eq!(paths, ["account_ids", "contnet", "overrides.1.acount_id", "overrides.1.options.visibilty"]);
     assert_eq!(found[0].1, "Unknown field; did you mean `accounts`?");
     assert_eq!(header(&check("createPost", &body)), "nope, overrides.1.options.sound");
+    let options =
+        json!({ "title": "Bread", "hashtags": ["bread"], "overrides": [{ "account_id": 1, "Title": "Bread" }] });
+    let found = typos("createPost", options);
+    assert_eq!(found[0], ("hashtags".into(), "Unknown field; did you mean `overrides[].options.tags`?".into()));
+    assert_eq!(found[1], ("overrides.0.Title".into(), "Unknown field; did you mean `options.title`?".into()));
+    assert_eq!(found[2], ("title".into(), "Unknown field; did you mean `overrides[].options.title`?".into()));
     let credentials = json!({ "platform": "bluesky", "credentials": { "servce": "https://pds.example" } });
     assert_eq!(typos("connectSocialAccount", credentials)[0].0, "credentials.servce");
     assert_eq!(typos("createReport", json!({ "widgets": [{ "type": "note", "options": { "texts": "" } }] })).len(), 1);
