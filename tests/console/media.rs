@@ -20,14 +20,26 @@ on_sqlite_app!(
     other_brands_pictures_are_not_found,
 );
 
-/// The form's address, with its hidden fields.
+/// The form's address, with its key.
 fn upload_form(page: &Page, path: &str) -> String {
-    let start = page.text.find(&format!("{path}?_csrf=")).expect("the form");
+    let start = page.text.find(&format!("{path}?_key=")).expect("the form");
     page.text[start..].split('"').next().unwrap().replace("&amp;", "&")
 }
 
 async fn upload(t: &Tenant<'_>, person: &ConsoleUser<'_>, form: &str, bytes: &[u8]) -> (u16, String) {
+    upload_from(t, person, form, bytes, &t.app.url).await
+}
+
+/// Uploads from a page of another origin.
+async fn upload_from(
+    t: &Tenant<'_>,
+    person: &ConsoleUser<'_>,
+    form: &str,
+    bytes: &[u8],
+    origin: &str,
+) -> (u16, String) {
     let request = t.app.visit("POST", &format!("{}{form}", t.app.url)).header("cookie", &person.cookie);
+    let request = request.header("origin", origin);
     let texts = [("alt_text", "Fresh bread"), ("asset_type", "image")];
     let reply = request.form(Some(("bread.png", bytes)), &texts).send().await;
     (reply.status, String::from_utf8_lossy(&reply.body).into_owned())
@@ -49,8 +61,9 @@ async fn a_picture_is_uploaded_once(app: TestApp) {
         .expect(200, "60 × 20")
         .expect(200, "alt=\"Fresh bread\"")
         .expect(200, "src=\"/media/");
-    let forged = form.replace("_csrf=", "_csrf=x");
-    assert_eq!(upload(&t, &person, &forged, &bytes).await.0, 403);
+    for origin in ["https://evil.example", "null", ""] {
+        assert_eq!(upload_from(&t, &person, &form, &bytes, origin).await.0, 403, "{origin}");
+    }
 }
 
 async fn what_does_not_fit_into_the_plan_is_not_received(app: TestApp) {
@@ -64,7 +77,7 @@ async fn what_does_not_fit_into_the_plan_is_not_received(app: TestApp) {
     // The head alone: who waits for the body would wait for ever.
     let head = format!(
         "POST {form} HTTP/1.1\r\nHost: x\r\nCookie: {}\r\nContent-Type: multipart/form-data; boundary=b\r\n\
-         Content-Length: {}\r\n\r\n",
+         Sec-Fetch-Site: same-origin\r\nContent-Length: {}\r\n\r\n",
         person.cookie,
         10 << 20,
     );

@@ -57,19 +57,23 @@ async fn limit_visitor(req: &mut Request, depot: &mut Depot, res: &mut Response,
     ctrl.skip_rest();
 }
 
-/// Returns whether a page of another site sent a form. Browsers say so in `Sec-Fetch-Site`; older ones only name the origin
-/// of the page, and a client that sends neither is no browser.
+/// Returns whether a page of another site sent a form. A client that names no site is no browser.
 pub fn is_from_another_site(app: &App, headers: &HeaderMap) -> bool {
+    is_from_own_page(app, headers) == Some(false)
+}
+
+/// Returns whether a page of this host sent a form; `None` if the client does not tell. Browsers do so in
+/// `Sec-Fetch-Site`; older ones, and all on sites without TLS, only name the origin of the page.
+pub fn is_from_own_page(app: &App, headers: &HeaderMap) -> Option<bool> {
     if let Some(site) = headers.get("sec-fetch-site") {
-        return site != "same-origin";
+        return Some(site == "same-origin");
     }
-    let Some(origin) = headers.get(ORIGIN) else { return false };
+    let origin = headers.get(ORIGIN)?;
     let origin = origin.to_str().unwrap_or_default();
     let is_host = |host: &str| origin.split_once("://").is_some_and(|(_, of)| of.eq_ignore_ascii_case(host));
     // A proxy may have replaced the host.
     let is_public = app.public_url.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let is_own = is_public || headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_host);
-    !is_own
+    Some(is_public || headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_host))
 }
 
 /// Renders a page.

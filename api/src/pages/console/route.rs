@@ -24,7 +24,7 @@ use crate::context::Query;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::limits::RateLimitSubject;
 use crate::middleware::{RequestId, RouteLabel};
-use crate::pages::{is_from_another_site, notice};
+use crate::pages::{is_from_another_site, is_from_own_page, notice};
 use crate::runner::read_body;
 use crate::{admission, reply};
 
@@ -246,13 +246,17 @@ impl PageRunner {
     async fn read_form(&self, req: &mut Request, token: &SecretString, visit: &mut Visit) -> Result<()> {
         let content_type = req.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_multipart = content_type.starts_with("multipart/form-data");
-        // The token of a multipart form is in its address: its body is passed on as it comes.
-        visit.form = if is_multipart {
-            Form::parse(req.uri().query().unwrap_or_default().as_bytes())
+        // The body of a multipart form is passed on as it comes, and a token in its URL would be logged: here the browser
+        // must tell which page sent it.
+        let is_own = if is_multipart {
+            visit.form = Form::parse(req.uri().query().unwrap_or_default().as_bytes());
+            is_from_own_page(&self.app, req.headers()) == Some(true)
         } else {
-            Form::parse(&read_body(req, self.app.min_rate).await?)
+            visit.form = Form::parse(&read_body(req, self.app.min_rate).await?);
+            let has_token = cookie::is_csrf_token(token, visit.form.get("_csrf"));
+            has_token && !is_from_another_site(&self.app, req.headers())
         };
-        if is_from_another_site(&self.app, req.headers()) || !cookie::is_csrf_token(token, visit.form.get("_csrf")) {
+        if !is_own {
             let message =
                 "This form is not from a page of your session. Go back, load the page again, and send it again.";
             return Err(ApiError::new(ErrorCode::InsufficientScope, message));

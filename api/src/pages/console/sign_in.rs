@@ -1,11 +1,12 @@
 //! `/`, `/sign-in`, `/sign-in/{token}` and `/sign-out`: a session without a password.
 //!
 //! A link with a token signs in once. Opening it shows a button, because mail scanners open links too: only the form uses
-//! it up. An unknown address gets the same answer as a known one, in the same time but for a row that is written.
+//! it up. An unknown address gets the same response as a known one, in the same time: a link is stored after it.
 
 use std::sync::Arc;
 
 use askama::Template;
+use crier_domain::brand::User;
 use crier_mail::Mailer;
 use crier_store::mails::{self, NewMail};
 use crier_store::sessions::{self, LinkUser};
@@ -145,18 +146,41 @@ async fn send_link(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(form) = form(&app, req, res).await else { return };
     let (mut page, email) = (SignIn::new(&app, SignInState::Sent), form.get("email").trim());
     page.email = email.to_owned();
-    let Some(mailer) = &app.mailer else { return render(res, StatusCode::NOT_FOUND, &page) };
+    if app.mailer.is_none() {
+        return render(res, StatusCode::NOT_FOUND, &page);
+    }
     if !email.contains('@') || email.len() > 254 || email.contains(char::is_control) {
         let problem = "Enter an e-mail address, such as ann@example.com.".to_owned();
         page.errors = FieldErrors::new([("email", vec![problem])]);
         page.state = SignInState::Ask;
         return render(res, StatusCode::UNPROCESSABLE_ENTITY, &page);
     }
-    if let Err(error) = mail_link(&app, mailer, email).await {
-        tracing::warn!(%error, "a sign-in link could not be mailed");
-        return unavailable(res);
+    match find_user(&app, email).await {
+        Ok(user) => {
+            render(res, StatusCode::OK, &page);
+            mail_link_later(&app, user);
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a user could not be read");
+            unavailable(res);
+        }
     }
-    render(res, StatusCode::OK, &page);
+}
+
+async fn find_user(app: &App, email: &str) -> std::result::Result<Option<User>, StoreError> {
+    users::find_by_email(&mut app.store.read().await?, email).await
+}
+
+/// Mails a link to a user; an address that belongs to no user gets nothing. The response does not wait for it, so that its
+/// time tells nobody who is a user. If the process dies meanwhile, the person requests another link.
+fn mail_link_later(app: &Arc<App>, user: Option<User>) {
+    let (Some(user), Some(mailer)) = (user, app.mailer.clone()) else { return };
+    let app = app.clone();
+    tokio::spawn(async move {
+        if let Err(error) = mail_link(&app, &mailer, &user).await {
+            tracing::warn!(%error, "a sign-in link could not be mailed");
+        }
+    });
 }
 
 #[derive(Template)]
@@ -166,10 +190,8 @@ struct LinkMail<'a> {
     minutes: i64,
 }
 
-/// Mails a link to a user; an address that belongs to no user gets nothing.
-async fn mail_link(app: &App, mailer: &Mailer, email: &str) -> std::result::Result<(), StoreError> {
+async fn mail_link(app: &App, mailer: &Mailer, user: &User) -> std::result::Result<(), StoreError> {
     let mut tx = app.store.begin().await?;
-    let Some(user) = users::find_by_email(&mut tx, email).await? else { return tx.rollback().await };
     // Requests that come together count one after the other.
     users::lock(&mut tx, user.id).await?;
     if !sessions::may_send_link(&mut tx, user.id).await? {
