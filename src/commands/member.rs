@@ -45,10 +45,14 @@ async fn check_owner_stays(tx: &mut Tx, command: &MemberCommand, user_id: i64) -
     let owners: Vec<i64> = owners.map(|member| member.id).collect();
     let stays = matches!(command, MemberCommand::Add { role: Role::Owner, .. });
     if owners == [user_id] && !stays {
-        return refused(format!(
-            "this is the only owner of brand {brand}; make another member an owner first: \
-             crier member add --brand {brand} --user EMAIL --role owner"
-        ));
+        return refused(only_owner(*brand));
     }
     Ok(())
+}
+
+pub fn only_owner(brand: i64) -> String {
+    format!(
+        "this is the only owner of brand {brand}; make another member an owner first: \
+         crier member add --brand {brand} --user EMAIL --role owner"
+    )
 }

@@ -40,11 +40,16 @@ async fn an_owner_is_always_left(s: TestStore) {
     add("bob@example.com", "editor").expect_stdout();
     assert!(add("ann@example.com", "admin").refused(1).contains("the only owner"));
     assert!(remove("ann@example.com").refused(1).contains("the only owner"));
+    let delete = |user: &str| crier(&s, &["user", "delete", user]);
+    crier(&s, &["user", "operator", "add", "bob@example.com"]).expect_stdout();
+    assert!(delete("ann@example.com").refused(1).contains("the only owner"));
     add("ann@example.com", "owner").expect_stdout();
     add("bob@example.com", "owner").expect_stdout();
     add("ann@example.com", "admin").expect_stdout();
     remove("ann@example.com").expect_stdout();
     assert!(remove("bob@example.com").refused(1).contains("the only owner"));
+    // She owns no brand any more.
+    delete("ann@example.com").expect_stdout();
 }
 
 async fn a_deletion_makes_nobody_an_operator(s: TestStore) {

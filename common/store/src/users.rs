@@ -78,6 +78,21 @@ pub async fn delete(tx: &mut Tx, email: &str) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM users WHERE email = $1", &email)? > 0)
 }
 
+/// Returns a brand with other members that would have no owner without this user.
+pub async fn brand_without_other_owner(conn: &mut Conn, user_id: i64) -> Result<Option<i64>> {
+    const SQL: &str = "
+        SELECT m.brand_id
+        FROM brand_members m
+        JOIN brand_members others ON others.brand_id = m.brand_id AND others.user_id <> m.user_id
+        WHERE m.user_id = $1
+            AND m.role = 'owner'
+        GROUP BY m.brand_id
+        HAVING sum(CASE WHEN others.role = 'owner' THEN 1 ELSE 0 END) = 0
+        ORDER BY m.brand_id
+        LIMIT 1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).fetch_optional(c))?)
+}
+
 /// A member of a brand as listed.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct Member {
