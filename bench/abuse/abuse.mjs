@@ -4,13 +4,16 @@
 // lowest priority: a real attacker's computing happens on other machines, and must not be counted as a delay of the server.
 // Everything is bounded: each attack is a loop with a pause, ends after the given time, and only uses 127.0.0.1.
 
-import { fork } from 'node:child_process'
+import { execFileSync, fork } from 'node:child_process'
 import { readFileSync, statSync } from 'node:fs'
 import http from 'node:http'
+import http2 from 'node:http2'
 import net from 'node:net'
 import { fileURLToPath } from 'node:url'
 
-const [annLive, annTest, bobLive, bobTest, eveLive] = process.argv.slice(2)
+const [annLive, annTest, bobLive, bobTest, eveLive, , fayLive, fayTest] = process.argv.slice(2)
+/** The most memory that a process may have needed, in MiB. */
+const MEMORY_MIB = 400
 const base = process.env.API
 const seconds = Number(process.env.SECONDS_BESIDE)
 const port = Number(new URL(base).port)
@@ -220,6 +223,59 @@ function publishes(name, pause, live, brand, accounts) {
     })
 }
 
+/** Streams of HTTP/2 that are opened and never read. A server that does not speak it closes the connection. */
+function streams(path) {
+    return repeat('9 streams of HTTP/2', 500, () => {
+        return new Promise((done) => {
+            const session = http2.connect(base, { settings: { initialWindowSize: 0 } })
+            const end = (result) => {
+                clearTimeout(timer)
+                session.destroy()
+                done(result)
+            }
+            const timer = setTimeout(() => end('open'), 10_000)
+            session.on('error', () => end('closed'))
+            session.on('close', () => end('closed'))
+            for (let n = 0; n < 180; n += 1) session.request({ ':path': path }).on('error', () => {})
+        })
+    })
+}
+
+/** Requests for large responses, by clients that do not read them. */
+function unread(name, count, head) {
+    const request = () =>
+        new Promise((done) => {
+            const socket = net.connect(port, '127.0.0.1')
+            const timer = setTimeout(() => socket.destroy(), 20_000)
+            socket.on('error', () => {})
+            socket.on('close', () => {
+                clearTimeout(timer)
+                done('closed')
+            })
+            const stopped = setInterval(() => running || socket.destroy(), 500)
+            socket.on('close', () => clearInterval(stopped))
+            // Without a listener for its data, it is never read.
+            socket.write(head)
+        })
+    return Promise.all(Array.from({ length: count }, () => repeat(name, 200, request)))
+}
+
+const get = (path, key) => `GET ${path} HTTP/1.1\r\nhost: x\r\n${key ? `authorization: Bearer ${key}\r\n` : ''}\r\n`
+
+/** Drafts of a tenant on the plan free, each of which is six times as long in JSON. */
+function drafts(live, brand) {
+    const content = '\u0001'.repeat(65_535)
+    return repeat('11 drafts', 50, async () => (await request(live, 'POST', `/brands/${brand}/posts`, { content })).status)
+}
+
+/** Wrong keys and sign-in links through a proxy that is not trusted: all clients behind it have one address. */
+function wrongKeys() {
+    const headers = { 'x-forwarded-for': '198.51.100.7' }
+    return repeat('12 wrong keys', 20, async () => {
+        return (await request(`svc_live_${'0'.repeat(32)}`, 'GET', '/me', undefined, headers)).status
+    })
+}
+
 // --- The third tenant -------------------------------------------------------------------------------------------------
 
 /** Posts and reads for `forSeconds`; returns request times, and times from a post's request to its webhook. */
@@ -264,14 +320,23 @@ const facts = ({ requests, published, posts }) => ({
     published_p99_ms: quantile(published, 0.99),
 })
 
+/** The most that each process has held at once, in MiB. */
 const memory = () =>
     process.env.PIDS.split(' ').map((pid) => {
         try {
-            return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024
+            return Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024
         } catch {
             return NaN
         }
     })
+
+/** Signs the third tenant in with a link, through the same address as the attackers; returns the status. */
+async function signIn() {
+    const printed = execFileSync(process.env.CRIER, ['login', '--user', 'eve@example.com'], { encoding: 'utf8' })
+    const path = /\/sign-in\/[\w-]+/.exec(printed)[0]
+    const response = await fetch(base + path, { method: 'POST', redirect: 'manual', headers: { origin: base } })
+    return response.status
+}
 
 // --- The run ----------------------------------------------------------------------------------------------------------
 
@@ -282,7 +347,8 @@ if (isAttacker) {
             running = false
             return
         }
-        const { ann, bob, hanging, rubbish } = order
+        const { ann, bob, fay, hanging, rubbish } = order
+        const posts = `/api/public/v1/brands/${fay}/posts?per_page=100`
         await Promise.all([
             bodies(annTest, ann),
             bodies(bobTest, bob),
@@ -294,6 +360,12 @@ if (isAttacker) {
             feeds(annLive, ann),
             publishes('7 rubbish answers', 500, bobLive, bob, rubbish),
             publishes('8 hanging sites', 500, annLive, ann, hanging),
+            streams('/sandbox/ann'),
+            unread('10 unread pages', 60, get('/sandbox/ann')),
+            unread('10 unread lists', 55, get(posts, fayTest)),
+            unread('10 unread lists', 30, get(posts, fayLive)),
+            drafts(fayLive, fay),
+            wrongKeys(),
         ])
         process.send(answers, () => process.disconnect())
     })
@@ -312,7 +384,7 @@ const sitesAt = await next()
 const brandOf = async (key) => (await must(key, 'POST', '/brands', { name: 'Brand' })).id
 const sandbox = async (key, brand, handle) =>
     (await must(key, 'POST', `/brands/${brand}/social-accounts`, { platform: 'sandbox', credentials: { handle } }))[0].id
-const [ann, bob, eve] = [await brandOf(annLive), await brandOf(bobLive), await brandOf(eveLive)]
+const [ann, bob, eve, fay] = [await brandOf(annLive), await brandOf(bobLive), await brandOf(eveLive), await brandOf(fayLive)]
 const mine = await sandbox(eveLive, eve, 'eve')
 const theirs = await sandbox(annLive, ann, 'ann')
 await must(eveLive, 'POST', '/webhooks', { url: `${outside}/hook`, events: ['post.published', 'post.failed'] })
@@ -323,9 +395,10 @@ const rubbish = await sites(bobLive, bob, sitesAt, 'rubbish', 2)
 await measure(eve, mine, 5)
 // As long as beside the attacks: a p99 of few requests is decided by single writes of the disk.
 const alone = await measure(eve, mine, seconds)
-attackers.send({ ann, bob, hanging, rubbish })
+attackers.send({ ann, bob, fay, hanging, rubbish })
 await sleep(3_000)
 const beside = await measure(eve, mine, seconds)
+const signedIn = await signIn()
 const held = memory()
 const ended = next()
 attackers.send('stop')
@@ -337,6 +410,8 @@ const ratios = { request: loud.request_p99_ms / quiet.request_p99_ms, published:
 const problems = [...alone.problems, ...beside.problems]
 if (ratios.request > 2) problems.push(`the p99 of requests is ${ratios.request.toFixed(2)} times that alone`)
 if (ratios.published > 2) problems.push(`the p99 of publishing is ${ratios.published.toFixed(2)} times that alone`)
+if (signedIn !== 303) problems.push(`a sign-in beside the attacks: ${signedIn}`)
+for (const mib of held) if (mib > MEMORY_MIB) problems.push(`a process needed ${mib.toFixed(0)} MiB`)
 if (log > 1_000_000) problems.push(`the log has ${log} bytes`)
 const result = { alone: quiet, beside: loud, p99_ratios: ratios, log_bytes: log, memory_mib: held, answers, problems }
 if (process.env.JSON) console.log(JSON.stringify(result, null, 2))
