@@ -1,7 +1,7 @@
 //! `crier key create | list | delete`
 
 use chrono::{DateTime, Utc};
-use crier_domain::access::{KeyMode, Scopes};
+use crier_domain::access::{KeyMode, MAX_KEYS, Scopes};
 use crier_store::{keys, users};
 use secrecy::ExposeSecret;
 use serde::Serialize;
@@ -28,7 +28,12 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
             let Some(owner) = users::find_by_email(&mut tx, &user).await? else {
                 return refused(format!("there is no user {user}; make one with `crier user add {user}`"));
             };
-            let key = keys::create(&mut tx, owner.id, mode, &scopes).await?;
+            let Some(key) = keys::create_within_cap(&mut tx, owner.id, mode, &scopes).await? else {
+                return refused(format!(
+                    "{user} already has {MAX_KEYS} API keys, the maximum; delete one that is no longer used with \
+                     `crier key delete ID` (`crier key list` shows them)"
+                ));
+            };
             tx.commit().await?;
             print_line(key.expose_secret());
             Ok(())

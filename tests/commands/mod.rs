@@ -4,6 +4,7 @@
 mod backup;
 mod doctor;
 mod jobs;
+mod key;
 mod plan;
 mod post;
 mod start;

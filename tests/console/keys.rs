@@ -1,6 +1,6 @@
 //! The keys of a user, and the list of their writes.
 
-use crier_domain::access::Role;
+use crier_domain::access::{MAX_KEYS, Role};
 use serde_json::json;
 
 use crate::support::app::{TestApp, on_both_apps};
@@ -10,6 +10,7 @@ on_both_apps!(
     a_key_is_shown_once_and_works,
     a_key_has_the_chosen_scopes,
     a_key_is_revoked,
+    a_key_beyond_the_maximum_is_rejected,
     writes_of_keys_are_listed,
     writes_of_older_processes_have_no_path,
 );
@@ -84,6 +85,27 @@ async fn a_key_is_revoked(app: TestApp) {
     }
     t.get("/brands").await.assert_status(401);
     colleague.get("/brands").await.assert_status(200);
+}
+
+async fn a_key_beyond_the_maximum_is_rejected(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for _ in 0..MAX_KEYS - 2 {
+        app.key(t.user).await;
+    }
+    let person = ConsoleUser::sign_in(&t).await;
+    let (from, action) = (t.path("/developers"), t.path("/developers/keys"));
+    let form = [("mode", "live"), ("scopes", "all")];
+    person.submit(&from, &action, &form).await.expect(200, "It is not shown again.");
+    let page = person.get(&from).await;
+    person.submit_from(&page, &action, &form).await.expect(422, "You have 50 API keys, the maximum. Revoke a key");
+    assert_eq!(app.number(OWN).await, 50, "the session's key does not count");
+    let id =
+        app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {} AND prefix <> 'session'", t.user)).await;
+    person
+        .submit(&from, &t.path(&format!("/developers/keys/{id}/revoke")), &[])
+        .await
+        .expect(200, "The key is revoked");
+    person.submit_from(&page, &action, &form).await.expect(200, "It is not shown again.");
 }
 
 async fn writes_of_keys_are_listed(app: TestApp) {

@@ -1,7 +1,7 @@
 //! Workspaces, users, brands and their members, keys, and the usage of the plan.
 
 use chrono::TimeDelta;
-use crier_domain::access::{KeyMode, Role, Scope, Scopes};
+use crier_domain::access::{KeyMode, MAX_KEYS, Role, Scope, Scopes};
 use crier_domain::brand::Brand;
 use crier_store::brands::{self, NewBrand};
 use crier_store::{keys, usage, users};
@@ -18,6 +18,7 @@ on_both![
     the_brand_limit_holds_under_concurrent_creates,
     a_key_authenticates_and_only_its_hash_is_stored,
     a_deleted_key_does_not_authenticate,
+    the_key_limit_holds_under_concurrent_creates,
     last_used_is_updated_at_intervals,
     posts_are_counted_per_month,
     the_post_limit_holds_under_concurrent_creates,
@@ -166,6 +167,33 @@ async fn a_deleted_key_does_not_authenticate(s: TestStore) {
     assert!(delete(id).await);
     assert!(!delete(id).await);
     assert!(keys::authenticate(&mut s.conn().await, &key, None, None).await.unwrap().is_none());
+}
+
+async fn the_key_limit_holds_under_concurrent_creates(s: TestStore) {
+    let w = s.create_world().await;
+    for _ in 0..MAX_KEYS - 3 {
+        s.key(w.user).await;
+    }
+    let created = run_concurrently(8, |_| {
+        let store = s.store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let key = keys::create_within_cap(&mut tx, w.user, KeyMode::Live, &Scopes::all()).await.unwrap();
+            tx.commit().await.unwrap();
+            key.is_some()
+        }
+    })
+    .await;
+    assert_eq!(created.iter().filter(|created| **created).count(), 3);
+    let create = async |user| {
+        s.write(async |tx| keys::create_within_cap(tx, user, KeyMode::Test, &Scopes::all()).await).await.is_some()
+    };
+    assert!(!create(w.user).await);
+    let other = s.user(w.workspace, "bob@example.com").await;
+    assert!(create(other).await, "each user has an own limit");
+    let deleted = s.number(format!("SELECT min(id) FROM api_keys WHERE user_id = {}", w.user)).await;
+    assert!(s.write(async |tx| keys::delete(tx, deleted).await).await);
+    assert!(create(w.user).await && !create(w.user).await);
 }
 
 async fn last_used_is_updated_at_intervals(s: TestStore) {

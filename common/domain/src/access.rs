@@ -16,6 +16,9 @@ impl Role {
     }
 }
 
+/// The maximum number of API keys of a user.
+pub const MAX_KEYS: usize = 50;
+
 crier_base::text_enum! {
     pub enum KeyMode { Live = "live", Test = "test" }
 }

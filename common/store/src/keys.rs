@@ -2,14 +2,14 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::secrets::SecretError;
-use crier_domain::access::{KeyMode, Role, Scopes};
+use crier_domain::access::{KeyMode, MAX_KEYS, Role, Scopes};
 use crier_domain::brand::Brand;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
 use super::db::{execute, run};
 use super::idempotency::{KeyRecord, key_columns};
-use super::{Conn, Result, StoreError, Tx};
+use super::{Conn, Result, StoreError, Tx, users};
 
 /// How many characters follow the prefix.
 pub const KEY_LENGTH: usize = 40;
@@ -54,7 +54,33 @@ pub fn hash(key: &str) -> Option<Vec<u8>> {
     well_formed.then(|| Sha256::digest(key.as_bytes()).to_vec())
 }
 
-/// Creates a key and returns it: this is the only time that it can be seen.
+/// Creates a key and returns it, as [`create`] does; `None`: the user already has [`MAX_KEYS`]. Two concurrent calls cannot
+/// both create the last one.
+pub async fn create_within_cap(
+    tx: &mut Tx,
+    user_id: i64,
+    mode: KeyMode,
+    scopes: &Scopes,
+) -> Result<Option<SecretString>> {
+    users::lock(tx, user_id).await?;
+    let existing = usize::try_from(count(tx, user_id).await?).unwrap_or(usize::MAX);
+    if existing >= MAX_KEYS {
+        return Ok(None);
+    }
+    create(tx, user_id, mode, scopes).await.map(Some)
+}
+
+/// Returns how many keys a user has; those of sessions are not among them.
+async fn count(conn: &mut Conn, user_id: i64) -> Result<i64> {
+    const SQL: &str = "
+        SELECT count(*)
+        FROM api_keys k
+        WHERE k.user_id = $1
+            AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).fetch_one(c))?)
+}
+
+/// Creates a key without a limit on their number, and returns it: this is the only time that it can be seen.
 pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<SecretString> {
     Ok(create_row(tx, user_id, mode, scopes).await?.1)
 }

@@ -1,7 +1,7 @@
 //! `/brands/{brand}/developers`: the user's API keys.
 
 use askama::Template;
-use crier_domain::access::{KeyMode, Scope, Scopes};
+use crier_domain::access::{KeyMode, MAX_KEYS, Scope, Scopes};
 use crier_store::keys;
 use http::StatusCode;
 use secrecy::ExposeSecret;
@@ -13,7 +13,7 @@ use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Link, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
-use crate::error::{ApiError, FieldProblems, Result};
+use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crate::response::PREFIX;
 
 /// The word for all scopes, in a form.
@@ -145,7 +145,10 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     let key = match Once::begin(visit).await? {
         Sent::Again(key) => String::from_utf8_lossy(&key).into_owned(),
         Sent::First(mut once) => {
-            let key = keys::create(&mut once.tx, visit.user_id(), mode, &scopes).await?;
+            let Some(key) = keys::create_within_cap(&mut once.tx, visit.user_id(), mode, &scopes).await? else {
+                let error = once.refuse::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
+                return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await;
+            };
             once.finish(key.expose_secret().as_bytes()).await?;
             key.expose_secret().to_owned()
         }
@@ -164,6 +167,13 @@ async fn create(visit: &Visit) -> Result<PageReply> {
         shell,
     };
     visit.page(&page)
+}
+
+fn too_many_keys() -> ApiError {
+    let message = format!(
+        "You have {MAX_KEYS} API keys, the maximum. Revoke a key that you no longer use, then create the new one."
+    );
+    ApiError::new(ErrorCode::LimitReached, message)
 }
 
 fn read(visit: &Visit) -> Result<(KeyMode, Scopes)> {

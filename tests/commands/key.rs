@@ -1,0 +1,25 @@
+//! `crier key`: how many keys a user may have.
+
+use crier_domain::access::MAX_KEYS;
+
+use crate::support::command::crier;
+use crate::support::store::{TestStore, on_both};
+
+on_both!(a_key_beyond_the_maximum_is_rejected);
+
+async fn a_key_beyond_the_maximum_is_rejected(s: TestStore) {
+    let w = s.create_world().await;
+    for _ in 0..MAX_KEYS - 1 {
+        s.key(w.user).await;
+    }
+    let create = || crier(&s, &["key", "create", "--user", "ann@example.com"]);
+    assert!(create().expect_stdout().starts_with("svc_live_"));
+    let rejected = create();
+    let message = rejected.refused(1);
+    assert!(message.contains("already has 50 API keys, the maximum"), "{message}");
+    assert!(message.contains("crier key delete ID"), "{message}");
+    let keys = crier(&s, &["key", "list", "--json"]).json();
+    assert_eq!(keys.as_array().unwrap().len(), MAX_KEYS);
+    crier(&s, &["key", "delete", &keys[0]["id"].to_string()]).expect_stdout();
+    create().expect_stdout();
+}
