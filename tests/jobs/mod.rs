@@ -6,6 +6,7 @@
 mod accounts;
 mod analytics;
 mod circuit;
+mod downgrades;
 mod engine;
 mod events;
 mod hanging;

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::feed::{FeedStatus, FeedType, FoundArticle};
+use crier_domain::plan::Plans;
 use crier_store::articles::{self, ArticleRow, Changes};
 use crier_store::feeds::{self, FeedUpdate, FetchUpdate, NewFeed};
 
@@ -176,7 +177,7 @@ async fn due_feeds_are_returned_once_longest_due_first(s: TestStore) {
     }
     s.sql("UPDATE jobs SET state = 'done'").await;
     s.advance(98);
-    let due = async |limit| s.write(async |tx| feeds::enqueue_due(tx, limit).await).await;
+    let due = async |limit| s.write(async |tx| feeds::enqueue_due(tx, limit, &Plans::default()).await).await;
     assert_eq!(due(1).await, 1);
     let enqueued = "SELECT subject_id FROM jobs WHERE state = 'ready' ORDER BY id DESC LIMIT 1";
     assert_eq!(s.number(enqueued).await, ids[4]);

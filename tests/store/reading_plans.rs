@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::analytics::{AccountFigures, Figures};
 use crier_domain::conversation::ConversationStatus;
+use crier_domain::plan::Plans;
 use crier_domain::platform::{ConversationType, Platform};
 use crier_domain::words;
 use crier_store::adoptions::{self, Adopter};
@@ -389,7 +390,7 @@ async fn due_accounts_are_found_among_100_000(s: TestStore) {
     let platforms = [Platform::Sandbox];
     let (now, names) = (full.s.now(), ["views".to_owned()]);
     m.bounded("due collections", async |tx| analytics::enqueue_due(tx, &platforms, 200).await).await;
-    m.bounded("due looks", async |tx| inbox_syncs::enqueue_due(tx, 200).await).await;
+    m.bounded("due looks", async |tx| inbox_syncs::enqueue_due(tx, 200, &Plans::default()).await).await;
     m.bounded("inbox of an account", async |tx| inbox_syncs::find(tx, account).await).await;
     m.bounded("start", async |tx| inbox_syncs::start(tx, account).await).await;
     m.bounded("set aside", async |tx| analytics::set_aside(tx, account, now).await).await;

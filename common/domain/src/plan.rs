@@ -103,6 +103,11 @@ impl Plans {
         self.0.get(name)
     }
 
+    /// Returns whether the plan of this name exists and includes the feature.
+    pub fn include(&self, name: &str, feature: Feature) -> bool {
+        self.get(name).is_some_and(|plan| plan.has(feature))
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

@@ -115,6 +115,10 @@ pub struct OutgoingDelivery {
     pub payload: String,
     pub url: String,
     pub is_active: bool,
+    /// The plan of the owner's workspace.
+    pub plan: String,
+    /// Whether the endpoint's owner is a member of the event's brand; true for a sample, which has no brand.
+    pub is_member: bool,
     sealed: Vec<u8>,
 }
 
@@ -131,7 +135,13 @@ pub async fn load_outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<OutgoingD
         conn,
         "
             SELECT d.id, d.webhook_id, d.event_id, e.name AS event, d.status, d.attempts, d.max_attempts,
-                d.created_at, e.payload, w.url, w.is_active, w.secret AS sealed
+                d.created_at, e.payload, w.url, w.is_active,
+                (SELECT s.plan FROM users u JOIN workspaces s ON s.id = u.workspace_id WHERE u.id = w.user_id) AS plan,
+                (
+                    e.brand_id IS NULL
+                    OR EXISTS (SELECT 1 FROM brand_members m WHERE m.brand_id = e.brand_id AND m.user_id = w.user_id)
+                ) AS is_member,
+                w.secret AS sealed
             FROM webhook_deliveries d
             JOIN events e ON e.id = d.event_id
             JOIN webhooks w ON w.id = d.webhook_id

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use crier_domain::feed::{FETCH_INTERVAL, Feed, FeedStatus, FeedType, host_of};
 use crier_domain::job::{JobKind, NewJob};
+use crier_domain::plan::{Feature, Plans};
 
 use super::db::{execute, run};
 use super::{Conn, Result, StoreError, Tx, jobs};
@@ -122,8 +123,9 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<bool> {
 }
 
 /// Enqueues fetches of due feeds, the longest due first, at most `limit`; returns how many. Moves their next fetch
-/// time, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that has a job keeps it.
-pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
+/// time, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that has a job keeps it. Feeds of
+/// a workspace whose plan has no feeds are not fetched.
+pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
     let sql = tx.for_engine(
         "
             WITH found AS MATERIALIZED (
@@ -138,7 +140,13 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
             SET next_fetch_at = $3
             WHERE id IN (SELECT id FROM found WHERE id = id + 0)
             RETURNING id, coalesce(found_url, url),
-                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
+                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id),
+                (
+                    SELECT w.plan
+                    FROM brands b
+                    JOIN workspaces w ON w.id = b.workspace_id
+                    WHERE b.id = feeds.brand_id
+                )",
         "
             UPDATE feeds
             SET next_fetch_at = $3
@@ -150,12 +158,18 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
                 LIMIT $2
             )
             RETURNING id, coalesce(found_url, url),
-                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
+                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id),
+                (
+                    SELECT w.plan
+                    FROM brands b
+                    JOIN workspaces w ON w.id = b.workspace_id
+                    WHERE b.id = feeds.brand_id
+                )",
     );
     let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
-    let due: Vec<(i64, String, i64)> =
+    let due: Vec<(i64, String, i64, String)> =
         run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
-    for (id, address, workspace) in &due {
+    for (id, address, workspace, _) in due.iter().filter(|(.., plan)| plans.include(plan, Feature::FeedReader)) {
         let job = fetch_now(tx, *id, *workspace, address, None);
         jobs::enqueue(tx, &job).await?;
     }

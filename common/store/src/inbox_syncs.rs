@@ -9,6 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
 use crier_domain::failure::Failure;
 use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::plan::{Feature, Plans};
 use crier_domain::platform::Platform;
 use serde_json::Value;
 use sqlx::types::Json;
@@ -91,8 +92,8 @@ pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Opt
 }
 
 /// Enqueues a job for each active account that is due, the longest due first, at most `limit`; returns how many were
-/// due.
-pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
+/// due. Accounts of a workspace whose plan has no inbox are not looked at.
+pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
     let sql = tx.for_engine(
         "
             WITH found AS MATERIALIZED (
@@ -109,7 +110,8 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
                 WHERE account_id IN (SELECT account_id FROM found WHERE account_id = account_id + 0)
                 RETURNING account_id
             )
-            SELECT a.id, a.workspace_id, a.status
+            SELECT a.id, a.workspace_id, a.status,
+                (SELECT w.plan FROM workspaces w WHERE w.id = a.workspace_id)
             FROM moved
             JOIN social_accounts a ON a.id = moved.account_id",
         "
@@ -124,13 +126,19 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
             )
             RETURNING account_id,
                 (SELECT a.workspace_id FROM social_accounts a WHERE a.id = inbox_syncs.account_id),
-                (SELECT a.status FROM social_accounts a WHERE a.id = inbox_syncs.account_id)",
+                (SELECT a.status FROM social_accounts a WHERE a.id = inbox_syncs.account_id),
+                (
+                    SELECT w.plan
+                    FROM social_accounts a
+                    JOIN workspaces w ON w.id = a.workspace_id
+                    WHERE a.id = inbox_syncs.account_id
+                )",
     );
     let (now, next) = (tx.now, tx.now + NEXT_SYNC);
-    let due: Vec<(i64, i64, AccountStatus)> =
+    let due: Vec<(i64, i64, AccountStatus, String)> =
         run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
-    for (id, workspace, status) in &due {
-        if *status == AccountStatus::Active {
+    for (id, workspace, status, plan) in &due {
+        if *status == AccountStatus::Active && plans.include(plan, Feature::Inbox) {
             let job = sync_now(tx, *id, *workspace, None);
             jobs::enqueue(tx, &job).await?;
         }

@@ -17,7 +17,7 @@ const BATCHES: usize = 10;
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     for _ in 0..BATCHES {
         let mut tx = s.store.begin().await?;
-        let enqueued = feeds::enqueue_due(&mut tx, BATCH).await?;
+        let enqueued = feeds::enqueue_due(&mut tx, BATCH, &s.plans).await?;
         tx.commit().await?;
         if enqueued < BATCH.unsigned_abs() as usize {
             break;

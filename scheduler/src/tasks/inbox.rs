@@ -24,7 +24,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     }
     for _ in 0..BATCHES {
         let mut tx = s.store.begin().await?;
-        let due = inbox_syncs::enqueue_due(&mut tx, BATCH).await?;
+        let due = inbox_syncs::enqueue_due(&mut tx, BATCH, &s.plans).await?;
         tx.commit().await?;
         if (due as u64) < full {
             break;

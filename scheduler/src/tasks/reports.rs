@@ -60,7 +60,7 @@ async fn fire(s: &Scheduler, tx: &mut Tx, row: &DueRow) -> Result<()> {
         }
     };
     let schedule = &due.schedule;
-    let is_allowed = s.plans.get(&due.plan).is_some_and(|plan| plan.has(Feature::Reports));
+    let is_allowed = s.plans.include(&due.plan, Feature::Reports);
     if is_allowed && !due.is_busy {
         let (starts_on, ends_on) = schedule.frequency.covers(local_day(times.last_due, zone(Some(&due.timezone))));
         let new = NewDelivery {

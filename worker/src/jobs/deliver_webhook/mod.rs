@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use crier_domain::job::{Claimed, Outcome};
+use crier_domain::plan::{Feature, Plans};
 use crier_domain::webhook::DeliveryStatus;
 use crier_mail::Mailer;
 use crier_store::deliveries::{self, OutgoingDelivery};
@@ -29,6 +30,7 @@ const READS: usize = 2;
 
 pub struct DeliverWebhook {
     store: Store,
+    plans: Arc<Plans>,
     sender: Arc<Sender>,
     mailer: Option<Arc<Mailer>>,
     reads: Batcher<i64, Result<Option<OutgoingDelivery>>>,
@@ -38,7 +40,29 @@ impl DeliverWebhook {
     pub fn new(deps: &Deps) -> Self {
         let store = deps.store.clone();
         let reads = Batcher::start(deps.store.workers(), READS, move |ids| read(store.clone(), ids));
-        Self { store: deps.store.clone(), sender: deps.webhooks.clone(), mailer: deps.mailer.clone(), reads }
+        Self {
+            store: deps.store.clone(),
+            plans: deps.plans.clone(),
+            sender: deps.webhooks.clone(),
+            mailer: deps.mailer.clone(),
+            reads,
+        }
+    }
+
+    /// Returns why the endpoint must not receive the delivery. What was true when the event happened may have changed.
+    fn reason_to_reject(&self, delivery: &OutgoingDelivery) -> Result<Option<&'static str>> {
+        let plan = self.plans.get(&delivery.plan);
+        let plan =
+            plan.ok_or_else(|| StoreError::Decode(format!("the plans' file has no plan `{}`", delivery.plan)))?;
+        Ok(if !delivery.is_active {
+            Some("the endpoint is inactive")
+        } else if !plan.has(Feature::Webhooks) {
+            Some("the workspace's plan does not include webhooks")
+        } else if !delivery.is_member {
+            Some("the endpoint's owner is no longer a member of the brand")
+        } else {
+            None
+        })
     }
 }
 
@@ -75,11 +99,8 @@ impl Job for DeliverWebhook {
         if !matches!(delivery.status, DeliveryStatus::Pending | DeliveryStatus::Retrying) {
             return Ok(Box::new(Outcome::Cancelled("the delivery has ended".into())));
         }
-        if !delivery.is_active {
-            return Ok(Box::new(RejectedDelivery {
-                why: "the endpoint is inactive",
-                max_attempts: delivery.max_attempts,
-            }));
+        if let Some(why) = self.reason_to_reject(&delivery)? {
+            return Ok(Box::new(RejectedDelivery { why, max_attempts: delivery.max_attempts }));
         }
         let started_at = self.store.now();
         let request = DeliveryRequest {
@@ -161,7 +182,7 @@ impl RunResult for GoneDelivery {
     }
 }
 
-/// The endpoint is inactive.
+/// The endpoint must not receive the delivery.
 struct RejectedDelivery {
     why: &'static str,
     /// The value when the run began.
@@ -173,8 +194,7 @@ impl RunResult for RejectedDelivery {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let current = deliveries::lock(tx, job.subject_id).await?;
         if current.is_some_and(|delivery| delivery.max_attempts > self.max_attempts) {
-            // A replay was requested meanwhile, so the endpoint was enabled again: make the attempt that it asked for
-            // now.
+            // A replay was requested meanwhile, so the reason may be gone: make the attempt that it asked for now.
             return Ok(Outcome::RetryAt(tx.now, self.why.to_owned()));
         }
         deliveries::fail(tx, job.subject_id, self.why).await?;
