@@ -321,7 +321,8 @@ async fn a_plan_change_applies_to_every_process_at_once(s: TestStore) {
             (&usage["ai_credits"], &usage["credits_remaining"]),
             (&json!({ "used": 240, "limit": 100 }), &json!(0))
         );
-        t.request_at(two.urls[n], "GET", &hook).send().await.expect_error(402, "feature_not_available");
+        let deliveries = format!("{hook}/deliveries");
+        t.request_at(two.urls[n], "GET", &deliveries).send().await.expect_error(402, "feature_not_available");
     }
     // Existing records can be refreshed and deleted.
     t.account("a1").await;

@@ -19,6 +19,7 @@ mod feeds;
 mod fixed_caps;
 mod idempotency;
 mod large_responses;
+mod leftovers;
 mod limits;
 mod link_in_bio;
 mod lists;

@@ -13,7 +13,12 @@ on_one_app!(
     deliveries_are_filtered_and_sent_again,
     failed_deliveries_are_recovered_since_a_local_time,
 );
-on_sqlite_app!(problems_of_a_webhook_are_shown, other_webhooks_are_not_found, a_plan_without_webhooks_has_no_page);
+on_sqlite_app!(
+    problems_of_a_webhook_are_shown,
+    other_webhooks_are_not_found,
+    a_plan_without_webhooks_has_no_page,
+    webhooks_of_an_earlier_plan_can_be_deleted,
+);
 
 /// Creates an endpoint; returns its id.
 async fn subscribe(t: &Tenant<'_>) -> i64 {
@@ -196,4 +201,25 @@ async fn a_plan_without_webhooks_has_no_page(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path("/developers/webhooks")).await;
     page.expect(402, "Not in your plan").expect(402, &format!("href=\"{}\"", t.path("/settings/plan")));
+}
+
+async fn webhooks_of_an_earlier_plan_can_be_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = subscribe(&t).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    app.sql(format!("UPDATE workspaces SET plan = 'free' WHERE id = {}", t.workspace)).await;
+    let (list, path) = (t.path("/developers/webhooks"), t.path(&format!("/developers/webhooks/{id}")));
+    let page = person.get(&list).await;
+    page.expect(200, "Your plan does not include webhooks.").expect(200, "https://8.8.8.8/hook");
+    assert!(!page.has("/developers/webhooks/new"), "{}", page.text);
+    let page = person.get(&path).await;
+    page.expect(200, "Your plan does not include webhooks.");
+    for action in ["test", "pause", "edit", "recover", "rotate-secret"] {
+        assert!(!page.has(&format!("{path}/{action}")), "{action}: {}", page.text);
+    }
+    for _ in 0..2 {
+        person.submit_from(&page, &format!("{path}/delete"), &[]).await.expect(200, "The webhook is deleted");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM webhooks").await, 0);
+    person.get(&list).await.expect(402, "Not in your plan");
 }

@@ -100,6 +100,8 @@ pub struct Endpoint {
     pub scope: Scope,
     /// The plan must have one of these; empty: every plan has access.
     pub features: &'static [Feature],
+    /// Available without these features, too, while there are records of them, from a plan that had them.
+    pub serves_leftovers: bool,
     /// Not in the specification.
     pub extension: bool,
     pub body: Option<RequestBody>,
@@ -140,6 +142,7 @@ impl Endpoint {
             summary: "",
             description: "",
             features: &[],
+            serves_leftovers: false,
             extension: false,
             body: None,
             query: Vec::new(),
@@ -185,6 +188,11 @@ impl Endpoint {
     /// Restricts the endpoint to plans with one of these features.
     pub fn features(self, features: &'static [Feature]) -> Self {
         Self { features, ..self }
+    }
+
+    /// Lets the records that an earlier plan left be listed or deleted without its features.
+    pub fn serves_leftovers(self) -> Self {
+        Self { serves_leftovers: true, ..self }
     }
 
     pub fn extension(self) -> Self {

@@ -192,6 +192,9 @@ fn description(endpoint: &Endpoint) -> String {
     if !endpoint.features.is_empty() {
         let names: Vec<String> = endpoint.features.iter().map(|f| format!("`{f}`")).collect();
         text.push_str(&format!(" Plan feature: {}.", names.join(" or ")));
+        if endpoint.serves_leftovers {
+            text.push_str(" Records from an earlier plan that included it stay available here.");
+        }
     }
     text
 }

@@ -9,7 +9,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
 
 use crier_domain::access::KeyMode;
+use crier_store::idempotency::KeyRecord;
 use crier_store::keys::{Authenticated, Caller};
+use crier_store::leftovers;
 use futures::FutureExt;
 use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response};
@@ -107,7 +109,8 @@ impl Runner {
             return Err(ApiError::brand_forbidden());
         }
         let features = self.endpoint.features;
-        if !features.is_empty() && !features.iter().any(|f| plan.has(*f)) {
+        let has_feature = features.is_empty() || features.iter().any(|feature| plan.has(*feature));
+        if !has_feature && !self.has_leftovers(&caller, brand_id, &record).await? {
             return Err(ApiError::feature(features));
         }
 
@@ -144,6 +147,24 @@ impl Runner {
             }
             _ => write::run(&self.endpoint, &self.known, cx, record, req, res).await.map(Some),
         }
+    }
+
+    /// Returns whether the endpoint serves records that are left from a plan with its features, and there are any.
+    async fn has_leftovers(&self, caller: &Caller, brand_id: Option<i64>, record: &KeyRecord) -> Result<bool> {
+        if !self.endpoint.serves_leftovers {
+            return Ok(false);
+        }
+        if record.exists() {
+            // A repeated deletion gets its stored response, although the last record may be gone.
+            return Ok(true);
+        }
+        let mut conn = self.app.store.read().await?;
+        for feature in self.endpoint.features {
+            if leftovers::exist(&mut conn, caller.user_id, brand_id, *feature).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     async fn send_file(&self, req: &Request, found: &FileResponse, res: &mut Response) -> Result<()> {

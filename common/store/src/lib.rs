@@ -47,6 +47,7 @@ pub mod idempotency;
 pub mod inbox_syncs;
 pub mod jobs;
 pub mod keys;
+pub mod leftovers;
 pub mod mails;
 pub mod media;
 pub mod media_jobs;

@@ -8,13 +8,14 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::api::{Listed, Meta};
 use super::lists;
 use super::paging;
 use super::route::PageRoute;
 use super::shared::{Badge, Choice, FieldErrors, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
-use super::webhooks::{Webhook, activity};
+use super::webhooks::{Webhook, activity, is_in_plan};
 use crate::error::Result;
 use crate::fields::{ParsedBody, Problems};
 
@@ -27,6 +28,8 @@ const MAX_ATTEMPTS: usize = 30;
 #[template(path = "console/webhook.html")]
 struct WebhookPage {
     shell: Shell,
+    /// Otherwise it can only be deleted, and its deliveries are not shown.
+    is_in_plan: bool,
     /// Of the form that recovers deliveries: `since`.
     errors: FieldErrors,
     id: i64,
@@ -132,12 +135,18 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
         ("status", with_status.map_or("", DeliveryStatus::as_str)),
         ("event", with_event.map_or("", EventName::as_str)),
     ];
-    let listed = visit.api("listWebhookDeliveries").query("page", page).query("per_page", paging::PER_PAGE);
-    let listed = listed.queries(filters).list::<Delivery>().await?;
+    let is_in_plan = is_in_plan(visit)?;
+    let listed = if is_in_plan {
+        let listed = visit.api("listWebhookDeliveries").query("page", page).query("per_page", paging::PER_PAGE);
+        listed.queries(filters).list::<Delivery>().await?
+    } else {
+        Listed { data: Vec::new(), meta: Meta::default() }
+    };
     let activity = activity(visit).await?;
     let shell = visit.shell(Section::Developers, "Webhook");
     let since = visit.now.with_timezone(&visit.zone()) - RECOVER_SINCE;
     let view = WebhookPage {
+        is_in_plan,
         errors,
         id: webhook.id,
         status: webhook.status(activity.get(&webhook.id)),
@@ -270,7 +279,9 @@ async fn activate(visit: &Visit) -> Result<PageReply> {
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
     visit.api("deleteWebhook").write("", &json!({})).await?;
-    visit.to("developers/webhooks", "webhook-deleted")
+    // Without the feature, there is no list after the last one.
+    let list = if is_in_plan(visit)? { "developers/webhooks" } else { "developers" };
+    visit.to(list, "webhook-deleted")
 }
 
 async fn recover(visit: &Visit) -> Result<PageReply> {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use askama::Template;
 use chrono::{DateTime, Utc};
+use crier_domain::plan::Feature;
 use crier_store::webhooks::{self, WebhookActivity};
 use serde::Deserialize;
 
@@ -12,12 +13,15 @@ use super::route::PageRoute;
 use super::shared::{Badge, Choice, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
+use crate::admission;
 use crate::error::Result;
 
 #[derive(Template)]
 #[template(path = "console/webhooks.html")]
 struct Webhooks {
     shell: Shell,
+    /// Otherwise they can only be deleted.
+    is_in_plan: bool,
     webhooks: Vec<WebhookRow>,
 }
 
@@ -88,5 +92,10 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         }
     };
     let shell = visit.shell(Section::Developers, "Webhooks");
-    visit.page(&Webhooks { shell, webhooks: all.into_iter().map(row).collect() })
+    visit.page(&Webhooks { shell, is_in_plan: is_in_plan(visit)?, webhooks: all.into_iter().map(row).collect() })
+}
+
+/// Returns whether the plan of the user's workspace includes webhooks.
+pub fn is_in_plan(visit: &Visit) -> Result<bool> {
+    Ok(admission::plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Webhooks))
 }

@@ -15,6 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Delete a content plan with its items; posts made from them stay")
         .extension()
         .features(FEATURES)
+        .serves_leftovers()
         .no_content()
         .writes(delete)
 }

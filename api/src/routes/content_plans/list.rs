@@ -52,6 +52,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List a brand's content plans with their items, newest first")
         .features(FEATURES)
+        .serves_leftovers()
         .description("The items are listed without their `content`; read a plan for that.")
         .response::<ContentPlanHead>(200, ResponseShape::Many)
         .reads(list)

@@ -15,6 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Read a content plan with its items")
         .extension()
         .features(FEATURES)
+        .serves_leftovers()
         .response::<ContentPlan>(200, ResponseShape::One)
         .reads(show)
 }

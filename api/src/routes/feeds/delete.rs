@@ -14,6 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Delete a feed with its articles")
         .features(FEATURES)
+        .serves_leftovers()
         .no_content()
         .writes(delete)
 }

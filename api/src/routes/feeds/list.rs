@@ -14,6 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List the feeds of a brand, newest first")
         .features(FEATURES)
+        .serves_leftovers()
         .response::<Feed>(200, ResponseShape::Many)
         .reads(list)
 }

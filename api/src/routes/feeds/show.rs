@@ -15,6 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Read a feed")
         .extension()
         .features(FEATURES)
+        .serves_leftovers()
         .response::<Feed>(200, ResponseShape::One)
         .reads(read)
 }

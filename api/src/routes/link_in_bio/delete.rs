@@ -14,6 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Delete a link-in-bio page; its slug is free again")
         .features(FEATURES)
+        .serves_leftovers()
         .no_content()
         .writes(delete)
 }

@@ -14,6 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List a brand's link-in-bio pages, newest first")
         .features(FEATURES)
+        .serves_leftovers()
         .response::<LinkInBioPage>(200, ResponseShape::Many)
         .reads(list)
 }

@@ -15,6 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Read a link-in-bio page")
         .extension()
         .features(FEATURES)
+        .serves_leftovers()
         .response::<LinkInBioPage>(200, ResponseShape::One)
         .reads(show)
 }

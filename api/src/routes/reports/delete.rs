@@ -15,6 +15,7 @@ pub fn endpoint() -> Endpoint {
         .summary("Delete a report with its schedules, deliveries and files")
         .description("An export that is running ends without a file or an event. Mails that wait are not sent.")
         .features(FEATURES)
+        .serves_leftovers()
         .no_content()
         .writes(delete)
 }

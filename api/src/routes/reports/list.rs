@@ -15,6 +15,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List a brand's reports, newest first")
         .features(FEATURES)
+        .serves_leftovers()
         .pages()
         .response::<Report>(200, ResponseShape::Pages)
         .reads(list)

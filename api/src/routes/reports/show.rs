@@ -14,6 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Read a report")
         .features(FEATURES)
+        .serves_leftovers()
         .response::<Report>(200, ResponseShape::One)
         .reads(show)
 }

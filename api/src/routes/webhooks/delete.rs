@@ -14,6 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Delete a webhook endpoint with its deliveries")
         .features(FEATURES)
+        .serves_leftovers()
         .no_content()
         .writes(delete)
 }

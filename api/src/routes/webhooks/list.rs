@@ -14,6 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List the webhook endpoints of the key's user")
         .features(FEATURES)
+        .serves_leftovers()
         .response::<Webhook>(200, ResponseShape::Many)
         .reads(list)
 }

@@ -15,6 +15,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Read a webhook endpoint")
         .features(FEATURES)
+        .serves_leftovers()
         .response::<Webhook>(200, ResponseShape::One)
         .reads(show)
 }
