@@ -42,6 +42,7 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_media_files", &["state"], &[SCHEDULER]),
     ("crier_disk_free_bytes", &["directory"], &[API, WORKER, SCHEDULER]),
     ("crier_disk_size_bytes", &["directory"], &[API, WORKER, SCHEDULER]),
+    ("crier_disk_low", &[], &[API, WORKER, SCHEDULER]),
     ("crier_media_bytes", &[], &[SCHEDULER]),
     ("crier_ai_requests_total", &["operation", "outcome"], &[API]),
     ("crier_ai_request_duration_seconds", &["operation"], &[API]),

@@ -12,6 +12,7 @@ use crier_store::keys::Caller;
 use serde_json::{Map, Value};
 
 use crate::app::App;
+use crate::endpoint::Growth;
 use crate::error::{ApiError, FieldProblems, Result};
 use crate::fields::{Fields, ParsedBody, Problems};
 use crate::response::PREFIX;
@@ -35,6 +36,11 @@ pub struct Context {
     pub file: Option<UploadedFile>,
     /// The names of the form's other parts that are files.
     pub other_files: Vec<String>,
+    /// The size of the body, in bytes.
+    pub body_size: usize,
+    pub growth: Growth,
+    /// Whether the request creates a record.
+    pub creates: bool,
     /// The names that the endpoint does not know.
     pub unknown: UnknownNames,
     pub request_id: String,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crier_domain::ai::Operation;
-use crier_domain::plan::{Plan, whole_mib};
+use crier_domain::plan::Plan;
 use crier_store::{Conn, StoreError, ai_credits, brands, files, usage, users};
 use serde::Serialize;
 
@@ -147,7 +147,7 @@ async fn show_usage(cx: &Context, user: Option<&str>, by_brand: bool, json: bool
             brands_cap: caps.and_then(|p| p.brands),
             posts_this_month: usage::posts(&mut conn, id, cx.store.now()).await?,
             posts_per_month: caps.and_then(|p| p.posts_per_month),
-            storage_used_mib: whole_mib(files::used(&mut conn, id).await?),
+            storage_used_mib: files::usage(&mut conn, id).await?.mib(),
             storage_mib: caps.and_then(|p| p.storage_mib),
             ai_credits_this_month: ai_credits::used(&mut conn, id, cx.store.now()).await?,
             ai_credits: caps.and_then(|p| p.ai_credits),

@@ -31,6 +31,7 @@ mod publishing;
 mod records;
 mod refusals;
 mod sandbox;
+mod storage;
 pub mod tenancy;
 mod typos;
 mod unread;

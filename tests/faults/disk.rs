@@ -3,9 +3,9 @@
 //! no trace of it.
 
 use crier_http::HttpResponse;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::client::until;
+use crate::support::client::{fresh_key, id, until};
 use crate::support::picture;
 use crate::support::process::Installation;
 use crate::support::source::{Source, SourceResponse, ok};
@@ -86,4 +86,41 @@ async fn a_full_disk_rejects_uploads_and_delays_imports() {
         crier.upload(brand, &taken).await.expect("it is taken");
     }
     holds(&crier, 5).await;
+}
+
+/// Larger than any disk, in MiB.
+const ALL: [(&str, &str); 1] = [("CRIER_DISK_RESERVE_MIB", "1073741824")];
+
+/// With less free space than the reserve, nothing new is taken in, and everything else goes on.
+#[tokio::test]
+async fn the_reserve_of_the_disk_is_kept_for_publishing_and_deletions() {
+    let mut crier = Installation::embedded().await;
+    let (brand, account) = crier.sandbox("reserve").await;
+    let posts = format!("/brands/{brand}/posts");
+    let draft = |text: &str| json!({ "content": text, "accounts": [account] });
+    let published = id(&crier.write(&posts, draft("Published")).await);
+    let deleted = id(&crier.write(&posts, draft("Deleted")).await);
+    let name = crier.of("api");
+    assert_eq!(crier.metric(&name, "crier_disk_low").await, Some(0.0));
+    assert_eq!(crier.terminate(&name).await, Some(0));
+    crier.start_one_with(&name, &ALL).await;
+    let reason = until("the reserve to be noticed", || async {
+        let (status, body) = crier.readiness(&name).await?;
+        assert_eq!((status, &body["status"]), (200, &"ready".into()), "{body}");
+        body["degraded"]["disk"].as_str().map(str::to_owned)
+    })
+    .await;
+    assert!(reason.contains("1073741824 MiB are reserved"), "{reason}");
+    assert_eq!(crier.metric(&name, "crier_disk_low").await, Some(1.0));
+    is_away(&crier.upload(brand, &picture::png(9, 9)).await.unwrap_err());
+    let (status, body) = crier.call("POST", &posts, Some(draft("New")), &fresh_key()).await.expect("an answer");
+    assert_eq!((status, &body["error"]["code"]), (503, &"service_unavailable".into()), "{body}");
+    let now = json!({ "schedule_type": "now" });
+    let (status, body) = crier.call("PUT", &format!("{posts}/{published}"), Some(now), &fresh_key()).await.unwrap();
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(crier.wait_for_post(brand, published).await["status"], "published");
+    let (status, _) = crier.call("DELETE", &format!("{posts}/{deleted}"), None, &fresh_key()).await.unwrap();
+    assert_eq!(status, 204);
+    let output = crier.try_command(&["doctor", "--json"], &ALL);
+    assert!(output.status == Some(1) && output.out.contains("CRIER_DISK_RESERVE_MIB"), "{output:?}");
 }

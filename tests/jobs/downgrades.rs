@@ -1,4 +1,4 @@
-//! What happens, and what stops, after a plan or a membership has ended.
+//! What stops when a plan or a membership has ended, or when there is no room.
 
 use crier_domain::access::Role;
 use crier_domain::event::EventName;
@@ -19,6 +19,8 @@ worker_on_both!(
     a_sample_belongs_to_no_brand,
     a_plan_without_feeds_fetches_nothing,
     a_plan_without_inbox_reads_nothing,
+    a_full_storage_reads_no_inbox,
+    a_low_disk_fetches_and_reads_nothing,
 );
 
 async fn set_plan(w: &TestWorker, plan: &str) {
@@ -116,5 +118,38 @@ async fn a_plan_without_inbox_reads_nothing(w: TestWorker) {
         advance_to(&w, sync.next_sync_at.unwrap()).await;
         tasks::inbox::run(&w.scheduler).await.unwrap();
         assert_eq!(w.number(looks).await, expected, "{plan}");
+    }
+}
+
+async fn a_full_storage_reads_no_inbox(w: TestWorker) {
+    w.leaves_jobs();
+    w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
+    w.sql("DELETE FROM storage_usage").await;
+    // The plan pro has 20,480 MiB.
+    let full = 20_480_i64 << 20;
+    w.sql(format!("INSERT INTO storage_usage (workspace_id, bytes, texts) VALUES ({}, 0, {full})", w.world.workspace))
+        .await;
+    let looks = "SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'";
+    for (texts, expected) in [(full, 0), (full - 4_096, 1)] {
+        w.sql(format!("UPDATE storage_usage SET texts = {texts}")).await;
+        let sync = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
+        advance_to(&w, sync.next_sync_at.unwrap()).await;
+        tasks::inbox::run(&w.scheduler).await.unwrap();
+        assert_eq!(w.number(looks).await, expected, "{texts}");
+    }
+}
+
+async fn a_low_disk_fetches_and_reads_nothing(w: TestWorker) {
+    w.leaves_jobs();
+    w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
+    let new = NewFeed { name: "Blog", named: true, url: "https://8.8.8.8/feed.xml", kind: FeedType::Rss };
+    w.write(async |tx| feeds::create(tx, w.world.brand, &new, None).await).await;
+    w.sql("DELETE FROM jobs").await;
+    w.advance(3_600);
+    for (is_low, expected) in [(true, 0), (false, 2)] {
+        w.media().disk().set_low(is_low);
+        tasks::feeds::run(&w.scheduler).await.unwrap();
+        tasks::inbox::run(&w.scheduler).await.unwrap();
+        assert_eq!(w.number("SELECT count(*) FROM jobs").await, expected, "{is_low}");
     }
 }

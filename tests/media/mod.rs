@@ -74,7 +74,7 @@ impl TestLibrary {
     }
 
     async fn used(&self) -> i64 {
-        files::used(&mut self.s.conn().await, self.world.workspace).await.unwrap()
+        files::usage(&mut self.s.conn().await, self.world.workspace).await.unwrap().files
     }
 
     async fn rows(&self) -> i64 {

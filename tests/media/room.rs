@@ -143,7 +143,7 @@ async fn storage_usage_stays_exact_under_concurrency(s: TestStore) {
 async fn check(s: &TestStore, World { workspace, brand, .. }: World) {
     let live = format!("FROM files WHERE workspace_id = {workspace} AND state <> 'doomed'");
     let sum = s.number(format!("SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) {live}")).await;
-    let used = files::used(&mut s.conn().await, workspace).await.unwrap();
+    let used = files::usage(&mut s.conn().await, workspace).await.unwrap().files;
     assert_eq!(used, sum);
     assert!((0..=CAP as i64).contains(&used), "{used}");
     let bare = format!(
@@ -184,11 +184,11 @@ async fn a_failed_upload_keeps_shared_bytes(s: TestStore) {
     let alone = s.write(async |tx| files::reserve(tx, &new_file(world, 2, "alone"), Some(CAP)).await).await.unwrap().id;
     s.write(async |tx| files::abandon(tx, alone).await).await;
     assert!(!s.write(async |tx| files::mark_stored(tx, alone).await).await);
-    assert_eq!(files::used(&mut s.conn().await, world.workspace).await.unwrap(), 160);
+    assert_eq!(files::usage(&mut s.conn().await, world.workspace).await.unwrap().files, 160);
     // The room is released once, however often the file is marked.
     for _ in 0..2 {
         s.write(async |tx| files::mark_unused_for_deletion(tx, other).await).await;
-        assert_eq!(files::used(&mut s.conn().await, world.workspace).await.unwrap(), 0);
+        assert_eq!(files::usage(&mut s.conn().await, world.workspace).await.unwrap().files, 0);
     }
 }
 

@@ -1,5 +1,8 @@
 //! The sweep deletes unreferenced files, and only those.
 
+use bytes::Bytes;
+use crier_media::plain_file::PlainFile;
+use crier_media::{IngestError, Spooled};
 use crier_store::files;
 
 use super::{ABANDONED, TestLibrary, UNUSED_AFTER_SECONDS};
@@ -17,7 +20,8 @@ on_both!(
     concurrent_sweeps_delete_all_files,
     files_of_a_deleted_brand_are_swept,
     an_interrupted_sweep_is_resumed,
-    files_are_counted_by_state
+    files_are_counted_by_state,
+    a_low_disk_takes_in_nothing,
 );
 
 async fn only_unreferenced_files_are_swept(s: TestStore) {
@@ -176,4 +180,24 @@ async fn just_abandoned_files_are_not_swept_yet(s: TestStore) {
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored_files().len()), (0, 0));
+}
+
+/// Clean-up goes on: it is what makes room.
+async fn a_low_disk_takes_in_nothing(s: TestStore) {
+    let p = TestLibrary::over(s).await;
+    let asset = p.asset(5).await;
+    p.library.disk().set_low(true);
+    let spooled = Spooled::from(Bytes::from(picture::png(6, 2)));
+    let ingested = p.library.ingest(&p.s.store, &p.owner(), &spooled).await;
+    assert!(matches!(ingested, Err(IngestError::Storage(_))), "{ingested:?}");
+    let file = PlainFile { extension: "csv", media_type: "text/csv", bytes: Bytes::from_static(b"1,2") };
+    let stored = p.library.store_file(&p.s.store, &p.owner(), &file).await;
+    assert!(matches!(stored, Err(IngestError::Storage(_))), "{stored:?}");
+    assert_eq!(p.rows().await, 1);
+    p.delete(asset).await;
+    p.s.advance(UNUSED_AFTER_SECONDS);
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.used().await), (0, 0));
+    p.library.disk().set_low(false);
+    p.asset(6).await;
 }

@@ -28,5 +28,6 @@ mod reading_plans;
 mod sandbox;
 mod schema;
 mod sqlite_plans;
+mod stored_texts;
 mod tenants;
 mod webhooks;

@@ -57,6 +57,19 @@ pub enum ResponseShape {
     File,
 }
 
+/// What a request adds to the database or the storage, beyond a row or two of a limited size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Growth {
+    #[default]
+    None,
+    /// Records whose number and size have fixed limits.
+    Records,
+    /// Texts that count against the plan's storage.
+    Texts,
+    /// Files, which count against it when they are stored.
+    Files,
+}
+
 /// Returns the schema of a type.
 pub type SchemaFn = fn(&mut Schemas) -> Value;
 
@@ -102,6 +115,7 @@ pub struct Endpoint {
     pub features: &'static [Feature],
     /// Available without these features, too, while there are records of them, from a plan that had them.
     pub serves_leftovers: bool,
+    pub growth: Growth,
     /// Not in the specification.
     pub extension: bool,
     pub body: Option<RequestBody>,
@@ -143,6 +157,7 @@ impl Endpoint {
             description: "",
             features: &[],
             serves_leftovers: false,
+            growth: Growth::None,
             extension: false,
             body: None,
             query: Vec::new(),
@@ -193,6 +208,11 @@ impl Endpoint {
     /// Lets the records that an earlier plan left be listed or deleted without its features.
     pub fn serves_leftovers(self) -> Self {
         Self { serves_leftovers: true, ..self }
+    }
+
+    /// Rejects requests that add this while the disk is almost full or, if it is texts, the plan's storage.
+    pub fn adds(self, growth: Growth) -> Self {
+        Self { growth, ..self }
     }
 
     pub fn extension(self) -> Self {

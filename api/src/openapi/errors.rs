@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::schema::Schemas;
 use super::{ErrorEnvelope, IGNORED, common_headers, reference};
-use crate::endpoint::{Endpoint, FirstStep, HandlerKind};
+use crate::endpoint::{Endpoint, FirstStep, Growth, HandlerKind};
 use crate::error::ErrorCode;
 
 /// Returns all error codes of the endpoint by status: those of the common checks, and its own.
@@ -48,6 +48,9 @@ pub(super) fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
     }
     if !endpoint.query.is_empty() {
         codes.push(ErrorCode::ValidationFailed);
+    }
+    if endpoint.growth == Growth::Texts {
+        codes.push(ErrorCode::StorageLimitExceeded);
     }
     codes.extend(endpoint.codes);
     let mut out: BTreeMap<u16, Vec<ErrorCode>> = BTreeMap::new();

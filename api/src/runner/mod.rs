@@ -13,6 +13,7 @@ use crier_store::idempotency::KeyRecord;
 use crier_store::keys::{Authenticated, Caller};
 use crier_store::leftovers;
 use futures::FutureExt;
+use http::Method;
 use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response};
 
@@ -32,6 +33,7 @@ mod form;
 mod in_flight;
 pub mod json;
 mod large_bodies;
+mod room;
 mod unknown;
 mod write;
 
@@ -125,6 +127,9 @@ impl Runner {
             body: serde_json::Map::new(),
             file: None,
             other_files: Vec::new(),
+            body_size: 0,
+            growth: self.endpoint.growth,
+            creates: self.endpoint.method == Method::POST,
             unknown: UnknownNames::default(),
             request_id: request_id.to_owned(),
             now: self.app.store.now(),

@@ -18,7 +18,7 @@ use salvo::{Request, Response};
 use sha2::{Digest, Sha256};
 use tracing::Instrument;
 
-use super::{KnownNames, body, form, set_json_body, unknown};
+use super::{KnownNames, body, form, room, set_json_body, unknown};
 use crate::admission;
 use crate::context::Context;
 use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, Prepare, Rerender};
@@ -39,7 +39,12 @@ pub async fn run(
     res: &mut Response,
 ) -> Result<ApiResponse> {
     let key = require_idempotency_key(req.headers())?;
+    if !record.exists() {
+        // Before the body is read, which may be a large file.
+        room::check_disk_for_creation(&cx)?;
+    }
     let (arrived, refusal) = receive(endpoint, known, &mut cx, record.exists(), req).await?;
+    cx.body_size = arrived.len();
     unknown::write_header(endpoint, &mut cx, res);
     let line = RequestLine { method: req.method().to_string(), path: req.uri().path().to_owned() };
     let fingerprint = fingerprint(req, &arrived);
@@ -50,6 +55,8 @@ pub async fn run(
         KeyLookup::Free(free) => free,
     };
     let in_flight = cx.app.in_flight.enter(&slot).ok_or_else(ApiError::in_progress)?;
+    room::check_disk_for_creation(&cx)?;
+    room::check_disk_for_body(&cx)?;
     if let Some(refusal) = refusal {
         return Err(refusal);
     }
@@ -130,7 +137,7 @@ async fn load_file_limits(cx: &Context, key_is_known: bool) -> Result<form::File
     let room = if key_is_known {
         None
     } else {
-        let used = files::used(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?;
+        let used = files::usage(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?.total();
         Some(cap.saturating_sub(u64::try_from(used).unwrap_or_default()))
     };
     Ok(form::FileLimits { max_bytes: most, remaining_bytes: room, storage_mib })
@@ -341,6 +348,7 @@ where
             return Ok(answer);
         }
         let answer = work(cx, &mut tx).await?;
+        room::check_texts(cx, &mut tx).await?;
         idempotency::store(&mut tx, slot, &answer.to_stored(again.is_some()), free).await?;
         Ok(answer)
     };

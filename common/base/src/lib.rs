@@ -3,6 +3,7 @@
 pub mod backoff;
 pub mod clock;
 pub mod cron;
+pub mod disk_reserve;
 pub mod hexadecimal;
 pub mod permissions;
 pub mod random;

@@ -93,6 +93,8 @@ pub struct Config {
     /// `None`: `crier` uses its own key file ([`key_file`]).
     pub secret_keys: Option<SecretKeys>,
     pub storage: Storage,
+    /// The free disk space below which nothing new is stored, in bytes; 0: no limit.
+    pub disk_reserve: u64,
     pub media: MediaConfig,
     pub mail: MailConfig,
     pub ai: AiConfig,
@@ -124,6 +126,7 @@ impl Config {
             redis_url: queue::read(&mut reader, role),
             secret_keys: secrets::read(&mut reader, role),
             storage: storage::read(&mut reader, &base.data_dir),
+            disk_reserve: storage::disk_reserve(&mut reader),
             media: media::read(&mut reader),
             mail: smtp::read(&mut reader),
             ai: ai::read(&mut reader),

@@ -16,7 +16,14 @@ const URL: Key = Key::new(
     Preset::Words("`files` in the data directory"),
     "s3://my-bucket/crier",
 );
-pub(super) const KEYS: &[Key] = &[URL];
+const DISK_RESERVE: Key = Key::new(
+    "DISK_RESERVE_MIB",
+    "The free disk space, in MiB, that is kept for publishing, deletions and clean-up: below it, uploads and new records \
+     are rejected. 0: no reserve.",
+    Preset::Value("512"),
+    "512",
+);
+pub(super) const KEYS: &[Key] = &[URL, DISK_RESERVE];
 
 /// The kind of storage.
 #[derive(Clone, Debug)]
@@ -50,6 +57,12 @@ pub(super) fn read(reader: &mut Reader, data_dir: &Path) -> Storage {
         Some(Address::Directory(path)) => Storage::Directory(path),
         Some(Address::Bucket { bucket, prefix }) => Storage::S3(s3(reader, bucket, prefix)),
     }
+}
+
+/// Returns the reserve in bytes.
+pub(super) fn disk_reserve(reader: &mut Reader) -> u64 {
+    let mib = reader.parse(&DISK_RESERVE, |text| values::number(text, 0, 1 << 30));
+    u64::try_from(mib).unwrap_or(u64::MAX).saturating_mul(1 << 20)
 }
 
 fn s3(reader: &mut Reader, bucket: String, prefix: String) -> S3Config {

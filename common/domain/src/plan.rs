@@ -64,6 +64,12 @@ impl Plan {
         self.features.contains(&feature)
     }
 
+    /// Returns whether a workspace that stores this much may write further texts.
+    pub fn has_room_for_texts(&self, stored: StorageUsage) -> bool {
+        self.storage_bytes()
+            .is_none_or(|cap| stored.texts <= FREE_TEXTS || u64::try_from(stored.total()).unwrap_or_default() < cap)
+    }
+
     /// Creates a plan; limits are in the order of [`Plan::LIMITS`].
     fn built_in(name: &str, limits: [Option<u64>; 7], features: &[Feature]) -> Self {
         let [brands, social_accounts, posts_per_month, storage_mib, ai_credits, requests_per_minute, analytics_days] =
@@ -79,6 +85,30 @@ impl Plan {
             analytics_days,
             features: features.iter().copied().collect(),
         }
+    }
+}
+
+/// A workspace may write texts up to this many bytes, even if its files use all of its storage: a full library of images
+/// does not prevent posts.
+pub const FREE_TEXTS: i64 = 16 << 20;
+
+/// What a workspace stores, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StorageUsage {
+    /// Images and reports, without thumbnails.
+    pub files: i64,
+    /// Posts and messages.
+    pub texts: i64,
+}
+
+impl StorageUsage {
+    pub const fn total(self) -> i64 {
+        self.files.saturating_add(self.texts)
+    }
+
+    /// Returns the total in MiB. Files are rounded up, and texts down: a few posts are not a MiB.
+    pub const fn mib(self) -> i64 {
+        whole_mib(self.files) + (self.texts >> 20)
     }
 }
 
@@ -142,6 +172,23 @@ impl Default for Plans {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
     use super::*;
+
+    #[test]
+    fn a_full_library_leaves_room_for_some_texts() {
+        let plan = Plan { storage_mib: Some(100), ..Plan::default() };
+        let fits = |files: i64, texts: i64| plan.has_room_for_texts(StorageUsage { files, texts });
+        assert!(fits(100 << 20, FREE_TEXTS) && !fits(100 << 20, FREE_TEXTS + 4096));
+        assert!(fits(0, (100 << 20) - 4096) && !fits(0, 100 << 20) && !fits(50 << 20, 50 << 20));
+        assert!(Plan::default().has_room_for_texts(StorageUsage { files: 1 << 60, texts: 1 << 60 }));
+        let none = Plan { storage_mib: Some(0), ..Plan::default() };
+        assert!(none.has_room_for_texts(StorageUsage { files: 0, texts: FREE_TEXTS }));
+    }
+
+    #[test]
+    fn storage_is_shown_in_mib() {
+        let mib = |files: i64, texts: i64| StorageUsage { files, texts }.mib();
+        assert_eq!([mib(0, 0), mib(1, 4096), mib(1 << 20, (1 << 20) - 1), mib(0, 1 << 20)], [0, 1, 1, 1]);
+    }
 
     #[test]
     fn built_in_plans_match_the_contract() {

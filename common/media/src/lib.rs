@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use crier_base::disk_reserve::DiskReserve;
 use crier_base::random;
 use crier_config::MediaConfig;
 use crier_domain::media::{AssetType, FileState, ImageType};
@@ -90,6 +91,7 @@ struct Inner {
     limits: Limits,
     budget: Budget,
     spools: Spools,
+    disk: DiskReserve,
     /// Without a trailing slash.
     public_url: String,
 }
@@ -104,7 +106,7 @@ impl Library {
         let limits = Limits { max_bytes: config.max_bytes, max_pixels: config.max_pixels };
         let (budget, spools) = (Budget::new(config.memory_bytes), Spools::new(config.spool_bytes));
         let public_url = public_url.trim_end_matches('/').to_owned();
-        Self(Arc::new(Inner { storage, limits, budget, spools, public_url }))
+        Self(Arc::new(Inner { storage, limits, budget, spools, disk: DiskReserve::default(), public_url }))
     }
 
     pub fn limits(&self) -> &Limits {
@@ -113,6 +115,19 @@ impl Library {
 
     pub fn storage(&self) -> &Storage {
         &self.0.storage
+    }
+
+    /// Returns whether the free disk space is below the reserve: nothing is taken in then.
+    pub fn disk(&self) -> &DiskReserve {
+        &self.0.disk
+    }
+
+    /// Fails while the free disk space is below the reserve.
+    fn check_disk(&self) -> Result<(), IngestError> {
+        match self.0.disk.is_low() {
+            true => Err(StorageError::new("less disk space than CRIER_DISK_RESERVE_MIB is free").into()),
+            false => Ok(()),
+        }
     }
 
     pub fn budget(&self) -> &Budget {
@@ -148,6 +163,7 @@ impl Library {
         owner: &Owner,
         spooled: &Spooled,
     ) -> Result<IngestedFile, IngestError> {
+        self.check_disk()?;
         let (picture, _share) = self.examine(spooled).await?;
         let (row, kind) = (reserve(store, owner, &picture).await?, picture.kind);
         let taken = IngestedFile { file_id: row.id, kind };

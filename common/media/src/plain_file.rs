@@ -22,6 +22,7 @@ impl Library {
     /// Writes a file to the storage and returns its row's id. It is kept once `files::mark_stored` has confirmed it; on
     /// a failure before that, [`Library::abandon_file`], or the sweep deletes it.
     pub async fn store_file(&self, store: &Store, owner: &Owner, file: &PlainFile) -> Result<i64, IngestError> {
+        self.check_disk()?;
         let name = random::text(NAME).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))?;
         let key = format!("{name}.{}", file.extension);
         let new = NewFile {

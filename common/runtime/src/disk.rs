@@ -1,13 +1,19 @@
-//! The free space of the disks that a process writes to, as a metric.
+//! The free space of the disks that a process writes to: as a metric, and compared with the reserve.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crier_base::disk_reserve::DiskReserve;
 use crier_config::{Config, Database, Storage};
 use crier_telemetry::metrics;
+use crier_telemetry::ops::Readiness;
 use tokio_util::sync::CancellationToken;
 
 const INTERVAL: Duration = Duration::from_secs(10);
+/// Uploads of a second or two fit into the reserve.
+const RESERVE_INTERVAL: Duration = Duration::from_secs(1);
+/// The part of readiness.
+const DISK: &str = "disk";
 
 /// The size of a disk, and how much of it this user may still write to, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,5 +61,76 @@ pub(super) async fn keep_measuring(directories: Vec<(&'static str, PathBuf)>, st
             () = tokio::time::sleep(INTERVAL) => {}
             () = stop.cancelled() => return,
         }
+    }
+}
+
+/// Returns the directories of the data itself: a full one stops the database or the storage.
+pub fn directories_with_reserve(config: &Config) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    if let Database::Sqlite(path) = &config.database {
+        all.extend(path.parent().map(Path::to_owned));
+    }
+    if let Storage::Directory(dir) = &config.storage {
+        all.push(dir.clone());
+    }
+    all
+}
+
+/// Compares the free space with the reserve until `stop`, and says so in `disk`, in the readiness and in a metric.
+pub(super) async fn keep_reserve(
+    directories: Vec<PathBuf>,
+    reserve: u64,
+    disk: DiskReserve,
+    readiness: Readiness,
+    stop: CancellationToken,
+) {
+    loop {
+        let dirs = directories.clone();
+        let read = move || dirs.iter().filter_map(|dir| space(dir).ok()).map(|space| space.free).min();
+        // A disk that does not answer keeps its last state.
+        if let Ok(Some(free)) = tokio::task::spawn_blocking(read).await {
+            record(free, reserve, &disk, &readiness);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(RESERVE_INTERVAL) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+fn record(free: u64, reserve: u64, disk: &DiskReserve, readiness: &Readiness) {
+    let is_low = free < reserve;
+    metrics::disk_low(is_low);
+    let (free, reserve) = (free >> 20, reserve >> 20);
+    readiness.set_degraded(
+        DISK,
+        is_low.then(|| {
+            format!("{free} MiB are free, and {reserve} MiB are reserved: uploads and new records are rejected")
+        }),
+    );
+    if disk.set_low(is_low) {
+        if is_low {
+            tracing::error!(free_mib = free, reserve_mib = reserve, "the disk is almost full: rejecting new data");
+        } else {
+            tracing::info!(free_mib = free, "the disk has free space again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_is_reported_and_lifted() {
+        let (disk, readiness) = (DiskReserve::default(), Readiness::new([]));
+        record(512 << 20, 512 << 20, &disk, &readiness);
+        assert!(!disk.is_low() && readiness.is_ready());
+        record((512 << 20) - 1, 512 << 20, &disk, &readiness);
+        assert!(disk.is_low() && readiness.is_ready(), "the process goes on with what needs no space");
+        record(600 << 20, 512 << 20, &disk, &readiness);
+        assert!(!disk.is_low());
+        record(0, 0, &disk, &readiness);
+        assert!(!disk.is_low(), "there is no reserve");
     }
 }

@@ -173,6 +173,13 @@ impl Process {
         let guard = Guard::new(config.guard.allowed_private_networks.clone());
         let platforms = Arc::new(platforms_of(&config, &store, &guard));
         let library = library_of(&config)?;
+        tokio::spawn(disk::keep_reserve(
+            disk::directories_with_reserve(&config),
+            config.disk_reserve,
+            library.disk().clone(),
+            readiness.clone(),
+            closed.clone(),
+        ));
         let process = Self {
             config: Arc::new(config),
             store,

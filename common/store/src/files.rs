@@ -8,6 +8,7 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::media::FileState;
+use crier_domain::plan::StorageUsage;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
@@ -68,15 +69,16 @@ async fn take_room(tx: &mut Tx, workspace_id: i64, bytes: i64, cap: Option<u64>)
         VALUES ($1, $2)
         ON CONFLICT (workspace_id)
         DO UPDATE SET bytes = storage_usage.bytes + excluded.bytes
-        WHERE storage_usage.bytes + excluded.bytes <= $3";
+        WHERE storage_usage.bytes + storage_usage.texts + excluded.bytes <= $3";
     let cap = cap.map_or(i64::MAX, |cap| i64::try_from(cap).unwrap_or(i64::MAX));
     Ok(bytes <= cap && execute!(tx, SQL, workspace_id, bytes, cap)? > 0)
 }
 
-/// Returns how many bytes a workspace uses.
-pub async fn used(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
-    const SQL: &str = "SELECT bytes FROM storage_usage WHERE workspace_id = $1";
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?.unwrap_or(0))
+/// Returns what a workspace stores. The database counts texts when they are written (migration 61).
+pub async fn usage(conn: &mut Conn, workspace_id: i64) -> Result<StorageUsage> {
+    const SQL: &str = "SELECT bytes, texts FROM storage_usage WHERE workspace_id = $1";
+    let found: Option<(i64, i64)> = run!(conn, c => sqlx::query_as(SQL).bind(workspace_id).fetch_optional(c))?;
+    Ok(found.map(|(files, texts)| StorageUsage { files, texts }).unwrap_or_default())
 }
 
 /// Totals of the library.

@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
 use crier_domain::failure::Failure;
 use crier_domain::job::{JobKind, Lane, NewJob};
-use crier_domain::plan::{Feature, Plans};
+use crier_domain::plan::{Feature, Plan, Plans, StorageUsage};
 use crier_domain::platform::Platform;
 use serde_json::Value;
 use sqlx::types::Json;
@@ -92,7 +92,7 @@ pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Opt
 }
 
 /// Enqueues a job for each active account that is due, the longest due first, at most `limit`; returns how many were
-/// due. Accounts of a workspace whose plan has no inbox are not looked at.
+/// due. Accounts of a workspace whose plan has no inbox, or whose storage is full, are not looked at.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
     let sql = tx.for_engine(
         "
@@ -111,7 +111,9 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize
                 RETURNING account_id
             )
             SELECT a.id, a.workspace_id, a.status,
-                (SELECT w.plan FROM workspaces w WHERE w.id = a.workspace_id)
+                (SELECT w.plan FROM workspaces w WHERE w.id = a.workspace_id),
+                coalesce((SELECT s.bytes FROM storage_usage s WHERE s.workspace_id = a.workspace_id), 0),
+                coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = a.workspace_id), 0)
             FROM moved
             JOIN social_accounts a ON a.id = moved.account_id",
         "
@@ -132,14 +134,28 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize
                     FROM social_accounts a
                     JOIN workspaces w ON w.id = a.workspace_id
                     WHERE a.id = inbox_syncs.account_id
-                )",
+                ),
+                coalesce((
+                    SELECT s.bytes
+                    FROM social_accounts a
+                    JOIN storage_usage s ON s.workspace_id = a.workspace_id
+                    WHERE a.id = inbox_syncs.account_id
+                ), 0),
+                coalesce((
+                    SELECT s.texts
+                    FROM social_accounts a
+                    JOIN storage_usage s ON s.workspace_id = a.workspace_id
+                    WHERE a.id = inbox_syncs.account_id
+                ), 0)",
     );
     let (now, next) = (tx.now, tx.now + NEXT_SYNC);
-    let due: Vec<(i64, i64, AccountStatus, String)> =
+    let due: Vec<(i64, i64, AccountStatus, String, i64, i64)> =
         run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
-    for (id, workspace, status, plan) in &due {
-        if *status == AccountStatus::Active && plans.include(plan, Feature::Inbox) {
-            let job = sync_now(tx, *id, *workspace, None);
+    for &(id, workspace, status, ref plan, files, texts) in &due {
+        let stored = StorageUsage { files, texts };
+        let may_read = |plan: &Plan| plan.has(Feature::Inbox) && plan.has_room_for_texts(stored);
+        if status == AccountStatus::Active && plans.get(plan).is_some_and(may_read) {
+            let job = sync_now(tx, id, workspace, None);
             jobs::enqueue(tx, &job).await?;
         }
     }

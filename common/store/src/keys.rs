@@ -4,6 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::secrets::SecretError;
 use crier_domain::access::{KeyMode, MAX_KEYS, Role, Scopes};
 use crier_domain::brand::Brand;
+use crier_domain::plan::StorageUsage;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
@@ -30,6 +31,8 @@ pub struct Caller {
     pub last_used_at: Option<DateTime<Utc>>,
     /// Whether an active webhook endpoint of the user can receive events.
     pub has_endpoint: bool,
+    /// What the workspace stores.
+    pub stored: StorageUsage,
 }
 
 /// A key as listed.
@@ -157,7 +160,9 @@ macro_rules! caller_sql {
             "
         SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name,
             u.email AS user_email, w.id AS caller_workspace_id, w.plan, b.*, m.role,
-            EXISTS (SELECT 1 FROM webhooks h WHERE h.user_id = u.id AND h.is_active) AS has_endpoint",
+            EXISTS (SELECT 1 FROM webhooks h WHERE h.user_id = u.id AND h.is_active) AS has_endpoint,
+            coalesce((SELECT s.bytes FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_files,
+            coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_texts",
             $columns,
             "
         FROM api_keys k
@@ -227,6 +232,8 @@ struct CallerRow {
     caller_workspace_id: i64,
     plan: String,
     has_endpoint: bool,
+    stored_files: i64,
+    stored_texts: i64,
 }
 
 impl TryFrom<CallerRow> for Caller {
@@ -248,6 +255,7 @@ impl TryFrom<CallerRow> for Caller {
             plan: row.plan,
             last_used_at: row.last_used_at,
             has_endpoint: row.has_endpoint,
+            stored: StorageUsage { files: row.stored_files, texts: row.stored_texts },
         })
     }
 }

@@ -43,13 +43,15 @@ struct State {
     draining: bool,
     /// Why a part is missing; `None` if it is ready.
     parts: BTreeMap<&'static str, Option<String>>,
+    /// What works in part only, and why.
+    degraded: BTreeMap<&'static str, String>,
 }
 
 impl Readiness {
     /// Creates the state with the required parts; each is missing until [`Readiness::ready`] is called.
     pub fn new(parts: impl IntoIterator<Item = &'static str>) -> Self {
         let parts = parts.into_iter().map(|part| (part, Some("not reached yet".to_owned()))).collect();
-        Self(Arc::new(Mutex::new(State { draining: false, parts })))
+        Self(Arc::new(Mutex::new(State { draining: false, parts, degraded: BTreeMap::new() })))
     }
 
     /// Marks a part as ready.
@@ -60,6 +62,15 @@ impl Readiness {
     /// Marks a part as missing. `why` is public: it must contain no password and no URL with one.
     pub fn missing(&self, part: &'static str, why: impl Into<String>) {
         self.lock().parts.insert(part, Some(why.into()));
+    }
+
+    /// Marks a part that works in part only, which leaves the process ready; `None`: it works completely. `why` is public.
+    pub fn set_degraded(&self, part: &'static str, why: Option<String>) {
+        let mut state = self.lock();
+        match why {
+            Some(why) => state.degraded.insert(part, why),
+            None => state.degraded.remove(part),
+        };
     }
 
     /// Marks the process as draining. Cannot be undone.
@@ -81,7 +92,11 @@ impl Readiness {
             (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
             (false, true) => (StatusCode::OK, "ready"),
         };
-        (status, json!({ "status": word, "draining": state.draining, "missing": missing }).to_string())
+        let mut body = json!({ "status": word, "draining": state.draining, "missing": missing });
+        if !state.degraded.is_empty() {
+            body["degraded"] = json!(state.degraded);
+        }
+        (status, body.to_string())
     }
 
     /// The state is consistent after every statement, so a poisoned lock is safe to use.

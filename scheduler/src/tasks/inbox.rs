@@ -22,6 +22,9 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
             break;
         }
     }
+    if s.library.disk().is_low() {
+        return Ok(None);
+    }
     for _ in 0..BATCHES {
         let mut tx = s.store.begin().await?;
         let due = inbox_syncs::enqueue_due(&mut tx, BATCH, &s.plans).await?;

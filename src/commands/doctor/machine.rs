@@ -31,9 +31,28 @@ pub fn disk(config: &Config) -> Finding {
         return Finding::warning("disk", "the free space is not known", "check the disk of CRIER_DATA_DIR");
     };
     let detail = format!("{} MiB are free for {what}", free / MIB);
+    if let Some(finding) = reserve(config) {
+        return finding;
+    }
     match free {
         0..NO_SPACE => Finding::failure("disk", detail, "free some space: without it nothing can be stored"),
         NO_SPACE..LOW_SPACE => Finding::warning("disk", detail, "free some space, or add some"),
         _ => Finding::ok("disk", detail),
     }
+}
+
+/// Returns a failure if less than the reserve is free.
+fn reserve(config: &Config) -> Option<Finding> {
+    let directories = disk::directories_with_reserve(config).into_iter();
+    let spaces = directories.filter_map(|dir| disk::space(&dir).ok().map(|space| (space.free, dir)));
+    let (free, dir) = spaces.min_by_key(|(free, _)| *free)?;
+    (free < config.disk_reserve).then(|| {
+        let detail = format!(
+            "{} MiB are free for {}, less than the {} MiB of CRIER_DISK_RESERVE_MIB: uploads and new records are rejected",
+            free / MIB,
+            dir.display(),
+            config.disk_reserve / MIB
+        );
+        Finding::failure("disk", detail, "free some space, or add some")
+    })
 }

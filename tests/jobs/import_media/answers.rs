@@ -121,7 +121,7 @@ async fn an_exceeded_storage_quota_fails_the_import(w: TestWorker) {
     let message = found(&w, id).await.error.unwrap().message;
     assert!(message.contains("20480 MiB"), "{message}");
     assert_eq!(
-        files::used(&mut w.conn().await, w.world.workspace).await.unwrap(),
+        files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files,
         almost,
         "no storage usage was counted"
     );

@@ -125,7 +125,7 @@ async fn nothing_is_left_over(w: &TestWorker) {
     shown.dedup();
     assert_eq!(stored(w), shown);
     let counted = w.number("SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files").await;
-    assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), counted);
+    assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, counted);
     assert_eq!(w.number("SELECT count(*) FROM files WHERE state <> 'stored'").await, 0);
 }
 

@@ -146,7 +146,7 @@ async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
     assert_eq!(w.state(job_id).await, JobState::Cancelled);
     sweep(&w).await;
     assert_eq!((stored(&w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
-    assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), 0);
+    assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, 0);
 }
 
 /// A worker was frozen with the picture; another run was faster.
@@ -207,7 +207,7 @@ async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
     let outcome = w.write(async |tx| ending.write(tx, &job).await).await;
     assert!(matches!(outcome, crier_domain::job::Outcome::Cancelled(_)), "{outcome:?}");
     assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
-    assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), 0);
+    assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, 0);
 }
 
 async fn a_run_with_a_lost_lease_fetches_nothing(w: TestWorker) {

@@ -2,7 +2,6 @@
 
 use askama::Template;
 use crier_domain::media::{Asset, AssetType, MediaJob, MediaJobStatus};
-use crier_domain::plan::whole_mib;
 use crier_store::media::{self, MediaFilter};
 use crier_store::{PageRequest, brands, files, media_jobs};
 use http::StatusCode;
@@ -92,7 +91,7 @@ async fn render(
     let found = media::list(&mut conn, brand.id, &filter, PageRequest { page, per_page: paging::PER_PAGE }).await?;
     let imports = media_jobs::newest(&mut conn, brand.id, MAX_IMPORTS).await?;
     let plan = brands::plan_of(&mut conn, brand.id).await?;
-    let used = files::used(&mut conn, brand.workspace_id).await?;
+    let used = files::usage(&mut conn, brand.workspace_id).await?;
     drop(conn);
     let limit = plan.and_then(|(_, plan)| visit.app.plans.get(&plan)?.storage_mib);
     let chosen = asset_type.map_or("", AssetType::as_str);
@@ -111,7 +110,7 @@ async fn render(
         import_alt_text: visit.form.get("alt_text").to_owned(),
         imports: imports.into_iter().map(|job| import_row(visit, job)).collect(),
         storage: limit.map_or_else(String::new, |limit| {
-            format!("{} of {} MiB of the workspace are used.", number(whole_mib(used)), number(limit))
+            format!("{} of {} MiB of the workspace are used.", number(used.mib()), number(limit))
         }),
         max_size: size(i64::try_from(visit.app.library.limits().max_bytes).unwrap_or(i64::MAX)),
         search,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use crier_domain::plan::{Plan, whole_mib};
+use crier_domain::plan::Plan;
 use crier_store::{ai_credits, brands, files, usage, users};
 
 use super::charts::number;
@@ -84,7 +84,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         let caps = vec![
             cap("Brands", brands::count(&mut conn, id).await?, |plan| plan.brands, ""),
             cap("Posts", usage::posts(&mut conn, id, visit.now).await?, |plan| plan.posts_per_month, "this month"),
-            cap("Storage", whole_mib(files::used(&mut conn, id).await?), |plan| plan.storage_mib, "MiB"),
+            cap("Storage", files::usage(&mut conn, id).await?.mib(), |plan| plan.storage_mib, "MiB"),
             cap("AI credits", ai_credits::used(&mut conn, id, visit.now).await?, |plan| plan.ai_credits, "this month"),
         ];
         let more_users = users.len().saturating_sub(MAX_USERS);

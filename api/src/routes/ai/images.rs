@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{CreditReservation, MAX_PROMPT_CHARS, TAG, ask, not_configured};
 use crate::ai::ImageRequest;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
@@ -63,6 +63,7 @@ pub struct ImageResult {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/ai/images", "generateImage", Scope::AiWrite)
         .tag(TAG)
+        .adds(Growth::Files)
         .summary("Make a picture")
         .description(
             "Takes 240 credits, with the quality `high` 1000; they are given back if no result comes. The picture is saved \
@@ -129,7 +130,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
 /// Fails before the provider is called if the storage quota is used up.
 async fn check_room(cx: &Context) -> Result<()> {
     let Some(cap) = cx.plan.storage_bytes() else { return Ok(()) };
-    let used = files::used(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?;
+    let used = files::usage(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?.total();
     if u64::try_from(used).is_ok_and(|used| used >= cap) { Err(storage_full(cx.plan.storage_mib)) } else { Ok(()) }
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Brand, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
@@ -33,6 +33,7 @@ pub struct NewBrand {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands", "createBrand", Scope::BrandsWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Create a brand")
         .description("The key's user becomes its owner. Emits `brand.created`.")
         .body::<NewBrand>(json!({

@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/usage`
 
 use crier_domain::access::Scope;
-use crier_domain::plan::{Feature, whole_mib};
+use crier_domain::plan::Feature;
 use crier_store::{Conn, accounts, ai_credits, brands, files, usage};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -59,7 +59,7 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         brands: Cap { used: brands::count(conn, workspace).await?, limit: plan.brands },
         social_accounts: Cap { used: accounts::count(conn, cx.brand()?.id).await?, limit: plan.social_accounts },
         posts_per_month: Cap { used: usage::posts(conn, workspace, cx.now).await?, limit: plan.posts_per_month },
-        storage_mib: Cap { used: whole_mib(files::used(conn, workspace).await?), limit: plan.storage_mib },
+        storage_mib: Cap { used: files::usage(conn, workspace).await?.mib(), limit: plan.storage_mib },
         ai_credits: Cap { used: credits, limit: plan.ai_credits },
         credits_remaining: plan.credits_left(credits),
         requests_per_minute: plan.requests_per_minute,

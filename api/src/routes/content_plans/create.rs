@@ -13,7 +13,7 @@ use serde_json::json;
 use super::items::{self, NewPlanItem};
 use super::{ContentPlan, FEATURES, TAG, check_days, limits, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
@@ -38,6 +38,7 @@ const LIMITS: &str = "A brand has at most 100 plans, and all of them together at
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans", "createContentPlan", Scope::ContentWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Create a content plan, with items or without")
         .description(LIMITS)
         .extension()

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::items::{self, NewPlanItem};
 use super::{FEATURES, PlanItem, TAG, limits, lock_plan};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::ParsedBody;
 use crate::response::ApiResponse;
@@ -17,6 +17,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans/{plan}/items", "createPlanItem", Scope::ContentWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Add an item to a content plan")
         .extension()
         .features(FEATURES)

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::items::{self, NewPlanItem};
 use super::{FEATURES, PlanItem, TAG, limits, lock_plan};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
@@ -25,6 +25,7 @@ pub struct NewPlanItems {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans/{plan}/items/bulk", "createPlanItems", Scope::ContentWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Add up to 500 items to a content plan at once, all or none")
         .description("They are answered in the order of the request.")
         .extension()

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::{FEATURES, TAG, lock_item};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
 use crate::openapi::schema::Word;
@@ -60,6 +60,7 @@ pub fn endpoint() -> Endpoint {
         Scope::ContentWrite,
     )
     .tag(TAG)
+    .adds(Growth::Texts)
     .summary("Make a post of an item of a content plan")
     .description(
         "`calendar` needs an item whose time is still to come. `draft` and `approval` keep the item's time, whatever \

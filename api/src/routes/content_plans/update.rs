@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{ContentPlan, FEATURES, TAG, check_days, items, limits, lock_plan, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::response::ApiResponse;
@@ -52,6 +52,7 @@ pub struct PlanItemEntry {
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/content-plans/{plan}", "updateContentPlan", Scope::ContentWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Change a content plan")
         .description("Posts made from items that go stay.")
         .extension()

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{FEATURES, PlanItem, TAG, create_item, items, limits, lock_item, lock_plan};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::response::ApiResponse;
@@ -31,6 +31,7 @@ pub struct PlanItemChange {
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/content-plans/{plan}/items/{item}", "updatePlanItem", Scope::ContentWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Change an item of a content plan")
         .description("A post that was made from it stays as it is.")
         .extension()

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{FEATURES, Message, TAG, lock, refusal};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
@@ -30,6 +30,7 @@ pub struct NewReply {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/conversations/{conversation}/reply", "replyToConversation", Scope::InboxWrite)
         .tag(TAG)
+        .adds(Growth::Texts)
         .summary("Reply to a conversation")
         .description(
             "The reply is sent after the answer, at most once, and tried again like a post. Ask for the conversation to see \

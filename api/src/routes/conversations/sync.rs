@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{FEATURES, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::TargetError;
@@ -27,6 +27,7 @@ pub struct InboxSync {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/social-accounts/{account}/sync", "syncSocialAccount", Scope::InboxWrite)
         .tag(TAG)
+        .adds(Growth::Texts)
         .summary("Read an account's new messages at once")
         .description(
             "Accounts are looked at regularly anyway, most of them every minute. The answer is about earlier looks.",

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL, check_url, name, name_of};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::Word;
@@ -31,6 +31,7 @@ pub struct NewFeed {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/feeds", "createFeed", Scope::FeedsWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Add a feed")
         .description(
             "It is fetched right after, and every 15 minutes from then on. Until the first fetch it is `pending`. A \

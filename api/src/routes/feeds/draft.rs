@@ -7,7 +7,7 @@ use crier_store::{Tx, articles};
 
 use super::{FEATURES, TAG, find};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::response::ApiResponse;
 use crate::routes::posts::{self, PostDetail};
@@ -16,6 +16,7 @@ pub fn endpoint() -> Endpoint {
     let path = "/brands/{brand}/feeds/{feed}/articles/{article}/draft";
     Endpoint::post(path, "createDraftFromArticle", Scope::FeedsWrite)
         .tag(TAG)
+        .adds(Growth::Texts)
         .summary("Make a draft of a post from an article")
         .description("Its content is the article's title, its summary as text, and its URL.")
         .extension()

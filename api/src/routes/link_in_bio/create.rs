@@ -13,7 +13,7 @@ use serde_json::json;
 use super::fields::{self, NewBioLink};
 use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, show, slug_taken};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::Word;
@@ -47,6 +47,7 @@ pub struct NewLinkInBioPage {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/link-in-bio", "createLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Create a link-in-bio page")
         .description(
             "The slug is unique on the installation. A brand has at most 25 pages. The titles and URLs of a \

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::fields;
 use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, no_such_page, show, slug_taken};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::openapi::schema::Word;
@@ -60,6 +60,7 @@ pub struct BioLinkEntry {
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/link-in-bio/{linkInBio}", "updateLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Change a link-in-bio page")
         .description("Visitors see the change within two seconds. An old slug is free for others at once.")
         .features(FEATURES)

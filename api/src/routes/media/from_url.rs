@@ -14,7 +14,7 @@ use serde_json::json;
 use super::job::{self, MediaImport};
 use super::{MAX_ALT_TEXT_CHARS, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
@@ -38,6 +38,7 @@ pub struct NewMediaImport {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/media/from-url", "importMedia", Scope::MediaWrite)
         .tag(TAG)
+        .adds(Growth::Files)
         .summary("Import a picture from an address")
         .description(
             "The picture is fetched after the answer, with up to 5 tries. Ask at `poll_url` for its state, or \

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, owner, refused};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
@@ -33,6 +33,7 @@ pub struct NewMedia {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/media", "uploadMedia", Scope::MediaWrite)
         .tag(TAG)
+        .adds(Growth::Files)
         .summary("Upload a picture")
         .description(
             "The type comes from the bytes, never from the name. Metadata (EXIF, with the place where a picture was \

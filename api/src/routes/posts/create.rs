@@ -11,7 +11,7 @@ use serde_json::json;
 use super::edit::{self, DesiredPost, PostChange, PostOverride};
 use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::ParsedBody;
 use crate::openapi::schema::Word;
@@ -41,6 +41,7 @@ pub struct NewPost {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts", "createPost", Scope::PostsWrite)
         .tag(TAG)
+        .adds(Growth::Texts)
         .summary("Create a post: a draft, a scheduled one, or one that is published now")
         .description(
             "Publishing is asynchronous: poll the post's status, or listen for `post.published` and `post.failed`.",

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::edit::{DesiredPost, PostChange};
 use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::ParsedBody;
 use crate::response::ApiResponse;
@@ -17,6 +17,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/posts/{post}", "updatePost", Scope::PostsWrite)
         .tag(TAG)
+        .adds(Growth::Texts)
         .summary("Change a post, reschedule it, publish it now, or take it back to draft")
         .description(
             "What is absent stays. `now` on a failed or partially published post tries the failed targets again. What \

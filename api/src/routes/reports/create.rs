@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{FEATURES, Report, TAG, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::Word;
@@ -49,6 +49,7 @@ pub struct NewReport {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/reports", "createReport", Scope::ReportsWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Create a report")
         .description(
             "A report says what its files show; its widgets cannot be changed later. A brand has at most 500 reports. The \

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{FEATURES, ReportSchedule, TAG, lock};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::Word;
@@ -48,6 +48,7 @@ pub struct NewReportSchedule {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/reports/{report}/schedules", "createReportSchedule", Scope::ReportsWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Export and mail a report at regular times")
         .description(
             "Times are local ones of the brand's time zone: one that daylight saving skips is the next that exists, one \

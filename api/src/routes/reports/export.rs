@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{FEATURES, ReportDelivery, TAG, delivery_path, lock};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::Word;
@@ -36,6 +36,7 @@ pub struct NewExport {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/reports/{report}/export", "exportReport", Scope::ReportsWrite)
         .tag(TAG)
+        .adds(Growth::Files)
         .summary("Export a report to a file")
         .description(
             "The file is made after the answer. Ask at `Location` for its state, or listen for `report.sent` and \

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{FEATURES, Report, TAG, find, lock, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::response::ApiResponse;
@@ -26,6 +26,7 @@ pub struct ReportChanges {
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/reports/{report}", "updateReport", Scope::ReportsWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Rename a report")
         .features(FEATURES)
         .body::<ReportChanges>(json!({ "name": "Quarterly report" }))

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{FEATURES, TAG, URL, WebhookWithSecret, check_url, make_secret};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::Word;
@@ -32,6 +32,7 @@ pub struct NewWebhook {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks", "createWebhook", Scope::WebhooksWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Register a webhook endpoint")
         .description("The answer alone has the signing secret; keep it. A user has at most 50 endpoints.")
         .features(FEATURES)

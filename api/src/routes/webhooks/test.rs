@@ -11,7 +11,7 @@ use serde_json::json;
 use super::deliveries::Delivery;
 use super::{FEATURES, TAG, check_active, lock_webhook};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::Word;
@@ -28,6 +28,7 @@ pub struct WebhookTest {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks/{webhook}/test", "testWebhook", Scope::WebhooksWrite)
         .tag(TAG)
+        .adds(Growth::Records)
         .summary("Send a sample of an event to a webhook endpoint")
         .description(
             "The sample that the list of events shows, to this endpoint alone, whatever it asked for. It is a \

@@ -12,7 +12,7 @@ const MAX_LENGTH: usize = 300;
 pub struct StorageError(String);
 
 impl StorageError {
-    pub(super) fn new(what: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 

@@ -79,6 +79,11 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     ),
     ("crier_disk_free_bytes", Gauge, "Bytes that the process may still write to the disk of a directory."),
     ("crier_disk_size_bytes", Gauge, "The size of the disk of a directory, in bytes."),
+    (
+        "crier_disk_low",
+        Gauge,
+        "Whether less disk space is free than CRIER_DISK_RESERVE_MIB, so that uploads and new records are rejected: 0 or 1.",
+    ),
     ("crier_media_bytes", Gauge, "Bytes of files as the plans count them: reserved and stored, without thumbnails."),
     ("crier_webhook_endpoints", Gauge, "Webhook endpoints, by state."),
     ("crier_accounts", Gauge, "Social accounts, by platform and status."),

@@ -332,6 +332,11 @@ pub fn disk(directory: &'static str, free: u64, size: u64) {
     gauge!("crier_disk_size_bytes", "directory" => directory).set(size as f64);
 }
 
+/// Records whether less disk space is free than the reserve.
+pub fn disk_low(is_low: bool) {
+    gauge!("crier_disk_low").set(if is_low { 1.0 } else { 0.0 });
+}
+
 /// Records one request to the AI provider.
 pub fn ai_request(operation: Operation, outcome: AiOutcome, took: Duration) {
     let (operation, outcome) = (operation.as_str(), outcome.as_str());
@@ -426,6 +431,7 @@ mod tests {
         feed_fetched(FetchOutcome::Unchanged);
         report_written(ReportFormat::Pdf, true, Duration::ZERO);
         disk("data", 1, 2);
+        disk_low(false);
         scheduler_tick("dispatch", DateTime::from_timestamp(1_000, 0).unwrap());
         upkeep();
         let text = render();

@@ -1,0 +1,60 @@
+//! Room for what a request adds: on the disk, and for texts in the plan's storage. (Files take their room in the plan's
+//! storage when they are stored.)
+
+use crier_domain::plan::StorageUsage;
+use crier_store::{Tx, files};
+
+use crate::context::Context;
+use crate::endpoint::Growth;
+use crate::error::{ApiError, ErrorCode, Result};
+
+/// A body of at most this size is small: it may change a record while the disk is almost full, and what it adds to the
+/// storage needs no look if there is plenty of room.
+const SMALL_BODY: usize = 16 << 10;
+/// How much more than its text a record may count.
+const MARGIN: i64 = 8 << 10;
+
+/// Fails while the disk is almost full, if the request would create something.
+pub fn check_disk_for_creation(cx: &Context) -> Result<()> {
+    if cx.creates { check_disk(cx) } else { Ok(()) }
+}
+
+/// Fails while the disk is almost full, if the request's body is large.
+pub fn check_disk_for_body(cx: &Context) -> Result<()> {
+    if cx.body_size > SMALL_BODY { check_disk(cx) } else { Ok(()) }
+}
+
+fn check_disk(cx: &Context) -> Result<()> {
+    if cx.growth == Growth::None || !cx.app.library.disk().is_low() {
+        return Ok(());
+    }
+    let message = "The server has too little free disk space to store anything new. Nothing was changed. Scheduled posts \
+         are still published, and records can be deleted. Retry later.";
+    Err(ApiError::new(ErrorCode::ServiceUnavailable, message).retry_after(60))
+}
+
+/// Fails if texts that were written in this transaction do not fit into the plan's storage. A small request that is far
+/// from the limit needs no statement. A large one holds the lock on the workspace's count, so that two concurrent ones
+/// cannot both take the last room.
+pub async fn check_texts(cx: &Context, tx: &mut Tx) -> Result<()> {
+    if cx.growth != Growth::Texts || cx.plan.storage_mib.is_none() {
+        return Ok(());
+    }
+    let before = cx.caller.stored;
+    let added = i64::try_from(cx.body_size).unwrap_or(i64::MAX).saturating_add(MARGIN);
+    let most = StorageUsage { texts: before.texts.saturating_add(added), ..before };
+    if cx.body_size <= SMALL_BODY && cx.plan.has_room_for_texts(most) {
+        return Ok(());
+    }
+    let after = files::usage(tx, cx.caller.workspace_id).await?;
+    let has_grown = cx.creates || after.texts > before.texts;
+    if !has_grown || cx.plan.has_room_for_texts(after) {
+        return Ok(());
+    }
+    let message = format!(
+        "The workspace's plan allows {} MiB of storage, and they are used up. Delete posts, images or reports, or choose a \
+         larger plan.",
+        cx.plan.storage_mib.unwrap_or_default()
+    );
+    Err(ApiError::new(ErrorCode::StorageLimitExceeded, message))
+}

@@ -1,0 +1,142 @@
+//! What texts count against the storage of a workspace: the database adds and subtracts it when they are written.
+
+use crier_domain::plan::StorageUsage;
+use crier_domain::post::{PostStatus, TargetOverride};
+use crier_store::files::{self, NewFile};
+use crier_store::{posts, targets};
+
+use crate::support::store::{TestStore, World, new_post, on_both};
+
+on_both![
+    texts_count_until_they_are_deleted,
+    small_texts_count_on_average,
+    texts_take_room_from_files,
+    existing_texts_are_counted_by_the_migration,
+];
+
+/// What the rows should count, by the rule of migration 61.
+const EXPECTED: &str = "
+    SELECT CAST(coalesce(sum((512 + bytes + id * 2531 % 4096) / 4096 * 4096), 0) AS bigint)
+    FROM (
+        SELECT id, octet_length(content) AS bytes
+        FROM posts
+        WHERE deleted_at IS NULL
+        UNION ALL
+        SELECT t.id, coalesce(octet_length(t.content), 0) + octet_length(CAST(t.options AS text))
+        FROM post_targets t
+        JOIN posts p ON p.id = t.post_id
+        WHERE p.deleted_at IS NULL
+        UNION ALL
+        SELECT id, octet_length(body)
+        FROM messages
+    ) counted";
+
+/// Asserts that the count agrees with the rows, and returns it.
+async fn counted(s: &TestStore, w: World) -> i64 {
+    let texts = files::usage(&mut s.conn().await, w.workspace).await.unwrap().texts;
+    assert_eq!(texts, s.number(EXPECTED).await);
+    texts
+}
+
+async fn texts_count_until_they_are_deleted(s: TestStore) {
+    let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
+    assert_eq!(counted(&s, w).await, 0);
+    let (id, target_ids) = s.post(w, &[1, 2]).await;
+    let mut post = posts::find_any(&mut s.conn().await, id).await.unwrap().unwrap();
+    post.content = "ä".repeat(50_000);
+    s.write(async |tx| posts::update(tx, &post).await).await;
+    let long = counted(&s, w).await;
+    assert!((100_000..110_000).contains(&long), "{long}: bytes count, not characters");
+    let own = TargetOverride { content: Some("x".repeat(30_000)), ..TargetOverride::default() };
+    s.write(async |tx| targets::set_overrides(tx, target_ids[0], &own).await).await;
+    let with_override = counted(&s, w).await;
+    assert!((25_000..36_000).contains(&(with_override - long)), "{with_override}");
+    post.content = "short".to_owned();
+    s.write(async |tx| posts::update(tx, &post).await).await;
+    assert!(counted(&s, w).await < 45_000);
+    s.write(async |tx| targets::delete(tx, target_ids[0]).await).await;
+    assert!(counted(&s, w).await <= 3 * 4096);
+    // A deletion releases the space at once, before the rows are gone.
+    post.content = "y".repeat(200_000);
+    s.write(async |tx| posts::update(tx, &post).await).await;
+    s.write(async |tx| targets::set_overrides(tx, target_ids[1], &own).await).await;
+    assert!(counted(&s, w).await > 220_000);
+    s.write(async |tx| posts::delete(tx, id).await).await;
+    assert_eq!(counted(&s, w).await, 0);
+    s.write(async |tx| posts::purge(tx, 10).await).await;
+    assert_eq!((counted(&s, w).await, s.number("SELECT count(*) FROM post_targets").await), (0, 0));
+    let of_other = files::usage(&mut s.conn().await, other.workspace).await.unwrap();
+    assert_eq!(of_other, StorageUsage::default(), "the other workspace wrote nothing");
+}
+
+/// Few of them touch the count, and the sum is right all the same.
+async fn small_texts_count_on_average(s: TestStore) {
+    let w = s.create_world().await;
+    let mut draft = new_post(w, PostStatus::Draft);
+    draft.content = "x".repeat(188);
+    let mut ids = Vec::new();
+    for _ in 0..200 {
+        ids.push(s.write(async |tx| posts::insert(tx, &draft).await).await);
+    }
+    let sum = counted(&s, w).await;
+    assert!((sum - 200 * 700).abs() <= 2 * 4096, "{sum}");
+    for id in &ids[..100] {
+        s.write(async |tx| posts::delete(tx, *id).await).await;
+    }
+    let half = counted(&s, w).await;
+    assert!((half - 100 * 700).abs() <= 2 * 4096, "{half}");
+}
+
+async fn texts_take_room_from_files(s: TestStore) {
+    let w = s.create_world().await;
+    let mut draft = new_post(w, PostStatus::Draft);
+    draft.content = "x".repeat(60_000);
+    let id = s.write(async |tx| posts::insert(tx, &draft).await).await;
+    let texts = counted(&s, w).await;
+    let file = |n: u8, size_bytes: i64| NewFile {
+        workspace_id: w.workspace,
+        brand_id: w.brand,
+        key: format!("{n}.png"),
+        thumbnail_key: format!("{n}-thumb.png"),
+        sha256: [n; 32],
+        mime_type: "image/png",
+        size_bytes,
+        width: 1,
+        height: 1,
+    };
+    let cap = u64::try_from(texts + 1_000).unwrap();
+    let reserve = async |new: NewFile| {
+        let mut tx = s.begin().await.unwrap();
+        let reserved = files::reserve(&mut tx, &new, Some(cap)).await.unwrap().is_some();
+        if reserved {
+            tx.commit().await.unwrap()
+        } else {
+            tx.rollback().await.unwrap()
+        }
+        reserved
+    };
+    assert!(!reserve(file(1, 1_001)).await && reserve(file(1, 1_000)).await);
+    assert!(!reserve(file(2, 1_000)).await);
+    s.write(async |tx| posts::delete(tx, id).await).await;
+    assert!(reserve(file(2, 1_000)).await);
+}
+
+async fn existing_texts_are_counted_by_the_migration(s: TestStore) {
+    let w = s.create_world().await;
+    let (id, target_ids) = s.post(w, &[1]).await;
+    let own = TargetOverride { content: Some("x".repeat(30_000)), ..TargetOverride::default() };
+    s.write(async |tx| targets::set_overrides(tx, target_ids[0], &own).await).await;
+    let (deleted, _) = s.post(w, &[1]).await;
+    s.write(async |tx| posts::delete(tx, deleted).await).await;
+    let before = counted(&s, w).await;
+    assert!(before > 28_000 && id > 0);
+    let migration = match s.is_postgres() {
+        true => include_str!("../../migrations/postgres/0061_stored_texts.sql"),
+        false => include_str!("../../migrations/sqlite/0061_stored_texts.sql"),
+    };
+    let (_, fill) = migration.split_once("-- What is there already.").expect("the part that counts");
+    s.sql("UPDATE storage_usage SET texts = 0, bytes = 7").await;
+    s.sql(format!("-- {fill}")).await;
+    assert_eq!(counted(&s, w).await, before);
+    assert_eq!(files::usage(&mut s.conn().await, w.workspace).await.unwrap().files, 7);
+}
