@@ -15,6 +15,7 @@ use crate::support::process::Installation;
 /// Name, labels, and the processes that expose it.
 const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_build_info", &["version"], &[API, WORKER, SCHEDULER]),
+    ("crier_clock_jumps_total", &[], &[API, WORKER, SCHEDULER]),
     ("crier_jobs", &["kind", "state"], &[SCHEDULER]),
     ("crier_jobs_oldest_ready_seconds", &["kind"], &[SCHEDULER]),
     ("crier_jobs_paused", &["kind"], &[SCHEDULER]),

@@ -30,7 +30,8 @@ mod ticks;
 use tasks::clean_up::Walks;
 use tasks::renotify::LastEmpty;
 use tasks::{
-    analytics, clean_up, dispatch, feeds, inbox, measure, renotify, reports, rescue, reservations, sweep, tokens,
+    analytics, clean_up, dispatch, feeds, inbox, measure, misdated, renotify, reports, rescue, reservations, sweep,
+    tokens,
 };
 use ticks::{Ticks, run_at_ticks};
 
@@ -83,6 +84,7 @@ pub const TASKS: &[Task] = &[
     Task::new("rescue", "* * * * * *", |s| Box::pin(rescue::run(s))),
     Task::new("renotify", "* * * * * *", |s| Box::pin(renotify::run(s))),
     Task::new("measure", "3/10 * * * * *", |s| Box::pin(measure::run(s))),
+    Task::new("misdated", "7/10 * * * * *", |s| Box::pin(misdated::run(s))),
     Task::new("feeds", "6/10 * * * * *", |s| Box::pin(feeds::run(s))),
     Task::new("tokens", "9/10 * * * * *", |s| Box::pin(tokens::run(s))),
     Task::new("analytics", "8/10 * * * * *", |s| Box::pin(analytics::run(s))),
@@ -150,7 +152,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs every task that moves jobs once; tests call this instead of the timers.
+    /// Runs every task that ticks each second once; tests call this instead of the timers.
     pub async fn tick(&self) -> Result<()> {
         dispatch::run(self).await?;
         rescue::run(self).await?;

@@ -1,9 +1,15 @@
-//! A clock that is set by an hour in either direction, and a scheduler that was down. Invariant: what is due by the
-//! clock is published once; nothing is published early; a running job does not take effect twice; nothing is lost.
+//! A clock that is set by an hour in either direction, one that is 40 days ahead for seconds or for longer, and a
+//! scheduler that was down. Invariant: what is due by the clock is published once; nothing is published early; a running
+//! job does not take effect twice; nothing is lost.
+
+use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::job::{JobKind, JobState};
+use crier_base::clock::Clock;
+use crier_domain::job::{JobKind, JobState, NoopNotifier};
 use crier_domain::post::TargetStatus;
+use crier_scheduler::tasks::misdated;
+use crier_store::{Store, accounts, server};
 use crier_worker::heartbeat;
 use serde_json::json;
 
@@ -11,6 +17,7 @@ use crate::support::app::{TestApp, on_both_apps};
 use crate::support::fake_platform::{Gate, PublishStep, rate_limited, transient};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 use crate::support::scripted::start;
+use crate::support::store::{TestStore, cipher, on_both};
 
 worker_on_both!(
     missed_ticks_are_caught_up,
@@ -19,10 +26,25 @@ worker_on_both!(
     a_run_during_a_backward_clock_jump_completes_once,
     a_dead_worker_s_job_is_rescued_after_clock_jumps,
     lane_pauses_end_by_the_clock,
+    a_jump_ahead_that_lasts_seconds_has_no_effect,
+    times_of_a_clock_that_was_ahead_are_pulled_back,
+    a_ready_job_of_a_clock_that_was_ahead_is_notified_again,
+    scheduled_posts_are_not_pulled_back,
 );
+on_both![a_jump_ahead_that_the_database_does_not_share_is_not_used];
 on_both_apps!(idempotent_responses_survive_clock_jumps);
 
 const HOUR: TimeDelta = TimeDelta::hours(1);
+const FORTY_DAYS: TimeDelta = TimeDelta::days(40);
+
+/// Sets the clock ahead, and lets the minute pass after which its time is used.
+async fn jump_ahead(w: &TestWorker, by: TimeDelta) {
+    let before = w.now();
+    w.clock.set(by);
+    assert_eq!(w.now(), before, "not yet");
+    w.advance(60);
+    assert_eq!(w.now(), before + by + TimeDelta::minutes(1));
+}
 
 async fn missed_ticks_are_caught_up(w: TestWorker) {
     let mut targets = Vec::new();
@@ -57,7 +79,7 @@ async fn posts_are_published_at_their_wall_clock_time(w: TestWorker) {
         out
     };
     // Forward past two of them, back before all of them, and forward again.
-    w.clock.set(HOUR);
+    jump_ahead(&w, HOUR).await;
     w.run_jobs().await;
     assert_eq!(due().await, 2);
     w.clock.set(-HOUR);
@@ -102,6 +124,7 @@ impl InCall {
             }
             self.w.advance(1);
             if second % 8 == 0 {
+                misdated::run(&self.w.scheduler).await.unwrap();
                 heartbeat::renew_leases(&self.w.engine, &self.w.store).await.unwrap();
             }
         }
@@ -135,20 +158,21 @@ async fn a_run_during_a_backward_clock_jump_completes_once(w: TestWorker) {
     running.ends_once().await;
 }
 
-/// Invariant: another worker runs the job of a dead one: after a step forward at most a lease later, after a step back
-/// once the clock has caught up.
+/// Invariant: another worker runs the job of a dead one at most a lease after the clock was set, in either direction.
 async fn a_dead_worker_s_job_is_rescued_after_clock_jumps(w: TestWorker) {
     for step in [HOUR, -HOUR] {
         let (_, target) = w.publish_one().await;
         w.scheduler.tick().await.unwrap();
         w.claim(&[w.notified_job()], "gone").await;
-        w.clock.set(step);
-        w.scheduler.tick().await.unwrap();
-        w.advance(LEASE_EXPIRY_SECONDS);
-        if step < TimeDelta::zero() {
-            w.clock.advance(HOUR);
+        if step > TimeDelta::zero() {
+            jump_ahead(&w, step).await;
+        } else {
+            w.clock.set(step);
         }
-        w.run_until_idle().await;
+        w.scheduler.tick().await.unwrap();
+        misdated::run(&w.scheduler).await.unwrap();
+        w.advance(LEASE_EXPIRY_SECONDS);
+        w.run_jobs().await;
         assert_eq!((w.target(target).await.status, w.job_of(target).await.crashes), (TargetStatus::Published, 1));
     }
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (2, 2));
@@ -172,15 +196,128 @@ async fn lane_pauses_end_by_the_clock(w: TestWorker) {
     let (_, behind) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!(w.fake.count("publish"), 2, "nothing goes out early");
-    w.clock.set(HOUR);
+    jump_ahead(&w, HOUR).await;
     w.run_jobs().await;
     assert_eq!(w.fake.count("publish"), 3, "the retry");
-    w.clock.set(HOUR);
+    jump_ahead(&w, HOUR).await;
     w.run_jobs().await;
     for target in [limited, retried[0], behind] {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
     }
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (5, 3));
+}
+
+/// Invariant: nothing becomes due, no lease is longer than others, and no job is taken from a live worker.
+async fn a_jump_ahead_that_lasts_seconds_has_no_effect(w: TestWorker) {
+    let gate = Gate::new();
+    w.fake.script_publishes([PublishStep::Wait(gate.clone()), PublishStep::Refuse(transient())]);
+    let (_, running) = w.publish_one().await;
+    w.scheduler.tick().await.unwrap();
+    let run = start(&w.engine, w.notified_job());
+    gate.wait_until_entered().await;
+    let other = w.another_account("b").await.id;
+    let (soon, later) = (w.later(30), w.later(3_600));
+    let (_, next) = w.schedule(soon).await;
+    let (_, last) = w.schedule(later).await;
+    w.clock.set(FORTY_DAYS);
+    // A job that is claimed, and one whose attempt ends, while the clock is wrong.
+    let (_, retried) = w.publish(&[other]).await;
+    w.run_jobs().await;
+    w.advance(2);
+    heartbeat::renew_leases(&w.engine, &w.store).await.unwrap();
+    w.run_jobs().await;
+    let lease = w.job_of(running).await.lease_until.unwrap();
+    assert!(lease <= w.later(30), "{lease}");
+    let retry = w.job_of(retried[0]).await;
+    assert!(retry.state == JobState::Scheduled && retry.run_at < w.later(3_600), "{}", retry.run_at);
+    w.advance(2);
+    w.clock.set(-FORTY_DAYS);
+    gate.let_through();
+    assert!(run.await.unwrap());
+    assert_eq!(w.fake.count("publish"), 2, "nothing was due");
+    w.run_until_idle().await;
+    for target in [running, retried[0], next, last] {
+        assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    }
+    assert_eq!(w.target(next).await.published_at.unwrap().timestamp(), soon.timestamp());
+    assert_eq!(w.target(last).await.published_at.unwrap().timestamp(), later.timestamp());
+    assert_eq!(w.job_of(running).await.crashes, 0);
+}
+
+/// The clock was wrong for longer than a minute, or at the start of the process.
+async fn times_of_a_clock_that_was_ahead_are_pulled_back(w: TestWorker) {
+    w.clock.set(FORTY_DAYS);
+    w.clock.restart();
+    let until = w.later(1_800);
+    w.fake.script_publishes([PublishStep::Refuse(rate_limited(until)), PublishStep::Refuse(transient())]);
+    let (_, limited) = w.publish_one().await;
+    w.run_jobs().await;
+    let other = w.another_account("b").await.id;
+    let (_, retried) = w.publish(&[other]).await;
+    w.run_jobs().await;
+    let third = w.another_account("c").await.id;
+    let (_, left) = w.publish(&[third]).await;
+    w.claim(&[w.notified_job()], "gone").await;
+    w.sql(format!("UPDATE social_accounts SET refreshing_until = '{}'", w.later(60).to_rfc3339())).await;
+    assert_eq!(w.fake.count("publish"), 2);
+    w.clock.set(-FORTY_DAYS);
+    w.clock.restart();
+    misdated::run(&w.scheduler).await.unwrap();
+    w.advance(LEASE_EXPIRY_SECONDS);
+    w.run_jobs().await;
+    for target in [limited, retried[0], left[0]] {
+        assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    }
+    assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (5, 3));
+    let refreshed = w.write(async |tx| accounts::begin_refresh(tx, third, TimeDelta::minutes(1)).await).await;
+    assert!(refreshed.is_some(), "its lease ends in 40 days");
+}
+
+async fn a_ready_job_of_a_clock_that_was_ahead_is_notified_again(w: TestWorker) {
+    w.clock.set(FORTY_DAYS);
+    w.clock.restart();
+    let (_, target) = w.publish_one().await;
+    // The process ends before the notification.
+    w.s.notifier.take();
+    w.clock.set(-FORTY_DAYS);
+    w.clock.restart();
+    misdated::run(&w.scheduler).await.unwrap();
+    w.advance(11);
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+}
+
+async fn scheduled_posts_are_not_pulled_back(w: TestWorker) {
+    let at = w.now() + FORTY_DAYS;
+    let (_, target) = w.schedule(at).await;
+    misdated::run(&w.scheduler).await.unwrap();
+    assert_eq!(w.job_of(target).await.run_at, at);
+    assert_eq!(w.run_until_idle().await.len(), 1);
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+}
+
+/// Postgres has a clock of its own; on SQLite a jump ahead is used after a minute.
+async fn a_jump_ahead_that_the_database_does_not_share_is_not_used(s: TestStore) {
+    let now = server::now(&mut s.read().await.unwrap()).await.unwrap();
+    let clock = Clock::manual(now.unwrap_or_else(|| s.now()));
+    let store = Store::new(s.db().clone(), clock.clone(), cipher(), Arc::new(NoopNotifier));
+    let before = clock.now();
+    clock.set(FORTY_DAYS);
+    for _ in 0..100 {
+        store.check_clock().await.unwrap();
+        clock.advance(TimeDelta::seconds(1));
+    }
+    let without = before + TimeDelta::seconds(100);
+    assert_eq!(clock.now(), if s.is_postgres() { without } else { without + FORTY_DAYS });
+    // The database's time is nearer to that after this jump: it is used after a minute.
+    let clock = Clock::manual(before - FORTY_DAYS);
+    let store = Store::new(s.db().clone(), clock.clone(), cipher(), Arc::new(NoopNotifier));
+    clock.set(FORTY_DAYS);
+    for _ in 0..60 {
+        store.check_clock().await.unwrap();
+        clock.advance(TimeDelta::seconds(1));
+    }
+    assert_eq!(clock.now(), before + TimeDelta::seconds(60));
 }
 
 /// Invariant: a request that is repeated within a day gets the first response, and is executed once.
@@ -192,6 +329,7 @@ async fn idempotent_responses_survive_clock_jumps(app: TestApp) {
     let first = send().await.expect(201);
     for step in [HOUR, -HOUR, -HOUR, HOUR] {
         app.clock.set(step);
+        app.clock.restart();
         let mut again = send().await;
         if again.status == 429 {
             // After a step back a client's rate limit may seem exhausted; a minute restores it.

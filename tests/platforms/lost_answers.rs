@@ -193,6 +193,7 @@ async fn one_of_several_equal_statuses_is_never_guessed(s: TestStore) {
 async fn a_call_whose_time_is_in_the_future_is_never_guessed(s: TestStore) {
     let t = start(s).await;
     t.w.clock.set(chrono::TimeDelta::days(40));
+    t.w.clock.restart();
     let target = t.publish("Good morning!", LOST_POST).await;
     t.w.clock.set(-chrono::TimeDelta::days(40));
     t.mastodon.fake.publish_by_hand("Good morning!", None);

@@ -273,6 +273,7 @@ async fn old_responses_are_deleted_on_a_walk(s: TestStore) {
     for n in 0..300 {
         if n % 100 == 50 {
             s.clock.set(RETENTION);
+            s.clock.restart();
             store(&s, &slot(id, &format!("ahead {n}"))).await;
             s.clock.set(-RETENTION);
         }

@@ -9,7 +9,7 @@ use crier_domain::job::{JobKind, JobState, NewJob, Outcome};
 use crier_store::db::Engine;
 use crier_store::jobs::operate::{self, JobQuery};
 use crier_store::jobs::{self, dispatch, engine};
-use crier_store::{Result, Tx, idempotency, posts};
+use crier_store::{Result, Tx, idempotency, misdated, posts};
 
 use crate::support::size::sized;
 use crate::support::store::TestStore;
@@ -128,6 +128,7 @@ async fn assert_all_queries_are_bounded(most: &str) {
     // woke: 7,000, then 12,000 more each time.
     bounded(tx, "sweep_lanes", 100_000, async |tx| dispatch::sweep_lanes(tx).await).await;
     bounded(tx, "promote_due", most, async |tx| dispatch::promote_due(tx, JobKind::PublishTarget, 1_000).await).await;
+    bounded(tx, "pull_back", most, async |tx| misdated::pull_back(tx).await).await;
     let before = tx.now - TimeDelta::seconds(10);
     bounded(tx, "renotify_stale", most, async |tx| {
         dispatch::renotify_stale(tx, JobKind::PublishTarget, before, 1_000).await

@@ -1,16 +1,24 @@
 //! The only source of wall-clock time. All code that depends on the time takes a [`Clock`], so that tests can move it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 /// Differences below this are not steps: time synchronisation slews the clock, and two readings in a busy process
 /// differ.
 const STEP_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
+/// A longer step is a jump.
+const MAX_STEP: TimeDelta = TimeDelta::minutes(1);
+/// How long a jump ahead must last before its time is used.
+const JUMP_CONFIRMED_AFTER: TimeDelta = TimeDelta::minutes(1);
 
 /// A clock with a precision of microseconds, that of both databases.
+///
+/// What is due by a wrong time cannot be undone: a post that was published early, a job whose lease ends in a month. So
+/// the clock is compared with the monotonic clock. A jump ahead by more than a minute is held back, and the time goes on
+/// without it, until it has lasted for a minute. A step back is used immediately: it only delays what is due. Time in
+/// which the machine was suspended is no jump.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     source: TimeSource,
@@ -21,17 +29,50 @@ pub struct Clock {
 enum TimeSource {
     #[default]
     System,
-    /// Microseconds since the epoch, and elapsed microseconds; both change only through `advance` and `set`.
-    Manual(Arc<AtomicI64>, Arc<AtomicI64>),
+    Manual(Arc<ManualTime>),
+}
+
+/// The time of a test, in microseconds.
+#[derive(Debug)]
+struct ManualTime {
+    elapsed: AtomicI64,
+    /// The wall-clock time minus the elapsed time.
+    offset: AtomicI64,
+}
+
+/// A reading of both clocks, in microseconds.
+#[derive(Clone, Copy)]
+struct Reading {
+    elapsed: i64,
+    /// The wall-clock time minus the elapsed time: it changes only if the clock is set.
+    offset: i64,
 }
 
 /// The clock steps seen so far, in microseconds.
 #[derive(Debug, Default)]
 struct Steps {
-    /// The wall-clock time minus the elapsed time, at the last reading.
+    /// The offset in use.
     offset: Option<i64>,
-    /// The elapsed time at which the last step was found.
+    /// The elapsed time at which the last step was used.
     found: Option<i64>,
+    held_back: Option<HeldBack>,
+    jumps: u64,
+}
+
+/// A jump ahead that has not lasted long enough.
+#[derive(Clone, Copy, Debug)]
+struct HeldBack {
+    offset: i64,
+    since: i64,
+}
+
+/// The two times of a jump ahead that is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// The time in use.
+    pub without: DateTime<Utc>,
+    /// The time that the system clock shows.
+    pub with: DateTime<Utc>,
 }
 
 impl Clock {
@@ -42,55 +83,223 @@ impl Clock {
 
     /// Returns a clock that stays at `now` until [`Clock::advance`] moves it. Clones share the time.
     pub fn manual(now: DateTime<Utc>) -> Self {
-        let at = Arc::new(AtomicI64::new(now.timestamp_micros()));
-        Self { source: TimeSource::Manual(at, Arc::default()), steps: Arc::default() }
+        let time = ManualTime { elapsed: AtomicI64::new(0), offset: AtomicI64::new(now.timestamp_micros()) };
+        Self { source: TimeSource::Manual(Arc::new(time)), steps: Arc::default() }
     }
 
     /// Returns the current time, truncated to microseconds.
     pub fn now(&self) -> DateTime<Utc> {
-        let micros = match &self.source {
-            #[expect(clippy::disallowed_methods, reason = "the one place that asks the system")]
-            TimeSource::System => Utc::now().timestamp_micros(),
-            TimeSource::Manual(at, _) => at.load(Ordering::SeqCst),
-        };
-        DateTime::from_timestamp_micros(micros).unwrap_or_default()
+        let reading = self.source.read();
+        let offset = self.steps().update(reading);
+        time_of(reading.elapsed + offset)
     }
 
-    /// Returns whether the clock was set within the last `time`. Only steps between two calls are noticed, so code that
-    /// compares stored times with this clock calls this regularly.
+    /// Returns whether the clock was set within the last `time`. Only steps between two readings are noticed.
     pub fn stepped_within(&self, time: TimeDelta) -> bool {
-        let passed = self.monotonic_micros();
-        let offset = self.now().timestamp_micros() - passed;
-        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let by = TimeDelta::microseconds(offset - steps.offset.replace(offset).unwrap_or(offset));
-        if by.abs() > STEP_TOLERANCE {
-            tracing::warn!(seconds = by.num_seconds(), "the clock was set");
-            steps.found = Some(passed);
-        }
-        steps.found.is_some_and(|found| TimeDelta::microseconds(passed - found) <= time)
+        let reading = self.source.read();
+        let mut steps = self.steps();
+        steps.update(reading);
+        steps.found.is_some_and(|found| TimeDelta::microseconds(reading.elapsed - found) <= time)
     }
 
-    /// Returns the microseconds elapsed since some moment, on a monotonic clock.
-    fn monotonic_micros(&self) -> i64 {
-        static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-        match &self.source {
-            TimeSource::System => i64::try_from(BEGUN.elapsed().as_micros()).unwrap_or(i64::MAX),
-            TimeSource::Manual(_, passed) => passed.load(Ordering::SeqCst),
+    /// Returns the jump ahead that is held back.
+    pub fn held_back_jump(&self) -> Option<Jump> {
+        let reading = self.source.read();
+        let mut steps = self.steps();
+        let offset = steps.update(reading);
+        let jump = steps.held_back?;
+        Some(Jump { without: time_of(reading.elapsed + offset), with: time_of(reading.elapsed + jump.offset) })
+    }
+
+    /// Holds back a jump ahead for another minute: a better clock does not share it.
+    pub fn doubt_jump(&self) {
+        let reading = self.source.read();
+        if let Some(jump) = &mut self.steps().held_back {
+            jump.since = reading.elapsed;
         }
+    }
+
+    /// Returns the number of jumps by more than a minute, in both directions.
+    pub fn jumps(&self) -> u64 {
+        self.steps().jumps
+    }
+
+    fn steps(&self) -> MutexGuard<'_, Steps> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Advances a manual clock; does nothing on the system clock.
     pub fn advance(&self, by: TimeDelta) {
-        if let TimeSource::Manual(_, passed) = &self.source {
-            passed.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::SeqCst);
-            self.set(by);
+        if let TimeSource::Manual(time) = &self.source {
+            time.elapsed.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::SeqCst);
         }
     }
 
     /// Steps a manual clock by `by`, as an operator or a time server does: no time elapses.
     pub fn set(&self, by: TimeDelta) {
-        if let TimeSource::Manual(at, _) = &self.source {
-            at.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::SeqCst);
+        if let TimeSource::Manual(time) = &self.source {
+            // The step lies between two readings.
+            self.now();
+            time.offset.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::SeqCst);
         }
+    }
+
+    /// Forgets earlier readings, as a restart of the process does: the time of the source is used.
+    pub fn restart(&self) {
+        *self.steps() = Steps::default();
+    }
+}
+
+impl TimeSource {
+    fn read(&self) -> Reading {
+        match self {
+            Self::System => {
+                let elapsed = elapsed_micros();
+                #[expect(clippy::disallowed_methods, reason = "the one place that asks the system")]
+                let wall = Utc::now().timestamp_micros();
+                Reading { elapsed, offset: wall - elapsed }
+            }
+            Self::Manual(time) => {
+                Reading { elapsed: time.elapsed.load(Ordering::SeqCst), offset: time.offset.load(Ordering::SeqCst) }
+            }
+        }
+    }
+}
+
+impl Steps {
+    /// Takes a reading; returns the offset to use.
+    fn update(&mut self, reading: Reading) -> i64 {
+        let used = *self.offset.get_or_insert(reading.offset);
+        let by = TimeDelta::microseconds(reading.offset - used);
+        if by > MAX_STEP && !self.has_lasted(reading, by) {
+            return used;
+        }
+        if self.held_back.take().is_some() && by <= MAX_STEP {
+            tracing::info!("the clock jumped back; the jump ahead had no effect");
+        }
+        if by.abs() > STEP_TOLERANCE {
+            tracing::warn!(seconds = by.num_seconds(), "the clock was set");
+            self.found = Some(reading.elapsed);
+            self.jumps += u64::from(by < -MAX_STEP);
+        }
+        self.offset = Some(reading.offset);
+        reading.offset
+    }
+
+    /// Returns whether a jump ahead has lasted for a minute since its first reading.
+    fn has_lasted(&mut self, reading: Reading, by: TimeDelta) -> bool {
+        match &mut self.held_back {
+            Some(jump) if TimeDelta::microseconds(reading.offset - jump.offset).abs() <= STEP_TOLERANCE => {
+                jump.offset = reading.offset;
+                TimeDelta::microseconds(reading.elapsed - jump.since) >= JUMP_CONFIRMED_AFTER
+            }
+            _ => {
+                tracing::warn!(seconds = by.num_seconds(), "the clock jumped ahead; its time is used if it lasts");
+                self.held_back = Some(HeldBack { offset: reading.offset, since: reading.elapsed });
+                self.jumps += 1;
+                false
+            }
+        }
+    }
+}
+
+fn time_of(micros: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp_micros(micros).unwrap_or_default()
+}
+
+/// Returns the microseconds elapsed since some moment, on a monotonic clock that goes on while the machine is suspended.
+#[cfg(target_os = "linux")]
+fn elapsed_micros() -> i64 {
+    let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    since_boot.tv_sec * 1_000_000 + since_boot.tv_nsec / 1_000
+}
+
+#[cfg(not(target_os = "linux"))]
+fn elapsed_micros() -> i64 {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    i64::try_from(BEGUN.elapsed().as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: DateTime<Utc> = DateTime::from_timestamp_nanos(1_700_000_000_000_000_000);
+    const HOUR: TimeDelta = TimeDelta::hours(1);
+    const SECOND: TimeDelta = TimeDelta::seconds(1);
+
+    fn clock() -> Clock {
+        let clock = Clock::manual(START);
+        assert_eq!(clock.now(), START);
+        clock
+    }
+
+    #[test]
+    fn a_jump_ahead_is_used_after_a_minute() {
+        let clock = clock();
+        clock.set(HOUR);
+        for second in 0..60 {
+            assert_eq!(clock.now(), START + SECOND * second);
+            assert!(!clock.stepped_within(HOUR));
+            clock.advance(SECOND);
+        }
+        assert_eq!(clock.now(), START + HOUR + SECOND * 60);
+        assert!(clock.stepped_within(SECOND));
+        assert_eq!((clock.held_back_jump(), clock.jumps()), (None, 1));
+    }
+
+    #[test]
+    fn a_jump_ahead_that_ends_sooner_has_no_effect() {
+        let clock = clock();
+        clock.set(TimeDelta::days(40));
+        let jump = Jump { without: START, with: START + TimeDelta::days(40) };
+        assert_eq!(clock.held_back_jump(), Some(jump));
+        clock.advance(SECOND * 59);
+        assert_eq!(clock.now(), START + SECOND * 59);
+        // Another jump begins another minute.
+        clock.set(HOUR);
+        assert_eq!(clock.now(), START + SECOND * 59);
+        clock.advance(SECOND * 59);
+        assert_eq!(clock.now(), START + SECOND * 118);
+        clock.set(-HOUR - TimeDelta::days(40));
+        assert_eq!(clock.now(), START + SECOND * 118);
+        assert!(!clock.stepped_within(HOUR));
+        assert_eq!((clock.held_back_jump(), clock.jumps()), (None, 2));
+    }
+
+    #[test]
+    fn a_jump_ahead_that_is_doubted_is_held_back() {
+        let clock = clock();
+        clock.set(HOUR);
+        for _ in 0..10 {
+            assert_eq!(clock.held_back_jump().map(|jump| jump.with - jump.without), Some(HOUR));
+            clock.doubt_jump();
+            clock.advance(SECOND * 59);
+        }
+        assert_eq!(clock.now(), START + SECOND * 590);
+        clock.advance(SECOND);
+        assert_eq!(clock.now(), START + HOUR + SECOND * 591);
+    }
+
+    #[test]
+    fn small_steps_and_steps_back_are_used_immediately() {
+        let clock = clock();
+        for (by, stepped, jumps) in [(1, false, 0), (-5, false, 0), (60, true, 0), (-60, true, 0), (-3_600, true, 1)] {
+            clock.restart();
+            let before = clock.now();
+            clock.set(SECOND * by);
+            assert_eq!(clock.now(), before + SECOND * by);
+            assert_eq!((clock.stepped_within(SECOND), clock.jumps()), (stepped, jumps), "{by}");
+        }
+    }
+
+    #[test]
+    fn the_system_clock_is_read() {
+        let (clock, other) = (Clock::system(), Clock::system());
+        let first = clock.now();
+        assert!((other.now() - first).abs() < TimeDelta::minutes(1));
+        assert!(clock.now() >= first - SECOND && !clock.stepped_within(HOUR));
     }
 }

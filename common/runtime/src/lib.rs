@@ -215,7 +215,12 @@ impl Process {
     async fn watch(self, needs_queue: bool) {
         loop {
             match self.store.db().ping().await {
-                Ok(()) => self.readiness.ready(DATABASE),
+                Ok(()) => {
+                    self.readiness.ready(DATABASE);
+                    if let Err(error) = self.store.check_clock().await {
+                        tracing::warn!(%error, "the time of the database could not be read");
+                    }
+                }
                 // The process ends.
                 Err(error) if error.is_closed() => return,
                 Err(error) => {
@@ -223,6 +228,7 @@ impl Process {
                     self.readiness.missing(DATABASE, "does not answer");
                 }
             }
+            metrics::clock_jumps(self.store.clock().jumps());
             match self.transport.is_up() {
                 _ if !needs_queue => {}
                 true => self.readiness.ready(QUEUE),

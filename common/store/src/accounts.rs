@@ -273,10 +273,14 @@ impl AccountRow {
 pub async fn begin_refresh(tx: &mut Tx, account_id: i64, at_most: TimeDelta) -> Result<Option<i64>> {
     const SQL: &str = "UPDATE social_accounts
         SET refreshing_until = $2
-        WHERE id = $1 AND (refreshing_until IS NULL OR refreshing_until <= $3)
+        WHERE id = $1 AND (refreshing_until IS NULL OR refreshing_until <= $3 OR refreshing_until > $4)
         RETURNING credentials_version";
-    let (until, now) = (tx.now + at_most, tx.now);
-    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(account_id).bind(until).bind(now).fetch_optional(c))?)
+    // A lease that is much longer was taken by a clock that was ahead.
+    let (until, now, too_long) = (tx.now + at_most, tx.now, tx.now + at_most + TimeDelta::hours(1));
+    let version = run!(tx, c => {
+        sqlx::query_scalar(SQL).bind(account_id).bind(until).bind(now).bind(too_long).fetch_optional(c)
+    })?;
+    Ok(version)
 }
 
 /// Releases the lease of the refresh.

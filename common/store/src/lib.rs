@@ -51,6 +51,7 @@ pub mod leftovers;
 pub mod mails;
 pub mod media;
 pub mod media_jobs;
+pub mod misdated;
 pub mod operators;
 mod packed;
 mod pool;
@@ -135,6 +136,16 @@ impl Store {
 
     pub fn now(&self) -> DateTime<Utc> {
         self.clock.now()
+    }
+
+    /// Holds back a jump of the clock for longer if Postgres' clock is nearer to the time without it. Called regularly.
+    pub async fn check_clock(&self) -> Result<()> {
+        let Some(jump) = self.clock.held_back_jump() else { return Ok(()) };
+        let Some(at) = server::now(&mut self.read().await?).await? else { return Ok(()) };
+        if (at - jump.without).abs() < (at - jump.with).abs() {
+            self.clock.doubt_jump();
+        }
+        Ok(())
     }
 
     /// Returns a connection for reads.

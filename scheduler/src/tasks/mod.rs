@@ -6,6 +6,7 @@ pub mod dispatch;
 pub mod feeds;
 pub mod inbox;
 pub mod measure;
+pub mod misdated;
 pub mod renotify;
 pub mod reports;
 pub mod rescue;

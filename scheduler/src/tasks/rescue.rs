@@ -21,12 +21,8 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     Ok(None)
 }
 
-/// Rescues jobs in batches; if one job makes a batch fail, rescues each one alone. When the clock was set, all leases
-/// may seem expired at once: live workers renew theirs within one lease, so nothing is rescued for that long.
+/// Rescues jobs in batches; if one job makes a batch fail, rescues each one alone.
 async fn rescue(s: &Scheduler) -> Result<()> {
-    if s.store.clock().stepped_within(LEASE) {
-        return Ok(());
-    }
     loop {
         match rescue_together(s).await {
             Ok(0) => return Ok(()),
@@ -39,8 +35,15 @@ async fn rescue(s: &Scheduler) -> Result<()> {
     }
 }
 
+/// Begins a transaction that rescues jobs. When the clock was set, all leases may seem expired at once: live workers renew
+/// theirs within one lease, so nothing is rescued for that long. (The clock is checked after the transaction has read it.)
+async fn begin(s: &Scheduler) -> Result<Option<Tx>> {
+    let tx = s.store.begin().await?;
+    Ok((!s.store.clock().stepped_within(LEASE)).then_some(tx))
+}
+
 async fn rescue_together(s: &Scheduler) -> Result<usize> {
-    let mut tx = s.store.begin().await?;
+    let Some(mut tx) = begin(s).await? else { return Ok(0) };
     match rescue_batch(&mut tx).await {
         Ok(rescued) => {
             tx.commit().await?;
@@ -69,7 +72,7 @@ async fn rescue_each(s: &Scheduler) -> Result<()> {
     let mut failed = Ok(());
     for id in expired {
         let rescued = async {
-            let mut tx = s.store.begin().await?;
+            let Some(mut tx) = begin(s).await? else { return Ok(()) };
             let Some(one) = dispatch::rescue_one(&mut tx, id).await? else { return Ok(()) };
             notify_subject(&mut tx, &one).await?;
             tx.commit().await?;

@@ -29,6 +29,11 @@ const AI: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 
 
 pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     ("crier_build_info", Gauge, "Always 1; the version of the program is a label."),
+    (
+        "crier_clock_jumps_total",
+        Counter,
+        "Number of times that the system clock jumped by more than a minute, ahead or back.",
+    ),
     ("crier_jobs", Gauge, "Jobs in the record, by kind and state."),
     (
         "crier_jobs_oldest_ready_seconds",

@@ -240,6 +240,11 @@ pub fn http_untrusted_proxy_request() {
     counter!("crier_http_untrusted_proxy_requests_total").increment(1);
 }
 
+/// Sets the number of jumps of the system clock.
+pub fn clock_jumps(jumps: u64) {
+    counter!("crier_clock_jumps_total").absolute(jumps);
+}
+
 /// Sets the slots of a worker.
 pub fn worker_slots(busy: usize, free: usize) {
     gauge!("crier_worker_slots", "state" => "busy").set(busy as f64);

@@ -21,6 +21,7 @@ pub(super) fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms
             counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(0);
         }
     }
+    clock_jumps(0);
     spans_sent(0);
     for reason in SpanDropReason::ALL {
         spans_dropped(*reason, 0);

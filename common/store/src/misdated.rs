@@ -1,0 +1,95 @@
+//! Times that a clock that was ahead has written. Once the clock is right again, nothing would be due at them for as long
+//! as the clock was ahead: the lease of a dead worker, a retry, the pause of a lane, the next fetch of a feed.
+//!
+//! Each of these times has a maximum distance from the time at which it is written. One that is further away is wrong, and
+//! is set to the earliest time that is right. A live worker renews its lease, so a lease that is shortened in vain, because
+//! the clocks of two machines differ, ends no run.
+
+use std::sync::LazyLock;
+
+use chrono::TimeDelta;
+use crier_domain::job::{JobKind, LEASE};
+
+use super::db::execute;
+use super::{Result, Tx};
+
+/// Longer than any pause between attempts, any pause of a lane, and the interval of any feed or inbox: 24 hours, and
+/// their jitter.
+const MAX_PAUSE: TimeDelta = TimeDelta::days(2);
+/// How far the clocks of two machines may differ before one notifies for the ready jobs of the other in vain.
+const MAX_SKEW: TimeDelta = TimeDelta::minutes(1);
+
+/// A column whose times are bounded.
+struct BoundedTime {
+    name: &'static str,
+    table: &'static str,
+    key: &'static str,
+    column: &'static str,
+    /// The rows, in the words of the index that contains the column.
+    rows: String,
+    /// How far the time may be away.
+    max: TimeDelta,
+    /// The time that a wrong one is replaced with, from now.
+    replacement: TimeDelta,
+}
+
+impl BoundedTime {
+    fn new(name: &'static str, table: &'static str, key: &'static str, column: &'static str, rows: &str) -> Self {
+        let rows = rows.to_owned();
+        Self { name, table, key, column, rows, max: MAX_PAUSE, replacement: TimeDelta::zero() }
+    }
+
+    /// Returns the statement that replaces times after `$2` with `$1`. On Postgres it is written like those of the queue
+    /// (`jobs/sql/README.md`), so that it reads the index of the column and the rows that it finds, and nothing else.
+    fn sql(&self, engine: impl Fn(&'static str, &'static str) -> &'static str) -> String {
+        let Self { table, key, column, rows, .. } = self;
+        let found = format!("SELECT {key} AS found_key FROM {table} WHERE {rows} AND {column} > $2 ORDER BY {column}");
+        let same_key = if *key == "lane" { "found_key || ''" } else { "found_key + 0" };
+        let (materialized, lock) = (engine("MATERIALIZED", ""), engine("FOR UPDATE SKIP LOCKED", ""));
+        let limit = engine("LIMIT (SELECT 1000)", "LIMIT 1000");
+        format!(
+            "WITH found AS {materialized} ({found} {limit} {lock}) \
+             UPDATE {table} \
+             SET {column} = $1 \
+             WHERE {key} IN (SELECT found_key FROM found WHERE found_key = {same_key})"
+        )
+    }
+}
+
+static TIMES: LazyLock<Vec<BoundedTime>> = LazyLock::new(|| {
+    let leased = "state = 'running' AND lease_until IS NOT NULL";
+    let mut times = vec![
+        BoundedTime {
+            max: LEASE * 2,
+            replacement: LEASE,
+            ..BoundedTime::new("lease", "jobs", "id", "lease_until", leased)
+        },
+        // A job without an error was scheduled by a user.
+        BoundedTime::new("retry", "jobs", "id", "run_at", "state = 'scheduled' AND last_error IS NOT NULL"),
+        BoundedTime::new("lane", "paused_lanes", "lane", "paused_until", "lane IS NOT NULL"),
+        BoundedTime::new("feed", "feeds", "id", "next_fetch_at", "next_fetch_at IS NOT NULL"),
+        BoundedTime::new("inbox", "inbox_syncs", "account_id", "next_sync_at", "next_sync_at IS NOT NULL"),
+        BoundedTime::new("reservation", "ai_reservations", "id", "lease_until", "lease_until IS NOT NULL"),
+    ];
+    times.extend(JobKind::ALL.iter().map(|kind| {
+        // The index begins with the kind.
+        let rows = format!("state = 'ready' AND NOT waiting AND kind = '{kind}'");
+        BoundedTime { max: MAX_SKEW, ..BoundedTime::new("notification", "jobs", "id", "dispatched_at", &rows) }
+    }));
+    times
+});
+
+/// Replaces the times that are further away than any time that is right; returns how many of each were replaced, without
+/// those of which there was none. Rows that another transaction has locked are left to the next call.
+pub async fn pull_back(tx: &mut Tx) -> Result<Vec<(&'static str, u64)>> {
+    let now = tx.now;
+    let mut replaced = Vec::new();
+    for time in &*TIMES {
+        let sql = time.sql(|postgres, sqlite| tx.for_engine(postgres, sqlite));
+        let count = execute!(tx, sqlx::AssertSqlSafe(sql), now + time.replacement, now + time.max)?;
+        if count > 0 {
+            replaced.push((time.name, count));
+        }
+    }
+    Ok(replaced)
+}
