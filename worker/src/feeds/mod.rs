@@ -18,6 +18,7 @@ use crier_domain::feed::{FoundArticle, MAX_ARTICLES, MIN_ARTICLE_DATE};
 use serde::Serialize;
 use url::Url;
 
+mod atom_in_rss;
 mod dates;
 mod deadline;
 mod decode;

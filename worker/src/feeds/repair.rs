@@ -1,8 +1,8 @@
 //! Repairs common errors in untrusted XML and rejects malicious input before it reaches the parser. One pass from left
 //! to right.
 //!
-//! Repaired: a bare `&` or `<`, references to characters that do not exist, unescaped markup in the texts of RSS,
-//! namespaces and versions that the parser does not know by their names in old feeds, URLs for which it would reject
+//! Repaired: a bare `&` or `<`, references to characters that do not exist, unescaped markup in the texts of RSS, elements
+//! of Atom in RSS ([`super::atom_in_rss`]), namespaces and versions that the parser does not know by their names in old feeds, URLs for which it would reject
 //! the whole feed. Removed: comments, processing instructions and the DOCTYPE with all its definitions, so that there
 //! is no entity to expand. Rejected: more elements or deeper nesting than in any real feed (the parser recurses for
 //! some), tags with more attributes. These limits bound all comparisons between elements or attributes, here and in the
@@ -21,6 +21,7 @@ use crier_html::MAX_URL;
 use encoding_rs::WINDOWS_1252;
 use url::Url;
 
+use super::atom_in_rss::{RssItems, WrittenName};
 use super::tag::Tag;
 use super::{Deadline, FeedError, MAX_ITEMS};
 
@@ -65,6 +66,7 @@ struct Repairer<'a> {
     /// The name of the root element.
     root: &'a str,
     items: usize,
+    rss: RssItems<'a>,
     elements: usize,
     /// Total length of the bases of the open elements.
     bases: usize,
@@ -74,13 +76,25 @@ struct Repairer<'a> {
 #[derive(Clone, Copy)]
 struct OpenElement<'a> {
     name: &'a str,
+    written: WrittenName,
     base: usize,
+}
+
+impl OpenElement<'_> {
+    /// Returns the name that the parser sees, without its prefix.
+    fn local(&self) -> &str {
+        match self.written {
+            WrittenName::Other(name) => name,
+            WrittenName::Same | WrittenName::None => local_of(self.name),
+        }
+    }
 }
 
 impl<'a> Repairer<'a> {
     fn new(text: &'a str, deadline: &'a Deadline<'a>) -> Self {
         let out = String::with_capacity(text.len() + 64);
-        Self { text, at: 0, out, open: Vec::new(), root: "", items: 0, elements: 0, bases: 0, deadline }
+        let rss = RssItems::default();
+        Self { text, at: 0, out, open: Vec::new(), root: "", items: 0, rss, elements: 0, bases: 0, deadline }
     }
 
     fn run(&mut self) -> Result<(), FeedError> {
@@ -110,8 +124,7 @@ impl<'a> Repairer<'a> {
                 if self.is_in_text() && self.open.last().map(|open| open.name) != Some(name) {
                     self.push_escaped(&rest[..end]);
                 } else {
-                    self.bases -= self.open.pop().map_or(0, |open| open.base);
-                    self.out.push_str(&rest[..end]);
+                    self.end(name, &rest[..end]);
                 }
                 self.at += end;
             } else if rest[1..].starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | ':')) {
@@ -130,16 +143,35 @@ impl<'a> Repairer<'a> {
         self.at += rest.find(end).map_or(rest.len(), |at| at + end.len());
     }
 
+    /// Handles an end tag.
+    fn end(&mut self, name: &str, tag: &str) {
+        if name == "item" && self.root == "rss" && self.open.last().is_some_and(|open| open.name == name) {
+            // After the item's own links, of which the first one counts.
+            if let Some(page) = self.rss.page() {
+                self.out.push_str("<link>");
+                self.push_text(&page.replace('<', "&lt;"));
+                self.out.push_str("</link>");
+            }
+        }
+        let closed = self.open.pop();
+        self.bases -= closed.map_or(0, |open| open.base);
+        match closed.filter(|open| open.name == name).map_or(WrittenName::Same, |open| open.written) {
+            WrittenName::Same => self.out.push_str(tag),
+            WrittenName::Other(written) => self.out.extend(["</", written, ">"]),
+            WrittenName::None => {}
+        }
+    }
+
     /// Handles a start tag. Returns true after enough articles: the open elements are closed, and the rest is dropped.
     fn begin(&mut self, rest: &'a str) -> Result<bool, FeedError> {
-        let end = tag_end(rest)?;
-        let tag = &rest[..end];
         if self.is_in_text() {
-            self.push_escaped(tag);
+            let end = markup_end(rest).unwrap_or(1);
+            self.push_escaped(&rest[..end]);
             self.at += end;
             return Ok(false);
         }
-        let tag = Tag::new(tag);
+        let end = tag_end(rest)?;
+        let tag = Tag::new(&rest[..end]);
         let local = local_of(tag.name);
         if matches!(local, "item" | "entry") {
             self.items += 1;
@@ -160,12 +192,20 @@ impl<'a> Repairer<'a> {
             // itself.)
             self.out.push_str("<media:content xmlns:media=\"http://search.yahoo.com/mrss/\" url=\"about:none\"/>");
         }
-        let base = self.push_tag(tag)?;
+        let written = self.written_name(tag);
+        let base = match written {
+            WrittenName::Same => self.push_tag(tag)?,
+            WrittenName::Other(name) => {
+                self.out.extend(["<", name, if tag.is_empty { "/>" } else { ">" }]);
+                0
+            }
+            WrittenName::None => 0,
+        };
         if self.root.is_empty() {
             self.root = tag.name;
         }
         if !tag.is_empty {
-            self.open.push(OpenElement { name: tag.name, base });
+            self.open.push(OpenElement { name: tag.name, written, base });
             self.bases += base;
             if self.open.len() > MAX_DEPTH {
                 return Err(FeedError::Broken(format!("its elements are nested more than {MAX_DEPTH} deep")));
@@ -173,6 +213,25 @@ impl<'a> Repairer<'a> {
         }
         self.at += end;
         Ok(false)
+    }
+
+    /// Returns the name with which an element is written, and remembers what an item of RSS contains.
+    fn written_name(&mut self, tag: Tag<'a>) -> WrittenName {
+        if self.root != "rss" && !(self.root.is_empty() && tag.name == "rss") {
+            return WrittenName::Same;
+        }
+        // The root and its channel.
+        if self.open.len() < 2 {
+            self.rss.declare(tag.attributes().take(MAX_ATTRIBUTES).map(|(name, value)| (name, known_namespace(value))));
+        }
+        if tag.name == "item" {
+            self.rss.begin_item();
+        }
+        let is_in_item = self.open.iter().rev().take(2).any(|open| open.name == "item");
+        match self.open.last() {
+            Some(parent) if is_in_item => self.rss.name(tag, parent.name),
+            _ => WrittenName::Same,
+        }
     }
 
     /// Writes a tag that the parser accepts; returns the length of its base.
@@ -214,7 +273,7 @@ impl<'a> Repairer<'a> {
     }
 
     fn is_in_text(&self) -> bool {
-        self.root != "feed" && self.open.last().is_some_and(|open| TEXTS.contains(&local_of(open.name)))
+        self.root != "feed" && self.open.last().is_some_and(|open| TEXTS.contains(&open.local()))
     }
 
     fn push_escaped(&mut self, tag: &str) {
@@ -249,7 +308,7 @@ impl<'a> Repairer<'a> {
 
     /// Replaces `@` in a person's text with non-ASCII letters, so that the parser does not see an email address in it.
     fn mask_email_address<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let person = self.open.last().is_some_and(|open| PERSONS.contains(&local_of(open.name)));
+        let person = self.open.last().is_some_and(|open| PERSONS.contains(&open.local()));
         if person && text.contains('@') && !text.is_ascii() { text.replace('@', " at ").into() } else { text.into() }
     }
 }
@@ -296,6 +355,22 @@ fn tag_end(rest: &str) -> Result<usize, FeedError> {
     }
     let why = if rest.len() < MAX_TAG_BYTES { "it ends within a tag" } else { "it has a tag of more than 16 KiB" };
     Err(FeedError::Broken(why.to_owned()))
+}
+
+/// Returns the length of a tag in a text; `None`: its `<` is text, like that of `a<b</title>`.
+fn markup_end(rest: &str) -> Option<usize> {
+    let mut quote = None;
+    for (at, byte) in rest.bytes().enumerate().take(MAX_TAG_BYTES).skip(1) {
+        match (quote, byte) {
+            (None, b'>') => return Some(at + 1),
+            (None, b'<') => return None,
+            // Other quotes are apostrophes.
+            (None, b'"' | b'\'') if rest[..at].trim_end().ends_with('=') => quote = Some(byte),
+            (Some(open), _) if open == byte => quote = None,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Returns the length of a DOCTYPE with its internal subset.
@@ -354,116 +429,4 @@ fn reference(text: &str) -> Option<(usize, ReferenceKind)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn repaired(text: &str) -> String {
-        repair(text, &Deadline::none()).unwrap()
-    }
-
-    #[test]
-    fn common_xml_errors_are_repaired() {
-        for (text, right) in [
-            (
-                "<a>AT&T & R&D; &amp; &lt; &nbsp; &#233; &#xE9;</a>",
-                "<a>AT&amp;T &amp; R&D; &amp; &lt; &nbsp; &#233; &#xE9;</a>",
-            ),
-            ("<a>&#0;&#x1F;&#xD800;&#9999999;&#;&#x;&#12a;</a>", "<a>&amp;#;&amp;#x;&amp;#12a;</a>"),
-            ("<a>1 < 2 <3 <é/></a>", "<a>1 &lt; 2 &lt;3 <é/></a>"),
-            ("<a><![CDATA[<&]]></a>", "<a><![CDATA[<&]]></a>"),
-            ("<?xml version='1.0'?><!-- <a> --><!DOCTYPE a [<!ENTITY x \"]>\">]>\n<a>&x;</a>", "\n<a>&x;</a>"),
-            ("<a b='>' c='\"'>x</a>", "<a b=\">\" c='\"'>x</a>"),
-            ("<rss><x/></rss>", "<rss version=\"2.0\"><x/></rss>"),
-            ("<rss version=\"0.93\">", "<rss version=\"2.0\">"),
-            ("<rss version='0.91'>", "<rss version=\"0.91\">"),
-            (
-                "<rss xmlns:media='http://search.yahoo.com/mrss'>",
-                "<rss version=\"2.0\" xmlns:media=\"http://search.yahoo.com/mrss/\">",
-            ),
-            ("<a>&#150;&#x92;</a>", "<a>–’</a>"),
-            (
-                "<a><title type='text/plain' x='y'/><content type=\"\"/></a>",
-                "<a><title type=\"text\" x=\"y\"/><content type=\"html\"/></a>",
-            ),
-            ("<a><content type=\"text/html\"/></a>", "<a><content type=\"text/html\"/></a>"),
-            ("<a><content type='application/xml' src='b'/></a>", "<a><content type=\"xhtml\" was-src=\"b\"/></a>"),
-            ("<author>Jö–jo@x.de</author>", "<author>Jö–jo at x.de</author>"),
-        ] {
-            assert_eq!(repaired(text), right, "{text}");
-        }
-        for (inside, right) in [
-            ("<title>a <b x='&'>c</b><br></title>", "<title>a &lt;b x='&amp;'>c&lt;/b>&lt;br></title>"),
-            ("<description><p>a</i></description >", "<description>&lt;p>a&lt;/i></description >"),
-            ("<x xml:base='http://[y'/><x xml:base='y/'/>", "<x no-base=\"http://[y\"/><x xml:base=\"y/\"/>"),
-        ] {
-            assert_eq!(
-                repaired(&format!("<rss version='2.0'>{inside}</rss>")),
-                format!("<rss version=\"2.0\">{right}</rss>")
-            );
-        }
-        let atom = "<feed><title><b>x</b></title></feed>";
-        assert_eq!(repaired(atom), atom);
-        assert!(repaired("<rss version='2.0' xmlns='http://backend.userland.com/rss2'>").contains(RSS_1));
-    }
-
-    #[test]
-    fn excessive_depth_elements_and_attributes_are_rejected() {
-        let repair = |text: &str| repair(text, &Deadline::none());
-        assert!(repair(&"<a>".repeat(MAX_DEPTH)).is_ok());
-        assert!(repair(&"<a>".repeat(MAX_DEPTH + 1)).is_err());
-        assert!(repair(&"<a></a><b/>".repeat(10_000)).is_ok());
-        assert!(repair(&"<b/>".repeat(MAX_ELEMENTS)).is_ok());
-        assert!(repair(&"<b/>".repeat(MAX_ELEMENTS + 1)).is_err());
-        assert!(repair(&format!("<a {}>", "b='' ".repeat(MAX_ATTRIBUTES))).is_ok());
-        assert!(repair(&format!("<a {}>", "b='' ".repeat(MAX_ATTRIBUTES + 1))).is_err());
-        assert!(repair(&format!("<a {}>", "b='' ".repeat(4_000))).is_err());
-        assert!(repair("<a b='").is_err());
-        assert!(repair("<title></\u{fffd}").is_ok() && repair("</").is_ok(), "cut off within an end tag");
-    }
-
-    /// Regression test: runs on a stack of 64 KiB, which recursion per attribute would overflow.
-    #[test]
-    fn tag_repair_does_not_recurse_per_attribute() {
-        let small = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
-            let tag = |n| format!("<feed><content{}/></feed>", " src=\"\"".repeat(n));
-            assert_eq!(repaired(&tag(MAX_ATTRIBUTES)), tag(MAX_ATTRIBUTES).replace("src", "was-src"));
-            repair(&tag(2_300), &Deadline::none()).is_err()
-        });
-        assert!(small.unwrap().join().unwrap());
-    }
-
-    /// The parser copies its base to each element.
-    #[test]
-    fn nested_base_urls_are_bounded() {
-        let base = |n| format!("<x xml:base='{}/'>", "y".repeat(n));
-        let bases = |text: &str| repaired(text).matches("xml:base").count();
-        assert_eq!(bases(&base(1_000).repeat(3)), 2);
-        assert_eq!(bases(&format!("{}<y xml:base='a/' xml:base='b/'/>", base(MAX_URL))), 1);
-        assert_eq!(bases(&format!("{}</x>", base(1_000)).repeat(5)), 5, "one beside the other");
-        assert_eq!(repaired("<a><x\txml:base='http://[y' b/></a>"), "<a><x no-base=\"http://[y\"/></a>");
-    }
-
-    #[test]
-    fn repair_stops_at_the_deadline() {
-        let asked = std::cell::Cell::new(0);
-        let is_over = || asked.replace(asked.get() + 1) >= 10;
-        assert_eq!(repair(&"<a></a>".repeat(100_000), &Deadline::new(&is_over)), Err(FeedError::TooSlow));
-        assert_eq!(asked.get(), 11, "it is not asked again");
-    }
-
-    #[test]
-    fn an_endless_document_is_cut_at_the_item_limit() {
-        let text = format!("<rss version=\"2.0\"><channel>{}", "<item><title>x</title></item>".repeat(MAX_ITEMS + 5));
-        let repaired = repaired(&text);
-        assert_eq!(repaired.matches("<item>").count(), MAX_ITEMS);
-        assert!(repaired.ends_with("</item></channel></rss>"));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn arbitrary_text_does_not_panic(text in "([<>&;!?/\\[\\]\"'#xa-c \
-             é-]|<!\\[CDATA\\[|]]>|<!--|-->|<!DOCTYPE|&#x|&amp;|<item>|<rss ){0,60}") {
-            let _ = repair(&text, &Deadline::none());
-        }
-    }
-}
+mod tests;
