@@ -12,8 +12,10 @@ use std::sync::LazyLock;
 use ammonia::{Builder, UrlRelative};
 use url::Url;
 
+mod stray;
 mod tokens;
 
+pub use stray::escape_stray_tags;
 pub use tokens::{Attributes, HtmlToken, walk};
 
 /// Maximum length of a stored URL.
@@ -211,6 +213,12 @@ pub fn plain_text(html: &str) -> String {
 /// Returns the text of HTML on one line of at most `most` characters.
 pub fn line(html: &str, most: usize) -> Option<String> {
     one_line(&plain_text(html), most)
+}
+
+/// Returns the text of a title on one line of at most `most` characters. Only formatting is markup
+/// ([`escape_stray_tags`]): other text in angle brackets is kept.
+pub fn title(html: &str, most: usize) -> Option<String> {
+    line(&escape_stray_tags(html), most)
 }
 
 /// Returns text on one line of at most `most` characters; `None` if it is empty.

@@ -124,7 +124,7 @@ fn is_html(content_type: &str, text: &str, format: Format) -> bool {
 
 fn line(text: &Text, format: Format, most: usize) -> Option<String> {
     if is_html(text.content_type.as_ref(), &text.content, format) {
-        crier_html::line(&text.content, most)
+        crier_html::title(&text.content, most)
     } else {
         crier_html::one_line(&text.content, most)
     }
