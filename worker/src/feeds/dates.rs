@@ -53,26 +53,56 @@ pub fn parse(text: &str) -> Option<DateTime<Utc>> {
     if text.len() > MAX_DATE_BYTES {
         return None;
     }
-    let (at, minutes_ahead) = numeric(text).or_else(|| worded(text))?;
+    // The weekday is redundant, and may be a month's name in another language.
+    let text =
+        text.split_once(',').filter(|(day, _)| !day.contains(|c: char| c.is_ascii_digit())).map_or(text, |t| t.1);
+    let (at, minutes_ahead) = numeric(text.trim_start()).or_else(|| worded(text))?;
     at.checked_sub_signed(TimeDelta::minutes(minutes_ahead)).map(|at| at.and_utc())
 }
 
-/// Parses `2026-05-04T10:00:00Z` and shorter or longer variants.
+/// Parses `2026-05-04T10:00:00Z`, `20260504T100000Z`, `04.05.2026 10:00` and shorter or longer variants.
 fn numeric(text: &str) -> Option<(NaiveDateTime, i64)> {
-    let (day, rest) = (text.get(..10)?, text.get(10..)?);
-    let mut parts = day.split(['-', '/']).map(number);
-    let date = (parts.next()??, parts.next()??, parts.next()??);
-    let day = NaiveDate::from_ymd_opt(i32::try_from(date.0).ok()?, date.1, date.2)?;
-    let rest = rest.trim_start_matches(['T', 't', ' ']);
+    let (first, rest) = digits(text);
+    let (day, rest) = match (first.len(), rest.chars().next()) {
+        (8, _) => (date(&first[..4], &first[4..6], &first[6..])?, rest),
+        (4, Some(separator @ ('-' | '/'))) => {
+            let (month, day, rest) = two_more(rest, separator)?;
+            (date(first, month, day)?, rest)
+        }
+        // With slashes, the month may come first.
+        (1 | 2, Some('.')) => {
+            let (month, year, rest) = two_more(rest, '.')?;
+            (date(year, month, first)?, rest)
+        }
+        _ => return None,
+    };
+    let rest = rest.trim_start_matches(['T', 't', ' ', ',']);
     let end = rest.find(|c: char| !(c.is_ascii_digit() || matches!(c, ':' | '.'))).unwrap_or(rest.len());
     Some((at(day, &rest[..end], None)?, zone(rest[end..].trim())))
 }
 
+/// Splits off the digits at the start.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+/// Returns the next two numbers, each after a separator, and the rest.
+fn two_more(text: &str, separator: char) -> Option<(&str, &str, &str)> {
+    let (second, rest) = digits(text.strip_prefix(separator)?);
+    let (third, rest) = digits(rest.strip_prefix(separator)?);
+    Some((second, third, rest))
+}
+
+/// The year has four digits, the others have one or two.
+fn date(year: &str, month: &str, day: &str) -> Option<NaiveDate> {
+    if year.len() != 4 || month.len() > 2 || day.len() > 2 {
+        return None;
+    }
+    NaiveDate::from_ymd_opt(i32::try_from(number(year)?).ok()?, number(month)?, number(day)?)
+}
+
 /// Parses `Mon, 04 May 2026 10:00:00 +0200`, in any order.
 fn worded(text: &str) -> Option<(NaiveDateTime, i64)> {
-    // The weekday is redundant, and may be a month's name in another language.
-    let text =
-        text.split_once(',').filter(|(day, _)| !day.contains(|c: char| c.is_ascii_digit())).map_or(text, |t| t.1);
     let (mut day, mut month, mut year, mut time, mut half, mut ahead) = (None, None, None, "", None, 0);
     for word in text.split([' ', '\t', '\n', ',']).filter(|word| !word.is_empty()) {
         if word.contains(':') && word.starts_with(|c: char| c.is_ascii_digit()) {
@@ -124,16 +154,23 @@ fn at(day: NaiveDate, time: &str, second_half: Option<bool>) -> Option<NaiveDate
     if time.is_empty() {
         return day.and_hms_opt(0, 0, 0);
     }
-    let mut parts = time.split([':', '.']);
+    // `1000`, `100000` and `100000.123`: without colons.
+    let (compact, rest) = digits(time);
+    let spread = match compact.len() {
+        4 => format!("{}:{}{rest}", &compact[..2], &compact[2..]),
+        6 => format!("{}:{}:{}{rest}", &compact[..2], &compact[2..4], &compact[4..]),
+        _ => time.to_owned(),
+    };
+    let mut parts = spread.split([':', '.']);
     let (hour, minute) = (number(parts.next()?)?, number(parts.next()?)?);
     let second = parts.next().map_or(Some(0), number)?;
     let micros = parts.next().map_or(Some(0), |digits| number(&format!("{digits:0<6}")[..6]))?;
     let hour = match second_half {
         Some(second_half) => hour % 12 + if second_half { 12 } else { 0 },
-        // Some feeds write midnight as 24:00.
-        None if hour == 24 => 0,
         None => hour,
     };
+    // The midnight at the end of the day.
+    let (day, hour) = if hour == 24 { (day.succ_opt()?, 0) } else { (day, hour) };
     day.and_hms_micro_opt(hour, minute, second.min(59), micros)
 }
 
@@ -187,9 +224,23 @@ mod tests {
                     "2026-05-04T12:00:00+02",
                     "2026-05-04T12:00:00 +0200",
                     "2026/05/04 10:00:00",
+                    "20260504T100000Z",
+                    "20260504T1000",
+                    "20260504T120000+0200",
+                    "20260504 100000.0",
+                    "2026-5-4 10:00",
+                    "04.05.2026 10:00",
+                    "4.5.2026, 10:00:00",
+                    "Mo, 04.05.2026 12:00 CEST",
+                    "Mon, 2026-05-04T10:00:00Z",
                 ][..],
             ),
-            ("2026-05-04T00:00:00Z", &["2026-05-04", "4 May 2026", "May 4, 2026", "2026-05-04T24:00:00Z"]),
+            (
+                "2026-05-04T00:00:00Z",
+                &["2026-05-04", "2026-5-4", "20260504", "04.05.2026", "4 May 2026", "May 4, 2026"],
+            ),
+            ("2026-05-05T00:00:00Z", &["2026-05-04T24:00:00Z", "Mon, 04 May 2026 24:00:00 GMT", "20260504T240000Z"]),
+            ("2027-01-01T00:00:00Z", &["2026-12-31T24:00:00Z"]),
             ("2026-05-04T22:00:00Z", &["May 4, 2026 10:00 PM", "4. Mai 2026 22:00"]),
             ("2026-05-04T00:30:00Z", &["May 4, 2026 12:30 am"]),
             ("2026-05-04T23:59:59Z", &["Mon, 04 May 2026 23:59:60 GMT"]),
@@ -209,6 +260,14 @@ mod tests {
                     "Mon, 04 May 20260 10:00:00 GMT",
                     "Mon, 04 2026",
                     "é2026-05-04",
+                    "é.5.2026",
+                    "04.05.26",
+                    "4.13.2026",
+                    "2026-05-040",
+                    "2026-05/04",
+                    "202605041",
+                    "20261304",
+                    "20260504T10é",
                     "99999999999-01-01",
                 ],
             ),
@@ -221,8 +280,29 @@ mod tests {
     }
 
     proptest::proptest! {
+        /// Every moment is read back from each common format, to the second.
         #[test]
-        fn arbitrary_text_does_not_panic(text in "([0-9]{1,5}|[-+:./ ,TZé]|May|juin|PM|GMT|EST|st){0,16}") {
+        fn formatted_dates_are_parsed(seconds in 0..4_000_000_000_i64, hours in -12..=14_i32) {
+            let at = DateTime::from_timestamp(seconds, 0).unwrap();
+            let local = at.with_timezone(&chrono::FixedOffset::east_opt(hours * 3_600).unwrap());
+            for format in [
+                "%Y-%m-%dT%H:%M:%S%:z",
+                "%Y-%-m-%-dT%-H:%M:%S%z",
+                "%Y/%m/%d %H:%M:%S %z",
+                "%Y%m%dT%H%M%S%z",
+                "%d.%m.%Y %H:%M:%S %:z",
+                "%-d.%-m.%Y %H:%M:%S UTC%:z",
+                "%a, %d %b %Y %H:%M:%S %z",
+                "%A, %d-%b-%Y %H:%M:%S GMT%z",
+                "%b %-d, %Y %I:%M:%S %p %z",
+            ] {
+                let text = local.format(format).to_string();
+                proptest::prop_assert_eq!(parse(&text), Some(at), "{}", text);
+            }
+        }
+
+        #[test]
+        fn arbitrary_text_does_not_panic(text in "([0-9]{1,8}|[-+:./ ,TZé]|May|juin|PM|GMT|EST|st){0,16}") {
             let _ = parse(&text);
         }
     }
