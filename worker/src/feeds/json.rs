@@ -23,10 +23,13 @@ pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, 
     let feed: Value =
         serde_json::from_str(text).map_err(|error| FeedError::Broken(format!("it is no valid JSON ({error})")))?;
     let version = feed["version"].as_str().unwrap_or_default();
-    let items = feed["items"].as_array().filter(|_| version.contains("jsonfeed.org/version/1"));
-    let Some(items) = items else { return Err(FeedError::Unknown) };
+    let items: Vec<&Value> = feed["items"].as_array().into_iter().flatten().take(MAX_ITEMS).collect();
+    // Either suffices: some feeds have no version, and a feed without articles may have no items.
+    if !version.contains("jsonfeed.org/version/") && !items.iter().any(|item| is_article(item)) {
+        return Err(FeedError::Unknown);
+    }
     let author = author(&feed);
-    let items: Vec<&Value> = items.iter().take(MAX_ITEMS).filter(|item| item.is_object()).collect();
+    let items: Vec<&Value> = items.into_iter().filter(|item| item.is_object()).collect();
     let places = newest(items.iter().map(|item| published(item)));
     let mut articles = Vec::with_capacity(places.len());
     for place in places {
@@ -35,6 +38,13 @@ pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, 
     }
     let title = feed["title"].as_str().and_then(|title| crier_html::one_line(title, MAX_FEED_NAME));
     Ok(Parsed { format: Format::Json, title, articles })
+}
+
+/// Returns whether a value has a field that readers show.
+fn is_article(item: &Value) -> bool {
+    ["url", "external_url", "title", "summary", "content_html", "content_text"]
+        .iter()
+        .any(|name| item[name].is_string())
 }
 
 /// Estimates the number of values from the brackets and commas outside of strings.
@@ -58,7 +68,7 @@ fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArtic
     let url = address("url").or_else(|| address("external_url"));
     let near = url.as_deref().and_then(|url| Url::parse(url).ok()).unwrap_or_else(|| base.clone());
     let summary = text("summary")
-        .and_then(|text| crier_html::summary(text, &near))
+        .and_then(|text| crier_html::summary(&crier_html::escape_stray_tags(text), &near))
         .or_else(|| text("content_html").and_then(|html| crier_html::summary(html, &near)))
         .or_else(|| text("content_text").and_then(crier_html::summary_of_text));
     let attached = || {
