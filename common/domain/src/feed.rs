@@ -107,7 +107,7 @@ pub struct Article {
 /// An article parsed from a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FoundArticle {
-    /// Its identity: the feed's own id for it, else its link, else a hash of its content.
+    /// The feed's own id for it, else its link, else a hash of its content.
     pub guid: String,
     pub title: Option<String>,
     pub url: Option<String>,
@@ -122,6 +122,7 @@ pub struct FoundArticle {
 pub struct KnownArticle {
     pub id: i64,
     pub guid: String,
+    pub url: Option<String>,
     pub published_at: DateTime<Utc>,
     /// A hash of all parsed fields.
     pub digest: String,

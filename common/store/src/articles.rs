@@ -31,7 +31,7 @@ pub async fn find(conn: &mut Conn, feed_id: i64, article_id: i64) -> Result<Opti
 
 /// Returns all stored articles, in brief.
 pub async fn known(conn: &mut Conn, feed_id: i64) -> Result<Vec<KnownArticle>> {
-    const SQL: &str = "SELECT id, guid, published_at, digest FROM articles WHERE feed_id = $1";
+    const SQL: &str = "SELECT id, guid, url, published_at, digest FROM articles WHERE feed_id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(feed_id).fetch_all(c))?)
 }
 

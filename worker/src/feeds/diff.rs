@@ -10,14 +10,17 @@ use crier_store::articles::{ArticleRow, Changes};
 /// Compares the parsed articles, in the order of the feed, with the stored ones. Returns the changes to write, and the
 /// number of articles afterwards.
 ///
-/// An article is identified by its guid; the first of duplicates counts. An article without a date, or with a future
+/// An article is identified by its guid, and in a feed that repeats guids by its URL as well ([`Identities`]); the first of
+/// duplicates counts. An article without a date, or with a future
 /// one, counts as published when it was first seen. Feeds list the newest first, so only the first 200 undated articles
 /// are used. (The others would seem newer at each fetch than those stored at the last.)
 pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<Utc>) -> (Changes, usize) {
-    let by_guid: HashMap<&str, &KnownArticle> = known.iter().map(|k| (k.guid.as_str(), k)).collect();
+    let identities = Identities::new(known, &found);
     let (mut seen, mut fresh, mut changed) = (HashSet::new(), Vec::new(), HashMap::new());
     let mut undated = 0;
-    for article in found {
+    for mut article in found {
+        let (guid, stored) = identities.of(&article);
+        article.guid = guid;
         if !seen.insert(article.guid.clone()) {
             continue;
         }
@@ -27,7 +30,7 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
             continue;
         }
         let digest = digest(&article, dated);
-        match by_guid.get(article.guid.as_str()) {
+        match stored {
             None => fresh.push(ArticleRow { published_at: dated.unwrap_or(now), found: article, digest }),
             Some(known) if known.digest != digest => {
                 changed.insert(
@@ -67,6 +70,49 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
     (Changes { insert, update, delete }, all.len())
 }
 
+/// Tells articles apart. Some feeds give several articles the same guid: those have different URLs, and are stored with a
+/// hash of both. None of them keeps the guid for itself, since each new article of a feed would take it from the one
+/// before.
+struct Identities<'a> {
+    stored: HashMap<&'a str, &'a KnownArticle>,
+    /// The guids with several URLs in this document.
+    repeated: HashSet<String>,
+}
+
+impl<'a> Identities<'a> {
+    fn new(known: &'a [KnownArticle], found: &[FoundArticle]) -> Self {
+        let (mut urls, mut repeated) = (HashMap::new(), HashSet::new());
+        for FoundArticle { guid, url, .. } in found {
+            if urls.insert(guid, url).is_some_and(|other| other != url) {
+                repeated.insert(guid.clone());
+            }
+        }
+        Self { stored: known.iter().map(|k| (k.guid.as_str(), k)).collect(), repeated }
+    }
+
+    /// Returns the guid with which an article is stored, and the stored article. A guid may be repeated in one document and
+    /// not in the next: an article that was stored with its guid alone keeps it, and is recognized by its URL.
+    fn of(&self, article: &FoundArticle) -> (String, Option<&'a KnownArticle>) {
+        let FoundArticle { guid, url, .. } = article;
+        let hash = hash_of(guid, url.as_deref());
+        let alone = self.stored.get(guid.as_str()).copied();
+        let has_other_url = alone.is_some_and(|known| known.url != *url);
+        let is_repeated = self.repeated.contains(guid) || has_other_url && self.was_repeated(guid);
+        let stored = self.stored.get(hash.as_str()).copied().or(alone.filter(|_| !(is_repeated && has_other_url)));
+        let own = stored.map(|known| known.guid.clone());
+        (own.unwrap_or_else(|| if is_repeated { hash } else { guid.clone() }), stored)
+    }
+
+    /// Returns whether other articles were stored with this guid and their URLs.
+    fn was_repeated(&self, guid: &str) -> bool {
+        self.stored.values().any(|known| known.guid == hash_of(guid, known.url.as_deref()))
+    }
+}
+
+fn hash_of(guid: &str, url: Option<&str>) -> String {
+    format!("sha256:{}", hexadecimal::sha256(format!("{guid}\n{}", url.unwrap_or_default()), 32))
+}
+
 enum ArticleRef {
     New(usize),
     Known(i64),
@@ -102,7 +148,8 @@ mod tests {
     fn known(id: i64, article: &FoundArticle) -> KnownArticle {
         let (changes, _) = compare(&[], vec![article.clone()], now());
         let row = &changes.insert[0];
-        KnownArticle { id, guid: article.guid.clone(), published_at: row.published_at, digest: row.digest.clone() }
+        let (published_at, digest) = (row.published_at, row.digest.clone());
+        KnownArticle { id, guid: row.found.guid.clone(), url: article.url.clone(), published_at, digest }
     }
 
     fn guids(changes: &Changes) -> Vec<&str> {
@@ -125,6 +172,69 @@ mod tests {
         let (changes, _) = compare(&[], same_time, now());
         assert_eq!(guids(&changes), ["z", "y", "x"], "the first of the feed gets the highest id");
         assert!(changes.insert.iter().all(|row| row.published_at == now()), "what is to come was not published");
+    }
+
+    /// An article with the guid `g`.
+    fn same(n: i64) -> FoundArticle {
+        FoundArticle {
+            guid: "g".to_owned(),
+            url: Some(format!("https://a.example/{n}")),
+            ..found(&n.to_string(), Some(n))
+        }
+    }
+
+    /// Stores the articles of each document in turn; returns the numbers of those that each one added.
+    fn added(documents: &[&[i64]]) -> Vec<Vec<String>> {
+        let (mut stored, mut all) = (Vec::new(), Vec::new());
+        for numbers in documents {
+            let found: Vec<FoundArticle> = numbers.iter().map(|n| same(*n)).collect();
+            let (changes, count) = compare(&stored, found, now());
+            assert!(changes.update.is_empty() && changes.delete.is_empty(), "{documents:?}");
+            let mut new = Vec::new();
+            for row in changes.insert {
+                new.push(row.found.title.clone().unwrap_or_default().replace("Title of ", ""));
+                let id = i64::try_from(stored.len()).unwrap() + 1;
+                let ArticleRow { found: FoundArticle { guid, url, .. }, published_at, digest } = row;
+                stored.push(KnownArticle { id, guid, url, published_at, digest });
+            }
+            assert_eq!(count, stored.len());
+            all.push(new);
+        }
+        all
+    }
+
+    #[test]
+    fn articles_with_one_guid_are_told_apart_by_their_urls() {
+        let all: Vec<i64> = (1..=10).rev().collect();
+        assert_eq!(added(&[&all, &all])[0].len(), 10);
+        // Newest first: each new article is added once, and no earlier one again.
+        let one_by_one: Vec<&[i64]> = (0..9).rev().map(|n| &all[n..n + 2]).collect();
+        let new = added(&one_by_one);
+        assert_eq!(new[0], ["2", "1"], "oldest first, by their dates");
+        assert!(new[1..].iter().all(|new| new.len() == 1), "{new:?}");
+        // The guid is that of one article at first, or for a while.
+        let documents: [&[i64]; 6] = [&[1], &[2, 1], &[2], &[3, 2, 1], &[3, 2], &[4]];
+        assert_eq!(added(&documents), [vec!["1"], vec!["2"], vec![], vec!["3"], vec![], vec!["4"]]);
+        // Without a URL they are duplicates.
+        let bare = |title: &str| FoundArticle { title: Some(title.to_owned()), ..found("g", Some(1)) };
+        assert_eq!(compare(&[], vec![bare("a"), bare("b")], now()).1, 1);
+        assert_eq!(compare(&[], vec![same(1), same(1), bare("a")], now()).1, 2);
+    }
+
+    /// Only the newest of the articles with one guid was stored before they were told apart, and it was overwritten.
+    #[test]
+    fn an_article_stored_with_a_repeated_guid_stays_the_same() {
+        let stored = KnownArticle { guid: "g".to_owned(), ..known(7, &same(2)) };
+        let (changes, count) = compare(&[stored], vec![same(3), same(2), same(1)], now());
+        assert!(changes.update.is_empty() && changes.delete.is_empty());
+        assert_eq!((changes.insert.len(), count), (2, 3));
+        assert!(changes.insert.iter().all(|row| row.found.guid.starts_with("sha256:")));
+    }
+
+    #[test]
+    fn an_article_whose_url_changes_stays_the_same() {
+        let (changes, count) = compare(&[known(1, &same(1))], vec![same(2)], now());
+        assert_eq!((changes.insert.len(), changes.update.len(), count), (0, 1, 1));
     }
 
     #[test]
