@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::feed::{Feed, FeedStatus, FeedType};
 use crier_http::Guard;
 use crier_worker::feeds::MAX_DOCUMENT_BYTES;
-use crier_worker::jobs::fetch_feed::{Document, FetchError, FetchResult, Fetcher};
+use crier_worker::jobs::fetch_feed::{Conditions, Document, FetchError, FetchResult, Fetcher};
 
 use super::server::{FeedResponse, Server, page, rss};
 use crate::support::store::start_time;
@@ -48,7 +48,7 @@ async fn fetch(feed: &Feed) -> Result<FetchResult, FetchError> {
 async fn document(feed: &Feed) -> Document {
     match fetch(feed).await.unwrap() {
         FetchResult::Feed(document) => *document,
-        FetchResult::Unchanged => panic!("unexpected 304"),
+        FetchResult::Unchanged(_) => panic!("unexpected 304"),
     }
 }
 
@@ -62,7 +62,7 @@ async fn requests_send_user_agent_and_accept_headers() {
     server.set_response("/feed", FeedResponse::ok(rss(&[("1", "One")])));
     let found = document(&feed(server.url("/feed"), FeedType::Rss)).await;
     assert_eq!(found.parsed.articles[0].url.as_deref(), Some(server.url("/1").as_str()));
-    assert_eq!((found.validator_url, found.etag, found.last_modified), (None, None, None));
+    assert_eq!((found.validator_url, found.conditions), (None, Conditions::default()));
     assert_eq!(found.found_url, server.url("/feed"));
     let head = server.take_requests().remove(0).to_ascii_lowercase();
     assert!(head.starts_with("get /feed http/1.1\r\n") && head.contains("\r\nuser-agent: crier-feeds/"), "{head}");
@@ -80,10 +80,11 @@ async fn validators_are_sent_only_to_the_url_that_issued_them() {
     let mut f = feed(server.url("/feed"), FeedType::Rss);
     let found = document(&f).await;
     assert_eq!(found.validator_url, Some(server.url("/real")));
-    (f.validator_url, f.etag, f.last_modified) = (found.validator_url, found.etag, found.last_modified);
+    (f.validator_url, f.etag, f.last_modified) =
+        (found.validator_url, found.conditions.etag, found.conditions.last_modified);
     server.take_requests();
     server.set_response("/real", FeedResponse::status(304));
-    assert!(matches!(fetch(&f).await, Ok(FetchResult::Unchanged)));
+    assert!(matches!(fetch(&f).await, Ok(FetchResult::Unchanged(new)) if new == Conditions::default()));
     let asked = server.take_requests();
     assert!(!asked[0].to_ascii_lowercase().contains("if-"), "{asked:?}");
     let second = asked[1].to_ascii_lowercase();

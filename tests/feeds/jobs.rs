@@ -19,6 +19,8 @@ use crate::support::store::run_concurrently;
 
 worker_on_both!(
     a_feed_is_fetched_and_then_polled_conditionally,
+    the_validators_of_a_304_replace_the_stored_ones,
+    articles_with_one_guid_are_each_listed_once,
     changed_articles_are_updated,
     the_newest_200_articles_are_kept,
     a_failing_feed_backs_off_until_it_recovers,
@@ -96,6 +98,60 @@ async fn a_feed_is_fetched_and_then_polled_conditionally(w: TestWorker) {
     let traced =
         w.number("SELECT count(*) FROM jobs WHERE kind = 'fetch_feed' AND state = 'done' AND trace = 'request-1'");
     assert_eq!(traced.await, 1);
+}
+
+async fn the_validators_of_a_304_replace_the_stored_ones(w: TestWorker) {
+    let server = Server::start().await;
+    let modified = "Mon, 04 May 2026 10:00:00 GMT";
+    let good = FeedResponse::ok(rss(&[("a", "First")])).with("ETag", "\"1\"").with("Last-Modified", modified);
+    server.set_response("/feed", good);
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    w.run_jobs().await;
+    server.set_response("/feed", FeedResponse::status(304).with("ETag", "\"2\""));
+    run_next_fetch(&w, id).await;
+    let read = feed(&w, id).await;
+    assert_eq!((read.etag.as_deref(), read.last_modified.as_deref()), (Some("\"2\""), Some(modified)));
+    server.take_requests();
+    server.set_response("/feed", FeedResponse::status(304).with("Last-Modified", "Tue, 05 May 2026 10:00:00 GMT"));
+    run_next_fetch(&w, id).await;
+    let request = server.take_requests()[0].to_ascii_lowercase();
+    assert!(request.contains("if-none-match: \"2\"") && request.contains("if-modified-since: mon, 04"), "{request}");
+    let read = feed(&w, id).await;
+    assert_eq!((read.etag.as_deref(), read.articles_count), (Some("\"2\""), 1));
+    assert!(read.last_modified.unwrap().starts_with("Tue"));
+}
+
+/// A feed that gives all its articles one guid, newest first.
+async fn articles_with_one_guid_are_each_listed_once(w: TestWorker) {
+    let server = Server::start().await;
+    let document = |newest: i64| {
+        let item = |n: i64| format!("<item><guid>same</guid><title>Story {n}</title><link>/{n}</link></item>");
+        let items: String = (newest - 9..=newest).rev().map(item).collect();
+        FeedResponse::ok(format!("<rss version=\"2.0\"><channel><title>F</title>{items}</channel></rss>"))
+    };
+    server.set_response("/feed", document(10));
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    w.run_jobs().await;
+    let before = all(&w, id).await;
+    assert_eq!((before.len(), before[0].title.as_deref(), before[0].guid.len()), (10, Some("Story 10"), 71));
+    server.set_response("/feed", document(12));
+    run_next_fetch(&w, id).await;
+    let after = all(&w, id).await;
+    assert_eq!(
+        (after.len(), after[0].title.as_deref(), after[1].title.as_deref()),
+        (12, Some("Story 12"), Some("Story 11"))
+    );
+    assert!(after[2..].iter().zip(&before).all(|(after, before)| after.id == before.id && after.guid == before.guid));
+    // An article that was stored with the guid, before its URL counted, is the same one.
+    let row = before[3].id;
+    w.sql(format!("UPDATE articles SET guid = 'same' WHERE id = {row}")).await;
+    server.set_response("/feed", document(13));
+    run_next_fetch(&w, id).await;
+    let all = all(&w, id).await;
+    assert_eq!(
+        (all.len(), all[6].id, all[6].guid.as_str(), all[6].updated_at),
+        (13, row, "same", before[3].updated_at)
+    );
 }
 
 async fn changed_articles_are_updated(w: TestWorker) {

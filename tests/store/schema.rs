@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use crier_domain::event::EventName;
+use crier_domain::feed::FeedType;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::platform::Platform;
 use crier_store::accounts::{self, NewAccount};
+use crier_store::feeds::{self, NewFeed};
 use crier_store::{Db, events, inbox_syncs, operators};
 
 use crate::support::store::{TestStore, new_account, on_both, run_concurrently};
@@ -17,6 +19,7 @@ on_both![
     children_are_deleted_with_their_parents,
     making_brands_optional_keeps_existing_ones,
     the_operator_stays_operator,
+    feeds_are_read_again_after_an_upgrade,
     accounts_connected_before_an_inbox_was_read_are_looked_at,
     accounts_of_platforms_that_got_an_inbox_are_looked_at,
     linkedin_pages_are_looked_at_and_unread_messages_are_known
@@ -229,6 +232,23 @@ async fn the_operator_stays_operator(s: TestStore) {
     })
     .await;
     assert_eq!(operators::ids(&mut s.conn().await).await.unwrap(), [w.user]);
+}
+
+/// 0069: a feed that answers 304 would never be parsed by a later release.
+async fn feeds_are_read_again_after_an_upgrade(s: TestStore) {
+    let w = s.create_world().await;
+    let new = NewFeed { name: "F", named: false, url: "https://a.example/feed", kind: FeedType::Rss };
+    let id = s.write(async |tx| feeds::create(tx, w.brand, &new, None).await).await.id;
+    s.sql("UPDATE feeds SET validator_url = url, found_url = url, etag = '1', last_modified = '2', articles_count = 3")
+        .await;
+    s.sql(match s.is_postgres() {
+        true => include_str!("../../migrations/postgres/0069_read_feeds_again.sql"),
+        false => include_str!("../../migrations/sqlite/0069_read_feeds_again.sql"),
+    })
+    .await;
+    let feed = feeds::find(&mut s.conn().await, w.brand, id).await.unwrap().unwrap();
+    assert_eq!((feed.validator_url, feed.etag, feed.last_modified), (None, None, None));
+    assert_eq!((feed.found_url.as_deref(), feed.articles_count), (Some("https://a.example/feed"), 3));
 }
 
 /// 0047 copies the jobs into a table whose columns are in another order.

@@ -228,6 +228,24 @@ pub async fn record_success(tx: &mut Tx, feed_id: i64, fetched: &FetchUpdate) ->
     Ok(())
 }
 
+/// Replaces the values for conditional requests by those of a 304; a value that it does not have is kept. The caller has
+/// locked the row.
+pub async fn replace_conditions(
+    tx: &mut Tx,
+    feed_id: i64,
+    etag: Option<&str>,
+    last_modified: Option<&str>,
+) -> Result<()> {
+    const SQL: &str = "
+        UPDATE feeds
+        SET etag = coalesce($2, etag), last_modified = coalesce($3, last_modified)
+        WHERE id = $1";
+    if etag.is_some() || last_modified.is_some() {
+        execute!(tx, SQL, feed_id, etag, last_modified)?;
+    }
+    Ok(())
+}
+
 /// Records a failed fetch, with a reason for the feed's owner. `lost`: the feed is no longer at the URL where it was
 /// found, and is searched for again. The caller has locked the row.
 pub async fn record_failure(

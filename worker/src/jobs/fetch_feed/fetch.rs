@@ -44,9 +44,26 @@ pub struct Fetcher {
 /// A successful fetch.
 #[derive(Debug)]
 pub enum FetchResult {
-    /// Not modified since the last fetch.
-    Unchanged,
+    /// Not modified since the last fetch; with the conditions that the response replaces.
+    Unchanged(Conditions),
     Feed(Box<Document>),
+}
+
+/// The values of a response for the conditional headers of the next request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    pub etag: Option<String>,
+    pub last_modified: Option<String>,
+}
+
+impl Conditions {
+    fn of(headers: &HeaderMap) -> Self {
+        let value = |name| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            value.filter(|value| value.len() <= MAX_VALIDATOR_LENGTH).map(str::to_owned)
+        };
+        Self { etag: value(header::ETAG), last_modified: value(header::LAST_MODIFIED) }
+    }
 }
 
 #[derive(Debug)]
@@ -56,8 +73,7 @@ pub struct Document {
     pub found_url: String,
     /// The URL after redirects, and its values for conditional headers.
     pub validator_url: Option<String>,
-    pub etag: Option<String>,
-    pub last_modified: Option<String>,
+    pub conditions: Conditions,
 }
 
 /// A failed fetch.
@@ -88,14 +104,10 @@ impl Page {
     fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
-
-    fn condition(&self, name: HeaderName) -> Option<String> {
-        self.header(name).filter(|value| value.len() <= MAX_VALIDATOR_LENGTH).map(str::to_owned)
-    }
 }
 
 enum GetResult {
-    NotModified,
+    NotModified(Conditions),
     Page(Box<Page>),
 }
 
@@ -114,7 +126,7 @@ impl Fetcher {
     pub async fn fetch(&self, feed: &Feed, now: DateTime<Utc>) -> Result<FetchResult, FetchError> {
         let end = Instant::now() + self.deadline;
         let page = match self.get(feed.address(), feed, end, now).await? {
-            GetResult::NotModified => return Ok(FetchResult::Unchanged),
+            GetResult::NotModified(new) => return Ok(FetchResult::Unchanged(new)),
             GetResult::Page(page) => page,
         };
         let (page, read) = self.read(page, end).await;
@@ -147,7 +159,7 @@ impl Fetcher {
         now: DateTime<Utc>,
     ) -> Result<FetchResult, FetchError> {
         let page = match self.get(address, feed, end, now).await? {
-            GetResult::NotModified => return Ok(FetchResult::Unchanged),
+            GetResult::NotModified(new) => return Ok(FetchResult::Unchanged(new)),
             GetResult::Page(page) => page,
         };
         let (page, read) = self.read(page, end).await;
@@ -166,7 +178,9 @@ impl Fetcher {
             let answer = self.ask(&url, feed, conditional, end).await;
             let answer = answer.map_err(|error| FetchError::new(format!("The feed could not be fetched: {error}.")))?;
             match answer.status {
-                StatusCode::NOT_MODIFIED if conditional => return Ok(GetResult::NotModified),
+                StatusCode::NOT_MODIFIED if conditional => {
+                    return Ok(GetResult::NotModified(Conditions::of(&answer.headers)));
+                }
                 status if is_redirect(status) => {
                     let location = answer.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
                     let next = location.and_then(|location| url.join(location).ok());
@@ -268,10 +282,10 @@ fn candidates(feed: &Feed, page: &Page, error: &FeedError) -> Vec<String> {
 }
 
 fn document(parsed: Parsed, page: &Page, address: &str) -> FetchResult {
-    let (etag, last_modified) = (page.condition(header::ETAG), page.condition(header::LAST_MODIFIED));
-    let validator_url = (etag.is_some() || last_modified.is_some()).then(|| page.url.to_string());
+    let conditions = Conditions::of(&page.headers);
+    let validator_url = (conditions != Conditions::default()).then(|| page.url.to_string());
     let found_url = address.to_owned();
-    FetchResult::Feed(Box::new(Document { parsed, found_url, validator_url, etag, last_modified }))
+    FetchResult::Feed(Box::new(Document { parsed, found_url, validator_url, conditions }))
 }
 
 #[cfg(test)]

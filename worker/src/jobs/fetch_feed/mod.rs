@@ -19,7 +19,7 @@ use crate::feeds::{Format, diff};
 
 mod fetch;
 
-pub use fetch::{Document, FetchError, FetchResult, Fetcher};
+pub use fetch::{Conditions, Document, FetchError, FetchResult, Fetcher};
 
 /// The maximum length of a stored error, in characters.
 const MAX_ERROR_LENGTH: usize = 500;
@@ -116,9 +116,13 @@ impl RunResult for FetchEnd {
 impl FetchEnd {
     async fn record_success(&self, tx: &mut Tx, feed: &Feed, found: &FetchResult) -> Result<FetchOutcome> {
         let next_fetch_at = next_fetch(0, None, tx.now, self.jitter);
-        let FetchResult::Feed(document) = found else {
-            feeds::record_success(tx, feed.id, &feeds::FetchUpdate { changed: None, next_fetch_at }).await?;
-            return Ok(FetchOutcome::Unchanged);
+        let document = match found {
+            FetchResult::Feed(document) => document,
+            FetchResult::Unchanged(Conditions { etag, last_modified }) => {
+                feeds::record_success(tx, feed.id, &feeds::FetchUpdate { changed: None, next_fetch_at }).await?;
+                feeds::replace_conditions(tx, feed.id, etag.as_deref(), last_modified.as_deref()).await?;
+                return Ok(FetchOutcome::Unchanged);
+            }
         };
         let known = articles::known(tx, feed.id).await?;
         let (changes, count) = diff::compare(&known, document.parsed.articles.clone(), tx.now);
@@ -128,8 +132,8 @@ impl FetchEnd {
             kind: kind_of(feed.kind, document.parsed.format),
             found_url: Some(document.found_url.clone()),
             validator_url: document.validator_url.clone(),
-            etag: document.etag.clone(),
-            last_modified: document.last_modified.clone(),
+            etag: document.conditions.etag.clone(),
+            last_modified: document.conditions.last_modified.clone(),
             articles_count: i64::try_from(count).unwrap_or(0),
         };
         feeds::record_success(tx, feed.id, &feeds::FetchUpdate { changed: Some(changed), next_fetch_at }).await?;
