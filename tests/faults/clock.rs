@@ -290,9 +290,17 @@ async fn a_ready_job_of_a_clock_that_was_ahead_is_notified_again(w: TestWorker) 
 async fn scheduled_posts_are_not_pulled_back(w: TestWorker) {
     let at = w.now() + FORTY_DAYS;
     let (_, target) = w.schedule(at).await;
+    // One was moved when its job had started.
+    let (post, moved) = w.schedule(w.now()).await;
+    w.scheduler.tick().await.unwrap();
+    let id = w.notified_job();
+    w.change_post(post, |p| p.scheduled_at = Some(at)).await;
+    w.engine.run(id).await;
     misdated::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.job_of(target).await.run_at, at);
-    assert_eq!(w.run_until_idle().await.len(), 1);
+    for target in [target, moved] {
+        assert_eq!(w.job_of(target).await.run_at, at);
+    }
+    assert_eq!(w.run_until_idle().await.len(), 2);
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
 }
 

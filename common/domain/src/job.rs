@@ -144,7 +144,7 @@ impl Claimed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// Retry at this time.
+    /// Run again at this time; with the error, or an empty text if there was none.
     RetryAt(DateTime<Utc>, String),
     /// Do not retry; with the reason, for the operator.
     Abort(String),

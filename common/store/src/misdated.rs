@@ -64,7 +64,7 @@ static TIMES: LazyLock<Vec<BoundedTime>> = LazyLock::new(|| {
             replacement: LEASE,
             ..BoundedTime::new("lease", "jobs", "id", "lease_until", leased)
         },
-        // A job without an error was scheduled by a user.
+        // The time of a job without an error was chosen by a user, and may be years away.
         BoundedTime::new("retry", "jobs", "id", "run_at", "state = 'scheduled' AND last_error IS NOT NULL"),
         BoundedTime::new("lane", "paused_lanes", "lane", "paused_until", "lane IS NOT NULL"),
         BoundedTime::new("feed", "feeds", "id", "next_fetch_at", "next_fetch_at IS NOT NULL"),

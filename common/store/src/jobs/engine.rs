@@ -84,7 +84,10 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
             Outcome::Cancelled(why) => {
                 execute!(tx, END, job.id, job.fence, "cancelled", stored_reason(why), now, &job.worker)?
             }
-            Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, stored_reason(why), &job.worker)?,
+            Outcome::RetryAt(at, why) => {
+                let why = Some(stored_reason(why)).filter(|why| !why.is_empty());
+                execute!(tx, AGAIN, job.id, job.fence, *at, why, &job.worker)?
+            }
         };
         if updated == 0 {
             return Ok(false);

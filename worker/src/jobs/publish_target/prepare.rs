@@ -407,6 +407,7 @@ impl RunResult for SkippedRun {
         if target.status.is_terminal() {
             return Ok(cancelled);
         }
-        Ok(Outcome::RetryAt(at.unwrap_or(tx.now).max(tx.now), "the post's time was changed".to_owned()))
+        // The post's time was changed, by a user and not by an error.
+        Ok(Outcome::RetryAt(at.unwrap_or(tx.now).max(tx.now), String::new()))
     }
 }
