@@ -33,6 +33,7 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_webhook_attempts_total", &["outcome"], &[WORKER]),
     ("crier_webhook_attempt_duration_seconds", &[], &[WORKER]),
     ("crier_webhook_end_to_end_seconds", &[], &[WORKER]),
+    ("crier_mails_withheld_total", &["limit"], &[WORKER]),
     ("crier_reports_written_total", &["format", "outcome"], &[WORKER]),
     ("crier_report_write_seconds", &["format"], &[WORKER]),
     ("crier_feed_fetches_total", &["outcome"], &[WORKER]),
@@ -102,7 +103,7 @@ fn is_bounded(label: &str, value: &str) -> bool {
             value == "(none)" || value.starts_with('/') && !value.contains(|c: char| c.is_ascii_digit() && c != '1')
         }
         "status_class" => ["2xx", "3xx", "4xx", "5xx", "error"].contains(&value),
-        "outcome" | "state" | "reason" | "task" | "method" | "operation" | "call" => {
+        "outcome" | "limit" | "state" | "reason" | "task" | "method" | "operation" | "call" => {
             value.len() < 20 && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         }
         _ => false,

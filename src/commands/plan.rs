@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crier_domain::ai::Operation;
 use crier_domain::plan::Plan;
-use crier_store::{Conn, StoreError, ai_credits, brands, files, usage, users};
+use crier_store::{Conn, StoreError, ai_credits, brands, files, mail_counts, usage, users};
 use serde::Serialize;
 
 use super::{Context, Result, refused};
@@ -21,6 +21,7 @@ struct PlanRow {
     ai_credits: Option<u64>,
     requests_per_minute: Option<u64>,
     analytics_days: Option<u64>,
+    report_mails_per_day: Option<u64>,
     features: Vec<&'static str>,
 }
 
@@ -38,6 +39,8 @@ struct UsageRow {
     storage_mib: Option<u64>,
     ai_credits_this_month: i64,
     ai_credits: Option<u64>,
+    report_mails_today: i64,
+    report_mails_per_day: Option<u64>,
     /// In JSON output only; without `--json`, `--brands` prints a separate table.
     #[serde(skip_serializing_if = "Option::is_none")]
     ai_brands: Option<Vec<BrandRow>>,
@@ -90,6 +93,7 @@ fn row(plan: &Plan) -> PlanRow {
         ai_credits: plan.ai_credits,
         requests_per_minute: plan.requests_per_minute,
         analytics_days: plan.analytics_days,
+        report_mails_per_day: plan.report_mails_per_day,
         features: plan.features.iter().map(|f| f.as_str()).collect(),
     }
 }
@@ -151,6 +155,8 @@ async fn show_usage(cx: &Context, user: Option<&str>, by_brand: bool, json: bool
             storage_mib: caps.and_then(|p| p.storage_mib),
             ai_credits_this_month: ai_credits::used(&mut conn, id, cx.store.now()).await?,
             ai_credits: caps.and_then(|p| p.ai_credits),
+            report_mails_today: mail_counts::reports(&mut conn, id, cx.store.now()).await?,
+            report_mails_per_day: caps.and_then(|p| p.report_mails_per_day),
             ai_brands: json.then_some(ai_brands),
             plan,
         });

@@ -20,6 +20,7 @@ on_both!(
     concurrent_attempts_send_one_notice,
     an_inactive_endpoint_sends_no_notice,
     a_reenabled_endpoint_that_fails_sends_a_new_notice,
+    a_user_gets_at_most_24_notices_a_day,
 );
 on_one!(without_a_mail_server_no_notice_is_stored, untrusted_response_text_stays_on_one_line,);
 
@@ -189,4 +190,23 @@ async fn a_reenabled_endpoint_that_fails_sends_a_new_notice(s: TestStore) {
     assert!(mails[1].contains("did not arrive: 1."), "the earlier one belongs to the earlier outage: {}", mails[1]);
     let id = |mail: &str| mail.lines().find(|line| line.starts_with("Message-ID")).unwrap().to_owned();
     assert_ne!(id(&mails[0]), id(&mails[1]));
+}
+
+async fn a_user_gets_at_most_24_notices_a_day(s: TestStore) {
+    let (w, server, _receiver, webhook) = failing(s, 410).await;
+    let enabled = Webhook { disabled_reason: None, ..webhook.clone() };
+    let fail = async || {
+        w.write(async |tx| webhooks::update(tx, &enabled).await).await;
+        emit_event(&w).await;
+        w.run_jobs().await;
+        assert!(!is_active(&w, &webhook).await);
+        server.mails().len()
+    };
+    for _ in 0..24 {
+        fail().await;
+    }
+    assert_eq!(server.mails().len(), 24);
+    assert_eq!(fail().await, 24);
+    w.clock.advance(TimeDelta::days(1));
+    assert_eq!(fail().await, 25);
 }

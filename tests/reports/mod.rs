@@ -3,6 +3,7 @@
 
 mod endpoints;
 mod exports;
+mod mail_limits;
 mod mails;
 mod numbers;
 mod schedules;

@@ -19,6 +19,7 @@ mod feeds;
 mod idempotency;
 mod jobs;
 mod kept_plans;
+mod mail_counts;
 mod mails;
 mod plans;
 mod posts;

@@ -22,7 +22,8 @@ on_both![
     feeds_are_read_again_after_an_upgrade,
     accounts_connected_before_an_inbox_was_read_are_looked_at,
     accounts_of_platforms_that_got_an_inbox_are_looked_at,
-    linkedin_pages_are_looked_at_and_unread_messages_are_known
+    linkedin_pages_are_looked_at_and_unread_messages_are_known,
+    unsubscriptions_from_a_schedule_hold_for_the_workspace
 ];
 
 /// Tables with their columns: name and nullability.
@@ -418,4 +419,53 @@ async fn linkedin_pages_are_looked_at_and_unread_messages_are_known(s: TestStore
             ORDER BY external_id
         ) m";
     assert_eq!(s.value::<String>(unread).await, "unread b, unread d");
+}
+
+/// 0063.
+async fn unsubscriptions_from_a_schedule_hold_for_the_workspace(s: TestStore) {
+    let (one, two) = (s.create_world().await, s.workspace().await);
+    let at = "'2026-01-01T00:00:00Z'";
+    s.sql(format!(
+        "INSERT INTO reports (brand_id, name, created_at, updated_at, widgets)
+        VALUES ({}, 'R', {at}, {at}, '[]')",
+        one.brand
+    ))
+    .await;
+    for _ in 0..2 {
+        s.sql(format!(
+            "INSERT INTO report_schedules (report_id, frequency, format, recipients, next_run_at, created_at, updated_at)
+            VALUES (1, 'cron', 'csv', '[]', {at}, {at}, {at})"
+        ))
+        .await;
+    }
+    s.sql("DROP TABLE mail_counts").await;
+    s.sql("ALTER TABLE report_mail_stops DROP COLUMN is_unsubscribed").await;
+    for (workspace, schedule, recipient) in [
+        (one.workspace, "1", "ann@example.com"),
+        (one.workspace, "2", "ann@example.com"),
+        (one.workspace, "1", "bob@example.com"),
+        (one.workspace, "NULL", "bob@example.com"),
+        (two, "NULL", "cid@example.com"),
+    ] {
+        s.sql(format!(
+            "INSERT INTO report_mail_stops (workspace_id, schedule_id, recipient, reason, created_at)
+            VALUES ({workspace}, {schedule}, '{recipient}', 'why', {at})"
+        ))
+        .await;
+    }
+    s.sql(match s.is_postgres() {
+        true => include_str!("../../migrations/postgres/0063_mail_counts.sql"),
+        false => include_str!("../../migrations/sqlite/0063_mail_counts.sql"),
+    })
+    .await;
+    let rows = "
+        SELECT string_agg(stop, ', ')
+        FROM (
+            SELECT recipient || ' ' || reason || CASE WHEN is_unsubscribed THEN ' unsubscribed' ELSE '' END AS stop
+            FROM report_mail_stops
+            WHERE schedule_id IS NULL
+            ORDER BY recipient
+        ) s";
+    let expected = "ann@example.com unsubscribed unsubscribed, bob@example.com why unsubscribed, cid@example.com why";
+    assert_eq!(s.value::<String>(rows).await, expected);
 }

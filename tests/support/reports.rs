@@ -47,6 +47,8 @@ pub struct Settings {
     pub public_url: Option<&'static str>,
     /// How far back the plans show figures, for the worker; `None`: as far as they do.
     pub retention_days: Option<u64>,
+    /// How many report emails the plans allow, for the worker; `None`: as many as they do.
+    pub report_mails_per_day: Option<u64>,
 }
 
 impl TestInstallation {
@@ -68,12 +70,11 @@ impl TestInstallation {
             store: app.store.store.clone(),
             platforms: app.api.platforms.clone(),
             library: library.clone(),
-            plans: Arc::new(Plans::new(
-                plans
-                    .iter()
-                    .cloned()
-                    .map(|plan| Plan { analytics_days: settings.retention_days.or(plan.analytics_days), ..plan }),
-            )),
+            plans: Arc::new(Plans::new(plans.iter().cloned().map(|plan| Plan {
+                analytics_days: settings.retention_days.or(plan.analytics_days),
+                report_mails_per_day: settings.report_mails_per_day.or(plan.report_mails_per_day),
+                ..plan
+            }))),
             feeds: Arc::new(Fetcher::new(guard.clone())),
             webhooks: Arc::new(Sender::new(guard.clone())),
             guard,

@@ -11,10 +11,11 @@ use crier_domain::account::SocialAccount;
 use crier_domain::catalogue::descriptor;
 use crier_domain::platform::Mode;
 use crier_domain::webhook::MAX_ATTEMPTS;
-use crier_mail::{Mailer, one_line};
+use crier_mail::{Mailer, mailbox, one_line};
 use crier_store::account_tokens::{self, BrandOwner};
 use crier_store::mails::{self, NewMail};
-use crier_store::{Result, StoreError, Tx, deliveries, webhooks};
+use crier_store::{Result, StoreError, Tx, deliveries, mail_counts, webhooks};
+use crier_telemetry::metrics::{self, MailLimit};
 
 #[derive(Template)]
 #[template(path = "webhook_disabled.txt")]
@@ -67,8 +68,7 @@ pub async fn webhook_disabled(
         message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
         ..NewMail::default()
     };
-    mails::enqueue_mail(tx, found.user_id, &new, trace).await?;
-    Ok(())
+    enqueue(tx, found.user_id, &new, trace).await
 }
 
 /// How an account is connected again, for a mail.
@@ -195,7 +195,18 @@ async fn mail_to_owner(
         message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
         ..NewMail::default()
     };
-    mails::enqueue_mail(tx, owner.user_id, &new, trace).await?;
+    enqueue(tx, owner.user_id, &new, trace).await
+}
+
+/// Puts a notice into the outbox, unless the user got too many today: whoever enables an endpoint over and over, or
+/// connects an account that is rejected, must not flood a mailbox.
+async fn enqueue(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<()> {
+    if mail_counts::take_notice(tx, user_id, &mailbox(new.recipient)).await? {
+        mails::enqueue_mail(tx, user_id, new, trace).await?;
+    } else {
+        metrics::mail_withheld(MailLimit::Address);
+        tracing::warn!(user = user_id, subject = new.subject, "a notice is not sent: too many today");
+    }
     Ok(())
 }
 

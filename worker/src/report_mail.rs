@@ -8,10 +8,12 @@ use crier_base::secrets::SecretError;
 use crier_domain::report::{ReportDelivery, ReportError, ReportErrorCode};
 use crier_domain::report_naming;
 use crier_jobs::reports::links::{FileLink, UnsubscribeLink};
-use crier_mail::{Mailer, one_line};
+use crier_mail::{Mailer, mailbox, one_line};
+use crier_store::mail_counts::{self, MAX_PER_ADDRESS, MailDecision};
 use crier_store::mails::{self, NewMail};
-use crier_store::report_deliveries::{self, MailStop};
+use crier_store::report_deliveries::{self, MailStop, Subscription};
 use crier_store::{Result, StoreError, Tx};
+use crier_telemetry::metrics::{self, MailLimit};
 
 /// Maximum length of a subject, in characters.
 const MAX_SUBJECT: usize = 200;
@@ -31,6 +33,7 @@ pub struct Headline {
 pub struct MailContent {
     pub report: String,
     pub brand: String,
+    pub workspace: String,
     pub headlines: Vec<Headline>,
     /// Whether the file is attached; otherwise the mail has its address.
     pub is_attached: bool,
@@ -41,6 +44,7 @@ pub struct MailContent {
 struct TextPart<'a> {
     report: &'a str,
     brand: &'a str,
+    workspace: &'a str,
     period: &'a str,
     headlines: &'a [Headline],
     file_url: Option<&'a str>,
@@ -54,6 +58,7 @@ struct TextPart<'a> {
 struct HtmlPart<'a> {
     report: &'a str,
     brand: &'a str,
+    workspace: &'a str,
     period: &'a str,
     headlines: &'a [Headline],
     file_url: Option<&'a str>,
@@ -68,13 +73,15 @@ pub struct MailContext<'a> {
     pub mailer: Option<&'a Mailer>,
     pub public_url: &'a str,
     pub workspace_id: i64,
+    /// What the workspace's plan allows; `None`: any number.
+    pub mails_per_day: Option<u64>,
     /// On whose behalf the mails are sent.
     pub user_id: i64,
     pub trace: Option<&'a str>,
 }
 
 /// Puts the mails of a delivery into the outbox, in the transaction that completes it. Recipients that get none are
-/// recorded with the reason.
+/// recorded with the reason. Each mail is counted here, once: later attempts to send it are not.
 pub async fn enqueue(tx: &mut Tx, cx: &MailContext<'_>, delivery: &ReportDelivery, mail: &MailContent) -> Result<()> {
     let recipients = report_deliveries::recipients_of(tx, &[delivery.id]).await?;
     if recipients.is_empty() {
@@ -85,36 +92,61 @@ pub async fn enqueue(tx: &mut Tx, cx: &MailContext<'_>, delivery: &ReportDeliver
         let error = ReportError::new(ReportErrorCode::Unsubscribed, "The schedule was deleted.");
         return report_deliveries::fail_recipients(tx, delivery.id, &error).await;
     };
-    let stops = report_deliveries::mail_stops(tx, cx.workspace_id, schedule_id).await?;
+    let mut wanted = Vec::with_capacity(recipients.len());
     for (position, to) in (0_i32..).zip(&recipients) {
-        let stop = stops.iter().find(|stop| stop.recipient == to.recipient.to_lowercase());
-        let refused = match (stop, cx.mailer) {
-            (Some(stop), _) => Some(stopped(stop)),
-            (None, None) => Some(ReportError::new(
-                ReportErrorCode::MailNotConfigured,
-                "This Crier has no mail server; its operator sets CRIER_SMTP_URL.",
-            )),
-            (None, Some(_)) => None,
-        };
-        if let Some(error) = refused {
+        let mailbox = mailbox(&to.recipient);
+        let subscription =
+            Subscription { workspace_id: cx.workspace_id, schedule_id, address: &to.recipient, mailbox: &mailbox };
+        let stop = report_deliveries::mail_stop(tx, &subscription).await?;
+        match (stop, cx.mailer) {
+            (Some(stop), _) => report_deliveries::fail_recipient(tx, delivery.id, position, &stopped(&stop)).await?,
+            (None, None) => report_deliveries::fail_recipient(tx, delivery.id, position, &not_configured()).await?,
+            (None, Some(mailer)) => wanted.push((position, to.recipient.as_str(), mailbox, mailer)),
+        }
+    }
+    let mailboxes: Vec<String> = wanted.iter().map(|(_, _, mailbox, _)| mailbox.clone()).collect();
+    let decisions = mail_counts::take_reports(tx, cx.workspace_id, cx.mails_per_day, &mailboxes).await?;
+    for ((position, recipient, _, mailer), decision) in wanted.into_iter().zip(decisions) {
+        if let Some(error) = over_limit(decision, cx.mails_per_day) {
             report_deliveries::fail_recipient(tx, delivery.id, position, &error).await?;
-        } else if let Some(mailer) = cx.mailer {
-            let mail_id = enqueue_one(tx, cx, mailer, delivery, (schedule_id, &to.recipient), mail).await?;
+        } else {
+            let mail_id = enqueue_one(tx, cx, mailer, delivery, (schedule_id, recipient), mail).await?;
             report_deliveries::set_mail(tx, delivery.id, position, mail_id).await?;
         }
     }
     Ok(())
 }
 
+fn not_configured() -> ReportError {
+    let message = "This Crier has no mail server; its operator sets CRIER_SMTP_URL.";
+    ReportError::new(ReportErrorCode::MailNotConfigured, message)
+}
+
 fn stopped(stop: &MailStop) -> ReportError {
-    match stop.schedule_id {
-        Some(_) => ReportError::new(ReportErrorCode::Unsubscribed, "The recipient wants no more of these mails."),
-        None => {
-            let why = &stop.reason;
-            let message = format!("Not sent: the recipient's mail server refused an earlier mail ({why}).");
-            ReportError::new(ReportErrorCode::MailRefused, message)
-        }
+    if stop.is_unsubscribed {
+        let message = "The recipient unsubscribed from this workspace's reports.";
+        return ReportError::new(ReportErrorCode::Unsubscribed, message);
     }
+    let message = format!("Not sent: the recipient's mail server refused an earlier mail ({}).", stop.reason);
+    ReportError::new(ReportErrorCode::MailRefused, message)
+}
+
+/// Returns why a mail is not sent; `None`: it is sent.
+fn over_limit(decision: MailDecision, cap: Option<u64>) -> Option<ReportError> {
+    let message = match decision {
+        MailDecision::Allowed => return None,
+        MailDecision::PlanLimit => {
+            let cap = cap.unwrap_or_default();
+            format!("The plan allows {cap} report emails per day (UTC). Choose fewer recipients or a larger plan.")
+        }
+        MailDecision::AddressLimit => format!(
+            "An address receives at most {MAX_PER_ADDRESS} report emails per day (UTC) from a workspace. Run the \
+             schedule less often."
+        ),
+    };
+    let limit = if decision == MailDecision::PlanLimit { MailLimit::Plan } else { MailLimit::Address };
+    metrics::mail_withheld(limit);
+    Some(ReportError::new(ReportErrorCode::MailLimitReached, message))
 }
 
 async fn enqueue_one(
@@ -125,17 +157,19 @@ async fn enqueue_one(
     (schedule_id, recipient): (i64, &str),
     mail: &MailContent,
 ) -> Result<i64> {
-    let unsubscribe = UnsubscribeLink { schedule_id, recipient: recipient.to_lowercase() };
+    let address = recipient.to_lowercase();
+    let unsubscribe = UnsubscribeLink { workspace_id: Some(cx.workspace_id), schedule_id, recipient: address };
     let unsubscribe_url = unsubscribe.url(&tx.cipher, cx.public_url)?;
     let link = FileLink::new(delivery.id, tx.now);
     let file_url = if mail.is_attached { None } else { Some(link.url(&tx.cipher, cx.public_url)?) };
-    let (report, brand) = (one_line(&mail.report), one_line(&mail.brand));
+    let (report, brand, workspace) = (one_line(&mail.report), one_line(&mail.brand), one_line(&mail.workspace));
     let period = report_naming::period(delivery.starts_on, delivery.ends_on);
     let file_until = link.expires_at.date_naive();
     let format = delivery.format.as_str().to_uppercase();
     let text = TextPart {
         report: &report,
         brand: &brand,
+        workspace: &workspace,
         period: &period,
         headlines: &mail.headlines,
         file_url: file_url.as_deref(),
@@ -146,6 +180,7 @@ async fn enqueue_one(
     let html = HtmlPart {
         report: &report,
         brand: &brand,
+        workspace: &workspace,
         period: &period,
         headlines: &mail.headlines,
         file_url: file_url.as_deref(),

@@ -2,8 +2,9 @@
 //! needed, and any replica serves them.
 //!
 //! - `files/{token}`: the file, for two weeks.
-//! - `unsubscribe/{token}`: ends the mails of a schedule to a recipient. Mail programs send a `POST` on their own
-//!   (RFC 8058); a person opens the page, which has a button, since programs that check mails open every address.
+//! - `unsubscribe/{token}`: ends the mails of a workspace's reports to a recipient, and lets them begin again. Mail
+//!   programs send a `POST` on their own (RFC 8058); a person opens the page, which has a button, since programs that
+//!   check mails open every address.
 
 use std::sync::Arc;
 
@@ -11,7 +12,9 @@ use askama::Template;
 use crier_base::secrets::link::LinkError;
 use crier_domain::report::ReportDeliveryStatus;
 use crier_jobs::reports::links::{FileLink, UnsubscribeLink};
-use crier_store::{StoreError, report_deliveries, report_schedules};
+use crier_store::report_deliveries::{self, Subscription};
+use crier_store::report_schedules::{self, ScheduleNames};
+use crier_store::{StoreError, users};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
@@ -19,6 +22,7 @@ use salvo::{Depot, Request, Response, Router, handler};
 use super::{html, notice};
 use crate::app::App;
 use crate::file::{self, FileResponse, SentFile};
+use crate::runner::read_body;
 
 pub fn router() -> Router {
     Router::with_path("reports")
@@ -63,43 +67,87 @@ async fn find(app: &App, link: &FileLink) -> Result<Option<FileResponse>, StoreE
 #[template(path = "report_unsubscribe.html")]
 struct UnsubscribePage {
     recipient: String,
-    report: String,
-    brand: String,
-    is_done: bool,
+    workspace: String,
+    /// The report and its brand; `None`: its schedule was deleted.
+    report: Option<(String, String)>,
+    is_unsubscribed: bool,
+    /// The recipient has just subscribed again.
+    is_back: bool,
+}
+
+/// What a request to the page wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Look,
+    Unsubscribe,
+    Resubscribe,
 }
 
 #[handler]
 async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    show(req, depot, res, false).await;
+    show(req, depot, res, Wish::Look).await;
 }
 
+/// Unsubscribes, whatever the body is: mail programs send several. Only the page's own form subscribes again.
 #[handler]
 async fn unsubscribe(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    show(req, depot, res, true).await;
+    let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
+    let body = read_body(req, app.min_rate).await.unwrap_or_default();
+    let is_back = url::form_urlencoded::parse(&body).any(|(name, _)| name == "resubscribe");
+    show(req, depot, res, if is_back { Wish::Resubscribe } else { Wish::Unsubscribe }).await;
 }
 
-/// Shows the page, after ending the mails if this is wanted. A repeated request changes nothing.
-async fn show(req: &Request, depot: &Depot, res: &mut Response, is_wanted: bool) {
+/// Shows the page, after what is wanted was done. A repeated request changes nothing.
+async fn show(req: &Request, depot: &Depot, res: &mut Response, wish: Wish) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
     let token = req.param::<String>("token").unwrap_or_default();
     let Ok(link) = UnsubscribeLink::open(app.store.cipher(), &token) else { return missing(res) };
-    match names(app, &link, is_wanted).await {
-        Ok(Some((report, brand))) => {
-            let page = UnsubscribePage { recipient: link.recipient, report, brand, is_done: is_wanted };
-            html(res, StatusCode::OK, &page);
-        }
+    match serve(app, &link, wish).await {
+        Ok(Some(page)) => html(res, StatusCode::OK, &page),
         Ok(None) => notice(res, StatusCode::NOT_FOUND, "This report is not mailed any more."),
         Err(error) => unavailable(res, &error.to_string()),
     }
 }
 
-async fn names(app: &App, link: &UnsubscribeLink, is_wanted: bool) -> Result<Option<(String, String)>, StoreError> {
-    if is_wanted {
-        let mut tx = app.store.begin().await?;
-        report_deliveries::unsubscribe(&mut tx, link.schedule_id, &link.recipient).await?;
-        tx.commit().await?;
+/// Returns `None` if the workspace does not exist any more.
+async fn serve(app: &App, link: &UnsubscribeLink, wish: Wish) -> Result<Option<UnsubscribePage>, StoreError> {
+    let mut conn = app.store.read().await?;
+    let names = report_schedules::names_of(&mut conn, link.schedule_id).await?;
+    let Some(workspace_id) = link.workspace_id.or(names.as_ref().map(|names| names.workspace_id)) else {
+        return Ok(None);
+    };
+    let Some(workspace) = users::workspace_name(&mut conn, workspace_id).await? else { return Ok(None) };
+    let mailbox = crier_mail::mailbox(&link.recipient);
+    let subscription =
+        Subscription { workspace_id, schedule_id: link.schedule_id, address: &link.recipient, mailbox: &mailbox };
+    if wish == Wish::Look {
+        let stop = report_deliveries::mail_stop(&mut conn, &subscription).await?;
+        let is_unsubscribed = stop.is_some_and(|stop| stop.is_unsubscribed);
+        return Ok(Some(UnsubscribePage::new(link, workspace, names, is_unsubscribed, false)));
     }
-    report_schedules::names_of(&mut app.store.read().await?, link.schedule_id).await
+    drop(conn);
+    let mut tx = app.store.begin().await?;
+    if wish == Wish::Unsubscribe {
+        report_deliveries::unsubscribe(&mut tx, workspace_id, &mailbox).await?;
+    } else {
+        report_deliveries::resubscribe(&mut tx, &subscription).await?;
+    }
+    tx.commit().await?;
+    let is_back = wish == Wish::Resubscribe;
+    Ok(Some(UnsubscribePage::new(link, workspace, names, !is_back, is_back)))
+}
+
+impl UnsubscribePage {
+    fn new(
+        link: &UnsubscribeLink,
+        workspace: String,
+        names: Option<ScheduleNames>,
+        is_unsubscribed: bool,
+        is_back: bool,
+    ) -> Self {
+        let report = names.map(|names| (names.report, names.brand));
+        Self { recipient: link.recipient.clone(), workspace, report, is_unsubscribed, is_back }
+    }
 }
 
 fn missing(res: &mut Response) {

@@ -71,6 +71,7 @@ fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
             "ai_credits" => (&mut plan.ai_credits, 0, MAX_INTEGER),
             "requests_per_minute" => (&mut plan.requests_per_minute, 1, u64::from(MAX_REQUESTS_PER_MINUTE)),
             "analytics_days" => (&mut plan.analytics_days, 1, MAX_DAYS),
+            "report_mails_per_day" => (&mut plan.report_mails_per_day, 0, MAX_INTEGER),
             _ => {
                 let known = Plan::LIMITS.iter().copied().chain(["features"]).collect::<Vec<_>>();
                 let nearest = super::keys::nearest(key, known.into_iter()).unwrap_or_default();

@@ -35,6 +35,8 @@ pub struct Plan {
     pub requests_per_minute: Option<u64>,
     /// Retention of analytics, in days.
     pub analytics_days: Option<u64>,
+    /// Per UTC day; each recipient counts.
+    pub report_mails_per_day: Option<u64>,
     pub features: BTreeSet<Feature>,
 }
 
@@ -48,6 +50,7 @@ impl Plan {
         "ai_credits",
         "requests_per_minute",
         "analytics_days",
+        "report_mails_per_day",
     ];
 
     /// Returns the storage limit in bytes.
@@ -71,9 +74,17 @@ impl Plan {
     }
 
     /// Creates a plan; limits are in the order of [`Plan::LIMITS`].
-    fn built_in(name: &str, limits: [Option<u64>; 7], features: &[Feature]) -> Self {
-        let [brands, social_accounts, posts_per_month, storage_mib, ai_credits, requests_per_minute, analytics_days] =
-            limits;
+    fn built_in(name: &str, limits: [Option<u64>; 8], features: &[Feature]) -> Self {
+        let [
+            brands,
+            social_accounts,
+            posts_per_month,
+            storage_mib,
+            ai_credits,
+            requests_per_minute,
+            analytics_days,
+            report_mails_per_day,
+        ] = limits;
         Self {
             name: name.to_owned(),
             brands,
@@ -83,6 +94,7 @@ impl Plan {
             ai_credits,
             requests_per_minute,
             analytics_days,
+            report_mails_per_day,
             features: features.iter().copied().collect(),
         }
     }
@@ -157,12 +169,12 @@ impl Default for Plans {
     fn default() -> Self {
         use Feature::{BasicAnalytics, LinkInBio};
         let pro: Vec<Feature> = Feature::ALL.iter().copied().filter(|feature| *feature != Feature::Approvals).collect();
-        let some = |limits: [u64; 7]| limits.map(Some);
-        let unlimited = [None, None, None, None, Some(1_000_000), Some(6_000), Some(1_825)];
+        let some = |limits: [u64; 8]| limits.map(Some);
+        let unlimited = [None, None, None, None, Some(1_000_000), Some(6_000), Some(1_825), None];
         Self::new([
-            Plan::built_in("free", some([1, 3, 30, 500, 100, 60, 30]), &[BasicAnalytics, LinkInBio]),
-            Plan::built_in("pro", some([5, 15, 1_000, 20_480, 5_000, 300, 365]), &pro),
-            Plan::built_in("business", some([50, 100, 20_000, 512_000, 50_000, 1_200, 1_095]), Feature::ALL),
+            Plan::built_in("free", some([1, 3, 30, 500, 100, 60, 30, 20]), &[BasicAnalytics, LinkInBio]),
+            Plan::built_in("pro", some([5, 15, 1_000, 20_480, 5_000, 300, 365, 500]), &pro),
+            Plan::built_in("business", some([50, 100, 20_000, 512_000, 50_000, 1_200, 1_095, 5_000]), Feature::ALL),
             Plan::built_in(Self::UNLIMITED, unlimited, Feature::ALL),
         ])
     }
@@ -200,6 +212,8 @@ mod tests {
         assert_eq!((pro.social_accounts, pro.ai_credits, pro.requests_per_minute), (Some(15), Some(5_000), Some(300)));
         assert_eq!((business.posts_per_month, business.storage_mib), (Some(20_000), Some(512_000)));
         let unlimited = plans.get(Plans::UNLIMITED).unwrap();
+        let mails = [free, pro, business, unlimited].map(|plan| plan.report_mails_per_day);
+        assert_eq!(mails, [Some(20), Some(500), Some(5_000), None]);
         assert_eq!((unlimited.brands, unlimited.ai_credits), (None, Some(1_000_000)));
         assert_eq!(free.features.len(), 2);
         assert!(pro.has(Feature::Inbox) && !pro.has(Feature::Approvals));

@@ -120,8 +120,10 @@ crier_base::text_enum! {
         MailNotConfigured = "mail_not_configured",
         /// The mail server will never take mail for this recipient.
         MailRefused = "mail_refused",
-        /// The recipient wants no more mails of this schedule.
+        /// The recipient wants no more mails of the workspace's reports.
         Unsubscribed = "unsubscribed",
+        /// The workspace, or the address, gets no more mails with reports on this UTC day.
+        MailLimitReached = "mail_limit_reached",
         ReportFailed = "report_failed",
         InternalError = "internal_error",
     }

@@ -215,9 +215,19 @@ fn refuses_recipient(error: &SmtpError) -> bool {
     matches!(code, 550 | 551 | 553) && is_about_mailbox
 }
 
-/// Returns whether mail can be sent to an address.
+/// Returns whether mail can be sent to an address. One with a quoted local part is rejected: it has many spellings.
 pub fn is_address(text: &str) -> bool {
-    text.len() <= MAX_ADDRESS && address(text).is_some()
+    text.len() <= MAX_ADDRESS && !text.contains('"') && address(text).is_some()
+}
+
+/// Returns the mailbox of an address, by which mails to it are counted and stopped: in lower case, with the host in
+/// ASCII, and without a tag (`ann+news@example.com`), which most servers ignore.
+pub fn mailbox(text: &str) -> String {
+    let text = text.to_lowercase();
+    let Some((user, host)) = text.rsplit_once('@') else { return text };
+    let user = user.split_once('+').map_or(user, |(user, _)| user);
+    let host = Host::parse(host).map_or_else(|_| host.to_owned(), |host| host.to_string());
+    format!("{user}@{}", host.trim_end_matches('.'))
 }
 
 /// Parses an address; its host is converted to ASCII, which every server accepts.
@@ -235,4 +245,20 @@ pub fn one_line(text: &str) -> String {
 /// Returns the error message, shortened for storage.
 fn error_text(error: impl std::fmt::Display) -> String {
     one_line(&error.to_string()).chars().take(MAX_ERROR_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_a_mailbox_are_equal() {
+        for text in ["ann@example.com", "Ann@EXAMPLE.com", "ann+news@example.com", "ann+a+b@example.com."] {
+            assert_eq!(mailbox(text), "ann@example.com", "{text}");
+        }
+        assert_eq!(mailbox("bob@b\u{fc}cher.example"), mailbox("bob@xn--bcher-kva.example"));
+        assert_ne!(mailbox("ann@example.com"), mailbox("ann@example.org"));
+        assert_eq!(mailbox("no address"), "no address");
+        assert!(is_address("ann@example.com") && !is_address("\"ann\"@example.com"));
+    }
 }

@@ -48,6 +48,7 @@ pub mod inbox_syncs;
 pub mod jobs;
 pub mod keys;
 pub mod leftovers;
+pub mod mail_counts;
 pub mod mails;
 pub mod media;
 pub mod media_jobs;

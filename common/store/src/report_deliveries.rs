@@ -193,19 +193,33 @@ pub async fn record_mail(tx: &mut Tx, mail_id: i64, status: MailStatus, error: O
     Ok(())
 }
 
-/// Ends the mails of a schedule to a recipient, at their own request; `false`: the schedule does not exist any more.
-pub async fn unsubscribe(tx: &mut Tx, schedule_id: i64, recipient: &str) -> Result<bool> {
+/// Ends all mails of a workspace's reports to a mailbox, at the recipient's own request; `false`: the workspace does not
+/// exist any more. A repeated request changes nothing.
+pub async fn unsubscribe(tx: &mut Tx, workspace_id: i64, mailbox: &str) -> Result<bool> {
     const SQL: &str = "
-        INSERT INTO report_mail_stops (workspace_id, schedule_id, recipient, reason, created_at)
-        SELECT b.workspace_id, s.id, $2, 'unsubscribed', $3
-        FROM report_schedules s
-        JOIN reports r ON r.id = s.report_id
-        JOIN brands b ON b.id = r.brand_id
-        WHERE s.id = $1
-        ON CONFLICT (schedule_id, recipient) WHERE schedule_id IS NOT NULL
-        DO UPDATE SET created_at = report_mail_stops.created_at";
+        INSERT INTO report_mail_stops (workspace_id, recipient, reason, is_unsubscribed, created_at)
+        SELECT id, $2, 'unsubscribed', TRUE, $3
+        FROM workspaces
+        WHERE id = $1
+        ON CONFLICT (workspace_id, recipient) WHERE schedule_id IS NULL
+        DO UPDATE SET is_unsubscribed = TRUE";
     let now = tx.now;
-    Ok(execute!(tx, SQL, schedule_id, recipient.to_lowercase(), now)? > 0)
+    Ok(execute!(tx, SQL, workspace_id, mailbox, now)? > 0)
+}
+
+/// Lets a recipient who unsubscribed get mails again, at their own request.
+pub async fn resubscribe(tx: &mut Tx, to: &Subscription<'_>) -> Result<()> {
+    const SQL: &str = "
+        DELETE FROM report_mail_stops
+        WHERE workspace_id = $1
+            AND schedule_id IS NULL
+            AND recipient IN ($2, $3)
+            AND is_unsubscribed";
+    const OF_SCHEDULE: &str = "DELETE FROM report_mail_stops WHERE schedule_id = $1 AND recipient = $2";
+    let address = to.address.to_lowercase();
+    execute!(tx, SQL, to.workspace_id, &address, to.mailbox)?;
+    execute!(tx, OF_SCHEDULE, to.schedule_id, &address)?;
+    Ok(())
 }
 
 /// Ends all mails of a workspace's reports to the recipient of a mail, which a mail server refused for ever.
@@ -227,37 +241,55 @@ pub async fn stop_refused(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()>
     Ok(())
 }
 
+/// Who gets mails of which schedule.
+#[derive(Clone, Copy, Debug)]
+pub struct Subscription<'a> {
+    pub workspace_id: i64,
+    pub schedule_id: i64,
+    pub address: &'a str,
+    /// That of the address.
+    pub mailbox: &'a str,
+}
+
 /// Why a recipient gets no mails.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct MailStop {
-    /// In small letters.
-    pub recipient: String,
-    /// `None`: for all reports of the workspace.
-    pub schedule_id: Option<i64>,
+    /// At the recipient's own request; otherwise a mail server refused the address.
+    pub is_unsubscribed: bool,
     pub reason: String,
 }
 
-/// Returns who gets no mails of a schedule.
-pub async fn mail_stops(conn: &mut Conn, workspace_id: i64, schedule_id: i64) -> Result<Vec<MailStop>> {
+/// Returns why a recipient gets no mails; `None`: nothing is known against it. Recipients unsubscribe by mailbox, or by
+/// address and schedule in the release before.
+pub async fn mail_stop(conn: &mut Conn, to: &Subscription<'_>) -> Result<Option<MailStop>> {
     const SQL: &str = "
-        SELECT recipient, schedule_id, reason
-        FROM report_mail_stops
-        WHERE schedule_id = $2
-        UNION ALL
-        SELECT recipient, schedule_id, reason
+        SELECT is_unsubscribed, reason
         FROM report_mail_stops
         WHERE workspace_id = $1
-            AND schedule_id IS NULL";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(workspace_id).bind(schedule_id).fetch_all(c))?)
+            AND schedule_id IS NULL
+            AND recipient IN ($3, $4)
+            AND (is_unsubscribed OR recipient = $3)
+        UNION ALL
+        SELECT TRUE, reason
+        FROM report_mail_stops
+        WHERE schedule_id = $2
+            AND recipient = $3
+        ORDER BY 1 DESC
+        LIMIT 1";
+    let address = to.address.to_lowercase();
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(to.workspace_id).bind(to.schedule_id).bind(&address).bind(to.mailbox)
+        .fetch_optional(c))?)
 }
 
-/// Lets these recipients get mails of the workspace's reports again: someone has entered them anew.
+/// Lets recipients whom a mail server refused get mails of the workspace's reports again: someone has entered them anew.
+/// Those who unsubscribed stay unsubscribed.
 pub async fn allow_again(tx: &mut Tx, workspace_id: i64, recipients: &[String]) -> Result<()> {
     const SQL: &str = "
         DELETE FROM report_mail_stops
         WHERE workspace_id = $1
             AND schedule_id IS NULL
-            AND recipient = $2";
+            AND recipient = $2
+            AND NOT is_unsubscribed";
     for recipient in recipients {
         execute!(tx, SQL, workspace_id, recipient.to_lowercase())?;
     }

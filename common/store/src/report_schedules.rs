@@ -53,13 +53,23 @@ pub async fn of_reports(conn: &mut Conn, report_ids: &[i64]) -> Result<Vec<Repor
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }
 
-/// Returns how the report of a schedule and its brand are called.
-pub async fn names_of(conn: &mut Conn, schedule_id: i64) -> Result<Option<(String, String)>> {
+/// Whose report a schedule mails.
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
+pub struct ScheduleNames {
+    pub workspace_id: i64,
+    pub workspace: String,
+    pub brand: String,
+    pub report: String,
+}
+
+/// Returns whose report a schedule mails; `None`: it was deleted.
+pub async fn names_of(conn: &mut Conn, schedule_id: i64) -> Result<Option<ScheduleNames>> {
     const SQL: &str = "
-        SELECT r.name, b.name
+        SELECT w.id AS workspace_id, w.name AS workspace, b.name AS brand, r.name AS report
         FROM report_schedules s
         JOIN reports r ON r.id = s.report_id
         JOIN brands b ON b.id = r.brand_id
+        JOIN workspaces w ON w.id = b.workspace_id
         WHERE s.id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(schedule_id).fetch_optional(c))?)
 }

@@ -26,6 +26,12 @@ pub async fn workspace_plan(conn: &mut Conn, workspace_id: i64) -> Result<Option
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?)
 }
 
+/// Returns the name of a workspace; `None`: the workspace does not exist.
+pub async fn workspace_name(conn: &mut Conn, workspace_id: i64) -> Result<Option<String>> {
+    const SQL: &str = "SELECT name FROM workspaces WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?)
+}
+
 pub async fn set_plan(tx: &mut Tx, workspace_id: i64, plan: &str) -> Result<()> {
     let now = tx.now;
     execute!(tx, "UPDATE workspaces SET plan = $2, updated_at = $3 WHERE id = $1", workspace_id, plan, now)?;

@@ -1,7 +1,7 @@
-//! Deletes finished rows: ended jobs after 7 days (dead ones 30), ended imports and mails after 30, stored responses
-//! after a day, deleted posts once they have no running jobs, the record of lane holds after 30, the URLs at which
-//! accounts were connected a day after their end, and sessions and sign-in links once they have expired. Everything else
-//! that shows a user what happened (targets, deliveries, attempts) stays.
+//! Deletes finished rows: ended jobs after 7 days (dead ones 30), ended imports and mails after 30, counts of mails and
+//! stored responses after a day, deleted posts once they have no running jobs, the record of lane holds after 30, the
+//! URLs at which accounts were connected a day after their end, and sessions and sign-in links once they have expired.
+//! Everything else that shows a user what happened (targets, deliveries, attempts) stays.
 //!
 //! It must not block others for long, above all SQLite's single writer: each batch is a transaction, as large as can be
 //! deleted in a few milliseconds, and other writers get their turn between two batches. It continues while there is
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use crier_store::jobs::{dispatch, holds};
-use crier_store::{Result, Tx, authorizations, idempotency, mails, media_jobs, posts, sessions};
+use crier_store::{Result, Tx, authorizations, idempotency, mail_counts, mails, media_jobs, posts, sessions};
 
 use crate::Scheduler;
 
@@ -26,6 +26,8 @@ const DEAD_JOB_RETENTION: TimeDelta = TimeDelta::days(30);
 const IMPORT_RETENTION: TimeDelta = TimeDelta::days(30);
 /// As long as the dead job of a mail that failed: until then the operator may run it again.
 const MAIL_RETENTION: TimeDelta = TimeDelta::days(30);
+/// Only those of today count; a clock may be a little behind.
+const MAIL_COUNT_RETENTION: TimeDelta = TimeDelta::days(1);
 /// How long an expired URL still says that it has expired or was used.
 const AUTHORIZATION_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The pause from the beginning of one walk through the stored responses to that of the next.
@@ -38,10 +40,11 @@ const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row; if there is more, the next tick follows at once.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [PurgeKind; 8] = [
+const ALL: [PurgeKind; 9] = [
     PurgeKind::Jobs,
     PurgeKind::Imports,
     PurgeKind::Mails,
+    PurgeKind::MailCounts,
     PurgeKind::Answers,
     PurgeKind::Posts,
     PurgeKind::Holds,
@@ -65,6 +68,7 @@ enum PurgeKind {
     Jobs,
     Imports,
     Mails,
+    MailCounts,
     Answers,
     Posts,
     Holds,
@@ -80,6 +84,7 @@ impl PurgeKind {
             Self::Jobs => return purge_jobs(s, tx, limit).await,
             Self::Imports => media_jobs::purge(tx, now - IMPORT_RETENTION, limit).await,
             Self::Mails => mails::purge(tx, now - MAIL_RETENTION, limit).await,
+            Self::MailCounts => mail_counts::purge(tx, (now - MAIL_COUNT_RETENTION).date_naive(), limit).await,
             Self::Answers => return purge_responses(s, tx, limit).await,
             Self::Posts => posts::purge(tx, limit).await,
             Self::Holds => holds::purge(tx, limit).await,

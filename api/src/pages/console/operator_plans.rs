@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use crier_domain::plan::Plan;
-use crier_store::{ai_credits, brands, files, usage, users};
+use crier_store::{ai_credits, brands, files, mail_counts, usage, users};
 
 use super::charts::number;
 use super::lists;
@@ -48,7 +48,7 @@ impl OperatorPlans {
         tabs("plans")
     }
 
-    fn columns(&self) -> [&'static str; 7] {
+    fn columns(&self) -> [&'static str; 8] {
         [
             "Brands",
             "Accounts per brand",
@@ -57,6 +57,7 @@ impl OperatorPlans {
             "AI credits a month",
             "Requests a minute",
             "Days of analytics",
+            "Report emails a day",
         ]
     }
 }
@@ -86,6 +87,12 @@ async fn list(visit: &Visit) -> Result<PageReply> {
             cap("Posts", usage::posts(&mut conn, id, visit.now).await?, |plan| plan.posts_per_month, "this month"),
             cap("Storage", files::usage(&mut conn, id).await?.mib(), |plan| plan.storage_mib, "MiB"),
             cap("AI credits", ai_credits::used(&mut conn, id, visit.now).await?, |plan| plan.ai_credits, "this month"),
+            cap(
+                "Report emails",
+                mail_counts::reports(&mut conn, id, visit.now).await?,
+                |plan| plan.report_mails_per_day,
+                "today (UTC)",
+            ),
         ];
         let more_users = users.len().saturating_sub(MAX_USERS);
         users.truncate(MAX_USERS);
@@ -110,6 +117,7 @@ fn plan_row(plan: &Plan) -> PlanRow {
             limit(plan.ai_credits),
             limit(plan.requests_per_minute),
             limit(plan.analytics_days),
+            limit(plan.report_mails_per_day),
         ],
         features: if names.is_empty() { "None".to_owned() } else { names.join(", ") },
     }

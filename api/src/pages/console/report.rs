@@ -1,9 +1,11 @@
 //! `/brands/{brand}/reports/{report}`: what a report shows, its files and its schedules.
 
+use std::collections::HashMap;
+
 use askama::Template;
 use chrono::{DateTime, NaiveDate, Utc};
 use crier_domain::mail::MailStatus;
-use crier_domain::report::{ReportDeliveryStatus, ReportFormat};
+use crier_domain::report::{ReportDeliveryStatus, ReportErrorCode, ReportFormat};
 use crier_domain::report_schedule::{Frequency, last_days, local_day};
 use http::StatusCode;
 use serde::Deserialize;
@@ -73,6 +75,8 @@ struct ScheduleRow {
     recipients: Vec<String>,
     next_run: Time,
     last_run: Option<Time>,
+    /// Which emails of its last run a daily limit withheld.
+    withheld: Option<String>,
 }
 
 struct ExportRow {
@@ -86,6 +90,8 @@ struct ExportRow {
     /// The file's address and size.
     download: Option<Link>,
     mails: Vec<MailRow>,
+    /// Which of them a daily limit withheld.
+    withheld: Option<String>,
 }
 
 struct MailRow {
@@ -120,7 +126,26 @@ struct ErrorMessage {
 struct Mail {
     recipient: String,
     status: MailStatus,
-    error: Option<ErrorMessage>,
+    error: Option<MailError>,
+}
+
+#[derive(Deserialize)]
+struct MailError {
+    code: ReportErrorCode,
+    message: String,
+}
+
+impl Delivery {
+    /// Returns which emails a daily limit withheld, and what to do.
+    fn withheld(&self) -> Option<String> {
+        let errors = self.mail.iter().filter_map(|mail| mail.error.as_ref());
+        let errors: Vec<&MailError> = errors.filter(|error| error.code == ReportErrorCode::MailLimitReached).collect();
+        let message = &errors.first()?.message;
+        Some(match errors.len() {
+            1 => format!("1 email was not sent. {message}"),
+            count => format!("{count} emails were not sent. {message}"),
+        })
+    }
 }
 
 /// The problems of the forms of the page; at most one of them was sent.
@@ -157,6 +182,16 @@ async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<Pag
     let listed = visit.api("listReportDeliveries").query("page", page).query("per_page", paging::PER_PAGE);
     let listed = listed.list::<Delivery>().await?;
     let shell = visit.shell(Section::Reports, report.name.clone());
+    // The newest files come first: of each schedule, the first one is its last run.
+    let mut withheld = HashMap::new();
+    for export in &listed.data {
+        if let Some(schedule) = export.schedule_id {
+            withheld.entry(schedule).or_insert_with(|| export.withheld());
+        }
+    }
+    if page > 1 {
+        withheld.clear();
+    }
     // What was typed is shown in the form that it was typed into.
     let none = Form::default();
     let typed = |errors: &FieldErrors| if errors.is_empty() { &none } else { &visit.form };
@@ -169,7 +204,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<Pag
         id: report.id,
         new_name: typed(&errors.name).text("name").unwrap_or(&report.name).to_owned(),
         widgets: report.widgets.iter().map(widget).collect(),
-        schedules: report.schedules.into_iter().map(|one| schedule_row(visit, one)).collect(),
+        schedules: report.schedules.into_iter().map(|one| schedule_row(visit, one, &withheld)).collect(),
         pages: lists::links(&shell.page("reports", report.id, ""), &[], page, listed.data.len(), listed.meta.total),
         exports: listed.data.into_iter().map(|one| export_row(visit, &shell, one)).collect(),
         formats: formats(export.get("format")),
@@ -224,7 +259,8 @@ fn widget(widget: &Widget) -> ReportWidget {
     }
 }
 
-fn schedule_row(visit: &Visit, schedule: Schedule) -> ScheduleRow {
+/// `withheld`: by schedule, which emails of its last run a daily limit withheld.
+fn schedule_row(visit: &Visit, schedule: Schedule, withheld: &HashMap<i64, Option<String>>) -> ScheduleRow {
     let time = schedule.time.unwrap_or_default();
     ScheduleRow {
         id: schedule.id,
@@ -238,6 +274,7 @@ fn schedule_row(visit: &Visit, schedule: Schedule) -> ScheduleRow {
         recipients: schedule.recipients,
         next_run: visit.time(schedule.next_run_at),
         last_run: schedule.last_run_at.map(|at| visit.time(at)),
+        withheld: withheld.get(&schedule.id).cloned().flatten(),
     }
 }
 
@@ -246,6 +283,7 @@ fn export_row(visit: &Visit, shell: &Shell, export: Delivery) -> ExportRow {
     let file = export.download_url.is_some();
     let path = format!("reports/{}/exports", export.report_id);
     ExportRow {
+        withheld: export.withheld(),
         days: days::range(Some(export.start), Some(export.end)),
         format: format_name(export.format),
         status: match export.status {

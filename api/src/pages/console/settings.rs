@@ -156,6 +156,7 @@ async fn show_plan(visit: &Visit) -> Result<PageReply> {
         posts_per_month: Used,
         storage_mib: Used,
         ai_credits: Used,
+        report_mails_per_day: Used,
         requests_per_minute: Option<u64>,
     }
     let usage: Usage = visit.api("getUsage").get().await?;
@@ -173,6 +174,7 @@ async fn show_plan(visit: &Visit) -> Result<PageReply> {
             cap("Posts", usage.posts_per_month, "this month"),
             cap("Storage", usage.storage_mib, "MiB"),
             cap("AI credits", usage.ai_credits, "this month"),
+            cap("Report emails", usage.report_mails_per_day, "today (UTC)"),
         ],
         features: Feature::ALL.iter().map(|one| (feature(*one), usage.features.contains(one))).collect(),
         note: format!("{requests} The operator changes a plan with: crier plan set --user EMAIL PLAN"),

@@ -2,7 +2,7 @@
 
 use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
-use crier_store::{Conn, accounts, ai_credits, brands, files, usage};
+use crier_store::{Conn, accounts, ai_credits, brands, files, mail_counts, usage};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -39,6 +39,8 @@ pub struct Usage {
     /// Null where the plan sets no limit.
     pub credits_remaining: Option<u64>,
     pub requests_per_minute: Option<u64>,
+    /// Emails with reports on this UTC day. Each recipient counts.
+    pub report_mails_per_day: Cap,
 }
 
 pub fn endpoint() -> Endpoint {
@@ -63,5 +65,9 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         ai_credits: Cap { used: credits, limit: plan.ai_credits },
         credits_remaining: plan.credits_left(credits),
         requests_per_minute: plan.requests_per_minute,
+        report_mails_per_day: Cap {
+            used: mail_counts::reports(conn, workspace, cx.now).await?,
+            limit: plan.report_mails_per_day,
+        },
     })
 }

@@ -55,7 +55,7 @@ pub fn endpoint() -> Endpoint {
              that it repeats happens once. A daily report covers the day before, a weekly one the last Monday to Sunday, a \
              monthly one the last calendar month, others the last 30 days. What was due while nothing ran is exported \
              once. A report has at most 20 schedules. A recipient whose mail server refused earlier mails gets mails \
-             again.",
+             again. A recipient who unsubscribed does not.",
         )
         .features(FEATURES)
         .body::<NewReportSchedule>(json!({

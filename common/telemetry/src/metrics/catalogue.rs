@@ -68,6 +68,7 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     ("crier_webhook_attempts_total", Counter, "Attempts to deliver a webhook, by how they ended."),
     ("crier_webhook_attempt_duration_seconds", Histogram(ATTEMPT), "How long one attempt to deliver a webhook took."),
     ("crier_webhook_end_to_end_seconds", Histogram(END_TO_END), "From an event to its delivery being accepted."),
+    ("crier_mails_withheld_total", Counter, "Number of emails that a daily limit withheld, by limit."),
     ("crier_reports_written_total", Counter, "Files of reports that were written, by format and outcome."),
     ("crier_report_write_seconds", Histogram(REPORT), "How long writing a report's file took, by format."),
     ("crier_feed_fetches_total", Counter, "Fetches of feeds, by what came of them."),

@@ -361,6 +361,19 @@ pub fn report_written(format: ReportFormat, done: bool, took: Duration) {
     histogram!("crier_report_write_seconds", "format" => format).record(took.as_secs_f64());
 }
 
+crier_base::text_enum! {
+    /// Which limit withheld a mail.
+    pub enum MailLimit {
+        Plan = "plan",
+        Address = "address",
+    }
+}
+
+/// Counts a mail that was not sent since a daily limit was reached.
+pub fn mail_withheld(limit: MailLimit) {
+    counter!("crier_mails_withheld_total", "limit" => limit.as_str()).increment(1);
+}
+
 /// Counts one call to the storage of files.
 pub fn storage_call(call: StorageCall, done: bool) {
     let outcome = if done { "done" } else { "error" };
@@ -435,6 +448,7 @@ mod tests {
         platform_request("sandbox", None);
         feed_fetched(FetchOutcome::Unchanged);
         report_written(ReportFormat::Pdf, true, Duration::ZERO);
+        mail_withheld(MailLimit::Plan);
         disk("data", 1, 2);
         disk_low(false);
         scheduler_tick("dispatch", DateTime::from_timestamp(1_000, 0).unwrap());

@@ -73,6 +73,9 @@ fn start_worker(kinds: &[&'static str], platforms: &[&'static str]) {
             let _ = histogram!("crier_report_write_seconds", "format" => format.as_str());
         }
     }
+    for limit in MailLimit::ALL {
+        counter!("crier_mails_withheld_total", "limit" => limit.as_str()).increment(0);
+    }
     for reason in RescueReason::ALL {
         jobs_rescued(*reason, 0);
     }

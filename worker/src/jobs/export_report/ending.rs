@@ -34,6 +34,8 @@ pub struct Exported {
     /// How long it is kept; `None`: as long as its report.
     pub lifetime: Option<TimeDelta>,
     pub workspace_id: i64,
+    /// What its plan allows; `None`: any number.
+    pub mails_per_day: Option<u64>,
     pub mail: MailContent,
     pub mailer: Option<Arc<Mailer>>,
     pub public_url: String,
@@ -70,6 +72,7 @@ impl ExportEnd {
                 mailer: made.mailer.as_deref(),
                 public_url: &made.public_url,
                 workspace_id: made.workspace_id,
+                mails_per_day: made.mails_per_day,
                 user_id: owner,
                 trace: job.trace.as_deref(),
             };

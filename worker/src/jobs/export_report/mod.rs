@@ -177,13 +177,14 @@ impl ExportReport {
 
     async fn export(&self, built: BuiltReport, begin: &PreparedExport) -> std::result::Result<Exported, ExportError> {
         let BuiltReport { document, headlines } = built;
-        let brand = document.brand.clone();
+        let (brand, workspace) = (document.brand.clone(), document.workspace.clone());
         let bytes = self.render(document, begin).await?;
         let size_bytes = bytes.len() as u64;
         let file_id = self.keep(bytes, begin).await?;
         let mail = MailContent {
             report: begin.report.name.clone(),
             brand,
+            workspace,
             headlines,
             is_attached: size_bytes <= self.max_attachment_bytes,
         };
@@ -192,6 +193,7 @@ impl ExportReport {
             size_bytes: i64::try_from(size_bytes).unwrap_or(i64::MAX),
             lifetime: begin.plan.analytics_days.and_then(|days| TimeDelta::try_days(i64::try_from(days).ok()?)),
             workspace_id: begin.owner.workspace_id,
+            mails_per_day: begin.plan.report_mails_per_day,
             mail,
             mailer: self.mailer.clone(),
             public_url: self.library.public_url().to_owned(),
@@ -211,6 +213,11 @@ impl Job for ExportReport {
         };
         let outcome = self.export(built, &begin).await;
         Ok(Box::new(ExportEnd::new(begin.delivery.id, outcome)))
+    }
+
+    /// Each end counts mails in a row of its workspace: two workspaces in one transaction could wait for each other.
+    fn max_results_per_transaction(&self) -> usize {
+        1
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
