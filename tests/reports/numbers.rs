@@ -13,6 +13,8 @@ on_both!(
     widgets_show_the_numbers_of_the_brand_s_days,
     figures_that_no_platform_gave_are_null,
     the_plan_limits_how_far_back_a_report_shows,
+    the_period_before_is_not_compared_where_the_plan_does_not_show_it,
+    an_account_connected_in_the_period_is_no_growth,
     top_posts_are_ordered_by_engagement,
 );
 on_one!(an_empty_period_is_explained_in_words, hostile_texts_stay_text,);
@@ -21,9 +23,13 @@ fn rows(widget: &Value) -> Vec<Value> {
     widget["rows"].as_array().expect("rows").clone()
 }
 
+fn summary_row(summary: &Value, name: &str) -> Value {
+    rows(summary).into_iter().find(|row| row["metric"] == name).expect("a metric")
+}
+
 /// Returns the row of the summary with this metric: its value, and that of the period before.
 fn metric(summary: &Value, name: &str) -> (Value, Value) {
-    let found = rows(summary).into_iter().find(|row| row["metric"] == name).expect("a metric");
+    let found = summary_row(summary, name);
     (found["value"].clone(), found["previous"].clone())
 }
 
@@ -59,6 +65,16 @@ async fn widgets_show_the_numbers_of_the_brand_s_days(s: TestStore) {
         ("Followers", json!(97), json!(90)),
     ] {
         assert_eq!(metric(summary, name), (value, previous), "{name}");
+    }
+    for (name, change) in [
+        ("Posts", json!(100.0)),
+        ("Impressions", json!(2_900.0)),
+        ("Engagements", json!(800.0)),
+        ("Likes", json!(400.0)),
+        ("Clicks", json!(null)),
+        ("Followers", json!(7.8)),
+    ] {
+        assert_eq!(summary_row(summary, name)["change"], change, "{name}");
     }
     assert_eq!(
         shown["posts_over_time"]["rows"],
@@ -142,6 +158,40 @@ async fn the_plan_limits_how_far_back_a_report_shows(s: TestStore) {
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-08-01", "end": "2026-08-12" })).await;
     let remark = format!("No posts were published in this period. {cut}");
     assert_eq!(shown["posts_table"]["remark"], remark.as_str());
+}
+
+async fn the_period_before_is_not_compared_where_the_plan_does_not_show_it(s: TestStore) {
+    let r = TestInstallation::start_with(s, Settings { retention_days: Some(30), ..Settings::default() }).await;
+    let (t, account, report) = october(&r).await;
+    // The plan shows the days from 21 September on.
+    publish(&t, account, "before", "2026-09-22T00:00:00Z", figures(1, 1)).await;
+    publish(&t, account, "now", "2026-10-10T00:00:00Z", figures(2, 2)).await;
+    followers(&t, account, "2026-09-22T00:00:00Z", 50).await;
+    followers(&t, account, "2026-10-10T00:00:00Z", 60).await;
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-06", "end": "2026-10-20" })).await;
+    assert_eq!(metric(&shown["summary"], "Posts"), (json!(1), json!(1)), "all of the period before is shown");
+    assert_eq!(metric(&shown["summary"], "Followers"), (json!(60), json!(50)));
+    assert_eq!(shown["summary"]["remark"], json!(null));
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-05", "end": "2026-10-20" })).await;
+    assert_eq!(metric(&shown["summary"], "Posts"), (json!(1), json!(null)), "a day of it is not");
+    assert_eq!(metric(&shown["summary"], "Followers"), (json!(60), json!(null)));
+    let remark = "The plan does not show the period before, so there are no changes.";
+    assert_eq!((&shown["summary"]["remark"], &shown["top_posts"]["remark"]), (&json!(remark), &json!(null)));
+}
+
+async fn an_account_connected_in_the_period_is_no_growth(s: TestStore) {
+    let r = TestInstallation::start(s).await;
+    let (t, account, report) = october(&r).await;
+    let new = t.account("new").await;
+    publish(&t, account, "x", "2026-10-10T00:00:00Z", figures(1, 1)).await;
+    followers(&t, account, "2026-10-08T16:00:00Z", 100).await;
+    followers(&t, account, "2026-10-10T16:00:00Z", 110).await;
+    followers(&t, new, "2026-10-10T16:00:00Z", 5_000).await;
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-11" })).await;
+    assert_eq!(metric(&shown["summary"], "Followers"), (json!(5_110), json!(100)));
+    assert_eq!(summary_row(&shown["summary"], "Followers")["change"], json!(10.0));
+    let remark = "The change in followers is that of the accounts that were connected before this period.";
+    assert_eq!(shown["summary"]["remark"], remark);
 }
 
 async fn top_posts_are_ordered_by_engagement(s: TestStore) {

@@ -1,4 +1,4 @@
-//! How a report's file and period are named, for people.
+//! How a report's file, period, numbers and changes are written, for people.
 
 use chrono::{Datelike, NaiveDate};
 
@@ -57,6 +57,30 @@ pub fn count(number: i64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// Returns how much a value changed, in tenths of a percent, rounded; `None` if there was nothing before.
+pub fn change(value: i64, before: i64) -> Option<i64> {
+    let before = i128::from(before);
+    if before <= 0 {
+        return None;
+    }
+    let thousandfold = (i128::from(value) - before) * 1_000;
+    let rounded = (thousandfold.abs() + before / 2) / before * thousandfold.signum();
+    Some(i64::try_from(rounded).unwrap_or(i64::MAX))
+}
+
+/// Returns a change, in tenths of a percent, in words: `+12.5 %`, `−8 %`. One of 100 % or more has no decimals.
+pub fn percent(tenths: i64) -> String {
+    let sign = match tenths.signum() {
+        1 => "+",
+        -1 => "−",
+        _ => "",
+    };
+    match tenths.unsigned_abs() {
+        part if part < 1_000 && part % 10 > 0 => format!("{sign}{}.{} %", part / 10, part % 10),
+        part => format!("{sign}{} %", count(i64::try_from(part.div_euclid(10) + part % 10 / 5).unwrap_or(i64::MAX))),
+    }
 }
 
 #[cfg(test)]
@@ -120,5 +144,27 @@ mod tests {
         ] {
             assert_eq!(count(number), text);
         }
+    }
+
+    #[test]
+    fn changes_are_for_people() {
+        let words = |value, before| change(value, before).map(percent);
+        for (value, before, text) in [
+            (12, 10, "+20 %"),
+            (5, 10, "−50 %"),
+            (4, 3, "+33.3 %"),
+            (1_000, 1_001, "−0.1 %"),
+            (99_999, 100_000, "0 %"),
+            (7, 7, "0 %"),
+            (0, 3, "−100 %"),
+            (1_999, 1_000, "+99.9 %"),
+            (3_456, 1_000, "+246 %"),
+            (1_000_000, 16, "+6,249,900 %"),
+        ] {
+            assert_eq!(words(value, before).as_deref(), Some(text), "{value} after {before}");
+        }
+        assert_eq!((change(5, 0), change(5, -1)), (None, None), "there is nothing to compare with");
+        assert_eq!(change(i64::MAX, 1), Some(i64::MAX));
+        assert_eq!(percent(i64::MIN), "−922,337,203,685,477,581 %");
     }
 }

@@ -1,13 +1,17 @@
 //! The columns of each widget's table. Their keys are part of the JSON format: they stay as they are.
 
 use crate::document::Column;
-use crate::document::ColumnType::{self, Count, Date, Link, Text, Time};
+use crate::document::ColumnType::{self, Count, Date, Link, Percent, Text, Time};
 
 /// `(key, label, type)`.
 pub type ColumnSpec = (&'static str, &'static str, ColumnType);
 
-pub const FIGURES: &[ColumnSpec] =
-    &[("metric", "Metric", Text), ("value", "This period", Count), ("previous", "Previous period", Count)];
+pub const FIGURES: &[ColumnSpec] = &[
+    ("metric", "Metric", Text),
+    ("value", "This period", Count),
+    ("previous", "Previous period", Count),
+    ("change", "Change", Percent),
+];
 
 pub const POSTS_OVER_TIME: &[ColumnSpec] = &[DATE, ("posts", "Posts", Count)];
 

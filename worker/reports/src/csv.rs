@@ -4,7 +4,7 @@
 //! The first line names the columns: `widget` (the type: `posts_table`), `title`, the keys of all widgets' columns in
 //! the order of their first appearance, and `remark`. Every row of a widget is one line, which fills the columns of its
 //! own widget; the others are empty, as is a value that is not known. A widget's remark is a line after its rows.
-//! Counts are plain digits, dates `2026-10-01`, times `2026-10-01T09:30:00` (the document's time zone). Sums are left
+//! Counts are plain digits, changes percents such as `-12.5`, dates `2026-10-01`, times `2026-10-01T09:30:00` (the document's time zone). Sums are left
 //! out, so that they are not counted twice.
 //!
 //! Spreadsheet programs compute a cell that begins like a formula. Such a text gets a leading apostrophe
@@ -76,6 +76,7 @@ fn field(cell: &Cell) -> Cow<'_, str> {
         Cell::Count(count) => Cow::Owned(count.to_string()),
         Cell::Date(date) => Cow::Owned(date.format("%Y-%m-%d").to_string()),
         Cell::Time(time) => Cow::Owned(time.format("%Y-%m-%dT%H:%M:%S").to_string()),
+        Cell::Percent(tenths) => Cow::Owned(format!("{:.1}", *tenths as f64 / 10.0)),
     }
 }
 

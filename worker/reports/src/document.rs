@@ -55,8 +55,8 @@ pub struct Widget {
 /// How a widget is drawn where the format can draw.
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
-    /// Large figures side by side. The table has the columns `metric` (text), `value` (count) and `previous` (count: of
-    /// the period of the same length before), one row for each figure.
+    /// Large figures side by side. The table has the columns `metric` (text), `value` (count), `previous` (count: of the
+    /// period of the same length before) and `change` (percent), one row for each figure.
     Figures,
     /// A chart, and its values as a table below or beside it.
     Chart(Chart),
@@ -107,6 +107,7 @@ pub struct Column {
 pub enum ColumnType {
     Text,
     Count,
+    Percent,
     Date,
     Time,
     /// An address; only `http` and `https`.
@@ -119,7 +120,16 @@ pub enum Cell {
     Empty,
     Text(String),
     Count(i64),
+    /// A change, in tenths of a percent.
+    Percent(i64),
     Date(NaiveDate),
     Time(NaiveDateTime),
     Link(String),
+}
+
+impl ColumnType {
+    /// Whether its cells are numbers, which are aligned to the right and never cut.
+    pub const fn is_number(self) -> bool {
+        matches!(self, Self::Count | Self::Percent)
+    }
 }

@@ -25,8 +25,8 @@
 //! ```
 //!
 //! Both days of the period are included. Days and times, `created_at` too, are in `timezone`. A column's `type` is
-//! `text`, `count` (an integer), `date` (`2026-10-01`), `time` (`2026-10-01T09:30:00`) or `link` (an address, `http` or
-//! `https`); every row has all keys of its columns, and a value that is not known is `null`. Sums are left out: a
+//! `text`, `count` (an integer), `percent` (a number: 12.5 is 12.5 %), `date` (`2026-10-01`), `time`
+//! (`2026-10-01T09:30:00`) or `link` (an address, `http` or `https`); every row has all keys of its columns, and a value that is not known is `null`. Sums are left out: a
 //! reader can compute them. `version` changes only when a reader of this shape would no longer understand a file; new
 //! members may appear without it. Characters that force a direction are escaped (`\u202e`), so that a file can be read
 //! by eye; a parser returns them.
@@ -134,6 +134,7 @@ fn columns<S: Serializer>(columns: &[Column], serializer: S) -> Result<S::Ok, S:
         column_type: match column.column_type {
             ColumnType::Text => "text",
             ColumnType::Count => "count",
+            ColumnType::Percent => "percent",
             ColumnType::Date => "date",
             ColumnType::Time => "time",
             ColumnType::Link => "link",
@@ -161,6 +162,7 @@ impl Serialize for CellOf<'_> {
             Cell::Empty => serializer.serialize_none(),
             Cell::Text(text) | Cell::Link(text) => serializer.serialize_str(text),
             Cell::Count(count) => serializer.serialize_i64(*count),
+            Cell::Percent(tenths) => serializer.serialize_f64(*tenths as f64 / 10.0),
             Cell::Date(date) => serializer.collect_str(&date.format(DATE)),
             Cell::Time(time) => serializer.collect_str(&time.format(TIME)),
         }

@@ -3,6 +3,7 @@
 
 use chrono::{Days, NaiveDate, TimeDelta};
 use crier_domain::report::WidgetType;
+use crier_domain::report_naming as naming;
 
 use crate::columns::{self, columns};
 use crate::document::{Cell, Chart, ChartType, Document, Period, Table, View, Widget};
@@ -96,7 +97,13 @@ fn number(seed: usize, below: u64) -> i64 {
 
 fn figures(posts: usize) -> Table {
     let count = posts as i64;
-    let row = |metric: &str, value: Cell, previous: Cell| vec![Cell::Text(metric.to_owned()), value, previous];
+    let row = |metric: &str, value: Cell, previous: Cell| {
+        let change = match (&value, &previous) {
+            (Cell::Count(value), Cell::Count(previous)) => naming::change(*value, *previous),
+            _ => None,
+        };
+        vec![Cell::Text(metric.to_owned()), value, previous, change.map_or(Cell::Empty, Cell::Percent)]
+    };
     Table {
         columns: columns(columns::FIGURES),
         rows: vec![

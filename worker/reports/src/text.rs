@@ -134,6 +134,7 @@ pub fn cell(cell: &Cell) -> Cow<'_, str> {
         Cell::Empty => Cow::Borrowed("–"),
         Cell::Text(text) | Cell::Link(text) => clean(text),
         Cell::Count(count) => Cow::Owned(naming::count(*count)),
+        Cell::Percent(tenths) => Cow::Owned(naming::percent(*tenths)),
         Cell::Date(date) => Cow::Owned(day(*date)),
         Cell::Time(time) => Cow::Owned(moment(*time)),
     }

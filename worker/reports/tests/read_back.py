@@ -91,6 +91,14 @@ def check_package(package):
     assert set(names) <= related, f"parts that nothing points to: {set(names) - related}"
 
 
+def pages(sheet):
+    """How many pages wide and high a sheet is printed; 0: as many as it needs."""
+    fits = sheet.sheet_properties.pageSetUpPr
+    if not (fits and fits.fitToPage):
+        return None
+    return [1 if number is None else number for number in (sheet.page_setup.fitToWidth, sheet.page_setup.fitToHeight)]
+
+
 def read_xlsx(data):
     package = zipfile.ZipFile(io.BytesIO(data))
     check_package(package)
@@ -113,6 +121,7 @@ def read_xlsx(data):
             "links": links,
             "formats": {place: form for place, form in formats.items() if form != "General"},
             "frozen": sheet.freeze_panes,
+            "pages": pages(sheet),
             "tables": [{"range": table.ref, "columns": table.column_names} for table in sheet.tables.values()],
             "filter": sheet.auto_filter.ref,
         })

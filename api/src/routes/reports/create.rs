@@ -20,7 +20,7 @@ use crate::response::ApiResponse;
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewWidgetOptions {
-    /// Required for a note.
+    /// Required for a note. Plain text with line breaks. Markdown and HTML are not interpreted.
     #[schemars(length(min = 1, max = MAX_NOTE))]
     pub text: Option<String>,
 }

@@ -26,7 +26,7 @@ pub struct ReportDocumentColumn {
     /// For people.
     #[schemars(extend("examples" = ["Published"]))]
     pub label: String,
-    #[schemars(extend("enum" = ["text", "count", "date", "time", "link"]))]
+    #[schemars(extend("enum" = ["text", "count", "percent", "date", "time", "link"]))]
     pub r#type: String,
 }
 
@@ -41,9 +41,9 @@ pub struct ReportDocumentWidget {
     #[schemars(extend("examples" = [null]))]
     pub remark: Option<String>,
     pub columns: Vec<ReportDocumentColumn>,
-    /// A value for each column: a whole number, a day, a local time such as `2026-10-01T09:30:00`, or text; null
-    /// where no platform gave one.
-    #[schemars(extend("examples" = [[{ "metric": "Posts", "value": 12, "previous": null }]]))]
+    /// A value for each column: a whole number, a percentage with one decimal, a day, a local time such as
+    /// `2026-10-01T09:30:00`, or text. Null if the value is unknown.
+    #[schemars(extend("examples" = [[{ "metric": "Posts", "value": 12, "previous": 10, "change": 20.0 }]]))]
     pub rows: Vec<Map<String, Value>>,
 }
 

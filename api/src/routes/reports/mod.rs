@@ -51,7 +51,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 /// What a note says.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WidgetOptions {
-    /// Shown as paragraphs; never as markup.
+    /// Plain text with line breaks. Markdown and HTML are not interpreted.
     #[schemars(extend("examples" = ["October was our best month yet."]))]
     pub text: Option<String>,
 }

@@ -17,7 +17,6 @@ mod tests;
 mod text;
 mod world;
 
-use std::cmp::Ordering;
 use std::io::Write;
 
 use chrono::{Datelike, Timelike};
@@ -328,24 +327,20 @@ fn figures(table: &Table, texts: &Texts) -> (Dict, usize) {
     let columns = count.div_ceil(count.div_ceil(6));
     let width = (WIDTH - 10.0 * (columns as f64 - 1.0)) / columns as f64 - 28.0;
     let cards: Array = table.rows.iter().map(|row| card(row, width, texts).into_value()).collect();
-    let compared = table.rows.iter().any(|row| matches!(row.get(2), Some(Cell::Count(_))));
+    let compared = table.rows.iter().any(|row| matches!(row.get(3), Some(Cell::Percent(_))));
     let note = if compared { "Changes are against the period of the same length before." } else { "" };
     (dict! { "kind" => "figures", "columns" => columns as i64, "cards" => cards, "note" => note }, count * 5)
 }
 
 fn card(row: &[Cell], width: f64, texts: &Texts) -> Dict {
-    let count = |n: usize| match row.get(n) {
-        Some(Cell::Count(count)) => Some(*count),
-        _ => None,
-    };
     let metric = match row.first() {
         Some(Cell::Text(metric)) => metric.as_str(),
         _ => "",
     };
-    let value = count(1).map_or("–".to_owned(), naming::count);
+    let value = row.get(1).map_or_else(|| "–".to_owned(), |value| crate::text::cell(value).into_owned());
     // As large as the number allows.
     let wide = texts.width(&value, Style { size: 1.0, bold: true });
-    let (change, direction) = change(count(1), count(2));
+    let (change, direction) = change(row);
     dict! {
         "metric" => text::directed(texts.fit(metric, 60, Style { size: 9.0, bold: false }, width, 1)),
         "size" => (width / wide).min(24.0),
@@ -355,21 +350,18 @@ fn card(row: &[Cell], width: f64, texts: &Texts) -> Dict {
     }
 }
 
-/// Returns the change against the previous period, and its direction. Against nothing, or against zero, there is none.
-fn change(value: Option<i64>, previous: Option<i64>) -> (String, &'static str) {
-    let (Some(value), Some(previous)) = (value, previous) else { return (String::new(), "") };
-    match (value, previous) {
-        (0, 0) => return (String::new(), ""),
-        (_, 0) => return ("previously 0".to_owned(), ""),
-        _ => {}
+/// Returns the change against the previous period, and its direction.
+fn change(row: &[Cell]) -> (String, &'static str) {
+    match (row.get(1), row.get(2), row.get(3)) {
+        (_, _, Some(Cell::Percent(tenths))) => {
+            let direction = match tenths.signum() {
+                1 => "up",
+                -1 => "down",
+                _ => "",
+            };
+            (naming::percent(*tenths), direction)
+        }
+        (Some(Cell::Count(1..)), Some(Cell::Count(0)), _) => ("previously 0".to_owned(), ""),
+        _ => (String::new(), ""),
     }
-    let percent = (value as f64 - previous as f64) / (previous as f64).abs() * 100.0;
-    let (sign, direction) = match value.cmp(&previous) {
-        Ordering::Greater => ("+", "up"),
-        Ordering::Less => ("−", "down"),
-        Ordering::Equal => ("", ""),
-    };
-    let percent = percent.abs();
-    let number = if percent < 100.0 { format!("{percent:.1}") } else { naming::count(percent.round() as i64) };
-    (format!("{sign}{number} %"), direction)
 }

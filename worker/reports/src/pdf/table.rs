@@ -70,7 +70,7 @@ impl<'a> Layout<'a> {
         let cells: Array = rows.iter().flat_map(|row| self.cells(row)).collect();
         let heads: Array = self.heads().into_iter().map(text::directed).collect();
         let side = |column: &DrawnColumn| match self.column_type(column) {
-            ColumnType::Count => "right".into_value(),
+            number if number.is_number() => "right".into_value(),
             _ => "left".into_value(),
         };
         dict! {
@@ -116,7 +116,7 @@ impl<'a> Layout<'a> {
             let head = self.texts.width(label, Style { size: self.size - 0.5, bold: true });
             // Of numbers all are measured, because they are not cut.
             let rows = match self.column_type(column) {
-                ColumnType::Count => self.table.rows.len(),
+                number if number.is_number() => self.table.rows.len(),
                 _ => self.table.rows.len().min(SAMPLE),
             };
             let sources = || [Some(column.source), column.second].into_iter().flatten();
@@ -217,6 +217,7 @@ fn plain(cell: &Cell) -> String {
         Cell::Empty => "–".to_owned(),
         Cell::Text(text) => text.clone(),
         Cell::Count(count) => naming::count(*count),
+        Cell::Percent(tenths) => naming::percent(*tenths),
         Cell::Date(date) => crate::text::day(*date),
         Cell::Time(time) => crate::text::moment(*time),
         Cell::Link(_) => LINK_TEXT.to_owned(),

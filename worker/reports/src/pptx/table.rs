@@ -194,7 +194,7 @@ impl<'a> Drawing<'a> {
     }
 
     fn align(&self, column: usize) -> Align {
-        let is_count = self.table.columns.get(column).is_some_and(|column| column.column_type == ColumnType::Count);
+        let is_count = self.table.columns.get(column).is_some_and(|column| column.column_type.is_number());
         if is_count { Align::Right } else { Align::Left }
     }
 }

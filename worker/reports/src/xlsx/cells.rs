@@ -5,7 +5,7 @@ use rust_xlsxwriter::{ColNum, Format, FormatAlign, FormatBorder, FormatUnderline
 
 use crate::palette::{ACCENT, INK, LINE, MUTED, SURFACE, WHITE};
 use crate::text::{clean, link_target, utf16_parts};
-use crate::{Cell, Column, ColumnType};
+use crate::{Cell, Column};
 
 /// Excel's limit of a cell's text, in UTF-16 code units.
 pub const MAX_TEXT: usize = 32_767;
@@ -29,6 +29,7 @@ pub struct Formats {
     head: Format,
     head_of_counts: Format,
     count: Format,
+    percent: Format,
     date: Format,
     time: Format,
     total: Format,
@@ -63,6 +64,7 @@ impl Formats {
             head_of_counts: right(&head),
             head,
             count: right(&cell).set_num_format("#,##0"),
+            percent: right(&cell).set_num_format("+#,##0.0%;-#,##0.0%;0%"),
             date: left(&cell).set_num_format("yyyy-mm-dd"),
             time: left(&cell).set_num_format("yyyy-mm-dd hh:mm"),
             total_count: right(&total).set_num_format("#,##0"),
@@ -71,7 +73,7 @@ impl Formats {
     }
 
     pub fn head(&self, column: &Column) -> &Format {
-        if column.column_type == ColumnType::Count { &self.head_of_counts } else { &self.head }
+        if column.column_type.is_number() { &self.head_of_counts } else { &self.head }
     }
 }
 
@@ -100,6 +102,9 @@ impl<'a> Writer<'a> {
             Cell::Empty => self.sheet.write_blank(row, column, &formats.text)?,
             Cell::Text(text) => return self.text(row, column, text, &formats.text),
             Cell::Count(count) => return self.count(row, column, *count, &formats.count),
+            Cell::Percent(tenths) => {
+                self.sheet.write_number_with_format(row, column, *tenths as f64 / 1_000.0, &formats.percent)?
+            }
             Cell::Date(date) if in_excel(*date) => self.sheet.write_with_format(row, column, date, &formats.date)?,
             Cell::Time(time) if in_excel(time.date()) => {
                 self.sheet.write_with_format(row, column, time, &formats.time)?

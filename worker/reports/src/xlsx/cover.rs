@@ -8,6 +8,8 @@ use crate::{Document, document::Widget};
 
 pub fn add(sheet: &mut Worksheet, document: &Document, names: &[String], formats: &Formats) -> Result<(), XlsxError> {
     sheet.set_name(super::COVER)?.set_screen_gridlines(false);
+    // One page, whatever a program makes of the widths.
+    sheet.set_paper_size(9).set_print_fit_to_pages(1, 1);
     sheet.set_column_width(0, 14)?.set_column_width(1, 60)?;
     let facts = [
         ("Brand", single_line(&document.brand)),

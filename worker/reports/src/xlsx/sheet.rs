@@ -169,7 +169,7 @@ fn column_width(table: &Table, at: usize, label: &str) -> usize {
     });
     // A head has the button of its filter beside the label.
     let label = width(label) + 3;
-    let label = if column_type == ColumnType::Count { label.min(MAX_COUNT_WIDTH) } else { label };
+    let label = if column_type.is_number() { label.min(MAX_COUNT_WIDTH) } else { label };
     let widest = content.max().unwrap_or(0).max(label);
     (widest + 1).clamp(MIN_WIDTH, MAX_WIDTH)
 }

@@ -10,6 +10,7 @@ fn expected(document: &Document) -> Value {
             let column_type = match column.column_type {
                 ColumnType::Text => "text",
                 ColumnType::Count => "count",
+                ColumnType::Percent => "percent",
                 ColumnType::Date => "date",
                 ColumnType::Time => "time",
                 ColumnType::Link => "link",

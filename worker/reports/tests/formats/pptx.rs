@@ -54,7 +54,7 @@ fn says_table(widget: &Widget, slide: &Value) {
                     assert_eq!(digits, Some(count.to_string()));
                 }
                 Cell::Empty => assert_eq!(*text, "–"),
-                Cell::Date(_) | Cell::Time(_) | Cell::Link(_) => {}
+                Cell::Percent(_) | Cell::Date(_) | Cell::Time(_) | Cell::Link(_) => {}
             }
         }
     }
@@ -108,9 +108,20 @@ fn every_widget_has_its_slide() {
         (&chart(4)["axis"], &chart(4)["unit"], &chart(4)["legend"]),
         (&json!("Date"), &json!("Interactions"), &json!(true))
     );
-    assert_eq!(slides[1]["texts"][0], "Posts\n8\nPrevious period: 6 (+33%)");
+    assert_eq!(slides[1]["texts"][0], "Posts\n8\nPrevious period: 6 (+33.3 %)");
     assert_eq!(slides[3]["texts"][0], "Total: Posts 8.");
     assert_eq!(slides[6]["tables"][0][1][0], "1 Oct 2026 00:00");
+}
+
+#[test]
+fn nine_figures_fit_on_a_slide() {
+    let mut document = sample::document(8);
+    let rows = &mut document.widgets[0].table.rows;
+    rows.extend_from_within(..3);
+    document.widgets[0].remark = Some("Nine figures.".to_owned());
+    let read = read(&document, ReportFormat::Pptx);
+    says(&document, &read);
+    assert_eq!(slides(&read)[1]["texts"][9], "Nine figures.");
 }
 
 #[test]

@@ -52,6 +52,7 @@ pub fn value(cell: &Cell) -> Value {
         Cell::Empty => Value::Null,
         Cell::Text(text) | Cell::Link(text) => text.as_str().into(),
         Cell::Count(count) => (*count).into(),
+        Cell::Percent(tenths) => (*tenths as f64 / 10.0).into(),
         Cell::Date(date) => date.to_string().into(),
         Cell::Time(time) => time.format("%Y-%m-%dT%H:%M:%S").to_string().into(),
     }
@@ -97,7 +98,7 @@ pub fn hostile_document() -> Document {
             match cell {
                 Cell::Text(text) => *text = next(),
                 Cell::Link(address) => *address = format!("javascript:alert(1)//{}", next()),
-                Cell::Empty | Cell::Count(_) | Cell::Date(_) | Cell::Time(_) => {}
+                Cell::Empty | Cell::Count(_) | Cell::Percent(_) | Cell::Date(_) | Cell::Time(_) => {}
             }
         }
     }

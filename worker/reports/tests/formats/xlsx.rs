@@ -13,6 +13,7 @@ fn typed(cell: &Cell) -> Value {
         Cell::Text(text) | Cell::Link(text) if shown(text).is_empty() => Value::Null,
         Cell::Text(text) | Cell::Link(text) => shown(text).into(),
         Cell::Count(count) if count.unsigned_abs() > 999_999_999_999_999 => count.to_string().into(),
+        Cell::Percent(tenths) => (*tenths as f64 / 1_000.0).into(),
         Cell::Date(date) => format!("{date}T00:00:00").into(),
         other => value(other),
     }
@@ -79,6 +80,11 @@ fn every_value_is_read_back_with_its_type() {
     assert_eq!(read["title"], "Monthly report");
     // 9:00:04 in Berlin.
     assert_eq!(read["created"], "2026-11-01T08:00:04");
+    let summary = &read["sheets"][1];
+    assert_eq!((&summary["cells"][HEAD][3], &summary["cells"][HEAD + 1][3]), (&json!("Change"), &json!(0.25)));
+    assert_eq!(summary["formats"]["D5"], "+#,##0.0%;-#,##0.0%;0%");
+    assert_eq!(read["sheets"][0]["pages"], json!([1, 1]), "the cover is printed on one page");
+    assert_eq!(read["sheets"][8]["pages"], json!([1, 0]), "a table on as many as it needs");
     let posts = &read["sheets"][3];
     assert_eq!(posts["name"], "Posts");
     assert_eq!((&posts["formats"]["A5"], &posts["formats"]["B5"]), (&json!("yyyy-mm-dd"), &json!("#,##0")));

@@ -7,30 +7,30 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::Figures;
 use crier_domain::report::{Report, ReportWidget, WidgetType};
-use crier_domain::{catalogue, report_naming as naming};
+use crier_domain::report_naming as naming;
 use crier_reports::columns::{self, columns};
 use crier_reports::{Cell, Chart, ChartType, Document, Period, Table, View, Widget};
-use crier_store::analytics::{self, DayOfPosts};
+use crier_store::analytics::DayOfPosts;
 use crier_store::report_deliveries::DeliveryNames;
-use crier_store::{Conn, PageRequest, Result, accounts, report_figures};
+use crier_store::{Conn, Result, report_figures};
 
 use super::period::ExportScope;
 use super::tables::{self, MAX_TEXT, count, text};
+use super::totals::{AccountFollowers, PeriodTotals, SummaryRow};
 use crate::report_mail::Headline;
 
 /// Maximum number of rows of all posts tables of a report together.
 const MAX_ROWS: usize = 10_000;
 const TOP_POSTS: i64 = 10;
-/// How many accounts are shown, the newest.
-const MAX_ACCOUNTS: i64 = 500;
 /// How many accounts the chart of followers shows, those with the most.
 const MAX_LINES: usize = 20;
-const HEADLINES: usize = 3;
 
 const NO_POSTS: &str = "No posts were published in this period.";
 const NO_FIGURES: &str = "No platform gave figures for the posts of this period.";
+const NEW_ACCOUNTS: &str = "The change in followers is that of the accounts that were connected before this period.";
+const NOT_COMPARED: &str = "The plan does not show the period before, so there are no changes.";
 const NO_FOLLOWERS: &str = "No numbers of followers were recorded in this period.";
 const NO_ACCOUNTS: &str = "No accounts are connected, and nothing was published in this period.";
 
@@ -65,137 +65,6 @@ pub async fn build(
     Ok(BuiltReport { document, headlines: totals.headlines() })
 }
 
-/// An account and its numbers of followers.
-struct AccountFollowers {
-    id: i64,
-    /// `Sunrise Bakery (Bluesky)`
-    label: String,
-    name: String,
-    platform: &'static str,
-    by_day: HashMap<NaiveDate, i64>,
-    before: Option<i64>,
-    first: Option<i64>,
-    last: Option<i64>,
-}
-
-impl AccountFollowers {
-    /// Returns how many followers came; `None` if there are not two numbers to compare.
-    fn growth(&self) -> Option<i64> {
-        Some(self.last?.saturating_sub(self.before.or(self.first)?))
-    }
-}
-
-/// What several widgets show.
-struct PeriodTotals {
-    days: Vec<DayOfPosts>,
-    posts: i64,
-    figures: Figures,
-    /// Of the period before; `None`: the plan does not show it.
-    before: Option<(i64, Figures)>,
-    accounts: Vec<AccountFollowers>,
-}
-
-impl PeriodTotals {
-    async fn read(conn: &mut Conn, scope: &ExportScope) -> Result<Self> {
-        let days = analytics::days_of_posts(conn, scope.brand_id, &scope.bounds()).await?;
-        let sum = |days: &[DayOfPosts]| {
-            days.iter().fold((0, Figures::default()), |(posts, all), day| (posts + day.posts, all.plus(&day.figures)))
-        };
-        let (posts, figures) = sum(&days);
-        let before = match scope.range_before() {
-            Some(range) => Some(sum(&analytics::days_of_posts(conn, scope.brand_id, &[range]).await?)),
-            None => None,
-        };
-        Ok(Self { days, posts, figures, before, accounts: read_accounts(conn, scope).await? })
-    }
-
-    /// Returns `(label, value, value before)`.
-    fn rows(&self) -> Vec<(&'static str, Option<i64>, Option<i64>)> {
-        let (now, before) = (&self.figures, self.before.map(|(_, figures)| figures).unwrap_or_default());
-        let sum = |value: fn(&AccountFollowers) -> Option<i64>| {
-            self.accounts.iter().filter_map(value).reduce(i64::saturating_add)
-        };
-        vec![
-            ("Posts", Some(self.posts), self.before.map(|(posts, _)| posts)),
-            ("Impressions", now.impressions, before.impressions),
-            ("Reach", now.reach, before.reach),
-            ("Engagements", now.engagements(), before.engagements()),
-            ("Likes", now.likes, before.likes),
-            ("Comments", now.comments, before.comments),
-            ("Shares", now.shares, before.shares),
-            ("Clicks", now.clicks, before.clicks),
-            ("Followers", sum(|account| account.last), sum(|account| account.before)),
-        ]
-    }
-
-    /// Returns the first figures that are known, of those that matter most.
-    fn headlines(&self) -> Vec<Headline> {
-        let rows = self.rows();
-        let of = |name: &&str| rows.iter().find(|(label, ..)| label == name).copied();
-        let wanted = ["Posts", "Engagements", "Followers", "Impressions", "Reach", "Clicks"];
-        let known = wanted.iter().filter_map(of).filter(|(_, value, _)| value.is_some());
-        let headline = |(label, value, before): (&str, Option<i64>, Option<i64>)| Headline {
-            label: label.to_owned(),
-            value: value.map_or_else(|| "–".to_owned(), naming::count),
-            change: value.zip(before).and_then(|(value, before)| change(value, before)),
-        };
-        known.take(HEADLINES).map(headline).collect()
-    }
-}
-
-/// Returns a change in words: `+12 % on the period before`.
-fn change(value: i64, before: i64) -> Option<String> {
-    if before <= 0 {
-        return None;
-    }
-    let percent = (value.saturating_sub(before)).saturating_mul(100) / before;
-    Some(match percent {
-        0 => "as in the period before".to_owned(),
-        percent => {
-            let sign = if percent > 0 { "+" } else { "" };
-            format!("{sign}{} % on the period before", naming::count(percent))
-        }
-    })
-}
-
-/// Reads the brand's accounts with their followers in the period and before it. The last number of a day is the day's.
-async fn read_accounts(conn: &mut Conn, scope: &ExportScope) -> Result<Vec<AccountFollowers>> {
-    let page = PageRequest { page: 1, per_page: MAX_ACCOUNTS };
-    let listed = accounts::list(conn, scope.brand_id, page).await?.rows;
-    let ids: Vec<i64> = listed.iter().map(|account| account.id).collect();
-    let (start, end) = scope.range();
-    let from = scope.range_before().map_or(start, |(before, _)| before);
-    let mut found: Vec<AccountFollowers> = listed
-        .into_iter()
-        .map(|account| {
-            let platform = catalogue::descriptor(account.platform).name;
-            AccountFollowers {
-                id: account.id,
-                label: format!("{} ({platform})", account.name),
-                name: account.name,
-                platform,
-                by_day: HashMap::new(),
-                before: None,
-                first: None,
-                last: None,
-            }
-        })
-        .collect();
-    let places: HashMap<i64, usize> = found.iter().enumerate().map(|(place, account)| (account.id, place)).collect();
-    for snapshot in analytics::of_accounts(conn, &ids, (from, end)).await? {
-        let AccountFigures { followers: Some(followers), .. } = snapshot.figures else { continue };
-        let Some(account) = places.get(&snapshot.account_id).and_then(|place| found.get_mut(*place)) else { continue };
-        if snapshot.at < start {
-            account.before = Some(followers);
-        } else {
-            account.by_day.insert(scope.local(snapshot.at).date(), followers);
-            account.first.get_or_insert(followers);
-            account.last = Some(followers);
-        }
-    }
-    Ok(found)
-}
-
 struct Builder<'a> {
     conn: &'a mut Conn,
     scope: &'a ExportScope,
@@ -207,7 +76,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     async fn widget(&mut self, wanted: &ReportWidget) -> Result<Widget> {
         let (title, view, table, remark) = match wanted.widget_type {
-            WidgetType::Summary => ("At a glance", View::Figures, self.summary(), self.no_posts()),
+            WidgetType::Summary => ("At a glance", View::Figures, self.summary(), self.summary_remark()),
             WidgetType::PostsOverTime => {
                 ("Posts", chart(ChartType::Columns, 1, "Posts"), self.posts_over_time(), self.no_posts())
             }
@@ -250,14 +119,24 @@ impl Builder<'_> {
 
     /// Adds how far back the plan shows, if that cuts the report.
     fn with_retention(&self, remark: Option<String>) -> Option<String> {
-        let Some(days) = self.scope.cut_to_days else { return remark };
-        let cut = format!("The plan shows figures of the last {days} days only.");
-        Some(remark.map_or_else(|| cut.clone(), |remark| format!("{remark} {cut}")))
+        let Some(days) = self.scope.cut_to_days() else { return remark };
+        sentences([remark, Some(format!("The plan shows figures of the last {days} days only."))])
+    }
+
+    fn summary_remark(&self) -> Option<String> {
+        let is_compared = self.totals.before.is_some();
+        let is_whole = self.scope.cut_to_days().is_none() && !self.scope.days.is_empty();
+        sentences([
+            self.no_posts(),
+            (is_compared && self.totals.has_new_accounts()).then(|| NEW_ACCOUNTS.to_owned()),
+            (!is_compared && is_whole).then(|| NOT_COMPARED.to_owned()),
+        ])
     }
 
     fn summary(&self) -> Table {
-        let row = |(label, value, before): (&str, Option<i64>, Option<i64>)| {
-            vec![Cell::Text(label.to_owned()), count(value), count(before)]
+        let row = |row: SummaryRow| {
+            let change = row.change.map_or(Cell::Empty, Cell::Percent);
+            vec![Cell::Text(row.label.to_owned()), count(row.value), count(row.before), change]
         };
         Table {
             columns: columns(columns::FIGURES),
@@ -374,6 +253,11 @@ fn note(text: &str) -> Table {
     Table { columns: columns(columns::NOTE), rows: vec![vec![Cell::Text(text.to_owned())]], totals: None }
 }
 
+/// Joins sentences; `None` if there are none.
+fn sentences<const N: usize>(all: [Option<String>; N]) -> Option<String> {
+    all.into_iter().flatten().reduce(|all, next| format!("{all} {next}"))
+}
+
 /// Returns a remark if a table has no rows.
 fn none_in(table: &Table, remark: &str) -> Option<String> {
     table.rows.is_empty().then(|| remark.to_owned())
@@ -383,18 +267,4 @@ fn none_in(table: &Table, remark: &str) -> Option<String> {
 fn without_empty_rows(table: Table) -> Table {
     let totals = table.totals.filter(|_| !table.rows.is_empty());
     Table { totals, ..table }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_change_needs_something_to_compare_with() {
-        assert_eq!(change(12, 10).as_deref(), Some("+20 % on the period before"));
-        assert_eq!(change(5, 10).as_deref(), Some("−50 % on the period before"));
-        assert_eq!(change(1_000, 1_001).as_deref(), Some("as in the period before"));
-        assert_eq!(change(5, 0), None);
-        assert_eq!(change(i64::MAX, 1).map(|text| text.len() > 5), Some(true));
-    }
 }

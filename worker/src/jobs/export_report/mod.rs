@@ -43,6 +43,7 @@ mod ending;
 mod output;
 mod period;
 mod tables;
+mod totals;
 
 /// The memory that all files take together while they are written, in bytes. Not that of the pictures: many reports of
 /// one tenant would delay the uploads of all others.

@@ -16,8 +16,8 @@ pub struct ExportScope {
     pub ends_on: NaiveDate,
     /// The days of the report that the plan shows and that have begun; the oldest first.
     pub days: Vec<NaiveDate>,
-    /// How far back the plan shows, if that cuts the report.
-    pub cut_to_days: Option<u64>,
+    /// How many days the plan shows, and the first of them; `None`: all.
+    kept: Option<(u64, NaiveDate)>,
     pub now: DateTime<Utc>,
 }
 
@@ -30,8 +30,7 @@ impl ExportScope {
         let first = kept.map_or(starts_on, |(_, kept)| starts_on.max(kept));
         let last = ends_on.min(today);
         let days = first.iter_days().take_while(|day| *day <= last).collect();
-        let cut_to_days = kept.filter(|(_, kept)| *kept > starts_on).map(|(days, _)| days);
-        Self { brand_id: brand.id, zone, starts_on, ends_on, days, cut_to_days, now }
+        Self { brand_id: brand.id, zone, starts_on, ends_on, days, kept, now }
     }
 
     /// Returns the time of all days; empty if there are none.
@@ -42,11 +41,17 @@ impl ExportScope {
         }
     }
 
+    /// Returns how many days the plan shows, if that cuts the report.
+    pub fn cut_to_days(&self) -> Option<u64> {
+        self.kept.filter(|(_, first)| *first > self.starts_on).map(|(days, _)| days)
+    }
+
     /// Returns the time of as many days before; `None` if the plan does not show all of them.
     pub fn range_before(&self) -> Option<TimeRange> {
-        let first = *self.days.first().filter(|_| self.cut_to_days.is_none())?;
+        let first = *self.days.first()?;
         let before = first - Days::new(self.days.len() as u64);
-        Some((day_start(before, self.zone), day_start(first, self.zone)))
+        let is_kept = self.kept.is_none_or(|(_, kept)| kept <= before);
+        is_kept.then(|| (day_start(before, self.zone), day_start(first, self.zone)))
     }
 
     /// Returns when each day begins and ends.
