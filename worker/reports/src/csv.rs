@@ -8,7 +8,9 @@
 //! out, so that they are not counted twice.
 //!
 //! Spreadsheet programs compute a cell that begins like a formula. Such a text gets a leading apostrophe
-//! (<https://owasp.org/www-community/attacks/CSV_Injection>); a number never does.
+//! (<https://owasp.org/www-community/attacks/CSV_Injection>); a number never does. So does each part of a text after a
+//! semicolon, a tab or a line break: where a program takes the semicolon for the separator, as Excel does in many
+//! languages, a quotation mark in the middle of a line does not quote, and these begin a new cell.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -74,21 +76,39 @@ fn field(cell: &Cell) -> Cow<'_, str> {
         Cell::Empty => Cow::Borrowed(""),
         Cell::Text(text) | Cell::Link(text) => guarded(text),
         Cell::Count(count) => Cow::Owned(count.to_string()),
+        Cell::Percent(tenths) => Cow::Owned(format!("{:.1}", *tenths as f64 / 10.0)),
         Cell::Date(date) => Cow::Owned(date.format("%Y-%m-%d").to_string()),
         Cell::Time(time) => Cow::Owned(time.format("%Y-%m-%dT%H:%M:%S").to_string()),
-        Cell::Percent(tenths) => Cow::Owned(format!("{:.1}", *tenths as f64 / 10.0)),
     }
 }
 
-/// Returns a text that no spreadsheet program takes for a formula.
+/// Returns a text of which no spreadsheet program takes a part for a formula.
 fn guarded(text: &str) -> Cow<'_, str> {
     let text = clean(text);
-    let invisible = |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
+    let invisible = |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '"');
     let begins_formula = |c: char| matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠');
-    if text.starts_with(['\t', '\n']) || text.trim_start_matches(invisible).starts_with(begins_formula) {
-        return Cow::Owned(format!("'{text}"));
+    let separates = |c: char| matches!(c, ';' | '\t' | '\n');
+    if !text.contains(|c| begins_formula(c)) && !text.starts_with(['\t', '\n']) {
+        return text;
     }
-    text
+    let mut guarded = String::with_capacity(text.len() + 8);
+    if text.starts_with(['\t', '\n']) {
+        guarded.push('\'');
+    }
+    // Where the cell begins of which nothing visible has come yet.
+    let mut begin = guarded.is_empty().then_some(0);
+    for c in text.chars() {
+        if let Some(at) = begin.take_if(|_| begins_formula(c)) {
+            guarded.insert(at, '\'');
+        }
+        guarded.push(c);
+        if separates(c) {
+            begin = Some(guarded.len());
+        } else if !invisible(c) {
+            begin = None;
+        }
+    }
+    if guarded.len() == text.len() { text } else { Cow::Owned(guarded) }
 }
 
 fn failed(error: ::csv::Error) -> WriteError {
@@ -107,9 +127,23 @@ mod tests {
         for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", " \u{a0}=1", "\u{feff}=1", "＝1", "\u{1}=1"] {
             assert!(guarded(text).starts_with('\''), "{text:?}");
         }
-        for text in ["", "1+1", "a=b", "'", "https://brot.example/?a=b"] {
+        for text in ["", "1+1", "a=b", "'", "https://brot.example/?a=b", "a; b=c; d-e", "one\n1-2", ";", "a;'=1"] {
             assert_eq!(guarded(text), text);
         }
+        for (text, expected) in [
+            ("a;=1+1", "a;'=1+1"),
+            ("a; \u{a0}@x;b;-2;\"+3", "a;' \u{a0}@x;b;'-2;'\"+3"),
+            ("Plan:\n- one\n-two", "Plan:\n'- one\n'-two"),
+            ("a\t=1", "a\t'=1"),
+            ("=1;=2", "'=1;'=2"),
+            ("\t=1", "'\t'=1"),
+            ("a;;\n=1", "a;;\n'=1"),
+        ] {
+            assert_eq!(guarded(text), expected, "{text:?}");
+        }
+        // In time that grows with the length.
+        let long = "\n".repeat(64 << 10) + "=1";
+        assert_eq!(guarded(&long).len(), long.len() + 2);
         assert_eq!(field(&Cell::Count(-4)), "-4");
     }
 }

@@ -35,11 +35,14 @@ pub fn expected(document: &Document) -> Vec<Vec<String>> {
     lines
 }
 
+/// Cuts a text where a program could begin a new cell, and guards each part.
 fn guarded(text: &str) -> String {
     let text = shown(text);
-    let visible = |c: char| !c.is_whitespace() && !matches!(u32::from(c), 0x200b..=0x200f | 0x2060 | 0xfeff);
-    let dangerous = text.chars().find(|c| visible(*c)).is_some_and(|c| "=+-@＝＋－＠".contains(c));
-    if dangerous || text.starts_with(['\t', '\n']) { format!("'{text}") } else { text }
+    let visible = |c: char| !c.is_whitespace() && !matches!(u32::from(c), 0x200b..=0x200f | 0x2060 | 0xfeff | 0x22);
+    let dangerous = |part: &str| part.chars().find(|c| visible(*c)).is_some_and(|c| "=+-@＝＋－＠".contains(c));
+    let guard = |part: &str| if dangerous(part) { format!("'{part}") } else { part.to_owned() };
+    let parts: String = text.split_inclusive([';', '\t', '\n']).map(guard).collect();
+    if text.starts_with(['\t', '\n']) { format!("'{parts}") } else { parts }
 }
 
 pub fn says(document: &Document, read: &Value) {
@@ -78,4 +81,5 @@ fn no_text_is_a_formula() {
     let mut texts = fields.iter().filter(|field| field.parse::<f64>().is_err());
     assert!(texts.all(|field| !field.trim_start().starts_with(['=', '+', '@', '＝', '-'])));
     assert!(fields.contains(&format!("'{}", HOSTILE[0]).as_str()));
+    assert!(fields.contains(&"bread;'=1+1"));
 }

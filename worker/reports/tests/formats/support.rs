@@ -59,8 +59,9 @@ pub fn value(cell: &Cell) -> Value {
 }
 
 /// Texts that are meant to be more than text.
-pub const HOSTILE: [&str; 16] = [
+pub const HOSTILE: [&str; 17] = [
     "=1+1",
+    "bread;=1+1",
     "+SUM(A1:A9)",
     "-2+3",
     "=[Book.xlsx]Sheet1!A1",
