@@ -4,8 +4,8 @@
 //! The first line names the columns: `widget` (the type: `posts_table`), `title`, the keys of all widgets' columns in
 //! the order of their first appearance, and `remark`. Every row of a widget is one line, which fills the columns of its
 //! own widget; the others are empty, as is a value that is not known. A widget's remark is a line after its rows.
-//! Counts are plain digits, changes percents such as `-12.5`, dates `2026-10-01`, times `2026-10-01T09:30:00` (the document's time zone). Sums are left
-//! out, so that they are not counted twice.
+//! Counts are plain digits, changes percents such as `-12.5`, dates `2026-10-01`, times `2026-10-01T09:30:00` (the
+//! document's time zone). Sums are left out, so that they are not counted twice.
 //!
 //! Spreadsheet programs compute a cell that begins like a formula. Such a text gets a leading apostrophe
 //! (<https://owasp.org/www-community/attacks/CSV_Injection>); a number never does. So does each part of a text after a
