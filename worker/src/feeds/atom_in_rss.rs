@@ -77,7 +77,8 @@ impl<'a> RssItems<'a> {
             _ => return WrittenName::Same,
         };
         let is_own = prefix.is_empty() || local == "date";
-        if !is_own && !(is_atom || prefix == "dc") || tag.is_empty || self.has.contains(&meant) {
+        let is_known = is_own || is_atom || prefix == "dc";
+        if !is_known || tag.is_empty || self.has.contains(&meant) {
             return WrittenName::Same;
         }
         self.has.push(meant);
