@@ -68,6 +68,21 @@ pub async fn most_engaging(
         .bind(text).fetch_all(c))?)
 }
 
+/// Counts what a brand published in a time, up to `limit`.
+pub async fn count(conn: &mut Conn, brand_id: i64, (start, end): TimeRange, limit: i64) -> Result<i64> {
+    const SQL: &str = "
+        SELECT count(*)
+        FROM (
+            SELECT 1
+            FROM target_analytics
+            WHERE brand_id = $1
+                AND published_at >= $2
+                AND published_at < $3
+            LIMIT $4
+        ) AS published";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(start).bind(end).bind(limit).fetch_one(c))?)
+}
+
 /// What a brand published on one account in a time.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct AccountPosts {

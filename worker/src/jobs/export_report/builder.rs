@@ -65,6 +65,17 @@ pub async fn build(
     Ok(BuiltReport { document, headlines: totals.headlines() })
 }
 
+/// Returns how many rows the posts tables of a report have, at most.
+pub async fn max_rows(conn: &mut Conn, scope: &ExportScope, report: &Report) -> Result<usize> {
+    let tables = report.widgets.iter().filter(|widget| widget.widget_type == WidgetType::PostsTable).count();
+    let limit = i64::try_from(MAX_ROWS).unwrap_or(i64::MAX);
+    let posts = match tables {
+        0 => 0,
+        _ => report_figures::count(conn, scope.brand_id, scope.range(), limit).await?,
+    };
+    Ok((usize::try_from(posts).unwrap_or(MAX_ROWS) * tables).min(MAX_ROWS))
+}
+
 struct Builder<'a> {
     conn: &'a mut Conn,
     scope: &'a ExportScope,

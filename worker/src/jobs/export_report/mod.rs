@@ -20,11 +20,12 @@ use bytes::Bytes;
 use chrono::TimeDelta;
 use crier_domain::job::Outcome;
 use crier_domain::plan::{Plan, Plans};
-use crier_domain::report::{Report, ReportDelivery, ReportError, ReportErrorCode};
+use crier_domain::report::{Report, ReportDelivery, ReportError, ReportErrorCode, ReportFormat};
 use crier_jobs::reports;
 use crier_mail::Mailer;
+use crier_media::budget::{Budget, MemoryPermit};
 use crier_media::plain_file::PlainFile;
-use crier_media::{Budget, IngestError, Library, Owner};
+use crier_media::{IngestError, Library, Owner};
 use crier_reports::{Document, WriteError};
 use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store, StoreError, brands, report_deliveries, reports as report_rows};
@@ -48,9 +49,15 @@ mod totals;
 /// The memory that all files take together while they are written, in bytes. Not that of the pictures: many reports of
 /// one tenant would delay the uploads of all others.
 const MEMORY: u64 = 256 << 20;
-/// What a file takes in any case, and for each row of its tables, in bytes (`crier bench reports`).
-const BASE_MEMORY: u64 = 48 << 20;
-const ROW_MEMORY: u64 = 20 << 10;
+/// What a file takes in any case, and for each row of its tables, in bytes, with the rows themselves
+/// (`crier bench reports`).
+const BASE_MEMORY: u64 = 16 << 20;
+const ROW_MEMORY: u64 = 6 << 10;
+/// The same of a PDF, which keeps all its pages until it is written.
+const PDF_BASE_MEMORY: u64 = 40 << 20;
+const PDF_ROW_MEMORY: u64 = 66 << 10;
+/// How many rows of posts a PDF shows.
+const MAX_PDF_ROWS: u64 = 3_000;
 
 pub struct ExportReport {
     store: Store,
@@ -121,23 +128,34 @@ impl ExportReport {
         Ok(BeginResult::Ready(Box::new(PreparedExport { delivery, report, owner, plan })))
     }
 
-    async fn read(&self, begin: &PreparedExport) -> Result<Option<BuiltReport>> {
+    /// Reads the document, once there is memory for it and for its file: those that wait have read nothing. No connection
+    /// to the database is held meanwhile.
+    async fn read(&self, begin: &PreparedExport) -> Result<Option<(BuiltReport, MemoryPermit)>> {
         let mut conn = self.store.read().await?;
         let Some(brand) = brands::find(&mut conn, begin.delivery.brand_id).await? else { return Ok(None) };
         let Some(names) = report_deliveries::names_of(&mut conn, &begin.delivery).await? else { return Ok(None) };
         let scope = ExportScope::new(&begin.delivery, &brand, begin.plan.analytics_days, self.store.now());
-        build(&mut conn, &scope, &begin.report, &names).await.map(Some)
+        let rows = builder::max_rows(&mut conn, &scope, &begin.report).await?;
+        drop(conn);
+        let share = self.budget.share(memory(begin.delivery.format, rows)).await;
+        let built = build(&mut self.store.read().await?, &scope, &begin.report, &names).await?;
+        Ok(Some((built, share)))
     }
 
     /// Writes the document in memory. The share of the budget is released with the document; the file is far smaller.
-    async fn render(&self, document: Document, begin: &PreparedExport) -> std::result::Result<Bytes, ExportError> {
-        let rows: usize = document.widgets.iter().map(|widget| widget.table.rows.len()).sum();
-        let _share = self.budget.share(BASE_MEMORY + ROW_MEMORY * rows as u64).await;
+    async fn render(
+        &self,
+        document: Document,
+        share: MemoryPermit,
+        begin: &PreparedExport,
+    ) -> std::result::Result<Bytes, ExportError> {
         let format = begin.delivery.format;
         let work = move || {
             let (mut out, began) = (LimitedOutput::default(), Instant::now());
             let written = crier_reports::write(&document, format, &mut out);
             metrics::report_written(format, written.is_ok(), began.elapsed());
+            drop(document);
+            drop(share);
             written.map(|()| Bytes::from(out.into_bytes()))
         };
         let failed = |why: String| {
@@ -176,10 +194,15 @@ impl ExportReport {
         })
     }
 
-    async fn export(&self, built: BuiltReport, begin: &PreparedExport) -> std::result::Result<Exported, ExportError> {
+    async fn export(
+        &self,
+        built: BuiltReport,
+        share: MemoryPermit,
+        begin: &PreparedExport,
+    ) -> std::result::Result<Exported, ExportError> {
         let BuiltReport { document, headlines } = built;
         let (brand, workspace) = (document.brand.clone(), document.workspace.clone());
-        let bytes = self.render(document, begin).await?;
+        let bytes = self.render(document, share, begin).await?;
         let size_bytes = bytes.len() as u64;
         let file_id = self.keep(bytes, begin).await?;
         let mail = MailContent {
@@ -202,6 +225,17 @@ impl ExportReport {
     }
 }
 
+/// Returns what a document with so many rows takes until its file is written, in bytes.
+fn memory(format: ReportFormat, rows: usize) -> u64 {
+    let rows = rows as u64;
+    match format {
+        ReportFormat::Pdf => PDF_BASE_MEMORY + PDF_ROW_MEMORY * rows.min(MAX_PDF_ROWS) + ROW_MEMORY * rows,
+        ReportFormat::Csv | ReportFormat::Json | ReportFormat::Pptx | ReportFormat::Xlsx => {
+            BASE_MEMORY + ROW_MEMORY * rows
+        }
+    }
+}
+
 #[async_trait]
 impl Job for ExportReport {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
@@ -209,10 +243,10 @@ impl Job for ExportReport {
             BeginResult::Ready(begin) => begin,
             BeginResult::Stop(ending) => return Ok(ending),
         };
-        let Some(built) = self.read(&begin).await? else {
+        let Some((built, share)) = self.read(&begin).await? else {
             return Ok(Box::new(Outcome::Cancelled("the brand is gone".to_owned())));
         };
-        let outcome = self.export(built, &begin).await;
+        let outcome = self.export(built, share, &begin).await;
         Ok(Box::new(ExportEnd::new(begin.delivery.id, outcome)))
     }
 
@@ -223,5 +257,18 @@ impl Job for ExportReport {
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
         ending::pause(attempt, crier_base::random::unit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_pdfs_are_written_alone() {
+        let fits = |number: u64, format, rows| number * memory(format, rows) <= MEMORY;
+        assert!(fits(5, ReportFormat::Pdf, 100) && fits(2, ReportFormat::Pdf, 1_000));
+        assert!(fits(1, ReportFormat::Pdf, 3_000) && !fits(2, ReportFormat::Pdf, 2_000));
+        assert!(fits(3, ReportFormat::Xlsx, 10_000));
     }
 }
