@@ -188,12 +188,13 @@ async fn the_service_url_is_validated_and_stored() {
 async fn a_post_is_a_record_with_its_own_key() {
     let (server, repo) = pds().await;
     Mock::given(xrpc("com.atproto.identity.resolveHandle"))
-        .and(query_param("handle", "bob.example"))
+        .and(query_param("handle", "bob.test"))
         .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "did": "did:plc:bob" })))
         .mount(&server)
         .await;
     let bluesky = connector(Platform::Bluesky, &server.uri());
-    let outgoing = post(bluesky.as_ref(), "Ünder https://example.com #tag @bob.example @nobody.example");
+    let text = "Ünder https://例え.jp/パス #C++ $aapl @bob.test @nobody.test www.example.com";
+    let outgoing = post(bluesky.as_ref(), text);
     let published = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
 
     let rkey = outgoing.marker["rkey"].as_str().unwrap();
@@ -210,9 +211,11 @@ async fn a_post_is_a_record_with_its_own_key() {
             "text": outgoing.text,
             "createdAt": "2026-03-01T12:00:00.000Z",
             "facets": [
-                facet(7, 26, json!({ "$type": "app.bsky.richtext.facet#link", "uri": "https://example.com" })),
-                facet(27, 31, json!({ "$type": "app.bsky.richtext.facet#tag", "tag": "tag" })),
-                facet(32, 44, json!({ "$type": "app.bsky.richtext.facet#mention", "did": "did:plc:bob" })),
+                facet(7, 31, json!({ "$type": "app.bsky.richtext.facet#link", "uri": "https://例え.jp/パス" })),
+                facet(32, 36, json!({ "$type": "app.bsky.richtext.facet#tag", "tag": "C++" })),
+                facet(37, 42, json!({ "$type": "app.bsky.richtext.facet#tag", "tag": "$AAPL" })),
+                facet(43, 52, json!({ "$type": "app.bsky.richtext.facet#mention", "did": "did:plc:bob" })),
+                facet(66, 81, json!({ "$type": "app.bsky.richtext.facet#link", "uri": "https://www.example.com" })),
             ],
         })
     );

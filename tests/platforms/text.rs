@@ -33,7 +33,9 @@ fn x_uses_weighted_length() {
         ("https://example.com/a/very/long/path?that=counts#as-much", 23),
         ("at https://t.co, see", 3 + 23 + 5),
         ("example.com and t.co", 23 + 5 + 23),
+        ("example.photography, これはa.みんな", 23 + 2 + 6 + 23),
         ("me@example.com", 14),
+        ("example.notatld", 15),
         ("क्ष", 3),
     ] {
         assert_eq!(count(Platform::Twitter, text), weight, "{text}");

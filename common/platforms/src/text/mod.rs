@@ -7,6 +7,7 @@
 //! tests.
 
 pub mod comparable;
+pub mod domains;
 pub mod links;
 
 use crier_domain::platform::{Descriptor, Platform, TextRules, TextUnit};
