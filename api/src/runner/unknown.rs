@@ -54,7 +54,7 @@ impl UnknownNames {
     /// Adds the unknown fields of a JSON body.
     pub fn check_body(&mut self, known: &KnownNames, body: &Map<String, Value>) {
         if let Some(fields) = &known.body {
-            self.check_object(fields, body, "");
+            self.check_object(known, fields, body, "");
         }
     }
 
@@ -69,7 +69,7 @@ impl UnknownNames {
         }
     }
 
-    fn check_object(&mut self, known: &KnownFields, object: &Map<String, Value>, path: &str) {
+    fn check_object(&mut self, all: &KnownNames, known: &KnownFields, object: &Map<String, Value>, path: &str) {
         for (name, value) in object {
             steps::count_step();
             if self.typos.len() == MAX_PROBLEMS {
@@ -77,28 +77,28 @@ impl UnknownNames {
             }
             match (known.get(name), value) {
                 (None, _) => match known.nearest(name) {
-                    None => self.add(path, name, "field", known.option(name).as_deref()),
+                    None => self.add(path, name, "field", all.option(known, name).as_deref()),
                     near => self.add(path, name, "field", near),
                 },
                 (Some(KnownValue::Object(known)), Value::Object(object)) => {
-                    self.check_object(known, object, &format!("{path}{name}."));
+                    self.check_object(all, known, object, &format!("{path}{name}."));
                 }
                 (Some(KnownValue::List(known)), Value::Array(list)) => {
-                    self.check_list(known, list, &format!("{path}{name}."))
+                    self.check_list(all, known, list, &format!("{path}{name}."))
                 }
                 _ => {}
             }
         }
     }
 
-    fn check_list(&mut self, known: &KnownValue, list: &[Value], path: &str) {
+    fn check_list(&mut self, all: &KnownNames, known: &KnownValue, list: &[Value], path: &str) {
         let KnownValue::Object(known) = known else { return };
         let objects = list.iter().take(MAX_ELEMENTS).enumerate().filter_map(|(i, value)| Some((i, value.as_object()?)));
         for (i, object) in objects {
             if self.typos.len() == MAX_PROBLEMS {
                 return;
             }
-            self.check_object(known, object, &format!("{path}{i}."));
+            self.check_object(all, known, object, &format!("{path}{i}."));
         }
     }
 

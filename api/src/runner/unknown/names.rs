@@ -16,6 +16,8 @@ const OPTIONS: &str = "options";
 pub struct KnownNames {
     /// `None`: it takes no body.
     pub(super) body: Option<KnownFields>,
+    /// The fields of the record that it returns, which a client may send back.
+    pub(super) record: Option<KnownFields>,
     pub(super) query: Vec<KnownName>,
 }
 
@@ -23,17 +25,27 @@ impl KnownNames {
     pub fn of(endpoint: &Endpoint) -> Self {
         let mut s = Schemas::default();
         let body = endpoint.body.as_ref().map(|body| (body.schema)(&mut s));
-        let body = body.and_then(|schema| match KnownValue::of(&schema, &s, MAX_DEPTH) {
+        let record = endpoint.schema.map(|schema| schema(&mut s));
+        let fields = |schema: Option<Value>| match KnownValue::of(&schema?, &s, MAX_DEPTH) {
             KnownValue::Object(fields) => Some(fields),
             KnownValue::Any | KnownValue::List(_) => None,
-        });
-        Self { body, query: endpoint.query.iter().map(|parameter| KnownName::new(parameter.name)).collect() }
+        };
+        let query = endpoint.query.iter().map(|parameter| KnownName::new(parameter.name)).collect();
+        Self { body: fields(body), record: fields(record), query }
     }
 }
 
 /// The fields of an object.
 #[derive(Debug)]
 pub(super) struct KnownFields(Vec<(KnownName, KnownValue)>);
+
+impl KnownNames {
+    /// Returns the path of the option of this name, as [`KnownFields::option`] does, unless the name is one of the record.
+    pub(super) fn option(&self, fields: &KnownFields, unknown: &str) -> Option<String> {
+        let is_of_record = self.record.as_ref().is_some_and(|record| record.get(unknown).is_some());
+        if is_of_record { None } else { fields.option(unknown) }
+    }
+}
 
 impl KnownFields {
     pub fn get(&self, name: &str) -> Option<&KnownValue> {
