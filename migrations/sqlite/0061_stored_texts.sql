@@ -21,7 +21,12 @@ create trigger count_changed_post after update of content on posts
 when old.deleted_at is null and new.deleted_at is null and octet_length(old.content) <> octet_length(new.content)
 begin
     insert into storage_usage (workspace_id, bytes, texts)
-    select workspace_id, 0, (512 + octet_length(new.content) + new.id * 2531 % 4096) / 4096 * 4096 - (512 + octet_length(old.content) + old.id * 2531 % 4096) / 4096 * 4096
+    select workspace_id, 0, (
+            512 + octet_length(new.content) + new.id * 2531 % 4096
+        ) / 4096 * 4096
+        - (
+            512 + octet_length(old.content) + old.id * 2531 % 4096
+        ) / 4096 * 4096
     from brands
     where id = new.brand_id
     on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
@@ -33,7 +38,13 @@ begin
     insert into storage_usage (workspace_id, bytes, texts)
     select workspace_id, 0,
         -((512 + octet_length(old.content) + old.id * 2531 % 4096) / 4096 * 4096)
-            - coalesce((select sum((512 + coalesce(octet_length(t.content), 0) + octet_length(t.options) + t.id * 2531 % 4096) / 4096 * 4096) from post_targets t where t.post_id = old.id), 0)
+            - coalesce((
+                select sum(
+                    (512 + coalesce(octet_length(t.content), 0) + octet_length(t.options) + t.id * 2531 % 4096) / 4096 * 4096
+                )
+                from post_targets t
+                where t.post_id = old.id
+            ), 0)
     from brands
     where id = old.brand_id
     on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
@@ -45,7 +56,13 @@ begin
     insert into storage_usage (workspace_id, bytes, texts)
     select workspace_id, 0,
         -((512 + octet_length(old.content) + old.id * 2531 % 4096) / 4096 * 4096)
-            - coalesce((select sum((512 + coalesce(octet_length(t.content), 0) + octet_length(t.options) + t.id * 2531 % 4096) / 4096 * 4096) from post_targets t where t.post_id = old.id), 0)
+            - coalesce((
+                select sum(
+                    (512 + coalesce(octet_length(t.content), 0) + octet_length(t.options) + t.id * 2531 % 4096) / 4096 * 4096
+                )
+                from post_targets t
+                where t.post_id = old.id
+            ), 0)
     from brands
     where id = old.brand_id
     on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
@@ -55,7 +72,8 @@ create trigger count_new_target after insert on post_targets
 when (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096 > 0
 begin
     insert into storage_usage (workspace_id, bytes, texts)
-    select b.workspace_id, 0, (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096
+    select b.workspace_id, 0,
+        (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096
     from posts p
     join brands b on b.id = p.brand_id
     where p.id = new.post_id and p.deleted_at is null
@@ -66,7 +84,8 @@ create trigger count_changed_target after update of content, options on post_tar
 when old.content is not new.content or old.options <> new.options
 begin
     insert into storage_usage (workspace_id, bytes, texts)
-    select b.workspace_id, 0, (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096
+    select b.workspace_id, 0,
+        (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096
         - (512 + coalesce(octet_length(old.content), 0) + octet_length(old.options) + old.id * 2531 % 4096) / 4096 * 4096
     from posts p
     join brands b on b.id = p.brand_id
@@ -78,7 +97,8 @@ create trigger count_removed_target after delete on post_targets
 when (512 + coalesce(octet_length(old.content), 0) + octet_length(old.options) + old.id * 2531 % 4096) / 4096 * 4096 > 0
 begin
     insert into storage_usage (workspace_id, bytes, texts)
-    select b.workspace_id, 0, -((512 + coalesce(octet_length(old.content), 0) + octet_length(old.options) + old.id * 2531 % 4096) / 4096 * 4096)
+    select b.workspace_id, 0,
+        -((512 + coalesce(octet_length(old.content), 0) + octet_length(old.options) + old.id * 2531 % 4096) / 4096 * 4096)
     from posts p
     join brands b on b.id = p.brand_id
     where p.id = old.post_id and p.deleted_at is null
@@ -99,7 +119,12 @@ create trigger count_changed_message after update of body on messages
 when octet_length(old.body) <> octet_length(new.body)
 begin
     insert into storage_usage (workspace_id, bytes, texts)
-    select workspace_id, 0, (512 + octet_length(new.body) + new.id * 2531 % 4096) / 4096 * 4096 - (512 + octet_length(old.body) + old.id * 2531 % 4096) / 4096 * 4096
+    select workspace_id, 0, (
+            512 + octet_length(new.body) + new.id * 2531 % 4096
+        ) / 4096 * 4096
+        - (
+            512 + octet_length(old.body) + old.id * 2531 % 4096
+        ) / 4096 * 4096
     from brands
     where id = new.brand_id
     on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;

@@ -11,6 +11,7 @@ on_both_apps!(
     concurrent_drafts_do_not_exceed_the_storage,
     a_full_library_leaves_room_for_posts,
     usage_shows_texts,
+    descriptions_of_images_count,
     a_low_disk_rejects_what_is_new,
 );
 
@@ -102,6 +103,30 @@ async fn usage_shows_texts(app: TestApp) {
     assert_eq!(used().await, json!({ "used": 0, "limit": 500 }), "a few posts are no MiB");
     fill(&t, MIB + 1, 3 * MIB).await;
     assert_eq!(used().await["used"], 5);
+}
+
+/// Images with the same bytes share a file, and each has a description of its own.
+async fn descriptions_of_images_count(app: TestApp) {
+    let t = app.tenant("free").await;
+    let long = "ä".repeat(2_000);
+    let mut assets = Vec::new();
+    for n in 0..4 {
+        let asset = t.upload(&format!("{n}.png"), &png(30, 30), &[("alt_text", &long)]).await.data(201);
+        assets.push(t.path(&format!("/media/{}", asset["id"])));
+    }
+    let counted = texts(&t).await;
+    assert!((28_000..40_000).contains(&counted), "{counted}: each has its 4,000 bytes, and again for the search");
+    fill(&t, 400 * MIB, 100 * MIB).await;
+    t.put(&assets[0], json!({ "alt_text": "short" })).await.expect(200);
+    assert!(texts(&t).await < 100 * MIB);
+    fill(&t, 400 * MIB, 100 * MIB).await;
+    t.put(&assets[0], json!({ "alt_text": long })).await.expect_error(402, "storage_limit_exceeded");
+    let import = json!({ "url": "https://8.8.8.8/a.png", "alt_text": long });
+    t.post(&t.path("/media/from-url"), import).await.expect_error(402, "storage_limit_exceeded");
+    for asset in &assets {
+        t.delete(asset).await.expect(204);
+    }
+    assert!(texts(&t).await < 100 * MIB - 20_000);
 }
 
 async fn a_low_disk_rejects_what_is_new(app: TestApp) {

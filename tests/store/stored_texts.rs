@@ -29,6 +29,13 @@ const EXPECTED: &str = "
         UNION ALL
         SELECT id, octet_length(body)
         FROM messages
+        UNION ALL
+        SELECT id, octet_length(filename) + coalesce(octet_length(alt_text), 0) + coalesce(octet_length(source_url), 0)
+            + octet_length(search) - 512
+        FROM media
+        UNION ALL
+        SELECT id, octet_length(source_url) + coalesce(octet_length(alt_text), 0)
+        FROM media_jobs
     ) counted";
 
 /// Asserts that the count agrees with the rows, and returns it.

@@ -66,7 +66,7 @@ pub enum Growth {
     Records,
     /// Texts that count against the plan's storage.
     Texts,
-    /// Files, which count against it when they are stored.
+    /// Files, which count against it when they are stored, and what is said of them.
     Files,
 }
 

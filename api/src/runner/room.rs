@@ -37,7 +37,7 @@ fn check_disk(cx: &Context) -> Result<()> {
 /// from the limit needs no statement. A large one holds the lock on the workspace's count, so that two concurrent ones
 /// cannot both take the last room.
 pub async fn check_texts(cx: &Context, tx: &mut Tx) -> Result<()> {
-    if cx.growth != Growth::Texts || cx.plan.storage_mib.is_none() {
+    if !matches!(cx.growth, Growth::Texts | Growth::Files) || cx.plan.storage_mib.is_none() {
         return Ok(());
     }
     let before = cx.caller.stored;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::Word;
@@ -34,6 +34,7 @@ pub struct MediaChange {
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/media/{media}", "updateMedia", Scope::MediaWrite)
         .tag(TAG)
+        .adds(Growth::Texts)
         .summary("Change what is said of a picture")
         .description("The picture itself never changes, nor does its address.")
         .extension()
