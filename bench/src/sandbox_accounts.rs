@@ -20,6 +20,7 @@ pub async fn create(tx: &mut Tx, workspace: i64, brand: i64, count: usize) -> Re
             kind: AccountKind::Profile,
             token_expires_at: None,
             renewal: None,
+            limits: None,
             application: None,
             secrets: SecretString::from(format!("{{\"handle\":\"{handle}\"}}")),
             external_id: handle,

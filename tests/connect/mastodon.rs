@@ -5,14 +5,15 @@ use crier_domain::platform::{ConnectTarget, Platform};
 use crier_store::authorizations::NewAuthorization;
 use crier_store::{accounts, authorizations};
 use secrecy::ExposeSecret;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{mastodon_path, now};
 use crate::support::app::{Tenant, TestApp, on_one_app};
 use crate::support::client::until_true;
-use crate::support::mastodon::Mastodon;
+use crate::support::mastodon::{Limits, Mastodon};
 use crate::support::oauth::error;
 use crate::support::person::{Person, assert_page, text};
+use crate::support::picture;
 
 on_one_app!(
     a_person_connects_an_account_through_two_replicas,
@@ -25,6 +26,8 @@ on_one_app!(
     servers_on_one_host_are_different_accounts,
     a_server_that_does_not_check_applications_keeps_its_own,
     the_database_holds_no_secret_in_the_clear,
+    posts_are_checked_by_the_limits_of_the_account_s_server,
+    a_server_that_does_not_state_its_limits_is_connected,
 );
 
 async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
@@ -222,4 +225,70 @@ async fn the_database_holds_no_secret_in_the_clear(app: TestApp) {
     let back = mastodon.fake.agree(&authorize);
     person.open(back.as_str()).await;
     assert_eq!(app.number("SELECT count(*) FROM authorizations WHERE data IS NOT NULL").await, 0);
+}
+
+async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
+    let (t, small, large) =
+        (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await, Mastodon::start(&now(&app)).await);
+    small.fake.set_limits(Limits { max_characters: 40, max_images: 1, max_alt_text: Some(10), ..Limits::default() });
+    large.fake.set_limits(Limits { software: "gotosocial", max_characters: 5_000, max_images: 6, ..Limits::default() });
+    connect(&t, &small).await;
+    connect(&t, &large).await;
+    let accounts = t.get(&t.path("/social-accounts")).await.data(200);
+    let limits = json!({
+        "software": "mastodon", "max_characters": 40, "max_images": 1, "max_alt_text": 10, "max_image_bytes": 16 << 20,
+        "max_image_pixels": 33_177_600, "read_at": accounts[1]["connected_at"],
+    });
+    assert_eq!((&accounts[1]["limits"], &accounts[0]["limits"]["software"]), (&limits, &json!("gotosocial")));
+    let (small, large) = (&accounts[1]["id"], &accounts[0]["id"]);
+    let check = async |body: Value| t.post(&t.path("/posts/validate"), body).await.data(200);
+    let codes = |target: &Value| -> Vec<String> {
+        target["problems"].as_array().unwrap().iter().map(|p| p["code"].as_str().unwrap().to_owned()).collect()
+    };
+
+    // 40 for Mastodon, which shortens the link and the mention; the other server counts all of it.
+    let text = "https://example.com/a/long/path/to/bread, @bob@b.example, today";
+    let checked = check(json!({ "content": text, "accounts": [small, large] })).await;
+    let [one, two] = [0, 1].map(|index| checked["targets"][index].clone());
+    assert_eq!((&one["length"], &one["limit"], codes(&one)), (&json!(23 + 2 + 4 + 2 + 5), &json!(40), vec![]));
+    assert_eq!((&two["length"], &two["limit"], codes(&two)), (&json!(text.len()), &json!(5_000), vec![]));
+
+    // The content warning shares the limit.
+    let options = json!([{ "account_id": small, "options": { "spoiler_text": "Bread!" } }]);
+    let body = json!({ "content": text, "accounts": [small, large], "overrides": options, "schedule_type": "now" });
+    let checked = check(body.clone()).await;
+    assert_eq!((&checked["targets"][0]["length"], &checked["targets"][1]["length"]), (&json!(42), &json!(text.len())));
+    assert_eq!(codes(&checked["targets"][0]), ["text_too_long"]);
+    let message = checked["targets"][0]["problems"][0]["message"].as_str().unwrap();
+    assert!(message.ends_with("at most 40 characters; this text and its content warning count 42."), "{message}");
+    let refused = t.post(&t.path("/posts"), body).await.expect_error(422, "validation_failed");
+    assert_eq!(refused["fields"]["content"], json!([message]));
+
+    // Pictures and alt texts, of which long ones are cut.
+    let upload = async |alt: &str| {
+        let uploaded = t.upload("a.png", &picture::png(20, 20), &[("alt_text", alt)]).await;
+        uploaded.data(201)["id"].clone()
+    };
+    let media = [upload("Bread").await, upload("A loaf of bread").await];
+    let checked = check(json!({ "content": "x", "media": media, "accounts": [small, large] })).await;
+    assert_eq!(
+        (codes(&checked["targets"][0]), codes(&checked["targets"][1])),
+        (vec!["too_many_images".into()], vec![])
+    );
+    let note = "Mastodon takes alt texts of at most 10 characters; that of image 2 has 15, and is cut at a word.";
+    assert_eq!((&checked["targets"][0]["notes"], &checked["targets"][1]["notes"]), (&json!([note]), &json!([])));
+}
+
+async fn a_server_that_does_not_state_its_limits_is_connected(app: TestApp) {
+    let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
+    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
+    let back = mastodon.fake.agree(&person.leave(&path).await);
+    mastodon.fake.script("/api/v2/instance", wiremock::ResponseTemplate::new(500));
+    let arrived = person.open(back.as_str()).await;
+    assert_page(&person.follow(&arrived).await, 200, "Connected");
+    let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
+    assert_eq!(account["limits"], json!(null));
+    let body = json!({ "content": "x".repeat(501), "accounts": [account["id"]] });
+    let checked = t.post(&t.path("/posts/validate"), body).await.data(200);
+    assert_eq!((&checked["targets"][0]["limit"], &checked["valid"]), (&json!(500), &json!(false)));
 }

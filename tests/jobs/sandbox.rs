@@ -65,6 +65,7 @@ async fn connect(w: &TestWorker) -> i64 {
         kind: learned.kind,
         token_expires_at: learned.token_expires_at,
         renewal: None,
+        limits: None,
         application: None,
         secrets: SecretString::from(learned.secrets.expose_json()),
     };

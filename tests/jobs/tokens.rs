@@ -40,6 +40,7 @@ async fn connected(w: &TestWorker, renewal: Renewal, life: TimeDelta) -> SocialA
     let new = NewAccount {
         token_expires_at: Some(w.now() + life),
         renewal: Some(renewal),
+        limits: None,
         application: Some("app".to_owned()),
         ..new_account("demo", "token-0")
     };

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
+use crier_domain::limits::AccountLimits;
 use crier_domain::platform::Platform;
 use crier_platforms::inbox::ReplyThread;
 use serde_json::{Value, json};
@@ -240,6 +241,14 @@ async fn a_reply_has_the_visibility_and_the_person_of_what_it_answers(s: TestSto
     // "@vera2 " counts; the server does not.
     assert!(inbox.check_text(&thread, &"x".repeat(493)).is_ok());
     assert!(inbox.check_text(&thread, &"x".repeat(494)).unwrap_err().contains("500"));
+    let limits = AccountLimits {
+        software: Some("gotosocial".to_owned()),
+        max_characters: Some(600),
+        ..AccountLimits::default()
+    };
+    let thread = ReplyThread { limits: Some(limits), ..thread };
+    assert!(inbox.check_text(&thread, &"x".repeat(600 - "@vera2@b.example ".len())).is_ok());
+    assert!(inbox.check_text(&thread, &"x".repeat(601 - "@vera2@b.example ".len())).unwrap_err().contains("600"));
 }
 
 async fn a_reply_with_a_lost_answer_is_looked_up(s: TestStore) {

@@ -19,6 +19,7 @@ mod linkedin_inbox;
 mod lost_answers;
 mod mastodon;
 mod mastodon_inbox;
+mod mastodon_limits;
 mod pinterest;
 mod pinterest_figures;
 mod reddit;

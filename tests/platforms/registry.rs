@@ -76,6 +76,7 @@ fn inboxes_match_the_catalogue() {
                 participant_external_id: None,
                 subject_external_id: None,
                 last_inbound_at: Some(now()),
+                limits: None,
                 context: Map::new(),
             };
             let is_read = capabilities.inbox.contains(&kind);

@@ -2,8 +2,8 @@
 
 use crier_domain::catalogue::descriptor;
 use crier_domain::platform::{Platform, TextRules, TextUnit};
-use crier_platforms::pictures::check_shapes;
-use crier_platforms::text::{check, length};
+use crier_platforms::pictures::{check_shapes, cut_alt_texts};
+use crier_platforms::text::{check, check_measured, length, measure};
 use proptest::prelude::*;
 
 fn count(platform: Platform, text: &str) -> u32 {
@@ -48,6 +48,8 @@ fn other_platforms_use_their_own_units() {
     assert_eq!(count(Platform::Telegram, "a👍"), 3);
     assert_eq!(count(Platform::Mastodon, "see https://example.com/long/enough/to/be/longer, ok"), 4 + 23 + 4);
     assert_eq!(count(Platform::Mastodon, "example.com"), 11);
+    assert_eq!(count(Platform::Mastodon, "@ann@example.com (@bob) me@example.com"), 4 + 1 + 6 + 1 + 14);
+    assert_eq!(count(Platform::Mastodon, "https://example.com/@ann@example.org"), 23);
     assert_eq!(count(Platform::Threads, "ab👍"), 6);
     assert_eq!(count(Platform::Threads, "日本"), 2);
     assert_eq!(count(Platform::Linkedin, "a(b) @c"), 10);
@@ -110,6 +112,8 @@ fn image_counts_are_checked() {
     assert_eq!(problems(Platform::Bluesky, "x", 5), [("media", "too_many_images")]);
     assert_eq!(problems(Platform::Instagram, "x", 0), [("media", "image_required")]);
     assert_eq!(problems(Platform::Reddit, "x", 21), [("media", "too_many_images")]);
+    assert!(problems(Platform::Linkedin, "x", 20).is_empty());
+    assert_eq!(problems(Platform::Linkedin, "x", 21), [("media", "too_many_images")]);
     assert_eq!(problems(Platform::Sandbox, "x", 11), [("media", "too_many_images")]);
     assert_eq!(problems(Platform::Sandbox, &"x".repeat(5001), 10), [("content", "text_too_long")]);
     let message = &check(descriptor(Platform::GoogleBusiness), "x", 2).problems[0].message;
@@ -124,6 +128,29 @@ fn instagram_limits_hashtags_and_mentions() {
     assert_eq!(problems(Platform::Instagram, &"#a ".repeat(31), 1), [("content", "too_many_hashtags")]);
     assert_eq!(problems(Platform::Instagram, &"@a ".repeat(21), 1), [("content", "too_many_mentions")]);
     assert!(problems(Platform::Instagram, &"a@b # @ ".repeat(40), 1).is_empty());
+}
+
+#[test]
+fn a_content_warning_shares_the_limit_of_the_text() {
+    let mastodon = descriptor(Platform::Mastodon);
+    let warned = |warning: &str, text: &str| {
+        check_measured(mastodon, &measure(mastodon, text).with_warning(mastodon, warning), 0)
+    };
+    let link = "https://example.com/a/very/long/path";
+    assert_eq!(warned(link, link).length as usize, link.len() + 23);
+    assert!(warned("", &"a".repeat(500)).problems.is_empty());
+    let problem = warned("👍🏽", &"a".repeat(500)).problems.pop().unwrap();
+    let message = "Mastodon takes at most 500 characters; this text and its content warning count 501.";
+    assert_eq!((problem.code, problem.message.as_str()), ("text_too_long", message));
+}
+
+#[test]
+fn alt_texts_that_are_cut_are_noted() {
+    let (pinterest, long) = (descriptor(Platform::Pinterest), "é".repeat(501));
+    let notes = cut_alt_texts(pinterest, &[Some(&long[..1_000]), None, Some(&long)]);
+    let note = "Pinterest takes alt texts of at most 500 characters; that of image 3 has 501, and is cut at a word.";
+    assert_eq!(notes, [note]);
+    assert!(cut_alt_texts(descriptor(Platform::Wordpress), &[Some(&long)]).is_empty());
 }
 
 fn rules(unit: TextUnit, url_weight: Option<u32>) -> TextRules {

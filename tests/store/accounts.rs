@@ -1,6 +1,7 @@
 //! Social accounts: one record per workspace, attached to several brands, with sealed tokens.
 
 use crier_domain::account::{AccountError, AccountStatus, DisconnectResult};
+use crier_domain::limits::AccountLimits;
 use crier_domain::platform::{AccountKind, Platform};
 use crier_store::accounts::{self, NewAccount};
 use crier_store::{PageRequest, StoreError};
@@ -19,6 +20,7 @@ on_both![
     the_last_brand_s_disconnect_revokes_the_account,
     concurrent_disconnects_revoke_once,
     a_concurrent_connect_keeps_the_account,
+    the_limits_of_a_server_are_stored_with_the_account,
 ];
 
 const ALL: PageRequest = PageRequest { page: 1, per_page: 50 };
@@ -259,4 +261,28 @@ async fn a_concurrent_connect_keeps_the_account(s: TestStore) {
     });
     assert_ne!(made.id, account.id);
     assert!(is_attached(&s, w.brand, made.id).await);
+}
+
+async fn the_limits_of_a_server_are_stored_with_the_account(s: TestStore) {
+    let w = s.create_world().await;
+    let limits = AccountLimits {
+        read_at: s.now(),
+        software: Some("mastodon".to_owned()),
+        max_characters: Some(u32::MAX),
+        max_image_bytes: Some(u64::MAX),
+        mime_types: vec!["image/png".to_owned()],
+        ..AccountLimits::default()
+    };
+    let new = NewAccount { limits: Some(limits.clone()), ..new_account("1", "t") };
+    let made = s.write(async |tx| accounts::save(tx, w.workspace, &new).await).await;
+    s.write(async |tx| accounts::attach(tx, w.brand, made.id).await).await;
+    let summary = async || accounts::summaries(&mut s.conn().await, w.brand, &[made.id]).await.unwrap().remove(0);
+    assert_eq!((made.limits, summary().await.limits), (Some(limits.clone()), Some(limits.clone())));
+
+    // A connect that could not read them keeps those that were read before.
+    let again = s.write(async |tx| accounts::save(tx, w.workspace, &new_account("1", "u")).await).await;
+    assert_eq!(again.limits, Some(limits));
+    let newer = AccountLimits { max_images: Some(6), ..AccountLimits::default() };
+    s.write(async |tx| accounts::set_limits(tx, &again, &newer).await).await;
+    assert_eq!(summary().await.limits, Some(newer));
 }

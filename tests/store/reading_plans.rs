@@ -18,7 +18,7 @@ use crier_store::analytics::{self, Collected};
 use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::conversations::{self, replies};
 use crier_store::db::Engine;
-use crier_store::{PageRequest, Result, Tx, inbox_syncs, report_figures};
+use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, report_figures};
 
 use crate::support::store::{TestStore, World, on_both};
 
@@ -341,7 +341,7 @@ async fn assert_inbox_reads_few(full: Full) {
     m.bounded("taken", async |tx| adoptions::is_taken(tx, &[account], Adopter::Target(1), "1").await).await;
     m.bounded("tags", async |tx| conversations::tags(tx, &[id]).await).await;
     m.bounded("tags of the brand", async |tx| conversations::tags_of_brand(tx, brand, 100).await).await;
-    m.bounded("accounts", async |tx| conversations::accounts(tx, brand, &[account]).await).await;
+    m.bounded("accounts", async |tx| accounts::summaries(tx, brand, &[account]).await).await;
     m.bounded("read", async |tx| conversations::mark_read(tx, id).await).await;
     m.bounded("snoozes", async |tx| conversations::end_snoozes(tx, 100).await).await;
     m.finish();

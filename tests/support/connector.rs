@@ -93,6 +93,7 @@ impl Connector for FakeConnector {
             kind: AccountKind::Profile,
             token_expires_at: None,
             renewal: None,
+            limits: None,
             application: None,
             secrets: credentials.with(&[("token", &format!("hunter2-{n}")), ("access_token", &access)]),
         })

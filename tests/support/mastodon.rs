@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
+use unicode_segmentation::UnicodeSegmentation;
 use url::Url;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
@@ -42,9 +43,116 @@ pub struct Switches {
     pub loses_posts: bool,
 }
 
+/// The limits of a server, and the software that it runs.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// As NodeInfo names it; empty: the server has no NodeInfo.
+    pub software: &'static str,
+    pub max_characters: usize,
+    pub max_images: usize,
+    /// `None`: the server does not state it, and takes any.
+    pub max_alt_text: Option<usize>,
+    pub max_image_bytes: usize,
+    pub max_image_pixels: u64,
+    pub mime_types: &'static [&'static str],
+    /// Has only `/api/v1/instance`, with `max_toot_chars`.
+    pub is_old: bool,
+}
+
+impl Default for Limits {
+    /// Those of Mastodon 4.5.
+    fn default() -> Self {
+        Self {
+            software: "mastodon",
+            max_characters: 500,
+            max_images: 4,
+            max_alt_text: Some(1_500),
+            max_image_bytes: 16 << 20,
+            max_image_pixels: 33_177_600,
+            mime_types: &[
+                "image/jpeg",
+                "image/png",
+                "image/gif",
+                "image/heic",
+                "image/webp",
+                "image/avif",
+                "video/mp4",
+            ],
+            is_old: false,
+        }
+    }
+}
+
+impl Limits {
+    fn configuration(&self, most: usize) -> Value {
+        json!({
+            "statuses": {
+                "max_characters": most, "max_media_attachments": self.max_images, "characters_reserved_per_url": 23,
+            },
+            "media_attachments": {
+                "supported_mime_types": self.mime_types, "description_limit": self.max_alt_text,
+                "image_size_limit": self.max_image_bytes, "image_matrix_limit": self.max_image_pixels,
+            },
+        })
+    }
+
+    /// Counts a post as the software does. Words are separated by spaces here.
+    fn count(&self, warning: &str, text: &str) -> usize {
+        let graphemes = |text: &str| text.graphemes(true).count();
+        match self.software {
+            "mastodon" | "" => {
+                let word = |word: &str| match word.strip_prefix('@').and_then(|mention| mention.split_once('@')) {
+                    _ if word.starts_with("https://") => 23,
+                    Some((user, _)) => 1 + graphemes(user),
+                    None => graphemes(word),
+                };
+                let spaces = text.matches(' ').count();
+                graphemes(warning) + text.split(' ').map(word).sum::<usize>() + spaces
+            }
+            "pleroma" | "akkoma" => graphemes(warning) + graphemes(text),
+            _ => warning.chars().count() + text.chars().count(),
+        }
+    }
+
+    /// Returns why the server does not take an upload.
+    fn refusal(&self, request: &Request) -> Option<&'static str> {
+        let (file, alt) = (part(&request.body, "file"), part(&request.body, "description"));
+        let alt = String::from_utf8_lossy(alt.unwrap_or_default()).chars().count();
+        let file = file.unwrap_or_default();
+        let picture = image::ImageReader::new(std::io::Cursor::new(file)).with_guessed_format().unwrap();
+        let kind = picture.format().map(|format| format.to_mime_type());
+        let sides = picture.into_dimensions().unwrap_or_default();
+        let pixels = u64::from(sides.0) * u64::from(sides.1);
+        if self.max_alt_text.is_some_and(|most| alt > most) {
+            return Some("Validation failed: Description is too long");
+        }
+        if file.len() > self.max_image_bytes || pixels > self.max_image_pixels {
+            return Some("Validation failed: File is too large");
+        }
+        if kind == Some("image/gif") && pixels > 1280 * 720 {
+            return Some("Validation failed: GIF files of this size are not supported");
+        }
+        // What is no picture stands for one in other tests.
+        let is_taken = kind.is_none_or(|kind| self.mime_types.contains(&kind));
+        (!is_taken).then_some("Validation failed: File content type is invalid")
+    }
+}
+
+/// Returns a part of a multipart body.
+fn part<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let find =
+        |from: usize, text: &[u8]| body[from..].windows(text.len()).position(|part| part == text).map(|at| from + at);
+    let head = find(0, format!("name=\"{name}\"").as_bytes())?;
+    let begin = find(head, b"\r\n\r\n")? + 4;
+    Some(&body[begin..find(begin, b"\r\n--")?])
+}
+
 #[derive(Default)]
 struct State {
     switches: Switches,
+    limits: Limits,
+    /// Uploaded pictures in order: the file.
+    files: Vec<Vec<u8>>,
     toots: Vec<Toot>,
     by_key: BTreeMap<String, usize>,
     /// Uploaded pictures by id: the request's body.
@@ -90,6 +198,15 @@ impl Mastodon {
     /// Answers the next call of a path with this.
     pub fn script(&self, path: &str, answer: ResponseTemplate) {
         self.state.lock().unwrap().scripted.push_back((path.to_owned(), answer));
+    }
+
+    pub fn set_limits(&self, limits: Limits) {
+        self.state.lock().unwrap().limits = limits;
+    }
+
+    /// Returns the files of the uploaded pictures, in order.
+    pub fn files(&self) -> Vec<Vec<u8>> {
+        self.state.lock().unwrap().files.clone()
     }
 
     pub fn set(&self, switches: Switches) {
@@ -182,13 +299,26 @@ impl Mastodon {
                 json(json!({}))
             }
             ("GET", "/api/v1/accounts/verify_credentials") => json(self.account(request)?),
-            ("GET", "/api/v2/instance") => {
-                let most = self.state.lock().unwrap().switches.max_characters.unwrap_or(500);
-                json(json!({ "configuration": { "statuses": { "max_characters": most } } }))
+            ("GET", "/api/v2/instance" | "/api/v1/instance") => self.instance(&path),
+            ("GET", "/.well-known/nodeinfo") => {
+                let href = format!("{base}/nodeinfo/2.0");
+                json(json!({ "links": [{ "rel": "http://nodeinfo.diaspora.software/ns/schema/2.0", "href": href }] }))
+            }
+            ("GET", "/nodeinfo/2.0") => match self.state.lock().unwrap().limits.software {
+                "" => Err(error(404, "Not found")),
+                name => json(json!({ "version": "2.0", "software": { "name": name, "version": "4.5.0" } })),
+            },
+            ("GET", "/api/v1/notifications") => {
+                self.account(request)?;
+                json(json!([]))
             }
             ("POST", "/api/v2/media") => {
                 self.account(request)?;
                 let mut state = self.state.lock().unwrap();
+                if let Some(refusal) = state.limits.refusal(request) {
+                    return Err(ResponseTemplate::new(422).set_body_json(json!({ "error": refusal })));
+                }
+                state.files.push(part(&request.body, "file").unwrap_or_default().to_vec());
                 let id = format!("{}", 100 + state.media.len());
                 state.media.insert(id.clone(), String::from_utf8_lossy(&request.body).into_owned());
                 json(json!({ "id": id, "type": "image", "url": format!("{base}/{id}.png") }))
@@ -218,6 +348,26 @@ impl Mastodon {
         }
     }
 
+    /// The server's description of itself.
+    fn instance(&self, path: &str) -> Result<ResponseTemplate, ResponseTemplate> {
+        let state = self.state.lock().unwrap();
+        let (limits, is_older_api) = (&state.limits, path == "/api/v1/instance");
+        let most = state.switches.max_characters.unwrap_or(limits.max_characters);
+        match (limits.is_old, is_older_api) {
+            (true, false) => Err(error(404, "Not found")),
+            (true, true) => {
+                let body = json!({
+                    "max_toot_chars": most, "description_limit": limits.max_alt_text,
+                    "upload_limit": limits.max_image_bytes,
+                });
+                Ok(ResponseTemplate::new(200).set_body_json(body))
+            }
+            (false, _) => {
+                Ok(ResponseTemplate::new(200).set_body_json(json!({ "configuration": limits.configuration(most) })))
+            }
+        }
+    }
+
     fn publish(&self, request: &Request) -> Result<ResponseTemplate, ResponseTemplate> {
         self.account(request)?;
         let body: Value = request.body_json().unwrap();
@@ -225,8 +375,12 @@ impl Mastodon {
         let mut text = body["status"].as_str().unwrap().to_owned();
         let mut state = self.state.lock().unwrap();
         let switches = state.switches;
-        let most = switches.max_characters.unwrap_or(500);
-        if text.chars().count() > most {
+        let most = switches.max_characters.unwrap_or(state.limits.max_characters);
+        let pictures = body["media_ids"].as_array().map_or(0, Vec::len);
+        if pictures > state.limits.max_images {
+            return Err(ResponseTemplate::new(422).set_body_json(json!({ "error": "Cannot attach so many files" })));
+        }
+        if state.limits.count(body["spoiler_text"].as_str().unwrap_or_default(), &text) > most {
             let body = json!({ "error": format!("Validation failed: Text character limit of {most} exceeded") });
             return Err(ResponseTemplate::new(422).set_body_json(body));
         }

@@ -4,6 +4,7 @@
 //! word boundary and gets an ellipsis: a usable caption is better than none. Unwanted hashtags and emojis are likewise
 //! removed in the end.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
@@ -27,7 +28,8 @@ const MAX_CAPTION_CHARS: usize = 65_535;
 pub struct CaptionRequest {
     /// The subject of the captions.
     pub prompt: String,
-    pub platform: Option<&'static Descriptor>,
+    /// The platform, with the limits of the accounts that they are for.
+    pub platform: Option<Cow<'static, Descriptor>>,
     pub count: usize,
     pub tone: Option<String>,
     /// A BCP 47 tag such as `pt-BR`; by default the prompt's language.
@@ -58,7 +60,7 @@ fn instructions(request: &CaptionRequest) -> String {
         let _ = write!(text, " {sentence}");
     };
     add(format_args!("Write exactly {} that differ, each ready to be posted as it is.", count_of(request.count)));
-    if let Some(platform) = request.platform {
+    if let Some(platform) = request.platform.as_deref() {
         add(format_args!("They are for {}.", platform.name));
         if let Some(limit) = platform.capabilities.text.max {
             add(format_args!("None may be longer than {limit} {}.", unit(platform)));
@@ -106,6 +108,7 @@ fn validate_captions(request: &CaptionRequest, object: &Value) -> CheckResult<Ve
     let Some(found) = texts(object, "captions") else {
         return CheckResult::Bad("`captions` is no list of texts.".to_owned());
     };
+    let platform = request.platform.as_deref();
     let (mut captions, mut seen, mut wrong) = (Vec::new(), HashSet::new(), None);
     for text in found {
         let text: String = text.nfc().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
@@ -115,11 +118,11 @@ fn validate_captions(request: &CaptionRequest, object: &Value) -> CheckResult<Ve
         if captions.len() == request.count || text.is_empty() || !seen.insert(text.to_lowercase()) {
             continue;
         }
-        let too_long = || problem(request.platform, text).map(|problem| format!("{problem} Write shorter ones."));
+        let too_long = || problem(platform, text).map(|problem| format!("{problem} Write shorter ones."));
         if let Some(problem) = unkept.map(str::to_owned).or_else(too_long) {
             wrong.get_or_insert(problem);
         }
-        captions.extend(fitted(request.platform, text));
+        captions.extend(fitted(platform, text));
     }
     if captions.len() < request.count {
         let why = wrong.unwrap_or_default();
@@ -171,7 +174,7 @@ mod tests {
     fn request(platform: Option<Platform>, count: usize) -> CaptionRequest {
         CaptionRequest {
             prompt: "bread".to_owned(),
-            platform: platform.map(descriptor),
+            platform: platform.map(|platform| Cow::Borrowed(descriptor(platform))),
             count,
             tone: None,
             language: None,
@@ -211,8 +214,8 @@ mod tests {
             for long in ["word ".repeat(20_000), "x".repeat(80_000), "語".repeat(70_000), "👩‍👩‍👧‍👦 ".repeat(9_000)]
             {
                 let request = request(Some(*platform), 1);
-                let fitted = fitted(request.platform, long.trim()).expect("it can be cut");
-                assert_eq!(problem(request.platform, &fitted), None, "{platform}");
+                let fitted = fitted(request.platform.as_deref(), long.trim()).expect("it can be cut");
+                assert_eq!(problem(request.platform.as_deref(), &fitted), None, "{platform}");
             }
         }
     }

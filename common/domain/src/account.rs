@@ -7,6 +7,7 @@
 use chrono::{DateTime, NaiveTime, SubsecRound as _, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::limits::AccountLimits;
 use super::platform::{AccountKind, Platform};
 
 crier_base::text_enum! {
@@ -127,6 +128,9 @@ pub struct SocialAccount {
     pub token_expires_at: Option<DateTime<Utc>>,
     #[sqlx(json(nullable))]
     pub last_error: Option<AccountError>,
+    /// The limits that its server states; `None`: those of the platform.
+    #[sqlx(json(nullable))]
+    pub limits: Option<AccountLimits>,
     /// Version of the credentials; increases with each change.
     pub credentials_version: i64,
     pub connected_at: DateTime<Utc>,
@@ -141,6 +145,8 @@ pub struct AccountSummary {
     pub platform: Platform,
     pub name: String,
     pub status: AccountStatus,
+    #[sqlx(json(nullable))]
+    pub limits: Option<AccountLimits>,
 }
 
 #[cfg(test)]

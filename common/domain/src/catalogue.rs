@@ -8,8 +8,8 @@
 use ConversationType::{Comment, Dm, Mention};
 
 use crate::platform::{
-    Capabilities, ConnectMethod, ConversationType, CredentialField, Descriptor, FieldType, MediaRules, Mode, Platform,
-    Ratio, RatioRules, TextRules, TextUnit,
+    Capabilities, ConnectMethod, ConversationType, CredentialField, Descriptor, FieldType, GifRules, MediaRules, Mode,
+    Platform, Ratio, RatioRules, TextRules, TextUnit,
 };
 
 /// Returns the descriptor of a platform.
@@ -50,8 +50,23 @@ const fn text(max: u32, unit: TextUnit) -> TextRules {
 }
 
 const fn images(max_images: u32, mime_types: &'static [&'static str], max_bytes: Option<u64>) -> MediaRules {
-    let (max_sides, min_side, ratio) = (None, None, None);
-    MediaRules { max_images, required: false, mime_types, max_bytes, max_sides, min_side, ratio, downloaded: false }
+    MediaRules {
+        max_images,
+        required: false,
+        mime_types,
+        max_bytes,
+        max_sides: None,
+        max_pixels: None,
+        gif: GifRules { max_pixels: None, max_frames: None },
+        max_alt_text: None,
+        min_side: None,
+        ratio: None,
+        downloaded: false,
+    }
+}
+
+const fn with_alt_text(max: u32, rules: MediaRules) -> MediaRules {
+    MediaRules { max_alt_text: Some(max), ..rules }
 }
 
 const fn required(rules: MediaRules) -> MediaRules {
@@ -125,7 +140,7 @@ const TELEGRAM: Descriptor = by_credentials(
 );
 
 /// Lexicons `app.bsky.feed.post` (maxGraphemes 300, maxLength 3000) and `app.bsky.embed.images` (4; 2,000,000 bytes,
-/// but the guides still state 1,000,000).
+/// but the guides still state 1,000,000). The lexicon does not limit alt texts; Bluesky's application does.
 const BLUESKY: Descriptor = by_credentials(
     Platform::Bluesky,
     "Bluesky",
@@ -136,7 +151,7 @@ const BLUESKY: Descriptor = by_credentials(
     ],
     Capabilities {
         text: TextRules { max_bytes: Some(3000), ..text(300, TextUnit::Graphemes) },
-        media: images(4, &[JPEG, PNG, WEBP], Some(MB)),
+        media: with_alt_text(2_000, images(4, &[JPEG, PNG, WEBP], Some(MB))),
         required_options: &[],
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
@@ -196,14 +211,19 @@ const SANDBOX: Descriptor = by_credentials(
     },
 );
 
-/// The defaults of `/api/v2/instance`; an instance may set others. Mastodon counts graphemes, and every URL as 23.
+/// The defaults of Mastodon's `/api/v2/instance`; each server may set others ([`crate::limits`]). Mastodon counts
+/// graphemes, every URL as 23, and `@user@host` as `@user`. It refuses a GIF above 1280 × 720 pixels.
 const MASTODON: Descriptor = by_page(
     Platform::Mastodon,
     "Mastodon",
     Mode::SelfConnectOauth,
     Capabilities {
         text: TextRules { url_weight: Some(23), ..text(500, TextUnit::Graphemes) },
-        media: images(4, &[JPEG, PNG, GIF, WEBP], None),
+        media: MediaRules {
+            max_pixels: Some(33_177_600),
+            gif: GifRules { max_pixels: Some(1280 * 720), max_frames: None },
+            ..with_alt_text(1_500, images(4, &[JPEG, PNG, GIF, WEBP], Some(16 << 20)))
+        },
         required_options: &[],
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
@@ -211,14 +231,14 @@ const MASTODON: Descriptor = by_page(
     },
 );
 
-/// Admin API `articleCreate`: an article has one image.
+/// Admin API `articleCreate`: an article has one image, with an alt text of at most 512 characters.
 const SHOPIFY: Descriptor = by_page(
     Platform::Shopify,
     "Shopify",
     Mode::SelfConnectOauth,
     Capabilities {
         text: TextRules { max: None, ..text(0, TextUnit::Characters) },
-        media: downloaded(images(1, &[JPEG, PNG, GIF, WEBP], None)),
+        media: with_alt_text(512, downloaded(images(1, &[JPEG, PNG, GIF, WEBP], None))),
         required_options: &[],
         inbox: &[],
         replies: &[],
@@ -249,7 +269,10 @@ const INSTAGRAM: Descriptor = by_page(
     Mode::Oauth,
     Capabilities {
         text: text(2200, TextUnit::Characters),
-        media: shaped(downloaded(required(images(10, &[JPEG], Some(8 * MB)))), Ratio(4, 5), Ratio(191, 100)),
+        media: with_alt_text(
+            1_000,
+            shaped(downloaded(required(images(10, &[JPEG], Some(8 * MB)))), Ratio(4, 5), Ratio(191, 100)),
+        ),
         required_options: &[],
         inbox: &[Dm, Comment],
         replies: &[Comment],
@@ -264,7 +287,7 @@ const THREADS: Descriptor = by_page(
     Mode::Oauth,
     Capabilities {
         text: text(500, TextUnit::Weighted),
-        media: downloaded(images(20, &[JPEG, PNG], Some(8 * MB))),
+        media: with_alt_text(1_000, downloaded(images(20, &[JPEG, PNG], Some(8 * MB)))),
         required_options: &[],
         inbox: &[Comment, Mention],
         replies: &[Comment, Mention],
@@ -272,14 +295,17 @@ const THREADS: Descriptor = by_page(
     },
 );
 
-/// X, "Counting characters" and media best practices.
+/// X, "Counting characters" and media best practices: a GIF has at most 1280 × 1080 pixels and 350 frames.
 const TWITTER: Descriptor = by_page(
     Platform::Twitter,
     "X",
     Mode::Oauth,
     Capabilities {
         text: TextRules { url_weight: Some(23), ..text(280, TextUnit::Weighted) },
-        media: images(4, &[JPEG, PNG, WEBP, GIF], Some(5 * MB)),
+        media: MediaRules {
+            gif: GifRules { max_pixels: Some(1280 * 1080), max_frames: Some(350) },
+            ..with_alt_text(1_000, images(4, &[JPEG, PNG, WEBP, GIF], Some(5 * MB)))
+        },
         required_options: &[],
         inbox: &[Mention],
         replies: &[Mention],
@@ -287,15 +313,20 @@ const TWITTER: Descriptor = by_page(
     },
 );
 
-/// LinkedIn, Posts API and "little text format": characters that must be escaped count twice. The inbox and the figures
-/// are those of pages.
+/// LinkedIn, Posts API and "little text format": characters that must be escaped count twice. MultiImage and Images API:
+/// 2 to 20 pictures, fewer than 36,152,320 pixels, GIFs of at most 250 frames, alt texts of at most 4,086 characters. The
+/// inbox and the figures are those of pages.
 const LINKEDIN: Descriptor = by_page(
     Platform::Linkedin,
     "LinkedIn",
     Mode::Oauth,
     Capabilities {
         text: text(3000, TextUnit::Weighted),
-        media: images(9, &[JPEG, PNG, GIF], None),
+        media: MediaRules {
+            max_pixels: Some(36_152_319),
+            gif: GifRules { max_pixels: None, max_frames: Some(250) },
+            ..with_alt_text(4_086, images(20, &[JPEG, PNG, GIF], None))
+        },
         required_options: &[],
         inbox: &[Comment],
         replies: &[Comment],
@@ -311,7 +342,7 @@ const PINTEREST: Descriptor = by_page(
     Mode::Oauth,
     Capabilities {
         text: text(800, TextUnit::Characters),
-        media: required(images(5, &[JPEG, PNG], Some(10 * MB))),
+        media: with_alt_text(500, required(images(5, &[JPEG, PNG], Some(10 * MB)))),
         required_options: &["board"],
         inbox: &[],
         replies: &[],
@@ -371,7 +402,7 @@ const TUMBLR: Descriptor = by_page(
     Mode::Oauth,
     Capabilities {
         text: text(4096, TextUnit::Characters),
-        media: images(30, &[JPEG, PNG, GIF, WEBP], None),
+        media: with_alt_text(4_096, images(30, &[JPEG, PNG, GIF, WEBP], None)),
         required_options: &[],
         inbox: &[Comment, Mention],
         replies: &[],

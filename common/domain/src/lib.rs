@@ -16,6 +16,7 @@ pub mod event;
 pub mod failure;
 pub mod feed;
 pub mod job;
+pub mod limits;
 pub mod mail;
 pub mod media;
 pub mod plan;

@@ -88,8 +88,8 @@ pub struct TextRules {
     pub url_weight: Option<u32>,
 }
 
-/// The limits of a platform's pictures. A picture over `mime_types`, `max_bytes` or `max_sides` is converted and
-/// shrunk; one over the others is rejected. The API publishes the first four.
+/// The limits of a platform's pictures. A picture over `mime_types`, `max_bytes`, `max_sides`, `max_pixels` or `gif` is
+/// converted and shrunk, and an alt text is cut; what is over the others is rejected. The API publishes the first four.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MediaRules {
     pub max_images: u32,
@@ -99,6 +99,14 @@ pub struct MediaRules {
     /// Maximum sum of width and height, in pixels.
     #[serde(skip)]
     pub max_sides: Option<u32>,
+    /// Maximum of width times height.
+    #[serde(skip)]
+    pub max_pixels: Option<u64>,
+    #[serde(skip)]
+    pub gif: GifRules,
+    /// Maximum length of an alt text, in characters.
+    #[serde(skip)]
+    pub max_alt_text: Option<u32>,
     /// Minimum width and height, in pixels.
     #[serde(skip)]
     pub min_side: Option<u32>,
@@ -107,6 +115,14 @@ pub struct MediaRules {
     /// The platform downloads them from this installation, which must be reachable from the internet for that.
     #[serde(skip)]
     pub downloaded: bool,
+}
+
+/// The limits of a GIF, beyond those of every picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GifRules {
+    /// Maximum of width times height.
+    pub max_pixels: Option<u64>,
+    pub max_frames: Option<u32>,
 }
 
 /// The allowed aspect ratios, as the platform documents them.
@@ -167,6 +183,11 @@ impl Platform {
     /// Returns whether the platform wants a second application for pages. At others one serves every target.
     pub const fn has_page_application(self) -> bool {
         matches!(self, Self::Linkedin | Self::Instagram)
+    }
+
+    /// Returns whether each server sets its own limits.
+    pub const fn has_server_limits(self) -> bool {
+        matches!(self, Self::Mastodon)
     }
 
     /// Returns the target whose application serves this one.

@@ -86,12 +86,11 @@ impl Library {
         &self,
         key: &str,
         kind: ImageType,
-        media: &'static MediaRules,
+        media: &MediaRules,
     ) -> Result<FittedPicture, RenditionError> {
         let bytes = self.storage().read(key).await?.ok_or(RenditionError::Missing)?;
-        let rules =
-            PictureRules { mime_types: media.mime_types, max_bytes: media.max_bytes, max_sides: media.max_sides };
-        let fitted = self.budget().run(move || picture::fit_to_rules(bytes, kind, &rules)).await;
+        let media = media.clone();
+        let fitted = self.budget().run(move || picture::fit_to_rules(bytes, kind, &picture_rules(&media))).await;
         Ok(fitted.ok_or(RenditionError::Failed)??)
     }
 
@@ -102,9 +101,23 @@ impl Library {
     }
 }
 
-/// Returns whether the platform accepts the picture unchanged.
+fn picture_rules(media: &MediaRules) -> PictureRules<'_> {
+    PictureRules {
+        mime_types: media.mime_types,
+        max_bytes: media.max_bytes,
+        max_sides: media.max_sides,
+        max_pixels: media.max_pixels,
+        gif: media.gif,
+    }
+}
+
+/// Returns whether the platform certainly accepts the picture unchanged. How many frames a GIF has is not known here.
 fn fits(asset: &Asset, rules: &MediaRules) -> bool {
+    let pixels = u64::from(asset.width.unsigned_abs()) * u64::from(asset.height.unsigned_abs());
+    let fits_gif = rules.gif.max_frames.is_none() && rules.gif.max_pixels.is_none_or(|most| pixels <= most);
     rules.mime_types.contains(&asset.mime_type.as_str())
+        && (asset.mime_type != ImageType::Gif || fits_gif)
+        && rules.max_pixels.is_none_or(|most| pixels <= most)
         && rules.max_bytes.is_none_or(|most| asset.size_bytes.unsigned_abs() <= most)
         && rules.max_sides.is_none_or(|most| asset.width.unsigned_abs() + asset.height.unsigned_abs() <= most)
 }

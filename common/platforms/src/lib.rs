@@ -51,6 +51,7 @@ use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_domain::account::{Renewal, SocialAccount, TokenTimes};
 use crier_domain::failure::{Category, Failure};
+use crier_domain::limits::AccountLimits;
 use crier_domain::platform::{AccountKind, Descriptor};
 use crier_store::{StoreError, Tx};
 use secrecy::{ExposeSecret, SecretString};
@@ -160,6 +161,8 @@ pub struct Connected {
     pub avatar_url: Option<String>,
     pub kind: AccountKind,
     pub token_expires_at: Option<DateTime<Utc>>,
+    /// The limits that the account's server states.
+    pub limits: Option<AccountLimits>,
     /// How the tokens are renewed, if a job is to do that before they end.
     pub renewal: Option<Renewal>,
     /// The client id of the application that the tokens belong to.
@@ -409,6 +412,12 @@ pub trait Connector: Send + Sync {
 
     /// Gets new tokens, or checks credentials that do not expire.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError>;
+
+    /// Reads the limits that the account's server states; `None`: the platform's are the same for all accounts. Called
+    /// for platforms with [`Platform::has_server_limits`].
+    async fn limits(&self, _account: &ConnectorAccount) -> Result<Option<AccountLimits>, CallError> {
+        Ok(None)
+    }
 
     /// Creates the marker that [`Connector::reconcile`] looks for; called once per target, and stored before its first
     /// call.

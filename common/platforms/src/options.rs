@@ -32,6 +32,8 @@ pub enum OptionKind {
     Boolean,
 }
 
+/// The longest content warning, as long as the longest post.
+const MAX_CONTENT_WARNING: usize = 65_535;
 /// The longest address.
 const MAX_LINK: usize = 2_048;
 
@@ -66,7 +68,8 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
             const {
                 &[
                     one_of("visibility", &["public", "unlisted", "private"]),
-                    text_of("spoiler_text", 500),
+                    // It shares the limit of the text, which each server sets for itself.
+                    text_of("spoiler_text", MAX_CONTENT_WARNING),
                     LANGUAGE,
                     boolean("sensitive"),
                 ]
@@ -113,6 +116,15 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
         | Platform::Instagram
         | Platform::Twitter => &[],
     }
+}
+
+/// Returns the content warning of a post, which counts together with its text.
+pub fn content_warning(platform: Platform, options: &Map<String, Value>) -> &str {
+    let option = match platform {
+        Platform::Mastodon => options.get("spoiler_text"),
+        _ => None,
+    };
+    option.and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the options with a value that the platform does not take, and what it takes. Unknown ones are left alone, as
@@ -232,7 +244,7 @@ mod tests {
     fn values_of_another_kind_are_refused() {
         let right = json!({ "visibility": "unlisted", "sensitive": true, "language": null, "another": [1] });
         assert!(refused(Platform::Mastodon, right).is_empty());
-        let wrong = json!({ "visibility": "secret", "sensitive": "yes", "spoiler_text": "x".repeat(501) });
+        let wrong = json!({ "visibility": "secret", "sensitive": "yes", "spoiler_text": "x".repeat(65_536) });
         assert_eq!(refused(Platform::Mastodon, wrong), ["visibility", "spoiler_text", "sensitive"]);
         for link in ["ftp://a.example", "a.example", "https://", &format!("https://a.example/{}", "x".repeat(2_048))] {
             assert_eq!(refused(Platform::Facebook, json!({ "link": link })), ["link"], "{link}");

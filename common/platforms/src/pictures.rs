@@ -25,6 +25,21 @@ pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Ve
     problems
 }
 
+/// Says which alt texts are cut, in the order of the post; `None` if a picture has none.
+pub fn cut_alt_texts(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec<String> {
+    let Some(max) = descriptor.capabilities.media.max_alt_text else { return Vec::new() };
+    let name = descriptor.name;
+    let lengths = alt_texts.iter().map(|alt| alt.map_or(0, |alt| alt.chars().count()));
+    let long = (1..).zip(lengths).filter(|(_, length)| *length > max as usize);
+    let note = |(number, length)| {
+        format!(
+            "{name} takes alt texts of at most {max} characters; that of image {number} has {length}, and is cut at a \
+             word."
+        )
+    };
+    long.map(note).collect()
+}
+
 /// Returns the problem of a platform that downloads pictures, if this installation has a private address.
 pub fn check_reachable(descriptor: &Descriptor, private_url: &str) -> Option<TextProblem> {
     let message = format!(

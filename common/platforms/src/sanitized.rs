@@ -12,6 +12,7 @@ use crier_domain::analytics::{AccountFigures, Figures};
 use crier_domain::application::{Application, MAX_CREDENTIAL};
 use crier_domain::conversation::{FetchedMessage, MAX_BODY, Participant, Subject};
 use crier_domain::failure::{Category, Failure};
+use crier_domain::limits::AccountLimits;
 use crier_domain::platform::{ConnectTarget, Descriptor};
 use crier_domain::untrusted::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
 use crier_store::{StoreError, Tx};
@@ -93,6 +94,10 @@ impl Connector for SanitizingConnector {
             token_expires_at: storable_time(token_expires_at),
             refresh_expires_at: storable_time(refresh_expires_at),
         })
+    }
+
+    async fn limits(&self, account: &ConnectorAccount) -> Result<Option<AccountLimits>, CallError> {
+        self.0.limits(account).await.map_err(CallError::checked)
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {

@@ -11,6 +11,7 @@ use crier_base::secrets::{Cipher, SecretLocation};
 use crier_domain::account::{
     AccountError, AccountStatus, AccountSummary, DisconnectResult, Renewal, SocialAccount, TokenTimes,
 };
+use crier_domain::limits::AccountLimits;
 use crier_domain::platform::{AccountKind, Platform};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
@@ -34,14 +35,16 @@ pub struct NewAccount {
     pub renewal: Option<Renewal>,
     /// The client id of the application that the tokens belong to.
     pub application: Option<String>,
+    /// The limits that its server states.
+    pub limits: Option<AccountLimits>,
     /// A JSON object.
     pub secrets: SecretString,
 }
 
 pub(super) const COLUMNS: &str = "
     a.id, a.workspace_id, a.platform, a.name, a.username, a.external_id, a.profile_url, a.avatar_url,
-    a.kind, a.status, a.token_expires_at, a.last_error, a.credentials_version, a.connected_at, a.created_at,
-    a.updated_at";
+    a.kind, a.status, a.token_expires_at, a.last_error, a.limits, a.credentials_version, a.connected_at,
+    a.created_at, a.updated_at";
 
 fn row_name(workspace_id: i64, platform: Platform, external_id: &str) -> String {
     format!("{workspace_id}/{platform}/{external_id}")
@@ -57,9 +60,9 @@ pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<So
         INSERT INTO social_accounts (
             workspace_id, platform, external_id, name, username, profile_url, avatar_url, kind, status,
             secrets, token_expires_at, connected_at, created_at, updated_at, application, token_renewable,
-            token_rotates, refresh_expires_at, token_renew_at, token_check_at
+            token_rotates, refresh_expires_at, token_renew_at, token_check_at, limits
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11, $12, $13, $14, $15, $16, $17)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11, $12, $13, $14, $15, $16, $17, $18)
         ON CONFLICT (workspace_id, platform, external_id)
         DO UPDATE SET name = excluded.name, username = excluded.username,
             profile_url = excluded.profile_url, avatar_url = excluded.avatar_url, kind = excluded.kind,
@@ -69,7 +72,8 @@ pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<So
             connected_at = excluded.connected_at, updated_at = excluded.updated_at,
             application = excluded.application, token_renewable = excluded.token_renewable,
             token_rotates = excluded.token_rotates, refresh_expires_at = excluded.refresh_expires_at,
-            token_renew_at = excluded.token_renew_at, token_check_at = excluded.token_check_at, warnings = 0
+            token_renew_at = excluded.token_renew_at, token_check_at = excluded.token_check_at, warnings = 0,
+            limits = coalesce(excluded.limits, social_accounts.limits)
         RETURNING *";
     let row = row_name(workspace_id, new.platform, &new.external_id);
     let sealed = tx.cipher.seal(&place(&row), new.secrets.expose_secret().as_bytes())?;
@@ -81,7 +85,8 @@ pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<So
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(new.platform).bind(&new.external_id).bind(&new.name)
         .bind(&new.username).bind(&new.profile_url).bind(&new.avatar_url).bind(new.kind).bind(&sealed)
         .bind(new.token_expires_at).bind(now).bind(&new.application).bind(renewable).bind(renewal.rotates)
-        .bind(renewal.refresh_expires_at).bind(renew_at).bind(check_at).fetch_one(c))?)
+        .bind(renewal.refresh_expires_at).bind(renew_at).bind(check_at).bind(new.limits.as_ref().map(Json))
+        .fetch_one(c))?)
 }
 
 /// Attaches an account to a brand; `false`: it was already attached.
@@ -191,7 +196,7 @@ pub async fn summaries(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
     let sql = list_sql!(
         conn,
         "
-            SELECT a.id, a.platform, a.name, a.status
+            SELECT a.id, a.platform, a.name, a.status, a.limits
             FROM social_accounts a
             JOIN brand_accounts b ON b.account_id = a.id
             WHERE a.id",
@@ -344,6 +349,29 @@ pub async fn find_any(conn: &mut Conn, account_id: i64) -> Result<Option<SocialA
 pub async fn status(conn: &mut Conn, account_id: i64) -> Result<Option<(AccountStatus, Platform)>> {
     const SQL: &str = "SELECT status, platform FROM social_accounts WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_optional(c))?)
+}
+
+/// Returns the limits of the brand's active accounts on a platform, as their servers state them.
+pub async fn limits(conn: &mut Conn, brand_id: i64, platform: Platform) -> Result<Vec<Option<AccountLimits>>> {
+    const SQL: &str = "
+        SELECT a.limits
+        FROM social_accounts a
+        JOIN brand_accounts b ON b.account_id = a.id
+        WHERE b.brand_id = $1
+            AND a.platform = $2
+            AND status = 'active'";
+    let found: Vec<Option<Json<AccountLimits>>> =
+        run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(platform).fetch_all(c))?;
+    Ok(found.into_iter().map(|limits| limits.map(|Json(limits)| limits)).collect())
+}
+
+/// Stores the limits that an account's server states, unless the account has other credentials by now.
+pub async fn set_limits(tx: &mut Tx, account: &SocialAccount, limits: &AccountLimits) -> Result<()> {
+    const SQL: &str = "UPDATE social_accounts
+        SET limits = $3
+        WHERE id = $1 AND credentials_version = $2";
+    execute!(tx, SQL, account.id, account.credentials_version, Json(limits))?;
+    Ok(())
 }
 
 /// Replaces an account's secrets by others that belong to the same tokens; `false`: it has other tokens by now.

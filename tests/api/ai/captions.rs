@@ -1,16 +1,20 @@
 //! Captions.
 
+use crier_domain::limits::AccountLimits;
+use crier_domain::platform::Platform;
+use crier_store::accounts::{self, NewAccount};
 use serde_json::{Value, json};
 
 use crate::support::ai_server::{AiApp, KEY, captions, chat, error};
 use crate::support::app::{Reply, Tenant};
-use crate::support::store::{TestStore, on_one};
+use crate::support::store::{TestStore, new_account, on_one};
 
 on_one!(
     options_are_passed_to_the_model,
     missing_captions_are_requested_once_more,
     overlong_captions_are_retried_then_truncated,
     length_is_counted_by_platform_rules,
+    captions_fit_the_smallest_limit_of_the_brand_s_servers,
     hashtag_and_emoji_options_are_enforced,
     a_prompt_cannot_change_the_response_format,
     json_is_extracted_from_surrounding_text,
@@ -98,6 +102,28 @@ async fn length_is_counted_by_platform_rules(s: TestStore) {
         let descriptor = crier_domain::catalogue::descriptor(platform.parse().unwrap());
         let length = crier_platforms::text::check(descriptor, &cut, 0).length;
         assert!(cut.ends_with('…') && length <= limit && length + 4 > limit, "{platform}: {length}");
+    }
+}
+
+async fn captions_fit_the_smallest_limit_of_the_brand_s_servers(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let body = json!({ "prompt": "bread", "options": { "platform": "mastodon", "count": 1 } });
+    let long = "fresh bread ".repeat(60);
+    for (id, max, limit) in [("a", Some(600), 600), ("b", None, 500), ("c", Some(40), 40)] {
+        let limits = max.map(|max| AccountLimits { max_characters: Some(max), ..AccountLimits::default() });
+        let new = NewAccount { platform: Platform::Mastodon, limits, ..new_account(id, "t") };
+        let connect = async |tx: &mut _| {
+            let made = accounts::save(tx, t.workspace, &new).await?;
+            accounts::attach(tx, t.brand, made.id).await
+        };
+        app.write(connect).await;
+        app.ai.queue_responses([captions(&[&long]), captions(&[&long])]);
+        let made = write(&t, body.clone()).await.data(200)["captions"][0].as_str().unwrap().to_owned();
+        let length = made.chars().count();
+        assert!(made.ends_with('…') && length <= limit && length + 12 > limit, "{id}: {length}");
+        let asked = app.ai.request_bodies().await.pop().unwrap()["messages"][0]["content"].as_str().unwrap().to_owned();
+        assert!(asked.contains(&format!("None may be longer than {limit} characters")), "{asked}");
     }
 }
 

@@ -164,6 +164,7 @@ pub fn new_account(external_id: &str, token: &str) -> NewAccount {
         kind: AccountKind::Profile,
         token_expires_at: None,
         renewal: None,
+        limits: None,
         application: None,
         secrets: SecretString::from(format!("{{\"token\":\"{token}\"}}")),
     }

@@ -7,12 +7,14 @@
 //! A user may connect the account again meanwhile. The user's credentials stay: the result of a refresh of the old ones
 //! is discarded, and the run continues with the new ones.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use crier_domain::account::{AccountStatus, SocialAccount, TokenTimes};
 use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::Descriptor;
 use crier_platforms::{CallError, Connector, ConnectorAccount, Refreshed, Secrets};
 use crier_store::{Store, StoreError, accounts};
 use secrecy::SecretString;
@@ -69,6 +71,11 @@ impl AccountSession {
     ) -> Result<Self, StoreError> {
         let connector_account = ConnectorAccount::stored(&account, secrets)?;
         Ok(Self { store: store.clone(), account, connector, connector_account, timeout, refreshed: false })
+    }
+
+    /// Returns the platform with the limits of the account.
+    pub fn descriptor(&self) -> Cow<'static, Descriptor> {
+        self.connector.descriptor().with_limits(self.account.limits.as_ref())
     }
 
     /// Gets new tokens and stores them before they are used; `rejection` is the platform's error for the old ones.

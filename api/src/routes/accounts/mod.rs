@@ -1,6 +1,7 @@
 //! Social accounts: connected by credentials, refreshed, disconnected.
 
 use crier_domain::account::{self, AccountStatus};
+use crier_domain::limits;
 use crier_domain::platform::{AccountKind, Platform};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -39,6 +40,41 @@ pub struct AccountError {
     pub message: String,
 }
 
+/// The limits that the account's server states, for Mastodon and servers that implement its API. Crier reads them when
+/// the account is connected and once per day. A limit is null if the server does not state it. The limit of the platform
+/// then applies.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AccountLimits {
+    /// The server's software, such as `mastodon` or `gotosocial`. Servers count texts differently.
+    pub software: Option<String>,
+    /// The maximum length of a post.
+    pub max_characters: Option<u32>,
+    /// The maximum number of images in a post.
+    pub max_images: Option<u32>,
+    /// The maximum length of an alt text. Longer ones are cut at a word.
+    pub max_alt_text: Option<u32>,
+    /// The maximum size of an image, in bytes. Larger ones are reduced.
+    pub max_image_bytes: Option<u64>,
+    /// The maximum of width times height of an image. Larger ones are reduced.
+    pub max_image_pixels: Option<u64>,
+    /// The time when the limits were read.
+    pub read_at: Timestamp,
+}
+
+impl From<limits::AccountLimits> for AccountLimits {
+    fn from(limits: limits::AccountLimits) -> Self {
+        Self {
+            software: limits.software,
+            max_characters: limits.max_characters,
+            max_images: limits.max_images,
+            max_alt_text: limits.max_alt_text,
+            max_image_bytes: limits.max_image_bytes,
+            max_image_pixels: limits.max_image_pixels,
+            read_at: limits.read_at.into(),
+        }
+    }
+}
+
 /// An account at a platform. One external account is one record in a workspace, attached to one or several brands.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SocialAccount {
@@ -59,6 +95,9 @@ pub struct SocialAccount {
     pub status: AccountStatus,
     pub token_expires_at: Option<ScheduledTimestamp>,
     pub last_error: Option<AccountError>,
+    /// Null if the limits are those of the platform, or if they were not read.
+    #[schemars(extend("x-extension" = true))]
+    pub limits: Option<AccountLimits>,
     pub connected_at: Timestamp,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -78,6 +117,7 @@ impl From<account::SocialAccount> for SocialAccount {
             status: a.status,
             token_expires_at: a.token_expires_at.map(ScheduledTimestamp),
             last_error: a.last_error.map(|e| AccountError { code: e.code, message: e.message }),
+            limits: a.limits.map(AccountLimits::from),
             connected_at: a.connected_at.into(),
             created_at: a.created_at.into(),
             updated_at: a.updated_at.into(),

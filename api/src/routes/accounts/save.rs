@@ -100,6 +100,7 @@ pub async fn save_account(
         kind: connected.kind,
         token_expires_at: connected.token_expires_at,
         renewal: connected.renewal,
+        limits: connected.limits.clone(),
         application: connected.application.clone(),
         secrets: SecretString::from(secrets.expose_json()),
     };

@@ -1,11 +1,12 @@
 //! `POST /brands/{brand}/ai/captions`
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_domain::ai::{self, Length, Operation};
 use crier_domain::platform::Platform;
-use crier_store::Tx;
+use crier_store::{Tx, accounts};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -27,7 +28,8 @@ const MAX_LANGUAGE_CHARS: usize = 35;
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct CaptionOptions {
-    /// Where they are to be posted: none is longer than this platform takes.
+    /// The platform of the captions. None is longer than the platform accepts. For Mastodon, the limit is the smallest of
+    /// the brand's accounts.
     #[schemars(with = "Option<Word<Platform>>")]
     pub platform: Option<Platform>,
     /// How many.
@@ -94,7 +96,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
-    let request = cx.read(|f| read(cx, f))?;
+    let request = with_limits(cx, cx.read(|f| read(cx, f))?).await?;
     let writer = cx.app.ai.text_model().ok_or_else(not_configured)?;
     let spending = CreditReservation::begin(cx, Operation::Captions, ai::CAPTIONS).await?;
     let result = ask(cx, Operation::Captions, "prompt", writer.captions(&request)).await;
@@ -123,7 +125,7 @@ fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionRequest> {
     let (include_hashtags, include_emojis) = (o.flag("include_hashtags").value(), o.flag("include_emojis").value());
     Some(CaptionRequest {
         prompt: prompt?,
-        platform,
+        platform: platform.map(Cow::Borrowed),
         count: usize::try_from(count).ok()?,
         tone,
         language,
@@ -131,6 +133,18 @@ fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionRequest> {
         include_hashtags,
         include_emojis,
     })
+}
+
+/// Returns the request with the smallest limits of the brand's accounts, where each server sets its own.
+async fn with_limits(cx: &Context, request: CaptionRequest) -> Result<CaptionRequest> {
+    let Some(platform) = request.platform.as_deref().map(|found| found.platform).filter(|p| p.has_server_limits())
+    else {
+        return Ok(request);
+    };
+    let limits = accounts::limits(&mut cx.app.store.read().await?, cx.brand()?.id, platform).await?;
+    let platforms = limits.iter().map(|one| cx.app.platforms.descriptor(platform).with_limits(one.as_ref()));
+    let smallest = platforms.min_by_key(|one| one.capabilities.text.max.unwrap_or(u32::MAX));
+    Ok(CaptionRequest { platform: smallest.or(request.platform), ..request })
 }
 
 /// Parses a language tag of the BCP 47 shape: letters, then subtags of letters and digits.

@@ -7,7 +7,7 @@ use crier_domain::plan::Feature;
 use crier_domain::platform::{ConversationType, Platform};
 use crier_platforms::inbox::ReplyThread;
 use crier_store::conversations::{self, replies};
-use crier_store::{Conn, Tx};
+use crier_store::{Conn, Tx, accounts};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -196,11 +196,11 @@ impl Conversation {
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let accounts: Vec<i64> = rows.iter().map(|row| row.account_id).collect();
         let tags = conversations::tags(conn, &ids).await?;
-        let accounts = conversations::accounts(conn, cx.brand()?.id, &accounts).await?;
+        let accounts = accounts::summaries(conn, cx.brand()?.id, &accounts).await?;
         let shown = rows.into_iter().map(|row| {
             let own = tags.iter().filter(|(id, _)| *id == row.id).map(|(_, tag)| tag.clone()).collect();
-            let account = accounts.iter().find(|(id, _)| *id == row.account_id).map(|(_, status)| *status);
-            let refusal = refusal(cx, &row, account);
+            let account = accounts.iter().find(|account| account.id == row.account_id);
+            let refusal = refusal(cx, &row, account.map(|account| account.status));
             Self::new(row, own, refusal)
         });
         Ok(shown.collect())

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_platforms::inbox::ReplyThread;
-use crier_store::conversations::{self, replies};
-use crier_store::{Tx, jobs};
+use crier_store::conversations::replies;
+use crier_store::{Tx, accounts, jobs};
 use schemars::JsonSchema;
 use serde_json::json;
 
@@ -60,14 +60,16 @@ fn unavailable(reason: String) -> ApiError {
 async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewReply>>>) -> Result<ApiResponse> {
     let conversation = lock(cx, tx).await?;
     let body = &parsed.valid()?.body;
-    let accounts = conversations::accounts(tx, conversation.brand_id, &[conversation.account_id]).await?;
-    if let Some(reason) = refusal(cx, &conversation, accounts.first().map(|(_, status)| *status)) {
+    let account = accounts::summaries(tx, conversation.brand_id, &[conversation.account_id]).await?.pop();
+    if let Some(reason) = refusal(cx, &conversation, account.as_ref().map(|account| account.status)) {
         return Err(unavailable(reason));
     }
     if let Some(connector) = cx.app.platforms.get(conversation.platform)
         && let Some(inbox) = connector.inbox()
     {
-        inbox.check_text(&ReplyThread::from(&conversation), body).map_err(unavailable)?;
+        let limits = account.and_then(|account| account.limits);
+        let thread = ReplyThread { limits, ..ReplyThread::from(&conversation) };
+        inbox.check_text(&thread, body).map_err(unavailable)?;
     }
     let id = replies::insert(tx, &conversation, cx.caller.user_id, &cx.caller.user_name, body).await?;
     let send = NewJob::new(JobKind::SendReply, id, tx.now)

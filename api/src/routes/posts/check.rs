@@ -93,9 +93,9 @@ fn referenced_media(desired: &DesiredPost, change: &PostChange) -> Vec<i64> {
     ids
 }
 
-/// The length of the post's own text on each platform, measured once for all accounts of the platform.
+/// The length of the post's own text, measured once for all accounts that count it in the same way.
 #[derive(Default)]
-pub struct TextLengthCache(HashMap<Platform, text::TextMeasurements>);
+pub struct TextLengthCache(HashMap<text::TextCounting, text::TextMeasurements>);
 
 impl TextLengthCache {
     fn of(&mut self, desired: &DesiredPost, target: &DesiredTarget, descriptor: &Descriptor) -> text::TextMeasurements {
@@ -105,7 +105,7 @@ impl TextLengthCache {
         };
         match &target.target_override.content {
             Some(own) => measure(own),
-            None => *self.0.entry(descriptor.platform).or_insert_with(|| measure(&desired.content)),
+            None => *self.0.entry(text::TextCounting::of(descriptor)).or_insert_with(|| measure(&desired.content)),
         }
     }
 }
@@ -126,6 +126,8 @@ pub struct TargetCheck {
     pub length: u32,
     pub limit: Option<u32>,
     pub problems: Vec<TargetProblem>,
+    /// What the platform changes and does not reject.
+    pub notes: Vec<String>,
 }
 
 /// Adds the problems of the resulting post. Fields that could not be parsed are already reported.
@@ -291,9 +293,12 @@ pub fn check_target(
 ) -> Option<TargetCheck> {
     steps::count_step();
     let account = lookup.accounts.get(&target.account_id)?;
-    let descriptor = descriptor(account.platform);
+    let descriptor = descriptor(account.platform).with_limits(account.limits.as_ref());
+    let descriptor: &Descriptor = &descriptor;
     let media = desired.media_of(&target.target_override);
-    let found = text::check_measured(descriptor, &measures.of(desired, target, descriptor), media.len());
+    let warning = options::content_warning(account.platform, &target.target_override.options);
+    let measured = measures.of(desired, target, descriptor).with_warning(descriptor, warning);
+    let found = text::check_measured(descriptor, &measured, media.len());
     let size = |asset: &Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
     // Pictures beyond the platform's maximum are already reported.
     let checked_media = media.iter().take(descriptor.capabilities.media.max_images as usize);
@@ -319,8 +324,15 @@ pub fn check_target(
         problems.push(TargetProblem { field: field_path(problem.field, is_override), code: problem.code, message });
     }
     problems.extend(check_options(account, target));
-    let (account_id, platform) = (account.id, account.platform);
-    Some(TargetCheck { account_id, platform, length: found.length, limit: found.limit, problems })
+    let alt_texts: Vec<_> = media.iter().map(|id| lookup.assets.get(id)?.alt_text.as_deref()).collect();
+    Some(TargetCheck {
+        account_id: account.id,
+        platform: account.platform,
+        length: found.length,
+        limit: found.limit,
+        problems,
+        notes: pictures::cut_alt_texts(descriptor, &alt_texts),
+    })
 }
 
 /// Checks the options of a target: those that its platform requires, and the values of those that it knows.

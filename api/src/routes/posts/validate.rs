@@ -37,12 +37,12 @@ pub struct ValidatedTarget {
     pub account_id: i64,
     #[schemars(with = "Word<Platform>")]
     pub platform: Platform,
-    /// As the platform counts it.
+    /// As the platform counts it, with the content warning if that shares the limit.
     pub length: u32,
     /// Null where the platform sets none.
     pub limit: Option<u32>,
     pub problems: Vec<ContentProblem>,
-    /// What a user should know and what does not hinder the post, as what it costs.
+    /// What a user should know and what does not hinder the post: what it costs, which alt texts are cut.
     #[schemars(extend("x-extension" = true))]
     pub notes: Vec<String>,
 }
@@ -88,22 +88,22 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let checked = desired.targets.iter().enumerate().filter_map(|(position, target)| {
         let mut checked = check::check_target(&desired, target, &lookup, &mut measures)?;
         checked.problems.extend(check::check_access(position, lookup.accounts.get(&target.account_id)?));
-        let notes = match &target.target_override.content {
+        let of_text = match &target.target_override.content {
             Some(own) => notes::of(checked.platform, own),
             None => {
                 let of_post = of_post.entry(checked.platform);
                 of_post.or_insert_with_key(|platform| notes::of(*platform, &desired.content)).clone()
             }
         };
-        Some((checked, notes))
+        checked.notes.extend(of_text);
+        Some(checked)
     });
-    let targets: Vec<ValidatedTarget> =
-        checked.map(|(checked, notes)| to_validated_target(checked, notes, &mut left)).collect();
+    let targets: Vec<ValidatedTarget> = checked.map(|checked| to_validated_target(checked, &mut left)).collect();
     ApiResponse::ok(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets })
 }
 
 /// Includes at most `left` problems, but at least one if there are any: a target without problems counts as valid.
-fn to_validated_target(checked: TargetCheck, notes: Vec<String>, left: &mut usize) -> ValidatedTarget {
+fn to_validated_target(checked: TargetCheck, left: &mut usize) -> ValidatedTarget {
     let reported = checked.problems.into_iter().take((*left).max(1));
     let problems: Vec<ContentProblem> =
         reported.map(|p| ContentProblem { field: p.field, code: p.code, message: p.message }).collect();
@@ -114,6 +114,6 @@ fn to_validated_target(checked: TargetCheck, notes: Vec<String>, left: &mut usiz
         length: checked.length,
         limit: checked.limit,
         problems,
-        notes,
+        notes: checked.notes,
     }
 }

@@ -9,7 +9,7 @@ use crier_domain::media::ImageType;
 
 use super::decode::{Decoded, decode};
 use super::resize::SourceImage;
-use super::{FittedPicture, PictureRules, Refusal, encode, head};
+use super::{FittedPicture, PictureRules, Refusal, encode, gif, head};
 
 /// Maximum number of encodings per picture.
 const MAX_ENCODINGS: u32 = 8;
@@ -28,7 +28,8 @@ pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &PictureRules<'_>) -> 
     let head = head::read(Cursor::new(&bytes))?;
     let sides = rules.sides(head.width, head.height);
     let small = rules.max_bytes.is_none_or(|most| bytes.len() as u64 <= most);
-    if small && sides == (head.width, head.height) && rules.takes(kind) {
+    let takes = rules.takes(kind) && (kind != ImageType::Gif || rules.takes_gif(&bytes, head.width, head.height)?);
+    if small && sides == (head.width, head.height) && takes {
         return Ok(FittedPicture { kind, bytes, width: head.width, height: head.height });
     }
     let Decoded { picture, icc } = decode(&bytes, kind)?;
@@ -52,17 +53,44 @@ impl PictureRules<'_> {
         self.mime_types.contains(&kind.as_str())
     }
 
-    /// Returns the sides scaled to the limit.
+    /// Returns whether a GIF is within the limits that only GIFs have.
+    fn takes_gif(&self, bytes: &Bytes, width: u32, height: u32) -> Result<bool, Refusal> {
+        if self.gif.max_pixels.is_some_and(|most| pixels(width, height) > most) {
+            return Ok(false);
+        }
+        let Some(most) = self.gif.max_frames else { return Ok(true) };
+        Ok(gif::walk(bytes)?.frames.len() <= most as usize)
+    }
+
+    /// Returns the sides scaled to the limits.
     fn sides(&self, width: u32, height: u32) -> (u32, u32) {
         let together = u64::from(width) + u64::from(height);
-        match self.max_sides.map(u64::from) {
+        let (width, height) = match self.max_sides.map(u64::from) {
             Some(most) if together > most => {
                 let scaled = |side: u32| u32::try_from(u64::from(side) * most / together).unwrap_or(side).max(1);
                 (scaled(width), scaled(height))
             }
             _ => (width, height),
+        };
+        match self.max_pixels {
+            Some(most) if pixels(width, height) > most => scaled_to_pixels(width, height, most),
+            _ => (width, height),
         }
     }
+}
+
+fn pixels(width: u32, height: u32) -> u64 {
+    u64::from(width) * u64::from(height)
+}
+
+/// Returns the sides of the largest picture of about this shape with at most so many pixels.
+fn scaled_to_pixels(width: u32, height: u32, most: u64) -> (u32, u32) {
+    let (width, height) = (u64::from(width.max(1)), u64::from(height.max(1)));
+    // The new width is the root of width² × most / (width × height). The height is at least 1, so it is at most `most`.
+    let root = (u128::from(width) * u128::from(most) / u128::from(height)).isqrt();
+    let width = u64::try_from(root).unwrap_or(width).min(most).clamp(1, width);
+    let height = (most / width).clamp(1, height);
+    (u32::try_from(width).unwrap_or(u32::MAX), u32::try_from(height).unwrap_or(u32::MAX))
 }
 
 struct ShrinkTask {

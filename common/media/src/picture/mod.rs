@@ -22,6 +22,7 @@ use std::io::{BufRead, Cursor, Seek};
 
 use bytes::Bytes;
 use crier_domain::media::ImageType;
+use crier_domain::platform::GifRules;
 use image::DynamicImage;
 use image::metadata::Orientation;
 
@@ -183,6 +184,9 @@ pub struct PictureRules<'a> {
     pub max_bytes: Option<u64>,
     /// Width plus height.
     pub max_sides: Option<u32>,
+    /// Width times height.
+    pub max_pixels: Option<u64>,
+    pub gif: GifRules,
 }
 
 /// A picture that satisfies a platform's limits.

@@ -209,6 +209,7 @@ impl Connector for Bluesky {
             token_expires_at: session.expires_at(),
             // A publish renews it: a session lasts two hours, and few accounts publish so often.
             renewal: None,
+            limits: None,
             application: None,
             secrets: with_session(&credentials, &session),
             external_id: session.did,

@@ -119,6 +119,7 @@ impl OAuthConnector for Facebook {
             kind: AccountKind::Page,
             token_expires_at: None,
             renewal: Some(Renewal::default()),
+            limits: None,
             application: Some(grant.client_id.clone()),
             secrets: grant.clone().with_access_token(&token, None).secrets(),
         })

@@ -210,6 +210,7 @@ impl OAuthConnector for GoogleBusiness {
             kind: AccountKind::Page,
             token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, false)),
+            limits: None,
             application: Some(grant.client_id.clone()),
             secrets: grant.secrets().with(&[("location", whole)]),
         })

@@ -25,6 +25,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::catalogue;
 use crier_domain::conversation::{Conversation, FetchedMessage};
 use crier_domain::failure::{Category, Failure};
+use crier_domain::limits::AccountLimits;
 use crier_domain::platform::{ConversationType, Platform, TextRules};
 use serde_json::{Map, Value};
 
@@ -55,6 +56,8 @@ pub struct ReplyThread {
     pub participant_external_id: Option<String>,
     pub subject_external_id: Option<String>,
     pub last_inbound_at: Option<DateTime<Utc>>,
+    /// The limits of the account, for [`InboxConnector::check_text`].
+    pub limits: Option<AccountLimits>,
     /// What [`InboxConnector::fetch`] gave with the newest message.
     pub context: Map<String, Value>,
 }
@@ -67,6 +70,7 @@ impl From<&Conversation> for ReplyThread {
             participant_external_id: c.participant_external_id.clone(),
             subject_external_id: c.subject_external_id.clone(),
             last_inbound_at: c.last_inbound_at,
+            limits: None,
             context: c.reply_context.clone(),
         }
     }

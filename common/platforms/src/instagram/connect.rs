@@ -83,6 +83,7 @@ fn connected(profile: Profile, grant: &Grant, secrets: Secrets, renewal: Renewal
         kind: AccountKind::Profile,
         token_expires_at: if renewal.renewable { grant.token_expires_at } else { None },
         renewal: Some(renewal),
+        limits: None,
         application: Some(grant.client_id.clone()),
         secrets,
     })

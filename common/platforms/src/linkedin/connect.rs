@@ -63,6 +63,7 @@ impl Linkedin {
             kind: AccountKind::Page,
             token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, false)),
+            limits: None,
             application: Some(grant.client_id.clone()),
             secrets: grant.secrets(),
         }
@@ -142,6 +143,7 @@ impl OAuthConnector for Linkedin {
             kind: AccountKind::Profile,
             token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, false)),
+            limits: None,
             application: Some(grant.client_id.clone()),
             secrets: grant.secrets(),
         })

@@ -22,6 +22,7 @@ use super::super::oauth::{
 use super::super::{ConnectError, Connected};
 use super::APP_NAME;
 use super::Mastodon;
+use super::limits;
 use super::rest::Instance;
 
 /// What Crier needs besides the account's name.
@@ -201,6 +202,8 @@ impl OAuthConnector for Mastodon {
         let token = Some(SecretString::from(grant.access_token()));
         let instance = Instance { client: &self.client, base: grant.instance.clone(), token };
         let own = instance.own_account().await.map_err(|error| connect_error(error, None))?;
+        // Without them the defaults apply until they are read again.
+        let limits = limits::read(&instance).await.ok();
         let handle = format!("{}@{}", own.username, host_and_port(&grant.instance));
         Ok(Connected {
             external_id: handle.clone(),
@@ -211,6 +214,7 @@ impl OAuthConnector for Mastodon {
             kind: AccountKind::Profile,
             token_expires_at: grant.token_expires_at,
             renewal: grant.token_expires_at.map(|_| Renewal::default()),
+            limits,
             application: Some(grant.client_id.clone()),
             secrets: grant.secrets().with(&[("account_id", &own.id)]),
         })

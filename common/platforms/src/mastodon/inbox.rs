@@ -317,15 +317,10 @@ impl InboxConnector for Mastodon {
         None
     }
 
-    /// Of a mention, only the name counts, not the server.
     fn check_text(&self, thread: &ReplyThread, text: &str) -> Result<(), String> {
         let acct = thread.context.get("acct").and_then(Value::as_str).unwrap_or_default();
-        let whole = addressed(text, acct);
-        let counted = match acct.split_once('@') {
-            Some((name, _)) => whole.replace(&format!("@{acct}"), &format!("@{name}")),
-            None => whole,
-        };
-        check_length(Platform::Mastodon, &catalogue::descriptor(Platform::Mastodon).capabilities.text, &counted)
+        let descriptor = catalogue::descriptor(Platform::Mastodon).with_limits(thread.limits.as_ref());
+        check_length(Platform::Mastodon, &descriptor.capabilities.text, &addressed(text, acct))
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {

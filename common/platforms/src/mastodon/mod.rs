@@ -11,6 +11,7 @@
 mod analytics;
 mod connect;
 mod inbox;
+mod limits;
 mod rest;
 
 use async_trait::async_trait;
@@ -19,6 +20,7 @@ use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
+use crier_domain::limits::AccountLimits;
 use crier_domain::platform::{Descriptor, Platform};
 use http::{Method, StatusCode};
 use secrecy::ExposeSecret;
@@ -96,6 +98,10 @@ impl Connector for Mastodon {
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         self.instance(account)?.own_account().await?;
         Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
+    }
+
+    async fn limits(&self, account: &ConnectorAccount) -> Result<Option<AccountLimits>, CallError> {
+        limits::read(&self.instance(account)?).await.map(Some)
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {

@@ -305,6 +305,7 @@ impl OAuthConnector for Pinterest {
             kind: AccountKind::Profile,
             token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, true)),
+            limits: None,
             application: Some(grant.client_id.clone()),
             secrets: grant.secrets(),
         })

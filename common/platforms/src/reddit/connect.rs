@@ -86,6 +86,7 @@ impl OAuthConnector for Reddit {
             kind: AccountKind::Profile,
             token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, false)),
+            limits: None,
             application: Some(grant.client_id.clone()),
             secrets: grant.secrets(),
         })

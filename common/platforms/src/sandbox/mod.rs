@@ -216,6 +216,7 @@ impl Connector for Sandbox {
             kind: AccountKind::Profile,
             token_expires_at: None,
             renewal: None,
+            limits: None,
             application: None,
             secrets: Secrets::new(&fields),
             external_id: handle,

@@ -218,6 +218,7 @@ impl OAuthConnector for Shopify {
             kind: AccountKind::Store,
             token_expires_at: grant.token_expires_at,
             renewal: grant.has_refresh_token().then(|| renewal(grant, true)),
+            limits: None,
             application: Some(grant.client_id.clone()),
             secrets: grant.secrets().with(&[("site", &site), ("author", &shop.name)]),
         })

@@ -179,6 +179,7 @@ impl Connector for Telegram {
             kind: AccountKind::Channel,
             token_expires_at: None,
             renewal: None,
+            limits: None,
             application: None,
             // The numeric id stays the same when the @name changes.
             secrets: credentials.with(&[("chat_id", &id)]),

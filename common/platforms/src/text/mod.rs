@@ -7,8 +7,12 @@
 //! tests.
 
 pub mod comparable;
+pub mod cut;
 pub mod domains;
 pub mod links;
+mod mentions;
+
+use std::ops::Range;
 
 use crier_domain::platform::{Descriptor, Platform, TextRules, TextUnit};
 use serde::Serialize;
@@ -40,12 +44,28 @@ pub struct TextCheck {
     pub problems: Vec<TextProblem>,
 }
 
+/// How a text is counted. Accounts of one platform may differ: servers of different software count differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TextCounting {
+    platform: Platform,
+    unit: TextUnit,
+    url_weight: Option<u32>,
+}
+
+impl TextCounting {
+    pub fn of(descriptor: &Descriptor) -> Self {
+        let TextRules { unit, url_weight, .. } = descriptor.capabilities.text;
+        Self { platform: descriptor.platform, unit, url_weight }
+    }
+}
+
 /// The measurements of a text that the rules need. Computing them scans the whole text; they are valid for every
-/// account of the platform.
+/// account that counts in the same way.
 #[derive(Clone, Copy, Debug)]
 pub struct TextMeasurements {
-    /// In the platform's unit.
+    /// In the platform's unit, with the content warning.
     length: u32,
+    has_warning: bool,
     bytes: usize,
     is_empty: bool,
     hashtags: usize,
@@ -58,10 +78,23 @@ pub fn measure(descriptor: &Descriptor, text: &str) -> TextMeasurements {
     let marked = |sign| if descriptor.platform == Platform::Instagram { marked_words(text, sign) } else { 0 };
     TextMeasurements {
         length: length(descriptor.platform, &descriptor.capabilities.text, text),
+        has_warning: false,
         bytes: text.len(),
         is_empty: text.trim().is_empty(),
         hashtags: marked('#'),
         mentions: marked('@'),
+    }
+}
+
+impl TextMeasurements {
+    /// Adds the content warning of a post, which shares the limit of the text. Nothing in it is shortened.
+    #[must_use]
+    pub fn with_warning(self, descriptor: &Descriptor, warning: &str) -> Self {
+        if warning.is_empty() {
+            return self;
+        }
+        let length = to_length(count(rule(descriptor.platform, descriptor.capabilities.text.unit), warning));
+        Self { length: self.length.saturating_add(length), has_warning: true, ..self }
     }
 }
 
@@ -84,7 +117,8 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
     if let Some(limit) = limit.filter(|&limit| length > limit) {
         let with = if images > 0 && rules.max_with_media.is_some() { " with media" } else { "" };
         let unit = if rules.unit == TextUnit::Utf8Bytes { "bytes" } else { "characters" };
-        let message = format!("{name} takes at most {limit} {unit}{with}; this text counts {length}.");
+        let counts = if text.has_warning { "this text and its content warning count" } else { "this text counts" };
+        let message = format!("{name} takes at most {limit} {unit}{with}; {counts} {length}.");
         content("text_too_long", message);
     } else if let Some(limit) = rules.max_bytes.filter(|&limit| text.bytes > limit as usize) {
         content("text_too_long", format!("{name} takes at most {limit} bytes; this text has {}.", text.bytes));
@@ -140,19 +174,33 @@ pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
     } else {
         text
     };
-    let total = match rules.url_weight {
-        None => count(rule, text),
-        Some(weight) => {
-            let mut total = 0;
-            let mut from = 0;
-            for link in links::find(text, rule == CountingRule::X) {
-                total += count(rule, &text[from..link.range.start]) + weight as usize;
-                from = link.range.end;
-            }
-            total + count(rule, &text[from..])
+    let Some(weight) = rules.url_weight else { return to_length(count(rule, text)) };
+    let (mut total, mut from) = (0, 0);
+    for (range, weight) in shortened(platform, weight as usize, text) {
+        // A mention within a link.
+        if range.start < from {
+            continue;
         }
-    };
-    u32::try_from(total).unwrap_or(u32::MAX)
+        total += count(rule, &text[from..range.start]) + weight;
+        from = range.end;
+    }
+    to_length(total + count(rule, &text[from..]))
+}
+
+/// Returns the parts of a text that do not count by their characters, and what they count, in order: links, and at
+/// Mastodon the server in `@user@server`.
+fn shortened(platform: Platform, url_weight: usize, text: &str) -> Vec<(Range<usize>, usize)> {
+    let links = links::find(text, platform == Platform::Twitter);
+    let mut parts: Vec<_> = links.into_iter().map(|link| (link.range, url_weight)).collect();
+    if platform == Platform::Mastodon {
+        parts.extend(mentions::servers(text).into_iter().map(|server| (server, 0)));
+        parts.sort_by_key(|(range, _)| range.start);
+    }
+    parts
+}
+
+fn to_length(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// The characters that must be escaped on LinkedIn.

@@ -81,6 +81,7 @@ impl OAuthConnector for Threads {
             token_expires_at: grant.token_expires_at,
             // The token is its own refresh token, as long as it lives.
             renewal: Some(Renewal { renewable: true, rotates: true, refresh_expires_at: None }),
+            limits: None,
             application: Some(grant.client_id.clone()),
             secrets: grant.secrets(),
         })

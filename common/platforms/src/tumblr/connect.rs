@@ -109,6 +109,7 @@ impl OAuthConnector for Tumblr {
             kind: AccountKind::Profile,
             token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, true)),
+            limits: None,
             application: Some(grant.client_id.clone()),
             secrets: grant.secrets(),
         })

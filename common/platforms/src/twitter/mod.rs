@@ -49,8 +49,6 @@ const PERMISSIONS: [Permission; 3] = [
 
 /// How many of the newest posts are compared.
 const COMPARED: usize = 10;
-/// The longest alt text.
-const MAX_ALT: usize = 1_000;
 
 pub(super) struct Twitter {
     client: PlatformClient,
@@ -156,7 +154,6 @@ impl Twitter {
     }
 
     async fn describe(&self, token: &str, id: &str, alt: &str) -> Result<(), CallError> {
-        let alt: String = alt.chars().take(MAX_ALT).collect();
         let body = json!({ "id": id, "metadata": { "alt_text": { "text": alt } } });
         let request = self.request(Method::POST, "/media/metadata", token).json(&body);
         self.call::<Value>(Effect::Repeatable, request).await.map(drop)
@@ -389,6 +386,7 @@ impl OAuthConnector for Twitter {
             kind: AccountKind::Profile,
             token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, true)),
+            limits: None,
             application: Some(grant.client_id.clone()),
             secrets: grant.secrets(),
         })

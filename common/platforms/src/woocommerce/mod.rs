@@ -90,6 +90,7 @@ impl Connector for Woocommerce {
                 kind: AccountKind::Store,
                 token_expires_at: None,
                 renewal: None,
+                limits: None,
                 application: None,
                 secrets: credentials.with(&[("api_root", &rest.root)]),
                 external_id: store,

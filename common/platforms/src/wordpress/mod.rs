@@ -195,6 +195,7 @@ impl Connector for Wordpress {
             kind: AccountKind::Site,
             token_expires_at: None,
             renewal: None,
+            limits: None,
             application: None,
             secrets: credentials.with(&[("username", user), ("api_root", &rest.root)]),
             external_id: site,

@@ -9,7 +9,6 @@
 //! - [`words`]: the index of the search.
 
 use chrono::{DateTime, Utc};
-use crier_domain::account::AccountStatus;
 use crier_domain::conversation::{Conversation, ConversationStatus};
 
 use super::db::{execute, run};
@@ -144,21 +143,6 @@ pub async fn tags_of_brand(conn: &mut Conn, brand_id: i64, limit: i64) -> Result
         ORDER BY tag
         LIMIT $2";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(limit).fetch_all(c))?)
-}
-
-/// Returns the status of those of the accounts that the brand has.
-pub async fn accounts(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<(i64, AccountStatus)>> {
-    let sql = list_sql!(
-        conn,
-        "
-        SELECT a.id, a.status
-        FROM social_accounts a
-        JOIN brand_accounts b ON b.account_id = a.id AND b.brand_id = $2
-        WHERE a.id",
-        ""
-    );
-    let ids = id_list(account_ids);
-    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).bind(brand_id).fetch_all(c))?)
 }
 
 /// Opens conversations whose snooze is over, at most `limit`; returns how many.

@@ -3,6 +3,7 @@
 use chrono::SubsecRound as _;
 use crier_domain::account::{AccountStatus, AccountSummary};
 use crier_domain::job::{JobNotification, NewJob, workspace_lane};
+use crier_domain::limits::AccountLimits;
 use crier_domain::platform::Platform;
 use crier_domain::post::Post;
 use serde_json::{Value, json};
@@ -94,11 +95,14 @@ struct CreatedRow {
     platform: Option<Platform>,
     name: Option<String>,
     status: Option<AccountStatus>,
+    #[sqlx(json(nullable))]
+    limits: Option<AccountLimits>,
 }
 
 impl CreatedRow {
     fn account(self) -> Option<AccountSummary> {
-        Some(AccountSummary { id: self.account_id?, platform: self.platform?, name: self.name?, status: self.status? })
+        let (id, platform, limits) = (self.account_id?, self.platform?, self.limits);
+        Some(AccountSummary { id, platform, name: self.name?, status: self.status?, limits })
     }
 }
 
@@ -107,10 +111,10 @@ impl CreatedRow {
 const CREATE_PG: &str = concat!(
     "
     WITH asked AS MATERIALIZED (
-        SELECT n, value, account.id AS account_id, account.platform, account.name, account.status
+        SELECT n, value, account.id AS account_id, account.platform, account.name, account.status, account.limits
         FROM jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
         CROSS JOIN LATERAL (
-            SELECT a.id, a.platform, a.name, a.status
+            SELECT a.id, a.platform, a.name, a.status, a.limits
             FROM brand_accounts b
             JOIN social_accounts a ON a.id = b.account_id
             WHERE b.brand_id = $1 AND b.account_id = (value ->> 0)::bigint
@@ -150,16 +154,17 @@ const CREATE_PG: &str = concat!(
     usage::count_post!("$19", "$20"),
     "
     SELECT id AS post_id, CAST(NULL AS bigint) AS target_id, CAST(NULL AS bigint) AS job_id,
-        CAST(NULL AS bigint) AS account_id, NULL AS platform, NULL AS name, NULL AS status
+        CAST(NULL AS bigint) AS account_id, NULL AS platform, NULL AS name, NULL AS status,
+        CAST(NULL AS jsonb) AS limits
     FROM post
     UNION ALL
-    SELECT NULL, id, NULL, NULL, NULL, NULL, NULL
+    SELECT NULL, id, NULL, NULL, NULL, NULL, NULL, NULL
     FROM target
     UNION ALL
-    SELECT NULL, NULL, id, NULL, NULL, NULL, NULL
+    SELECT NULL, NULL, id, NULL, NULL, NULL, NULL, NULL
     FROM job
     UNION ALL
-    SELECT NULL, NULL, NULL, account_id, platform, name, status
+    SELECT NULL, NULL, NULL, account_id, platform, name, status, limits
     FROM asked"
 );
 
@@ -191,7 +196,8 @@ const CREATE_SQLITE: &str = concat!(
     ORDER BY id;",
     usage::count_post_sqlite!("$19", "$20"),
     ";
-    SELECT p.id AS post_id, t.id AS target_id, j.id AS job_id, a.id AS account_id, a.platform, a.name, a.status
+    SELECT p.id AS post_id, t.id AS target_id, j.id AS job_id, a.id AS account_id, a.platform, a.name, a.status,
+        a.limits
     FROM posts p
     LEFT JOIN post_targets t ON t.post_id = p.id
     LEFT JOIN social_accounts a ON a.id = t.account_id

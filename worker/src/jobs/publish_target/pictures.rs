@@ -11,6 +11,7 @@ use crier_domain::media::{Asset, ImageType};
 use crier_domain::platform::MediaRules;
 use crier_media::picture::FittedPicture;
 use crier_media::rendition::{RenditionError, estimate_conversion_bytes, estimate_output_bytes};
+use crier_platforms::text::cut::at_word;
 use crier_platforms::{CallError, Image, ImageTransfer, UploadedImage};
 use crier_store::post_media;
 use serde_json::{Map, Value};
@@ -46,14 +47,17 @@ pub(super) fn is_wanted(pictures: ImageTransfer, image: &Image) -> bool {
 }
 
 /// Returns a picture without its bytes, with the address from which the platform may download it.
-pub(super) fn image(asset: &Asset, url: String, uploads: &Map<String, Value>) -> Image {
+///
+/// Its alt text is cut to what the platform takes.
+pub(super) fn image(asset: &Asset, url: String, uploads: &Map<String, Value>, rules: &MediaRules) -> Image {
+    let max = rules.max_alt_text.map_or(usize::MAX, |max| max as usize);
     let uploaded = uploads.get(&asset.id.to_string());
     Image {
         id: asset.id,
         bytes: Default::default(),
         mime_type: asset.mime_type.to_string(),
         filename: asset.filename.clone(),
-        alt_text: asset.alt_text.clone(),
+        alt_text: asset.alt_text.as_deref().map(|alt| at_word(alt, max).into_owned()),
         width: asset.width.unsigned_abs(),
         height: asset.height.unsigned_abs(),
         url,
@@ -83,8 +87,8 @@ impl PublishTarget {
             if p.outgoing.images[index].uploaded.is_some() {
                 continue;
             }
-            let rules = rules_of(p);
-            let mut share = self.library.budget().share(estimate_conversion_bytes(&p.assets[index], rules)).await;
+            let memory = estimate_conversion_bytes(&p.assets[index], &rules_of(p));
+            let mut share = self.library.budget().share(memory).await;
             let image = self.load(p, index).await?;
             share.shrink_to(image.bytes.len() as u64);
             let name = self.upload(run, p, &image).await?;
@@ -128,8 +132,8 @@ impl PublishTarget {
     /// Loads the bytes of all pictures; their share of the memory budget is held until the run ends.
     async fn load_all(&self, p: &mut Prepared) -> Step<()> {
         let rules = rules_of(p);
-        let kept: u64 = p.assets.iter().map(|asset| estimate_output_bytes(asset, rules)).sum();
-        let worked = p.assets.iter().map(|asset| estimate_conversion_bytes(asset, rules)).max().unwrap_or_default();
+        let kept: u64 = p.assets.iter().map(|asset| estimate_output_bytes(asset, &rules)).sum();
+        let worked = p.assets.iter().map(|asset| estimate_conversion_bytes(asset, &rules)).max().unwrap_or_default();
         if worked == 0 {
             return Ok(());
         }
@@ -145,7 +149,7 @@ impl PublishTarget {
     /// Returns a picture with its bytes, converted for the platform.
     async fn load(&self, p: &Prepared, index: usize) -> Step<Image> {
         let asset = &p.assets[index];
-        let error = match self.library.render(&asset.key, asset.mime_type, rules_of(p)).await {
+        let error = match self.library.render(&asset.key, asset.mime_type, &rules_of(p)).await {
             Ok(fitted) => return Ok(with_bytes(&p.outgoing.images[index], fitted)),
             Err(error) => error,
         };
@@ -168,8 +172,8 @@ impl PublishTarget {
     }
 }
 
-fn rules_of(p: &Prepared) -> &'static MediaRules {
-    &p.session.connector.descriptor().capabilities.media
+fn rules_of(p: &Prepared) -> MediaRules {
+    p.session.descriptor().into_owned().capabilities.media
 }
 
 fn with_bytes(image: &Image, fitted: FittedPicture) -> Image {

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_domain::account::{AccountStatus, SocialAccount};
-use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{Claimed, Outcome};
 use crier_domain::media::Asset;
-use crier_domain::platform::Platform;
+use crier_domain::platform::Descriptor;
 use crier_domain::post::{Post, PostStatus, Target};
 use crier_media::Library;
 use crier_platforms::{Connector, ConnectorRegistry, Image, MarkerSeed, OutgoingPost};
@@ -250,7 +249,7 @@ impl Preparation {
         Ok(OutgoingPost {
             target_id: target.id,
             text: target.content.clone().unwrap_or_else(|| post.content.clone()),
-            images: self.images(assets, session.account.platform, &uploads)?,
+            images: self.images(assets, &session.descriptor(), &uploads)?,
             options: target.options.clone(),
             marker: target.marker.clone().unwrap_or_else(|| {
                 let random = crier_base::random::u64();
@@ -334,15 +333,15 @@ impl Preparation {
     fn images(
         &self,
         assets: &[Asset],
-        platform: Platform,
+        descriptor: &Descriptor,
         uploads: &Map<String, Value>,
     ) -> Result<Vec<Image>, StoreError> {
-        let is_downloaded = catalogue::descriptor(platform).capabilities.media.downloaded;
-        let url = |asset: &Asset| match is_downloaded {
-            true => self.library.fetch_url(self.store.cipher(), asset, platform, self.store.now()),
+        let rules = &descriptor.capabilities.media;
+        let url = |asset: &Asset| match rules.downloaded {
+            true => self.library.fetch_url(self.store.cipher(), asset, descriptor.platform, self.store.now()),
             false => Ok(self.library.url(&asset.key)),
         };
-        assets.iter().map(|asset| Ok(pictures::image(asset, url(asset)?, uploads))).collect()
+        assets.iter().map(|asset| Ok(pictures::image(asset, url(asset)?, uploads, rules))).collect()
     }
 
     /// Stores the start of the run, and of the call if that `begins` now; returns whether it does.

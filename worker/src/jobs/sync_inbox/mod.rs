@@ -9,7 +9,8 @@
 //! A stream that fails does not hold up the others; a platform that asks for a pause gets it from all jobs of the
 //! account.
 //!
-//! After a complete look it follows what was deleted at the platform ([`deletions`]).
+//! After a complete look it follows what was deleted at the platform ([`deletions`]), and reads the limits of a server
+//! that sets its own, once a day.
 
 mod deletions;
 
@@ -134,6 +135,29 @@ impl SyncInbox {
         Ok(())
     }
 
+    /// Reads the limits of the account's server, once a day. If that fails, the next look tries again; it is no failure of
+    /// this one.
+    async fn read_limits(&self, run: &Run, session: &AccountSession) -> Step<()> {
+        let (account, now) = (&session.account, self.store.now());
+        let is_read = account.limits.as_ref().is_some_and(|limits| !limits.is_outdated(now));
+        if is_read || !account.platform.has_server_limits() {
+            return Ok(());
+        }
+        let timeout = self.timeout.to_std().unwrap_or_default();
+        let read = tokio::time::timeout(timeout, session.connector.limits(&session.connector_account));
+        match run.wait_without_slot(read).await {
+            Ok(Ok(Some(limits))) => {
+                let mut tx = self.store.begin().await?;
+                accounts::set_limits(&mut tx, account, &limits).await?;
+                tx.commit().await?;
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => tracing::info!(account = account.id, %error, "failed to read the server's limits"),
+            Err(_) => tracing::info!(account = account.id, "the server's limits were not read in time"),
+        }
+        Ok(())
+    }
+
     /// Reads and stores pages of a stream; returns whether there are more.
     async fn read_stream(
         &self,
@@ -234,7 +258,11 @@ impl Job for SyncInbox {
         };
         let Some(connector) = self.platforms.get(account.platform) else { return Ok(Box::new(end)) };
         let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout)?;
-        match self.read(run, &mut session, &sync, &mut end).await {
+        let mut read = self.read(run, &mut session, &sync, &mut end).await;
+        if read.is_ok() && end.error.is_none() && !end.has_more {
+            read = self.read_limits(run, &session).await;
+        }
+        match read {
             Ok(()) => Ok(Box::new(end)),
             Err(SyncStop::Over(why)) => Ok(Box::new(Outcome::Cancelled(why.to_owned()))),
             Err(SyncStop::Call(error)) => Ok(Box::new(SyncEnd { error: Some(error), ..end })),

@@ -70,7 +70,7 @@ fn now() -> DateTime<Utc> {
 
 fn account(id: i64) -> AccountSummary {
     let platform = Platform::ALL[usize::try_from(id).unwrap() % Platform::ALL.len()];
-    AccountSummary { id, platform, name: "Bakery".to_owned(), status: AccountStatus::Active }
+    AccountSummary { id, platform, name: "Bakery".to_owned(), status: AccountStatus::Active, limits: None }
 }
 
 /// Parses and checks a body as `POST /posts` does; returns the problems.

@@ -1,9 +1,18 @@
 //! Fitting pictures to a platform's limits.
 
+use crier_domain::platform::GifRules;
+
+use super::super::gif;
 use super::*;
 
 const ALL: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
-const FREE: PictureRules<'_> = PictureRules { mime_types: ALL, max_bytes: None, max_sides: None };
+const FREE: PictureRules<'_> = PictureRules {
+    mime_types: ALL,
+    max_bytes: None,
+    max_sides: None,
+    max_pixels: None,
+    gif: GifRules { max_pixels: None, max_frames: None },
+};
 
 fn fitted(bytes: &Bytes, kind: ImageType, rules: &PictureRules<'_>) -> FittedPicture {
     let fitted = fit_to_rules(bytes.clone(), kind, rules).unwrap();
@@ -41,6 +50,35 @@ fn the_aspect_ratio_is_preserved() {
     let whole = encoded(&photo(900, 300), ImageFormat::Jpeg);
     let fitted = fitted(&whole, ImageType::Jpeg, &PictureRules { max_sides: Some(600), ..FREE });
     assert_eq!((fitted.width, fitted.height), (450, 150));
+}
+
+#[test]
+fn pictures_have_at_most_the_allowed_pixels() {
+    for (width, height, most) in [(900, 300, 100_000), (300, 901, 99_999), (50, 1, 7), (1, 50, 7), (20, 20, 1)] {
+        let whole = encoded(&photo(width, height), ImageFormat::Png);
+        let fitted = fitted(&whole, ImageType::Png, &PictureRules { max_pixels: Some(most), ..FREE });
+        let pixels = u64::from(fitted.width) * u64::from(fitted.height);
+        assert!(pixels <= most && pixels * 10 >= most * 9, "{} × {}", fitted.width, fitted.height);
+    }
+    let whole = encoded(&photo(30, 20), ImageFormat::Png);
+    assert_eq!(fitted(&whole, ImageType::Png, &PictureRules { max_pixels: Some(600), ..FREE }).bytes, whole);
+}
+
+#[test]
+fn a_gif_over_its_own_limits_becomes_a_still_picture() {
+    let bytes = file("animated.gif");
+    let frames = u32::try_from(gif::walk(&bytes).unwrap().frames.len()).unwrap();
+    let sides = opened(&bytes).dimensions();
+    let pixels = u64::from(sides.0) * u64::from(sides.1);
+    for (gif, is_kept) in [
+        (GifRules { max_pixels: Some(pixels), max_frames: Some(frames) }, true),
+        (GifRules { max_pixels: None, max_frames: Some(frames - 1) }, false),
+        (GifRules { max_pixels: Some(pixels - 1), max_frames: None }, false),
+    ] {
+        let fitted = fitted(&bytes, ImageType::Gif, &PictureRules { gif, ..FREE });
+        assert_eq!((fitted.kind == ImageType::Gif, fitted.bytes == bytes), (is_kept, is_kept));
+        assert_eq!((fitted.width, fitted.height), sides);
+    }
 }
 
 #[test]

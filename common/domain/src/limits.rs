@@ -1,0 +1,147 @@
+//! The limits of one account, where each server sets its own: Mastodon and the servers that implement its API.
+
+use std::array;
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::platform::{Capabilities, Descriptor, MediaRules, TextRules, TextUnit};
+
+/// How often a server's limits are read.
+const INTERVAL: TimeDelta = TimeDelta::days(1);
+
+/// The types of pictures that Crier sends.
+pub const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
+/// Each set of these types, at the index whose bits are the positions of its types.
+static TYPE_SETS: LazyLock<[Vec<&str>; 1 << IMAGE_TYPES.len()]> = LazyLock::new(|| {
+    let has = |set: usize, position: usize| (set >> position) & 1 == 1;
+    array::from_fn(|set| (0..IMAGE_TYPES.len()).filter(|at| has(set, *at)).map(|at| IMAGE_TYPES[at]).collect())
+});
+
+/// The limits that an account's server states. `None`: it states none, and the platform's default applies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AccountLimits {
+    pub read_at: DateTime<Utc>,
+    /// The name of the server's software, in lower case: `mastodon`, `gotosocial`. Servers count differently.
+    pub software: Option<String>,
+    /// The maximum length of a post.
+    pub max_characters: Option<u32>,
+    /// The length that every URL counts as, if the software shortens them.
+    pub url_length: Option<u32>,
+    pub max_images: Option<u32>,
+    /// The maximum length of an alt text, in characters.
+    pub max_alt_text: Option<u32>,
+    pub max_image_bytes: Option<u64>,
+    /// The maximum of width times height.
+    pub max_image_pixels: Option<u64>,
+    /// The types of files that the server takes; empty: it does not say.
+    pub mime_types: Vec<String>,
+}
+
+impl AccountLimits {
+    /// Returns whether the limits are to be read again.
+    pub fn is_outdated(&self, now: DateTime<Utc>) -> bool {
+        now - self.read_at >= INTERVAL
+    }
+
+    /// Returns whether the server counts as Mastodon does: each URL the same, and of a mention the name alone. Others
+    /// state a length for URLs, too, and count all of a text.
+    fn shortens(&self) -> bool {
+        self.software.as_deref().is_none_or(|name| name == "mastodon")
+    }
+
+    fn text(&self, rules: TextRules) -> TextRules {
+        let max = self.max_characters.or(rules.max);
+        match self.software.as_deref() {
+            _ if self.shortens() => TextRules { max, url_weight: self.url_length.or(rules.url_weight), ..rules },
+            Some("pleroma" | "akkoma") => TextRules { max, url_weight: None, ..rules },
+            _ => TextRules { max, unit: TextUnit::Characters, url_weight: None, ..rules },
+        }
+    }
+
+    fn media(&self, rules: &MediaRules) -> MediaRules {
+        let is_taken =
+            |kind: &str| rules.mime_types.contains(&kind) && self.mime_types.iter().any(|taken| taken == kind);
+        let taken = IMAGE_TYPES.iter().rev().fold(0, |set, kind| (set << 1) | usize::from(is_taken(kind)));
+        MediaRules {
+            max_images: self.max_images.unwrap_or(rules.max_images),
+            // A list without any of them says nothing: so do Pleroma's.
+            mime_types: if taken == 0 { rules.mime_types } else { &TYPE_SETS[taken] },
+            max_bytes: self.max_image_bytes.or(rules.max_bytes),
+            max_pixels: self.max_image_pixels.or(rules.max_pixels),
+            max_alt_text: self.max_alt_text.or(rules.max_alt_text),
+            ..rules.clone()
+        }
+    }
+}
+
+impl Descriptor {
+    /// Returns the platform with the limits of one account.
+    pub fn with_limits(&'static self, limits: Option<&AccountLimits>) -> Cow<'static, Self> {
+        let Some(limits) = limits else { return Cow::Borrowed(self) };
+        let capabilities = Capabilities {
+            text: limits.text(self.capabilities.text),
+            media: limits.media(&self.capabilities.media),
+            ..self.capabilities.clone()
+        };
+        Cow::Owned(Self { capabilities, ..self.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::descriptor;
+    use crate::platform::Platform;
+
+    fn of(software: &str) -> AccountLimits {
+        let software = Some(software.to_owned()).filter(|name| !name.is_empty());
+        AccountLimits { software, max_characters: Some(5_000), url_length: Some(25), ..AccountLimits::default() }
+    }
+
+    #[test]
+    fn only_mastodon_shortens_links() {
+        let mastodon = descriptor(Platform::Mastodon);
+        for (software, unit, url_weight) in [
+            ("mastodon", TextUnit::Graphemes, Some(25)),
+            ("", TextUnit::Graphemes, Some(25)),
+            ("akkoma", TextUnit::Graphemes, None),
+            ("gotosocial", TextUnit::Characters, None),
+            ("unheard-of", TextUnit::Characters, None),
+        ] {
+            let rules = mastodon.with_limits(Some(&of(software))).capabilities.text;
+            assert_eq!((rules.max, rules.unit, rules.url_weight), (Some(5_000), unit, url_weight), "{software}");
+        }
+        let unstated = AccountLimits::default();
+        assert_eq!(mastodon.with_limits(Some(&unstated)).capabilities, mastodon.capabilities);
+        assert_eq!(mastodon.with_limits(None).capabilities, mastodon.capabilities);
+    }
+
+    #[test]
+    fn a_server_names_the_types_that_it_takes() {
+        let mastodon = descriptor(Platform::Mastodon);
+        let taken = |types: &[&str]| {
+            let mime_types = types.iter().map(|&kind| kind.to_owned()).collect();
+            let limits = AccountLimits { mime_types, ..AccountLimits::default() };
+            mastodon.with_limits(Some(&limits)).capabilities.media.mime_types
+        };
+        assert_eq!(taken(&["image/png", "video/mp4", "image/jpeg"]), ["image/jpeg", "image/png"]);
+        assert_eq!(taken(&["video/mp4"]), mastodon.capabilities.media.mime_types);
+    }
+
+    #[test]
+    fn limits_are_outdated_after_a_day() {
+        let limits = AccountLimits::default();
+        let at = |hours| limits.read_at + TimeDelta::hours(hours);
+        assert!(!limits.is_outdated(at(23)) && limits.is_outdated(at(24)));
+    }
+
+    #[test]
+    fn stored_limits_may_lack_fields() {
+        let limits: AccountLimits = serde_json::from_str(r#"{"max_characters":11,"newer":true}"#).unwrap_or_default();
+        assert_eq!(limits, AccountLimits { max_characters: Some(11), ..AccountLimits::default() });
+    }
+}

@@ -1,0 +1,109 @@
+//! The limits that a server states, and which software it runs.
+//!
+//! Sources: docs.joinmastodon.org, "instance" (v2, v1); NodeInfo 2.0; the API documents of Pleroma (`max_toot_chars`,
+//! `description_limit`, `upload_limit`) and GoToSocial. A number that is missing or zero is not stated.
+
+use crier_domain::limits::{AccountLimits, IMAGE_TYPES};
+use http::{Method, StatusCode};
+use serde_json::Value;
+
+use super::super::CallError;
+use super::super::call::Effect;
+use super::rest::Instance;
+
+/// The maximum length of a software's name.
+const MAX_SOFTWARE: usize = 64;
+/// Pixelfed cuts alt texts at this length and does not state it.
+const PIXELFED_ALT_TEXT: u32 = 1_000;
+const MAX_CHARACTERS: &str = "/configuration/statuses/max_characters";
+
+/// Reads the limits of a server.
+pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallError> {
+    let (stated, software) = (stated(instance).await?, software(instance).await?);
+    let number = |paths: &[&str]| {
+        let found = paths.iter().find_map(|path| stated.iter().find_map(|one| one.pointer(path)?.as_u64()));
+        found.filter(|number| *number > 0)
+    };
+    let count = |paths: &[&str]| number(paths).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    let media = |name: &str| format!("/configuration/media_attachments/{name}");
+    let alt_text = count(&[&media("description_limit"), "/pleroma/metadata/description_limit", "/description_limit"]);
+    let is_pixelfed = software.as_deref() == Some("pixelfed");
+    Ok(AccountLimits {
+        read_at: instance.client.now(),
+        max_characters: count(&[MAX_CHARACTERS, "/max_toot_chars"]),
+        url_length: count(&["/configuration/statuses/characters_reserved_per_url"]),
+        max_images: count(&["/configuration/statuses/max_media_attachments"]),
+        max_alt_text: alt_text.or(is_pixelfed.then_some(PIXELFED_ALT_TEXT)),
+        max_image_bytes: number(&[&media("image_size_limit"), "/upload_limit"]),
+        max_image_pixels: number(&[&media("image_matrix_limit")]),
+        mime_types: stated
+            .iter()
+            .find_map(|one| image_types(one.pointer(&media("supported_mime_types"))?))
+            .unwrap_or_default(),
+        software,
+    })
+}
+
+/// Returns those of our types that are in a server's list; `None` if it is no list.
+fn image_types(list: &Value) -> Option<Vec<String>> {
+    let list = list.as_array()?;
+    let is_named = |kind: &&str| list.iter().any(|named| named.as_str() == Some(kind));
+    Some(IMAGE_TYPES.into_iter().filter(is_named).map(str::to_owned).collect())
+}
+
+/// Returns the server's descriptions of itself: the newer one, and the older one if that lacks the length of posts.
+async fn stated(instance: &Instance<'_>) -> Result<Vec<Value>, CallError> {
+    let newer = find(instance, "/api/v2/instance").await?;
+    if newer.as_ref().is_some_and(|newer| newer.pointer(MAX_CHARACTERS).is_some()) {
+        return Ok(newer.into_iter().collect());
+    }
+    let older = find(instance, "/api/v1/instance").await?;
+    Ok(newer.into_iter().chain(older).collect())
+}
+
+/// Returns the name of the server's software. Versions do not tell: other software states a version of Mastodon.
+async fn software(instance: &Instance<'_>) -> Result<Option<String>, CallError> {
+    let Some(known) = find(instance, "/.well-known/nodeinfo").await? else { return Ok(None) };
+    let Some(path) = document_path(&known, &instance.base) else { return Ok(None) };
+    let Some(document) = find(instance, &path).await? else { return Ok(None) };
+    let name = document.pointer("/software/name").and_then(Value::as_str).unwrap_or_default();
+    let is_name = !name.is_empty() && name.len() <= MAX_SOFTWARE && name.bytes().all(|byte| byte.is_ascii_graphic());
+    Ok(is_name.then(|| name.to_ascii_lowercase()))
+}
+
+/// Returns the path of a document that `/.well-known/nodeinfo` lists. One at another server does not count.
+fn document_path(known: &Value, base: &str) -> Option<String> {
+    let links = known.get("links")?.as_array()?;
+    let paths = links.iter().filter_map(|link| link.get("href")?.as_str()?.strip_prefix(base));
+    paths.filter(|path| path.starts_with('/')).last().map(str::to_owned)
+}
+
+/// Returns a document; `None` if the server does not have it, or has something else there.
+async fn find(instance: &Instance<'_>, path: &str) -> Result<Option<Value>, CallError> {
+    let answer = instance.client.send(Effect::Repeatable, instance.request(Method::GET, path)).await?;
+    match answer.status {
+        status if status.is_success() => Ok(serde_json::from_slice(&answer.body).ok()),
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE => Ok(None),
+        _ => Err(instance.client.classify_status(Effect::Repeatable, &answer, None, None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn documents_of_other_servers_are_not_read() {
+        let at = |href: &str| {
+            document_path(&json!({ "links": [{ "rel": "x" }, { "rel": "y", "href": href }] }), "https://a.example")
+        };
+        assert_eq!(at("https://a.example/nodeinfo/2.0"), Some("/nodeinfo/2.0".to_owned()));
+        for href in
+            ["https://b.example/nodeinfo/2.0", "https://a.example.evil.example/x", "https://a.example@b.example/", "/x"]
+        {
+            assert_eq!(at(href), None, "{href}");
+        }
+    }
+}
