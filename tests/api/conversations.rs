@@ -20,6 +20,7 @@ on_both_apps!(
     tags_are_set,
     reading_clears_the_count,
     a_reply_is_accepted_once,
+    a_reply_resolves_if_wanted,
     a_sync_is_requested,
     other_tenants_and_plans_have_no_access,
 );
@@ -71,6 +72,7 @@ async fn a_conversation_is_listed_and_shown(app: TestApp) {
             "subject": { "external_id": "post-1", "url": null, "post_id": null },
             "assignee_id": null, "tags": [], "unread_count": 1, "can_reply": true, "reply_refusal": null,
             "snoozed_until": null, "last_message_at": shown["last_message_at"], "last_message_preview": "Nice",
+            "last_message_direction": "inbound",
             "created_at": shown["created_at"], "updated_at": shown["updated_at"],
         })
     );
@@ -220,6 +222,24 @@ async fn a_reply_is_accepted_once(app: TestApp) {
     for body in [json!({}), json!({ "body": "" }), json!({ "body": " \n" }), json!({ "body": "x".repeat(10_001) })] {
         assert_eq!(t.post(&path, body).await.invalid_fields(), ["body"]);
     }
+}
+
+async fn a_reply_resolves_if_wanted(app: TestApp) {
+    let t = app.tenant("pro").await;
+    inbox(&app, &t, &["When do you open?"]).await;
+    let id = ids(&t, "").await[0];
+    put(&t, id, "status", json!({ "status": "snoozed", "snoozed_until": "2999-01-01T08:00:00Z" })).await.expect(200);
+    let path = t.path(&format!("/conversations/{id}"));
+    for (resolve, status) in [(json!(null), "snoozed"), (json!(false), "snoozed"), (json!(true), "resolved")] {
+        t.post(&format!("{path}/reply"), json!({ "body": "At seven.", "resolve": resolve })).await.expect(202);
+        let shown = t.get(&path).await.data(200);
+        assert_eq!((&shown["status"], &shown["last_message_direction"]), (&json!(status), &json!("outbound")));
+        assert_eq!(shown["snoozed_until"].is_null(), status == "resolved");
+    }
+    let reply = t.post(&format!("{path}/reply"), json!({ "body": "x", "resolve": "yes" })).await;
+    assert_eq!(reply.invalid_fields(), ["resolve"]);
+    app.sql("UPDATE messages SET body = '', deleted_at = sent_at").await;
+    assert_eq!(t.get(&path).await.data(200)["last_message_direction"], Value::Null);
 }
 
 async fn what_cannot_be_replied_to_is_refused_with_the_reason(app: TestApp) {

@@ -15,7 +15,10 @@ on_one_app!(
     conversations_are_filtered_and_searched,
     a_reply_is_sent_once,
     a_conversation_is_snoozed_until_a_local_time,
-    a_conversation_is_assigned_tagged_and_read,
+    a_conversation_is_assigned_and_tagged,
+    changes_of_others_stay,
+    opening_a_conversation_marks_it_as_read,
+    a_reply_resolves_if_wanted,
     new_messages_are_looked_for,
 );
 on_sqlite_app!(
@@ -95,33 +98,100 @@ async fn a_conversation_is_snoozed_until_a_local_time(app: TestApp) {
     inbox(&app, &t, &["Hello"], false).await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/inbox/{}", newest(&app).await));
-    let set = format!("{path}/status");
+    let set = format!("{path}/edit");
     let form = [("status", "snoozed"), ("snoozed_until", "2999-01-01T08:00")];
     person.submit(&path, &set, &form).await.expect(200, "Snoozed").expect(200, "1 Jan 2999, 08:00");
     let until = "SELECT count(*) FROM conversations WHERE snoozed_until IS NOT NULL";
     assert_eq!(app.number(until).await, 1);
+    let page = person.get(&path).await;
+    page.expect(200, "name=\"snoozed_until\" value=\"2999-01-01T08:00\"");
+    let later = [("status", "snoozed"), ("snoozed_until", "2999-02-01T08:00")];
+    person.submit_from(&page, &set, &later).await.expect(200, "1 Feb 2999, 08:00");
     // The form has a time with every status.
     person.submit(&path, &set, &[("status", "resolved"), ("snoozed_until", "x")]).await.expect(200, "Resolved");
     assert_eq!(app.number(until).await, 0);
 }
 
-async fn a_conversation_is_assigned_tagged_and_read(app: TestApp) {
+/// The fields of the form as a page of an untouched conversation has them, with these changes.
+fn edited<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let untouched = [("status", "open"), ("user_id", ""), ("tags", "")];
+    untouched.iter().filter(|(name, _)| changes.iter().all(|(n, _)| n != name)).chain(changes).copied().collect()
+}
+
+async fn a_conversation_is_assigned_and_tagged(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["Hello"], false).await;
     let bob = t.colleague(Role::Editor).await;
     let person = ConsoleUser::sign_in(&bob).await;
     let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", newest(&app).await)));
-    let user = bob.user.to_string();
-    let page = person.submit(&path, &format!("{path}/assign"), &[("user_id", &user)]).await;
-    page.expect(200, &format!("value=\"{user}\" selected"));
-    person.submit(&path, &format!("{path}/assign"), &[("user_id", "")]).await.expect(200, "value=\"\" selected");
-    let page = person.submit(&path, &format!("{path}/tags"), &[("tags", " vip, refund ,,vip")]).await;
-    page.expect(200, "value=\"refund, vip\"");
+    let (edit, user) = (format!("{path}/edit"), bob.user.to_string());
+    let both = edited(&[("user_id", &user), ("tags", " vip, refund ,,vip")]);
+    let page = person.submit(&path, &edit, &both).await;
+    page.expect(200, &format!("value=\"{user}\" selected")).expect(200, "value=\"refund, vip\"");
+    page.expect(200, "The conversation is changed.");
     person.get(&format!("{list}?tag=vip")).await.expect(200, "value=\"refund\"").expect(200, "Vera Vogel");
-    person.submit(&path, &format!("{path}/read"), &[]).await.expect(200, "marked as read");
-    assert_eq!(app.number("SELECT count(*) FROM conversations WHERE unread_count > 0").await, 0);
-    person.submit(&path, &format!("{path}/tags"), &[("tags", "")]).await.expect(200, "The conversation is changed.");
+    person.submit(&path, &edit, &edited(&[])).await.expect(200, "value=\"\" selected");
     assert_eq!(app.number("SELECT count(*) FROM conversation_tags").await, 0);
+}
+
+/// The form has all fields. What it does not change is not written back.
+async fn changes_of_others_stay(app: TestApp) {
+    let t = app.tenant("pro").await;
+    inbox(&app, &t, &["Hello"], false).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let (edit, user) = (format!("{path}/edit"), t.user.to_string());
+    let (first, second) = (person.get(&path).await, person.get(&path).await);
+    person.submit_from(&first, &edit, &edited(&[("user_id", &user), ("tags", "vip")])).await;
+    let page = person.submit_from(&second, &edit, &edited(&[("status", "resolved")])).await;
+    page.expect(200, "Resolved").expect(200, "value=\"vip\"").expect(200, &format!("value=\"{user}\" selected"));
+}
+
+async fn opening_a_conversation_marks_it_as_read(app: TestApp) {
+    let t = app.tenant("pro").await;
+    inbox(&app, &t, &["Hello", "Hi"], false).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let count = |number: &str| format!("<span class=\"count\">{number}<span class=\"sr\"> unread</span>");
+    for page in [t.path("/inbox"), t.path("/posts"), "/".to_owned(), t.path("/nowhere")] {
+        let page = person.get(&page).await;
+        assert!(page.status == 303 || page.status == 404 || page.has(&count("2")), "{}", page.text);
+    }
+    person.get(&path).await.expect(200, &count("1"));
+    assert_eq!(app.number("SELECT sum(unread_count) FROM conversations").await, 1);
+    person.get(&path).await.expect(200, &count("1"));
+    app.sql("UPDATE conversations SET status = 'spam' WHERE unread_count > 0").await;
+    assert!(!person.get(&path).await.has("class=\"count\""), "spam does not count");
+    app.sql("UPDATE conversations SET status = 'open'").await;
+    let copy = "
+        INSERT INTO conversations (
+            brand_id, account_id, platform, type, status, unread_count, last_message_at, created_at, updated_at,
+            thread_id, last_message_preview, reply_context
+        )
+        SELECT brand_id, account_id, platform, type, status, 1, last_message_at, created_at, updated_at,
+            thread_id || '-' || n.n, '', reply_context
+        FROM conversations
+        CROSS JOIN numbers n
+        WHERE unread_count > 0";
+    app.sql(format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 99) {copy}"
+    ))
+    .await;
+    person.get(&path).await.expect(200, &count("99+"));
+}
+
+async fn a_reply_resolves_if_wanted(app: TestApp) {
+    let t = app.tenant("pro").await;
+    inbox(&app, &t, &["When do you open?"], false).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", newest(&app).await)));
+    assert!(!person.get(&list).await.has("You:"));
+    let reply = [("body", "At seven."), ("resolve", "true")];
+    let page = person.submit(&path, &format!("{path}/reply"), &reply).await;
+    page.expect(200, "The reply is on its way, and the conversation is resolved.").expect(200, "Resolved");
+    person.get(&list).await.expect(200, "You:</span> <bdi>At seven.</bdi>");
+    let page = person.submit(&path, &format!("{path}/reply"), &[("body", ""), ("resolve", "true")]).await;
+    page.expect(422, "e-body");
 }
 
 async fn new_messages_are_looked_for(app: TestApp) {
@@ -144,18 +214,21 @@ async fn problems_are_shown_at_their_fields(app: TestApp) {
     let path = t.path(&format!("/inbox/{}", newest(&app).await));
     let (long, tag) = ("x".repeat(2_001), format!("ok,{}", "x".repeat(41)));
     let problems = [
-        ("reply", &[("body", "")][..], "e-body"),
-        ("reply", &[("body", long.as_str())], "e-body"),
-        ("status", &[("status", "flown")], "e-status"),
-        ("status", &[("status", "snoozed"), ("snoozed_until", "2000-01-01T00:00")], "e-snoozed_until"),
-        ("status", &[("status", "snoozed")], "e-snoozed_until"),
-        ("assign", &[("user_id", stranger.as_str())], "e-user_id"),
-        ("assign", &[("user_id", "x")], "e-user_id"),
-        ("tags", &[("tags", tag.as_str())], "e-tags"),
+        ("reply", vec![("body", "")], "e-body"),
+        ("reply", vec![("body", long.as_str())], "e-body"),
+        ("edit", edited(&[("status", "flown")]), "e-status"),
+        ("edit", edited(&[("status", "snoozed"), ("snoozed_until", "2000-01-01T00:00")]), "e-snoozed_until"),
+        ("edit", edited(&[("status", "snoozed")]), "e-snoozed_until"),
+        ("edit", edited(&[("user_id", stranger.as_str())]), "e-user_id"),
+        ("edit", edited(&[("user_id", "x")]), "e-user_id"),
+        ("edit", edited(&[("tags", tag.as_str())]), "e-tags"),
     ];
     for (action, fields, problem) in problems {
-        person.submit(&path, &format!("{path}/{action}"), fields).await.expect(422, problem);
+        person.submit(&path, &format!("{path}/{action}"), &fields).await.expect(422, problem);
     }
+    let all = edited(&[("status", "flown"), ("user_id", "x"), ("tags", tag.as_str())]);
+    let page = person.submit(&path, &format!("{path}/edit"), &all).await;
+    page.expect(422, "e-status").expect(422, "e-user_id").expect(422, "e-tags");
     let changed = "SELECT count(*) FROM conversations WHERE status != 'open' OR assignee_id IS NOT NULL";
     assert_eq!(app.number(changed).await, 0);
     assert_eq!(app.number("SELECT count(*) FROM messages").await, 1);
@@ -205,7 +278,7 @@ async fn other_brands_and_plans_have_no_access(app: TestApp) {
     for id in [theirs, MISSING_ID] {
         let path = t.path(&format!("/inbox/{id}"));
         person.get(&path).await.expect(404, "There is nothing here");
-        for action in ["reply", "status", "assign", "tags", "read"] {
+        for action in ["reply", "edit"] {
             person.post(&format!("{path}/{action}"), &fields).await.expect(404, "There is nothing here");
         }
     }

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use crier_domain::account::AccountStatus;
-use crier_domain::conversation::{Message, MessageStatus};
+use crier_domain::conversation::{ConversationStatus, Message, MessageStatus};
 use crier_domain::event::EventName;
 use crier_domain::failure::Category;
 use crier_domain::job::{JobKind, JobState, Lane, NewJob};
@@ -19,6 +19,7 @@ worker_on_both!(
     a_reply_is_sent_once_and_the_account_is_read_at_once,
     a_sync_before_the_result_makes_no_copy,
     a_refused_reply_fails,
+    a_failed_reply_reopens_a_resolved_conversation,
     a_passing_failure_is_tried_again,
     attempts_end,
     a_broken_call_is_looked_up,
@@ -121,6 +122,25 @@ async fn a_refused_reply_fails(w: TestWorker) {
         (w.events().await, w.state(job_of(&w, id).await).await),
         (vec!["message.failed".to_owned()], JobState::Done)
     );
+}
+
+async fn a_failed_reply_reopens_a_resolved_conversation(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let status = async || all(&w, w.world.brand).await[0].status;
+    let set_status = async |status| {
+        w.write(async |tx| conversations::set_status(tx, conversation, status, None).await).await;
+    };
+    for (set, step, wanted) in [
+        (ConversationStatus::Resolved, ReplyStep::Refuse(permanent()), ConversationStatus::Open),
+        (ConversationStatus::Spam, ReplyStep::Refuse(permanent()), ConversationStatus::Spam),
+        (ConversationStatus::Resolved, ReplyStep::Refuse(transient()), ConversationStatus::Resolved),
+    ] {
+        let id = reply(&w, conversation, "At seven.").await;
+        set_status(set).await;
+        w.fake.inbox.script_replies([step]);
+        run_reply(&w, id).await;
+        assert_eq!(status().await, wanted);
+    }
 }
 
 async fn a_passing_failure_is_tried_again(w: TestWorker) {

@@ -4,19 +4,21 @@ use askama::Template;
 use chrono::{DateTime, Days, Utc};
 use crier_domain::conversation::{ConversationStatus, MessageDirection, MessageStatus};
 use crier_domain::platform::{ConversationType, Platform as PlatformKey};
-use crier_store::{accounts, users};
+use crier_store::{accounts, conversations, users};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::form::Form;
 use super::inbox::{Participant, disconnected_account, kind, status};
 use super::members;
 use super::post_rows::chip;
 use super::route::PageRoute;
 use super::shared::{AccountChip, Badge, Choice, FieldErrors, Link, Time, Tone};
-use super::shell::{Section, Shell};
-use super::visit::{PageReply, Visit, form_errors};
+use super::shell::{MAX_UNREAD, Section, Shell};
+use super::visit::{PageReply, Visit, form_errors, new_key};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::response::ApiResponse;
 
 /// How much text of messages a page has, in bytes, and how many messages.
 const MAX_TEXT: usize = 40_000;
@@ -35,7 +37,6 @@ struct ConversationPage {
     kind: &'static str,
     status: Badge,
     snoozed_until: Option<Time>,
-    unread: i64,
     /// What it is about.
     subject: Option<Link>,
     /// Oldest first.
@@ -48,10 +49,46 @@ struct ConversationPage {
     body: String,
     members: Vec<Choice>,
     statuses: Vec<Choice>,
-    /// In the brand's zone: tomorrow at nine, or as typed.
-    snooze: String,
+    /// What the form's other fields have: as stored, or as typed.
+    fields: EditedFields,
+    /// As stored.
+    stored: EditedFields,
+}
+
+/// The fields of the form that changes a conversation, as texts.
+#[derive(Clone)]
+struct EditedFields {
+    status: String,
+    /// In the brand's zone; tomorrow at nine if there is no snooze.
+    snoozed_until: String,
+    user_id: String,
     /// Separated by commas.
     tags: String,
+}
+
+impl EditedFields {
+    fn stored(visit: &Visit, detail: &Detail) -> Self {
+        let zone = visit.zone();
+        let tomorrow = visit.now.with_timezone(&zone).date_naive() + Days::new(1);
+        let until = detail.snoozed_until.map(|at| at.with_timezone(&zone).format("%Y-%m-%dT%H:%M").to_string());
+        Self {
+            status: detail.status.to_string(),
+            snoozed_until: until.unwrap_or_else(|| format!("{tomorrow}T09:00")),
+            user_id: detail.assignee_id.map(|id| id.to_string()).unwrap_or_default(),
+            tags: detail.tags.join(", "),
+        }
+    }
+
+    /// Replaces what the form has.
+    fn typed(self, form: &Form) -> Self {
+        let value = |name: &str, stored| if form.has(name) { form.get(name).to_owned() } else { stored };
+        Self {
+            status: value("status", self.status),
+            snoozed_until: value("snoozed_until", self.snoozed_until),
+            user_id: value("user_id", self.user_id),
+            tags: value("tags", self.tags),
+        }
+    }
 }
 
 struct MessageRow {
@@ -115,10 +152,7 @@ pub fn routes() -> Vec<PageRoute> {
     vec![
         PageRoute::get("/brands/{brand}/inbox/{conversation}", show),
         PageRoute::post("/brands/{brand}/inbox/{conversation}/reply", reply),
-        PageRoute::post("/brands/{brand}/inbox/{conversation}/status", set_status),
-        PageRoute::post("/brands/{brand}/inbox/{conversation}/assign", assign),
-        PageRoute::post("/brands/{brand}/inbox/{conversation}/tags", set_tags),
-        PageRoute::post("/brands/{brand}/inbox/{conversation}/read", read),
+        PageRoute::post("/brands/{brand}/inbox/{conversation}/edit", edit),
     ]
 }
 
@@ -129,17 +163,24 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let brand = visit.brand()?.0.id;
     let mut detail: Detail = visit.api("showConversation").get().await?;
+    let was_unread = detail.unread_count > 0;
+    if was_unread {
+        // The response has what is marked: no message that arrives meanwhile is marked without being shown.
+        detail = visit.api("readConversation").write_for(&new_key(), &json!({})).await?;
+    }
     let mut conn = visit.app.store.read().await?;
     let account = accounts::find(&mut conn, brand, detail.account_id).await?;
     let members = users::members(&mut conn, brand).await?;
+    let mut shell = visit.shell(Section::Inbox, detail.participant.label());
+    if was_unread {
+        shell.unread = conversations::count_unread(&mut conn, brand, MAX_UNREAD + 1).await?;
+    }
     drop(conn);
     let (shown, has_earlier) = newest(std::mem::take(&mut detail.messages), visit.query.get("before"));
     let form = &visit.form;
     let participant = detail.participant.label();
-    let shell = visit.shell(Section::Inbox, participant.clone());
-    let assignee = detail.assignee_id.map(|id| id.to_string()).unwrap_or_default();
-    let chosen = if form.has("status") { form.get("status") } else { detail.status.as_str() };
-    let tomorrow = visit.now.with_timezone(&visit.zone()).date_naive() + Days::new(1);
+    let stored = EditedFields::stored(visit, &detail);
+    let fields = stored.clone().typed(form);
     let view = ConversationPage {
         errors,
         id: detail.id,
@@ -147,7 +188,6 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
         kind: kind(detail.r#type),
         status: status(detail.status),
         snoozed_until: detail.snoozed_until.map(|at| visit.time(at)),
-        unread: detail.unread_count,
         subject: detail.subject.and_then(|subject| link(&shell, subject)),
         earlier: shown
             .first()
@@ -156,18 +196,13 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
         messages: shown.into_iter().map(|message| row(visit, message, &participant)).collect(),
         refusal: detail.reply_refusal,
         body: form.get("body").to_owned(),
-        members: members::choices(
-            visit,
-            &members,
-            "No one",
-            if form.has("user_id") { form.get("user_id") } else { &assignee },
-        ),
+        members: members::choices(visit, &members, "No one", &fields.user_id),
         statuses: ConversationStatus::ALL
             .iter()
-            .map(|one| Choice::new(one.as_str(), &status(*one).text, one.as_str() == chosen))
+            .map(|one| Choice::new(one.as_str(), &status(*one).text, one.as_str() == fields.status))
             .collect(),
-        snooze: form.text("snoozed_until").map_or_else(|| format!("{tomorrow}T09:00"), str::to_owned),
-        tags: if form.has("tags") { form.get("tags").to_owned() } else { detail.tags.join(", ") },
+        fields,
+        stored,
         username: detail.participant.username,
         participant,
         shell,
@@ -222,49 +257,67 @@ fn row(visit: &Visit, message: Message, participant: &str) -> MessageRow {
     }
 }
 
-/// Answers a write: leads to the conversation, or shows it with what is wrong.
-async fn answer<T>(visit: &Visit, written: Result<T>, note: &'static str) -> Result<PageReply> {
-    match written {
-        Ok(_) => visit.to(&format!("inbox/{}", visit.id("conversation").unwrap_or_default()), note),
-        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
-    }
+fn to_conversation(visit: &Visit, note: &'static str) -> Result<PageReply> {
+    visit.to(&format!("inbox/{}", visit.id("conversation").unwrap_or_default()), note)
 }
 
 async fn reply(visit: &Visit) -> Result<PageReply> {
-    let body = json!({ "body": visit.form.get("body") });
+    let resolve = visit.form.has("resolve");
+    let body = json!({ "body": visit.form.get("body"), "resolve": resolve });
     let written = visit.api("replyToConversation").write("", &body).await;
     // What the platform does not take is a problem of the text.
     let written = written.map_err(|error| match error.code {
         ErrorCode::PlatformCapabilityUnavailable => ApiError::field("body", error.message.to_string()),
         _ => error,
     });
-    answer(visit, written, "reply-sent").await
+    match written {
+        Ok(_) => to_conversation(visit, if resolve { "reply-resolved" } else { "reply-sent" }),
+        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
+    }
 }
 
-async fn set_status(visit: &Visit) -> Result<PageReply> {
-    let names: &[&'static str] = match visit.form.get("status") {
-        "snoozed" => &["status", "snoozed_until"],
-        // The form has a time always.
-        _ => &["status"],
-    };
-    let body = Value::from(visit.form.texts(names));
-    answer(visit, visit.api("setConversationStatus").write("", &body).await, "conversation-saved").await
+/// Saves what this form changed. What another person changed meanwhile stays.
+async fn edit(visit: &Visit) -> Result<PageReply> {
+    let is_changed = |name: &str| visit.form.get(name) != visit.form.get(&format!("was_{name}"));
+    let is_snoozed = visit.form.get("status") == "snoozed";
+    let mut written = Vec::new();
+    if is_changed("user_id") {
+        written.push(assign(visit).await);
+    }
+    if is_changed("tags") {
+        written.push(set_tags(visit).await);
+    }
+    if is_changed("status") || is_snoozed && is_changed("snoozed_until") {
+        written.push(set_status(visit, is_snoozed).await);
+    }
+    if written.is_empty() {
+        // The conversation may be missing.
+        visit.api("showConversation").get::<Value>().await?;
+    }
+    let mut problems = FieldErrors::default();
+    for error in written.into_iter().filter_map(Result::err) {
+        problems.merge(form_errors(error)?);
+    }
+    match problems.is_empty() {
+        true => to_conversation(visit, "conversation-saved"),
+        false => render(visit, StatusCode::UNPROCESSABLE_ENTITY, problems).await,
+    }
 }
 
-async fn assign(visit: &Visit) -> Result<PageReply> {
+async fn assign(visit: &Visit) -> Result<ApiResponse> {
     let user = visit.form.text("user_id").map(|text| text.parse::<i64>().map_or_else(|_| json!(text), Value::from));
-    let body = json!({ "user_id": user });
-    answer(visit, visit.api("assignConversation").write("", &body).await, "conversation-saved").await
+    visit.api("assignConversation").write("-assign", &json!({ "user_id": user })).await
 }
 
-async fn set_tags(visit: &Visit) -> Result<PageReply> {
+async fn set_tags(visit: &Visit) -> Result<ApiResponse> {
     let all = visit.form.get("tags").split(',').map(str::trim).filter(|tag| !tag.is_empty());
-    let body = json!({ "tags": all.collect::<Vec<_>>() });
-    answer(visit, visit.api("tagConversation").write("", &body).await, "conversation-saved").await
+    visit.api("tagConversation").write("-tags", &json!({ "tags": all.collect::<Vec<_>>() })).await
 }
 
-async fn read(visit: &Visit) -> Result<PageReply> {
-    answer(visit, visit.api("readConversation").write("", &json!({})).await, "conversation-read").await
+async fn set_status(visit: &Visit, is_snoozed: bool) -> Result<ApiResponse> {
+    // The form always has a time.
+    let names: &[&'static str] = if is_snoozed { &["status", "snoozed_until"] } else { &["status"] };
+    visit.api("setConversationStatus").write("-status", &Value::from(visit.form.texts(names))).await
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::shared::Tone;
 use super::shell::Flash;
 
 /// The words in the query, each with its message.
-const MESSAGES: [(&str, &str); 66] = [
+const MESSAGES: [(&str, &str); 68] = [
     ("draft-saved", "The draft is saved."),
     ("post-saved", "The changes are saved."),
     ("post-scheduled", "The post is scheduled."),
@@ -29,6 +29,8 @@ const MESSAGES: [(&str, &str); 66] = [
     ("deliveries-recovered", "The failed deliveries since then are sent again."),
     ("brand-created", "The brand is created."),
     ("brand-saved", "The brand is saved."),
+    ("zone-saved", "The time zone is saved."),
+    ("invitation-canceled", "The invitation is canceled. Its link no longer works."),
     ("member-added", "The member is added."),
     ("member-saved", "The role is changed."),
     ("member-removed", "The member is removed."),
@@ -40,7 +42,7 @@ const MESSAGES: [(&str, &str); 66] = [
     ("media-importing", "The picture is being imported; it appears in the library in a moment."),
     ("reply-sent", "The reply is on its way."),
     ("conversation-saved", "The conversation is changed."),
-    ("conversation-read", "The messages are marked as read."),
+    ("reply-resolved", "The reply is on its way, and the conversation is resolved."),
     ("inbox-synced", "New messages are being looked for; they appear here in a moment."),
     ("kind-paused", "The kind is paused: no more jobs of it begin."),
     ("kind-resumed", "The kind goes on."),

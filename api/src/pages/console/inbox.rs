@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use askama::Template;
 use chrono::{DateTime, Utc};
 use crier_domain::account::SocialAccount;
-use crier_domain::conversation::{ConversationStatus, MAX_TAG};
+use crier_domain::conversation::{ConversationStatus, MAX_TAG, MessageDirection};
 use crier_domain::platform::{ConversationType, Platform as PlatformKey};
 use crier_store::{PageRequest, accounts, conversations, users};
 use serde::Deserialize;
@@ -56,6 +56,8 @@ struct ConversationRow {
     kind: &'static str,
     status: Badge,
     preview: String,
+    /// The brand wrote the message in the preview.
+    is_own: bool,
     unread: i64,
     assignee: Option<String>,
     tags: Vec<String>,
@@ -90,6 +92,7 @@ struct Conversation {
     unread_count: i64,
     last_message_at: DateTime<Utc>,
     last_message_preview: String,
+    last_message_direction: Option<MessageDirection>,
 }
 
 /// The filters in the address, as texts; an invalid value is empty.
@@ -267,6 +270,7 @@ fn row(
         account: chips.get(&one.account_id).cloned().unwrap_or_else(|| disconnected_account(one.platform)),
         kind: kind(one.r#type),
         status: status(one.status),
+        is_own: one.last_message_direction == Some(MessageDirection::Outbound),
         preview: one.last_message_preview,
         unread: one.unread_count,
         assignee: one.assignee_id.and_then(|id| names.get(&id)).map(|name| (*name).to_owned()),

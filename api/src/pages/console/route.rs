@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crier_store::{brands, operators, sessions};
+use crier_store::{brands, conversations, operators, sessions};
 use futures::FutureExt;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, REFERER, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -18,7 +18,8 @@ use super::api::Endpoints;
 use super::cookie;
 use super::error::{ErrorPage, message, page_headers};
 use super::form::Form;
-use super::visit::{PageReply, Visit};
+use super::shell::MAX_UNREAD;
+use super::visit::{PageReply, Visit, shown_brand};
 use crate::app::App;
 use crate::context::Query;
 use crate::error::{ApiError, ErrorCode, Result};
@@ -204,6 +205,11 @@ impl PageRunner {
         };
         let brands = brands::list(&mut conn, authenticated.caller.user_id).await?;
         let is_operator = operators::is_operator(&mut conn, authenticated.caller.user_id).await?;
+        let membership = authenticated.membership.as_ref();
+        let unread = match shown_brand(membership.map(|(brand, _)| brand.id), &brands) {
+            Some(brand) => conversations::count_unread(&mut conn, brand, MAX_UNREAD + 1).await?,
+            None => 0,
+        };
         drop(conn);
         self.app.touch(&authenticated.caller);
         Ok(Some(Visit {
@@ -212,6 +218,7 @@ impl PageRunner {
             authenticated: Arc::new(authenticated),
             brands,
             is_operator,
+            unread,
             ids,
             word: req.param::<String>("word"),
             query: Query::parse(req.uri().query().unwrap_or_default()),

@@ -250,6 +250,14 @@ impl FieldErrors {
         self.fields.keys().any(|key| key.strip_prefix(path.as_ref()).is_some_and(|rest| rest.starts_with('.')))
     }
 
+    /// Adds the problems of another part of the same form.
+    pub fn merge(&mut self, other: Self) {
+        self.general = self.general.take().or(other.general);
+        for (field, messages) in other.fields {
+            self.fields.entry(field).or_default().extend(messages);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.general.is_none() && self.fields.is_empty()
     }

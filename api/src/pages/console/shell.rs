@@ -6,6 +6,9 @@ use askama::Template;
 
 use super::shared::Tone;
 
+/// The largest number of unread conversations that the navigation shows; more are "99+".
+pub const MAX_UNREAD: i64 = 99;
+
 /// The frame of a page for a signed-in user.
 #[derive(Clone, Debug, Default)]
 pub struct Shell {
@@ -24,6 +27,8 @@ pub struct Shell {
     /// The user's role in the current brand: owner, admin, editor.
     pub role: Option<String>,
     pub is_operator: bool,
+    /// The number of the current brand's conversations with unread messages.
+    pub unread: i64,
     /// The current brand's time zone, an IANA name.
     pub zone: String,
 }
@@ -184,6 +189,15 @@ impl Shell {
 
     pub fn is_in(&self, section: &Section) -> bool {
         self.section == Some(*section)
+    }
+
+    /// Returns the number beside a section of the navigation.
+    pub fn count(&self, section: &Section) -> Option<String> {
+        (*section == Section::Inbox && self.unread > 0).then(|| self.unread_text())
+    }
+
+    pub fn unread_text(&self) -> String {
+        if self.unread > MAX_UNREAD { format!("{MAX_UNREAD}+") } else { self.unread.to_string() }
     }
 
     pub fn is_in_operator(&self) -> bool {

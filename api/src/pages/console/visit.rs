@@ -29,6 +29,8 @@ pub struct Visit {
     pub brands: Vec<Brand>,
     /// Whether the user runs this installation: its first user.
     pub is_operator: bool,
+    /// The number of unread conversations of the brand in the navigation.
+    pub unread: i64,
     pub ids: Vec<(&'static str, i64)>,
     /// The part of the path that is not an id.
     pub word: Option<String>,
@@ -102,8 +104,7 @@ impl Visit {
     pub fn shell(&self, section: Section, title: impl Into<String>) -> Shell {
         let current = self.authenticated.membership.as_ref();
         let caller = &self.authenticated.caller;
-        // A page of no brand keeps the navigation of the first one.
-        let shown = current.map(|(brand, _)| brand.id).or_else(|| self.brands.iter().map(|brand| brand.id).min());
+        let shown = shown_brand(current.map(|(brand, _)| brand.id), &self.brands);
         let brand =
             |brand: &Brand| BrandLink { id: brand.id, name: brand.name.clone(), current: Some(brand.id) == shown };
         Shell {
@@ -118,6 +119,7 @@ impl Visit {
             flash: self.query.get("note").and_then(flash::find),
             role: current.map(|(_, role)| role.to_string()),
             is_operator: self.is_operator,
+            unread: self.unread,
             zone: self.zone().name().to_owned(),
         }
     }
@@ -145,6 +147,11 @@ impl Visit {
     }
 }
 
+/// Returns the brand in the navigation: that of the page, else the first one.
+pub fn shown_brand(current: Option<i64>, brands: &[Brand]) -> Option<i64> {
+    current.or_else(|| brands.iter().map(|brand| brand.id).min())
+}
+
 /// Leads to a path of this host, where a note says what was done.
 pub fn see_other(path: &str, note: &'static str) -> PageReply {
     if note.is_empty() {
@@ -155,7 +162,7 @@ pub fn see_other(path: &str, note: &'static str) -> PageReply {
 }
 
 /// Returns the start of the `Idempotency-Key`s of a page's forms.
-fn new_key() -> String {
+pub fn new_key() -> String {
     crier_base::random::text(24).unwrap_or_default()
 }
 

@@ -1,5 +1,7 @@
 //! The inbox: conversations with people on the platforms, and the replies to them.
 
+use std::collections::HashMap;
+
 use crier_domain::account::AccountStatus;
 use crier_domain::catalogue::descriptor;
 use crier_domain::conversation::{self, ConversationStatus, MessageDirection, MessageStatus};
@@ -89,6 +91,9 @@ pub struct ConversationFields {
     pub snoozed_until: Option<ScheduledTimestamp>,
     pub last_message_at: Timestamp,
     pub last_message_preview: String,
+    /// The direction of the message in `last_message_preview`. Null if all messages are deleted.
+    #[schemars(with = "Option<Word<MessageDirection>>", extend("x-extension" = true))]
+    pub last_message_direction: Option<MessageDirection>,
 }
 
 /// A conversation: of type `dm` one person on one account, of type `comment` or `mention` one thread.
@@ -162,7 +167,12 @@ impl From<conversation::Message> for Message {
 }
 
 impl Conversation {
-    fn new(c: conversation::Conversation, tags: Vec<String>, reply_refusal: Option<String>) -> Self {
+    fn new(
+        c: conversation::Conversation,
+        tags: Vec<String>,
+        reply_refusal: Option<String>,
+        last_message_direction: Option<MessageDirection>,
+    ) -> Self {
         let fields = ConversationFields {
             r#type: c.kind,
             platform: c.platform,
@@ -187,6 +197,7 @@ impl Conversation {
             snoozed_until: c.snoozed_until.map(ScheduledTimestamp),
             last_message_at: c.last_message_at.into(),
             last_message_preview: c.last_message_preview,
+            last_message_direction,
         };
         Self { id: c.id, fields, created_at: c.created_at.into(), updated_at: c.updated_at.into() }
     }
@@ -197,11 +208,13 @@ impl Conversation {
         let accounts: Vec<i64> = rows.iter().map(|row| row.account_id).collect();
         let tags = conversations::tags(conn, &ids).await?;
         let accounts = accounts::summaries(conn, cx.brand()?.id, &accounts).await?;
+        let directions: HashMap<_, _> = conversations::last_directions(conn, &ids).await?.into_iter().collect();
         let shown = rows.into_iter().map(|row| {
             let own = tags.iter().filter(|(id, _)| *id == row.id).map(|(_, tag)| tag.clone()).collect();
             let account = accounts.iter().find(|account| account.id == row.account_id);
             let refusal = refusal(cx, &row, account.map(|account| account.status));
-            Self::new(row, own, refusal)
+            let direction = directions.get(&row.id).copied();
+            Self::new(row, own, refusal, direction)
         });
         Ok(shown.collect())
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
+use crier_domain::conversation::ConversationStatus;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_platforms::inbox::ReplyThread;
-use crier_store::conversations::replies;
+use crier_store::conversations::{self, replies};
 use crier_store::{Tx, accounts, jobs};
 use schemars::JsonSchema;
 use serde_json::json;
@@ -25,6 +26,9 @@ const MAX_REPLY: usize = 10_000;
 pub struct NewReply {
     #[schemars(length(min = 1, max = MAX_REPLY))]
     pub body: String,
+    /// Whether the conversation becomes `resolved`. Default: false, which keeps its status.
+    #[schemars(extend("x-extension" = true))]
+    pub resolve: Option<bool>,
 }
 
 pub fn endpoint() -> Endpoint {
@@ -35,7 +39,8 @@ pub fn endpoint() -> Endpoint {
         .description(
             "The reply is sent after the answer, at most once, and tried again like a post. Ask for the conversation to see \
              what became of it, or listen for `message.sent` and `message.failed`. Where the platform does not take the reply \
-             (its type, its time window, its length) the answer is 422 `platform_capability_unavailable`, with the reason.",
+             (its type, its time window, its length) the answer is 422 `platform_capability_unavailable`, with the reason. A \
+             reply that fails reopens its conversation if that is `resolved`.",
         )
         .features(FEATURES)
         .body::<NewReply>(json!({ "body": "Thank you! We open at seven." }))
@@ -50,7 +55,8 @@ fn read(f: &Fields<'_>) -> Option<NewReply> {
         f.problem("body", "Must not be empty.");
         return None;
     }
-    Some(NewReply { body: body? })
+    let resolve = f.flag("resolve").value();
+    Some(NewReply { body: body?, resolve })
 }
 
 fn unavailable(reason: String) -> ApiError {
@@ -59,7 +65,7 @@ fn unavailable(reason: String) -> ApiError {
 
 async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewReply>>>) -> Result<ApiResponse> {
     let conversation = lock(cx, tx).await?;
-    let body = &parsed.valid()?.body;
+    let NewReply { body, resolve } = parsed.valid()?;
     let account = accounts::summaries(tx, conversation.brand_id, &[conversation.account_id]).await?.pop();
     if let Some(reason) = refusal(cx, &conversation, account.as_ref().map(|account| account.status)) {
         return Err(unavailable(reason));
@@ -72,6 +78,9 @@ async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewReply
         inbox.check_text(&thread, body).map_err(unavailable)?;
     }
     let id = replies::insert(tx, &conversation, cx.caller.user_id, &cx.caller.user_name, body).await?;
+    if *resolve == Some(true) {
+        conversations::set_status(tx, conversation.id, ConversationStatus::Resolved, None).await?;
+    }
     let send = NewJob::new(JobKind::SendReply, id, tx.now)
         .lane(Lane::Account(conversation.account_id))
         .workspace(cx.caller.workspace_id);

@@ -9,7 +9,7 @@
 //! - [`words`]: the index of the search.
 
 use chrono::{DateTime, Utc};
-use crier_domain::conversation::{Conversation, ConversationStatus};
+use crier_domain::conversation::{Conversation, ConversationStatus, MessageDirection};
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
@@ -97,6 +97,47 @@ pub async fn mark_read(tx: &mut Tx, conversation_id: i64) -> Result<()> {
     execute!(tx, SQL, conversation_id, now)?;
     execute!(tx, "UPDATE messages SET is_unread = FALSE WHERE conversation_id = $1 AND is_unread", conversation_id)?;
     Ok(())
+}
+
+/// Returns the number of conversations of a brand with unread messages, without spam. Counting ends at `limit`.
+pub async fn count_unread(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<i64> {
+    const SQL: &str = "
+        SELECT count(*)
+        FROM (
+            SELECT 1
+            FROM conversations
+            WHERE brand_id = $1
+                AND unread_count > 0
+                AND status <> 'spam'
+            LIMIT $2
+        ) AS unread";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(limit).fetch_one(c))?)
+}
+
+/// Returns the direction of the message in each conversation's preview: the newest that is not deleted. Conversations
+/// without one are missing.
+pub async fn last_directions(conn: &mut Conn, conversation_ids: &[i64]) -> Result<Vec<(i64, MessageDirection)>> {
+    let sql = list_sql!(
+        conn,
+        "
+        SELECT id, direction
+        FROM (
+            SELECT c.id, (
+                SELECT m.direction
+                FROM messages m
+                WHERE m.conversation_id = c.id
+                    AND m.deleted_at IS NULL
+                ORDER BY m.sent_at DESC, m.id DESC
+                LIMIT 1
+            ) AS direction
+            FROM conversations c
+            WHERE c.id",
+        "
+        ) AS newest
+        WHERE direction IS NOT NULL"
+    );
+    let ids = id_list(conversation_ids);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }
 
 /// Replaces the tags of a conversation.

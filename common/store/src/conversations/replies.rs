@@ -2,14 +2,14 @@
 //! `failed`. The caller of what changes a reply has locked its conversation.
 
 use chrono::{DateTime, Utc};
-use crier_domain::conversation::{Conversation, Message, MessageStatus};
+use crier_domain::conversation::{Conversation, ConversationStatus, Message, MessageStatus};
 use crier_domain::failure::Failure;
 use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::super::db::{execute, run};
 use super::super::{Conn, Result, Tx};
-use super::{receive, words};
+use super::{receive, set_status, words};
 
 const COLUMNS: &str = "
     id, conversation_id, direction, status, sent_at, author_user_id, call_started_at, attempts, next_attempt_at,
@@ -144,8 +144,8 @@ pub struct ReplyEnd {
     pub call_open: bool,
 }
 
-/// Stores the state in which a run left a reply. A sync may have read the reply from the platform before: that copy
-/// goes.
+/// Stores the state in which a run left a reply. A sync may have read the reply from the platform before: that copy is
+/// deleted. A reply that failed reopens its conversation if that is resolved: the other side did not get it.
 pub async fn end(tx: &mut Tx, conversation: &Conversation, message_id: i64, ended: &ReplyEnd) -> Result<()> {
     const SQL: &str = "
         UPDATE messages
@@ -165,6 +165,9 @@ pub async fn end(tx: &mut Tx, conversation: &Conversation, message_id: i64, ende
     }
     let (error, next) = (ended.error.as_ref().map(Json), ended.next_attempt_at);
     execute!(tx, SQL, message_id, ended.status, &ended.external_id, error, next, ended.call_open, now)?;
+    if ended.status == MessageStatus::Failed && conversation.status == ConversationStatus::Resolved {
+        set_status(tx, conversation.id, ConversationStatus::Open, None).await?;
+    }
     Ok(())
 }
 
