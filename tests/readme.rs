@@ -1,4 +1,6 @@
-//! The README's table of configuration matches the program's own.
+//! The README's table of configuration matches the program's own, and its `.env` what `compose.yaml` reads.
+
+use std::path::Path;
 
 use crier_config::keys;
 
@@ -7,4 +9,28 @@ use crate::support::page;
 #[test]
 fn the_configuration_table_is_up_to_date() {
     page::assert_sections("README.md", "readme", &[("configuration", keys::markdown_table())]);
+}
+
+/// Returns the lines `NAME=…` of the file that an example writes to `.env`.
+fn env_lines(text: &str) -> Vec<&str> {
+    let (_, file) = text.split_once("cat >.env <<END\n").expect("an example with a .env file");
+    let lines = file.lines().map(|line| line.trim_start_matches('#').trim());
+    lines.take_while(|line| *line != "END").map(|line| line.split('=').next().unwrap_or_default()).collect()
+}
+
+#[test]
+fn what_examples_write_to_env_reaches_the_containers() {
+    let read = |name: &str| {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a file of the repository")
+    };
+    let compose = read("compose.yaml");
+    for name in ["README.md", "docs/install.md", "compose.yaml"] {
+        let text = read(name);
+        let lines = env_lines(&text);
+        assert!(lines.len() >= 4, "{name}: {lines:?}");
+        for variable in lines {
+            assert!(compose.contains(&format!("${{{variable}:")), "compose.yaml does not read {variable} of {name}");
+        }
+    }
+    assert!(env_lines(&read("README.md")).contains(&"CRIER_SANDBOX"), "the README's examples use the sandbox");
 }

@@ -18,7 +18,7 @@ async fn accounts_and_platforms_are_listed(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = t.path("/accounts");
     let person = ConsoleUser::sign_in(&t).await;
-    person.get(&path).await.expect(200, "No account connected").expect(200, "Not set up here");
+    person.get(&path).await.expect(200, "No account connected").expect(200, "is not set up on this installation");
     let id = t.account("demo").await;
     let page = person.get(&path).await;
     page.expect(200, "demo").expect(200, "Active").expect(200, "Bot token");
@@ -72,7 +72,7 @@ async fn problems_are_at_their_field_and_secrets_are_not_shown(app: TestApp) {
     person
         .get(&t.path("/accounts/connect/facebook"))
         .await
-        .expect(200, "The operator adds an application for Facebook");
+        .expect(200, "Ask its operator to add an application for Facebook");
 }
 
 async fn an_account_is_checked_and_disconnected(app: TestApp) {

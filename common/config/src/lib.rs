@@ -50,7 +50,7 @@ pub use guard::GuardConfig;
 pub use http::HttpConfig;
 pub use log::{LogConfig, LogFormat};
 pub use media::MediaConfig;
-pub use platform_settings::{BadSetting, PlatformConfig, PlatformsConfig};
+pub use platform_settings::{BadSetting, PlatformConfig, PlatformsConfig, application_variables};
 pub use secrets::{SecretKeys, key_file};
 pub use smtp::{MailConfig, Mailbox, Smtp, SmtpTls};
 pub use source::{ConfigSource, Invocation};

@@ -67,16 +67,39 @@ pub struct BadSetting {
     pub message: &'static str,
 }
 
+/// Returns the variables of an application: that of its id and that of its secret. `target`: of
+/// [`Platform::application_target`].
+pub fn application_variables(platform: Platform, target: ConnectTarget) -> [String; 2] {
+    let page = if target == ConnectTarget::Page { "PAGE_" } else { "" };
+    let key = platform.as_str().to_uppercase();
+    ["ID", "SECRET"].map(|part| format!("CRIER_{key}_{page}CLIENT_{part}"))
+}
+
 impl PlatformConfig {
-    /// Returns the application for a target, if its id and its secret are set. `target`: of [`Platform::application_target`].
-    pub fn application(&self, target: ConnectTarget) -> Option<Application> {
+    /// Returns the id and the secret of an application, as far as they are set.
+    fn parts(&self, target: ConnectTarget) -> (Option<&str>, Option<&SecretString>) {
         let (id, secret) = match target {
             ConnectTarget::Default => (&self.client_id, &self.client_secret),
             ConnectTarget::Page => (&self.page_client_id, &self.page_client_secret),
         };
-        let id = id.as_deref().filter(|id| !id.trim().is_empty())?;
-        let secret = secret.as_ref().filter(|secret| !secret.expose_secret().trim().is_empty())?;
-        Some(Application { client_id: id.to_owned(), client_secret: secret.clone() })
+        let id = id.as_deref().filter(|id| !id.trim().is_empty());
+        (id, secret.as_ref().filter(|secret| !secret.expose_secret().trim().is_empty()))
+    }
+
+    /// Returns which half of an application is missing if the other one is set: 0 is the id, 1 the secret, as in
+    /// [`application_variables`].
+    pub fn missing_half(&self, target: ConnectTarget) -> Option<usize> {
+        match self.parts(target) {
+            (None, Some(_)) => Some(0),
+            (Some(_), None) => Some(1),
+            _ => None,
+        }
+    }
+
+    /// Returns the application for a target, if its id and its secret are set. `target`: of [`Platform::application_target`].
+    pub fn application(&self, target: ConnectTarget) -> Option<Application> {
+        let (id, secret) = self.parts(target);
+        Some(Application { client_id: id?.to_owned(), client_secret: secret?.clone() })
     }
 
     /// Returns the permissions to ask for beyond those that a publish needs. `target`: of

@@ -165,8 +165,13 @@ fn needs(descriptor: &Descriptor) -> String {
 /// Returns why a platform cannot be connected here.
 pub fn not_configured(descriptor: &Descriptor) -> String {
     match descriptor.platform {
-        PlatformKey::Sandbox => "The sandbox is not switched on here. Ask the operator.".to_owned(),
-        _ => format!("Not set up here. The operator adds an application for {}.", descriptor.name),
+        PlatformKey::Sandbox => {
+            "The sandbox is off on this installation. Its operator can turn it on with CRIER_SANDBOX=true.".to_owned()
+        }
+        _ => format!(
+            "{0} is not set up on this installation. Ask its operator to add an application for {0}.",
+            descriptor.name
+        ),
     }
 }
 

@@ -142,8 +142,9 @@ async fn authorize(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
 /// Begins a connect at the server that a person names; no endpoint does so.
 async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
     let typed = visit.form.text("instance").ok_or_else(|| ApiError::field("instance", "This field is required."))?;
-    let connector = visit.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
-    let oauth = connector.oauth().ok_or_else(|| not_configured(platform))?;
+    let connector =
+        visit.app.platforms.get(platform).ok_or_else(|| not_configured(platform, ConnectTarget::Default))?;
+    let oauth = connector.oauth().ok_or_else(|| not_configured(platform, ConnectTarget::Default))?;
     let checked = tokio::time::timeout(INSTANCE_TIMEOUT, oauth.check_instance(typed)).await;
     let late = || unavailable("The server did not answer within 20 seconds. Try again later.".to_owned());
     let instance = checked.map_err(|_| late())?.map_err(|error| match error {

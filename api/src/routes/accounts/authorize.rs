@@ -102,8 +102,8 @@ pub async fn issue(
 ) -> Result<String> {
     let ConnectRequest { target, instance } = request;
     let Place { workspace_id, brand_id, user_id, cap, .. } = place;
-    let connector = app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
-    let oauth = connector.oauth().ok_or_else(|| not_configured(platform))?;
+    let connector = app.platforms.get(platform).ok_or_else(|| not_configured(platform, target))?;
+    let oauth = connector.oauth().ok_or_else(|| not_configured(platform, target))?;
     if !oauth.targets().contains(&target) {
         let message = format!("{platform} has nothing to choose: leave target out, or send default.");
         return Err(ApiError::field("target", message));
@@ -112,7 +112,7 @@ pub async fn issue(
     if app.platforms.descriptor(platform).needs_application() && !has_variables {
         let cipher = app.store.cipher();
         let set = applications::of_brand(tx, cipher, platform, target, workspace_id, brand_id).await?;
-        set.ok_or_else(|| not_configured(platform))?;
+        set.ok_or_else(|| not_configured(platform, target))?;
     }
     if let Some(cap) = cap_reached(tx, brand_id, cap, platform).await? {
         return Err(full(cap));

@@ -2,7 +2,7 @@
 
 use crier_domain::access::Scope;
 use crier_domain::catalogue;
-use crier_domain::platform::{Descriptor, Mode, Platform};
+use crier_domain::platform::{ConnectTarget, Descriptor, Mode, Platform};
 use crier_platforms::{ConnectError, Connected, Secrets};
 use crier_store::Tx;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -84,7 +84,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         }
     }
     let secrets = parse_credentials(&credentials.0, descriptor)?;
-    let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
+    let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform, ConnectTarget::Default))?;
     check_room(cx, platform).await?;
     let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(refused)?;
     Ok(WriteStep::new((platform, connected), |cx, tx, found| {

@@ -1,8 +1,10 @@
 //! Social accounts: connected by credentials, refreshed, disconnected.
 
+use crier_config::application_variables;
 use crier_domain::account::{self, AccountStatus};
+use crier_domain::catalogue::descriptor;
 use crier_domain::limits;
-use crier_domain::platform::{AccountKind, Platform};
+use crier_domain::platform::{AccountKind, ConnectTarget, Platform};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -130,8 +132,18 @@ fn interactive(platform: Platform) -> ApiError {
     ApiError::new(ErrorCode::InteractiveSetupRequired, message)
 }
 
-pub fn not_configured(platform: Platform) -> ApiError {
-    let message = format!("{platform} is not configured on this installation. Ask its operator to set it up.");
+/// Says what the operator must set, by the names of the variables.
+pub fn not_configured(platform: Platform, target: ConnectTarget) -> ApiError {
+    let name = descriptor(platform).name;
+    let message = if platform == Platform::Sandbox {
+        "The sandbox is off on this installation. Its operator can turn it on with CRIER_SANDBOX=true.".to_owned()
+    } else {
+        let [id, secret] = application_variables(platform, platform.application_target(target));
+        format!(
+            "{name} is not configured on this installation. Its operator must register an application at {name} and set \
+             {id} and {secret}."
+        )
+    };
     ApiError::new(ErrorCode::PlatformNotConfigured, message)
 }
 
@@ -141,4 +153,30 @@ pub fn unavailable(message: String) -> ApiError {
 
 pub fn full(cap: u64) -> ApiError {
     ApiError::limit_reached("social accounts for each brand", cap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_configured_names_its_variables() {
+        let message = |platform, target| not_configured(platform, target).message.to_string();
+        assert!(message(Platform::Sandbox, ConnectTarget::Default).contains("CRIER_SANDBOX=true"));
+        for (platform, target, variables) in [
+            (Platform::Facebook, ConnectTarget::Page, "CRIER_FACEBOOK_CLIENT_ID and CRIER_FACEBOOK_CLIENT_SECRET"),
+            (
+                Platform::GoogleBusiness,
+                ConnectTarget::Default,
+                "CRIER_GOOGLE_BUSINESS_CLIENT_ID and CRIER_GOOGLE_BUSINESS_CLIENT_SECRET",
+            ),
+            (
+                Platform::Linkedin,
+                ConnectTarget::Page,
+                "CRIER_LINKEDIN_PAGE_CLIENT_ID and CRIER_LINKEDIN_PAGE_CLIENT_SECRET",
+            ),
+        ] {
+            assert!(message(platform, target).contains(variables), "{}", message(platform, target));
+        }
+    }
 }

@@ -97,7 +97,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let request = with_limits(cx, cx.read(|f| read(cx, f))?).await?;
-    let writer = cx.app.ai.text_model().ok_or_else(not_configured)?;
+    let writer = cx.app.ai.text_model().ok_or_else(|| not_configured("CRIER_AI_TEXT_MODEL"))?;
     let spending = CreditReservation::begin(cx, Operation::Captions, ai::CAPTIONS).await?;
     let result = ask(cx, Operation::Captions, "prompt", writer.captions(&request)).await;
     let captions = spending.or_refund(result).await?;

@@ -63,7 +63,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         let platform = f.enum_value("platform").value();
         Some(NewHashtags { content: content?, platform })
     })?;
-    let writer = cx.app.ai.text_model().ok_or_else(not_configured)?;
+    let writer = cx.app.ai.text_model().ok_or_else(|| not_configured("CRIER_AI_TEXT_MODEL"))?;
     let spending = CreditReservation::begin(cx, Operation::Hashtags, ai::HASHTAGS).await?;
     let call = writer.hashtags(&content, descriptor(cx, platform));
     let result = ask(cx, Operation::Hashtags, "content", call).await;

@@ -102,7 +102,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         let quality = o.enum_value("quality").value().unwrap_or(Quality::Auto);
         Some(ImageRequest { prompt: prompt?, size, quality })
     })?;
-    let painter = cx.app.ai.image_model().ok_or_else(not_configured)?;
+    let painter = cx.app.ai.image_model().ok_or_else(|| not_configured("CRIER_AI_IMAGE_MODEL"))?;
     check_room(cx).await?;
     let spending = CreditReservation::begin(cx, Operation::Images, request.quality.credits()).await?;
     let result = ask(cx, Operation::Images, "prompt", painter.picture(&request)).await;

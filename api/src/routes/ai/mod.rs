@@ -38,8 +38,10 @@ pub const ERROR_CODES: &[ErrorCode] = &[
     ErrorCode::AiProviderUnavailable,
 ];
 
-fn not_configured() -> ApiError {
-    let message = "The AI is not configured on this installation. Ask its operator to set it up.";
+/// `model`: the variable of the model that is needed.
+fn not_configured(model: &str) -> ApiError {
+    let message =
+        format!("The AI is not configured on this installation. Its operator must set CRIER_AI_BASE_URL and {model}.");
     ApiError::new(ErrorCode::PlatformNotConfigured, message)
 }
 
