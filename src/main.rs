@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     };
     match command {
         None | Some(cli::Command::Serve) => serve::run(config),
+        Some(cli::Command::Doctor(format)) => commands::doctor(&source, config, format),
         Some(command) => commands::run(config, command),
     }
 }

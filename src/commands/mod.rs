@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use crier_bench::BenchError;
-use crier_config::{Config, Database};
+use crier_config::{Config, ConfigSource, Database};
 use crier_domain::job::NoopNotifier;
 use crier_runtime::error::print;
-use crier_runtime::{OnMissing, StartError, check_keys, open_store};
+use crier_runtime::{OnMissing, StartError, check_keys, data_dir, open_store};
 use crier_store::{Store, StoreError};
 use crier_telemetry::logs;
 
-use crate::cli::{Command, WebhooksCommand};
+use crate::cli::{Command, Format, WebhooksCommand};
 use crate::output;
 
 mod account;
@@ -64,13 +64,11 @@ pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError
     Err(CommandError::Refused(why.into()))
 }
 
-pub fn run(config: Config, command: Command) -> ExitCode {
+pub fn run(mut config: Config, command: Command) -> ExitCode {
+    data_dir::use_running_addresses(&mut config);
     // The benchmark does not open the installation's database.
     if let Command::Bench(command) = command {
         return exit(crier_bench::run(config, command, output::print_rows).map_err(CommandError::from));
-    }
-    if let Command::Doctor(format) = command {
-        return doctor::run(&config, format);
     }
     if let Command::Restore { file } = command {
         return backup::restore(config, &file);
@@ -120,6 +118,11 @@ async fn run_in(config: Config, command: Command) -> Result {
     let done = dispatch(&cx, command).await;
     cx.store.db().close().await;
     done
+}
+
+pub fn doctor(source: &ConfigSource, mut config: Config, format: Format) -> ExitCode {
+    data_dir::use_running_addresses(&mut config);
+    doctor::run(source, config, format)
 }
 
 pub fn webhooks(command: WebhooksCommand) -> ExitCode {

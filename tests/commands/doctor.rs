@@ -38,7 +38,9 @@ async fn a_sound_installation_has_no_failure() {
         let output = s.try_command(&["doctor", "--json"], &[]);
         assert_eq!(output.status, Some(0), "{output:?}");
         let found = findings(&output);
-        for id in ["database", "schema", "secret_key", "plans", "clock", "queue", "storage", "traces"] {
+        for id in
+            ["form", "database", "schema", "secret_key", "plans", "clock", "queue", "storage", "traces", "ai", "fonts"]
+        {
             assert_eq!(finding(&found, id)["status"], "ok", "{found:?}");
         }
         // It is reached on this machine only, and sends no mail.
@@ -66,6 +68,60 @@ async fn figures_that_are_switched_off_are_named() {
     assert!(off.ends_with("; not from twitter (CRIER_TWITTER_ANALYTICS=true reads them)"), "{off}");
     let on = detail(&[("CRIER_TWITTER_ANALYTICS", "true"), ("CRIER_BLUESKY_ANALYTICS", "false")]);
     assert!(on.contains("twitter") && on.ends_with("; not from bluesky (CRIER_BLUESKY_ANALYTICS=true reads them)"));
+}
+
+/// The sandbox is off by default in separate processes.
+#[tokio::test]
+async fn the_settings_of_separate_processes_are_checked() {
+    let s = Installation::split().await;
+    let found = findings(&s.try_command(&["doctor", "--json"], &[]));
+    assert!(finding(&found, "form")["detail"].as_str().is_some_and(|text| text.starts_with("separate processes")));
+    let platforms = |keys: &[(&str, &str)], without: &[&str]| {
+        let output = s.try_command_without(&["doctor", "--json"], keys, without);
+        finding(&findings(&output), "platforms")["detail"].as_str().expect("a text").to_owned()
+    };
+    assert!(platforms(&[], &[]).contains("sandbox"));
+    assert!(!platforms(&[], &["CRIER_SANDBOX"]).contains("sandbox"));
+
+    let output = s.try_command_without(&["doctor", "--json"], &[], &["CRIER_REDIS_URL"]);
+    assert_eq!(output.status, Some(1), "{output:?}");
+    let found = findings(&output);
+    let form = finding(&found, "form");
+    assert_eq!(form["status"], "failure", "{form}");
+    assert!(form["detail"].as_str().is_some_and(|text| text.starts_with("CRIER_REDIS_URL: is not set")), "{form}");
+    assert!(found.iter().all(|finding| finding["id"] != "queue"), "{found:?}");
+}
+
+#[tokio::test]
+async fn what_is_configured_in_part_is_named() {
+    let s = Installation::embedded().await;
+    let keys = [
+        ("CRIER_FACEBOOK_CLIENT_ID", "12345"),
+        ("CRIER_LINKEDIN_PAGE_CLIENT_SECRET", "not-to-be-shown"),
+        ("CRIER_AI_TEXT_MODEL", "gpt"),
+    ];
+    let output = s.try_command(&["doctor", "--json"], &keys);
+    assert_eq!(output.status, Some(0), "{output:?}");
+    assert!(!output.out.contains("not-to-be-shown"), "{output:?}");
+    for (id, remedy) in [
+        ("facebook_application", "set CRIER_FACEBOOK_CLIENT_SECRET, or remove CRIER_FACEBOOK_CLIENT_ID"),
+        ("linkedin_application", "set CRIER_LINKEDIN_PAGE_CLIENT_ID, or remove CRIER_LINKEDIN_PAGE_CLIENT_SECRET"),
+        ("ai", "set CRIER_AI_BASE_URL, or remove the others"),
+    ] {
+        let found = finding(&findings(&output), id);
+        assert_eq!((&found["status"], &found["remedy"]), (&"warning".into(), &remedy.into()), "{found}");
+    }
+}
+
+#[tokio::test]
+async fn scripts_without_a_font_are_noticed() {
+    let s = Installation::embedded().await;
+    // Code points for private use, of which no font of the program or of Noto has any.
+    s.execute("UPDATE brands SET name = 'Bread \u{e123} and \u{e124}'").await;
+    let found = finding(&findings(&s.try_command(&["doctor", "--json"], &[])), "fonts");
+    assert_eq!(found["status"], "warning", "{found}");
+    let detail = "reports as PDF cannot show some characters of 1 of the newest texts, such as \u{e123}";
+    assert_eq!(found["detail"], detail);
 }
 
 #[tokio::test]

@@ -169,6 +169,41 @@ async fn links_have_the_address_that_was_bound() {
 }
 
 #[tokio::test]
+async fn commands_use_the_addresses_at_which_crier_runs() {
+    const LOGIN: [&str; 3] = ["login", "--user", "owner@localhost"];
+    let machine = Machine::new();
+    let link = |url: Option<&str>| {
+        let mut command = machine.crier(&LOGIN);
+        command.env("CRIER_HTTP_ADDR", "127.0.0.1:8099");
+        if let Some(url) = url {
+            command.env("CRIER_PUBLIC_URL", url);
+        }
+        run(&mut command).expect_stdout().to_owned()
+    };
+    let mut running = machine.start().await;
+    machine.wait_until_key_is_recorded().await;
+    let out = machine.read("out");
+    let console = out.split_once("Console").expect("an address").1.split_whitespace().next().expect("an address");
+    assert!(link(None).starts_with(&format!("{console}sign-in/")), "{} is not at {console}", link(None));
+    assert!(link(Some("https://own.example.com")).starts_with("https://own.example.com/sign-in/"));
+    let doctor = run(machine.crier(&["doctor"]).env("CRIER_HTTP_ADDR", "127.0.0.1:8099"));
+    let url = console.trim_end_matches('/');
+    assert!(doctor.out.contains(&format!("public_url     {url}/ is reached by this machine only")), "{doctor:?}");
+    assert!(doctor.out.contains("no request came through a proxy"), "the ops address is known: {doctor:?}");
+
+    // A stop in order leaves no address behind.
+    let pid = running.0.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().expect("kill runs").success());
+    running.0.wait().expect("it ends");
+    assert!(link(None).starts_with("http://127.0.0.1:8099/sign-in/"));
+
+    let mut command = machine.crier(&[]);
+    command.env("CRIER_PUBLIC_URL", "https://crier.example.com");
+    let _running = machine.start_with(command).await;
+    assert!(link(None).starts_with("https://crier.example.com/sign-in/"));
+}
+
+#[tokio::test]
 async fn a_json_log_has_no_other_lines_in_it() {
     let machine = Machine::new();
     machine.install().await;

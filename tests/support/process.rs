@@ -184,8 +184,16 @@ impl Installation {
 
     /// Runs an operator command with further configuration keys.
     pub fn try_command(&self, args: &[&str], keys: &[(&str, &str)]) -> CommandOutput {
+        self.try_command_without(args, keys, &[])
+    }
+
+    /// Like `try_command`, without some of the installation's own keys.
+    pub fn try_command_without(&self, args: &[&str], keys: &[(&str, &str)], without: &[&str]) -> CommandOutput {
         let mut command = Command::new(self.program("crier"));
         command.args(args).env_clear().envs(&self.env).envs(keys.iter().copied()).current_dir(self.dir.path());
+        for name in without {
+            command.env_remove(name);
+        }
         run(command.stdin(Stdio::null()))
     }
 

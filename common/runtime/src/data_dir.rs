@@ -5,7 +5,6 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +27,9 @@ fn make(dir: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
+/// The maximum length of what a lock says of its holder, in bytes.
+const MAX_HOLDER: u64 = 4_096;
+
 /// The lock of a data directory. The operating system releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct DataDirLock(File);
@@ -36,7 +38,7 @@ impl DataDirLock {
     /// Creates the directory if it is missing, and takes its lock.
     pub fn take(dir: &Path) -> Result<Self, StartError> {
         make(dir)?;
-        let path = dir.join("crier.lock");
+        let path = lock_path(dir);
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = open.map_err(io(format!("the lock {}", path.display())))?;
         match file.try_lock() {
@@ -50,20 +52,55 @@ impl DataDirLock {
         }
     }
 
-    /// Writes who holds the lock, for the error of another one. A full disk must not matter here.
-    pub(super) fn write_holder(&self, addr: SocketAddr) {
-        let mut file = &self.0;
+    /// Writes who holds the lock, for the error of another one, and its addresses, for commands. A full disk must not
+    /// matter here.
+    pub(super) fn write_holder(&self, config: &Config) {
+        let (mut file, addr, ops) = (&self.0, config.http.addr, config.http.ops_addr);
+        let url = if config.has_public_url { config.public_url.as_str() } else { "" };
         let _ = file.set_len(0);
-        let _ = writeln!(file, "process {} (http://{addr})", std::process::id());
+        let _ = writeln!(file, "process {} (http://{addr})\n{addr}\n{ops}\n{url}", std::process::id());
     }
 }
 
-fn holder(lock: &Path) -> String {
+impl Drop for DataDirLock {
+    fn drop(&mut self) {
+        let _ = self.0.set_len(0);
+    }
+}
+
+fn lock_path(dir: &Path) -> PathBuf {
+    dir.join("crier.lock")
+}
+
+/// Returns the lines of a lock; none if no process has written any.
+fn holder_lines(lock: &Path) -> Vec<String> {
     let mut text = String::new();
-    let read = File::open(lock).and_then(|file| file.take(200).read_to_string(&mut text));
-    match text.trim() {
-        holder if read.is_ok() && !holder.is_empty() => holder.to_owned(),
-        _ => "another process".to_owned(),
+    let read = File::open(lock).and_then(|file| file.take(MAX_HOLDER).read_to_string(&mut text));
+    read.map_or_else(|_| Vec::new(), |_| text.lines().map(str::to_owned).collect())
+}
+
+fn holder(lock: &Path) -> String {
+    let line = holder_lines(lock).into_iter().next();
+    line.filter(|line| !line.is_empty()).unwrap_or_else(|| "another process".to_owned())
+}
+
+/// Returns whether `crier` was started on a data directory: the form in one process.
+pub fn has_lock(dir: &Path) -> bool {
+    lock_path(dir).exists()
+}
+
+/// Sets the addresses to those of the `crier` that runs on the data directory, if one does: it may have been started
+/// with other settings than this command. A public URL in the settings of this command stays.
+pub fn use_running_addresses(config: &mut Config) {
+    let lines = holder_lines(&lock_path(&config.data_dir));
+    let [_, addr, ops, url] = lines.as_slice() else { return };
+    let (Ok(addr), Ok(ops)) = (addr.parse(), ops.parse()) else { return };
+    config.http.ops_addr = ops;
+    config.set_bound_addr(addr);
+    if let Ok(url) = url.parse()
+        && !config.has_public_url
+    {
+        (config.public_url, config.has_public_url) = (url, true);
     }
 }
 

@@ -153,7 +153,7 @@ impl Process {
         let data_dir = (role == ProcessRole::Crier).then(|| DataDirLock::take(&config.data_dir)).transpose()?;
         let listeners = Listeners::bind(&mut config).await?;
         if let Some(lock) = &data_dir {
-            lock.write_holder(config.http.addr);
+            lock.write_holder(&config);
         }
         tokio::spawn(ops::Ops::new(listeners.ops, readiness.clone()).serve(closed.clone()));
         tokio::spawn(disk::keep_measuring(disk::directories(&config), closed.clone()));

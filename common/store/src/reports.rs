@@ -22,6 +22,21 @@ pub async fn create(tx: &mut Tx, brand_id: i64, name: &str, widgets: &[ReportWid
     find(tx, brand_id, id).await?.ok_or_else(|| StoreError::Decode("a report just made is gone".into()))
 }
 
+/// Returns the texts of the newest posts, brands and accounts of the installation, at most `limit` of each, for the
+/// operator: what reports show. A text is cut after 1,000 characters.
+pub async fn texts(conn: &mut Conn, limit: i64) -> Result<Vec<String>> {
+    const SQL: &str = "
+        SELECT substr(text, 1, 1000)
+        FROM (SELECT content AS text FROM posts ORDER BY id DESC LIMIT $1) AS newest_posts
+        UNION ALL
+        SELECT name
+        FROM (SELECT name FROM brands ORDER BY id DESC LIMIT $1) AS newest_brands
+        UNION ALL
+        SELECT name
+        FROM (SELECT name FROM social_accounts ORDER BY id DESC LIMIT $1) AS newest_accounts";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(limit).fetch_all(c))?)
+}
+
 /// Returns how many reports a brand has.
 pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM reports WHERE brand_id = $1";

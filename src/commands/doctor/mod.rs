@@ -7,16 +7,19 @@ use std::future::Future;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crier_config::Config;
+use crier_config::{Config, ConfigSource};
 use crier_telemetry::logs;
 use serde::Serialize;
 
 use crate::cli::Format;
 use crate::output::{print_line, print_rows};
 
+mod applications;
+mod form;
 mod installation;
 mod machine;
 mod platforms;
+mod reports;
 mod services;
 
 /// How long one check may take.
@@ -57,13 +60,14 @@ impl Finding {
 }
 
 /// Runs all checks; exit status 1 if one fails.
-pub fn run(config: &Config, format: Format) -> ExitCode {
+pub fn run(source: &ConfigSource, config: Config, format: Format) -> ExitCode {
+    let (config, form) = form::of(source, config);
     logs::init(&config.log);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return super::StartError::Io { what: "the runtime".into(), error }.exit(),
     };
-    let findings = runtime.block_on(check_all(config, format));
+    let findings = runtime.block_on(check_all(&config, form, format));
     runtime.shutdown_timeout(Duration::from_secs(1));
     if format.json {
         print_rows(&findings, true);
@@ -76,8 +80,10 @@ pub fn run(config: &Config, format: Format) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-async fn check_all(config: &Config, format: Format) -> Vec<Finding> {
+async fn check_all(config: &Config, form: Finding, format: Format) -> Vec<Finding> {
     let mut report = Report { findings: Vec::new(), is_json: format.json };
+    let is_configured = form.status == Status::Ok;
+    report.push(form);
     let store = report.add_with("database", installation::database(config)).await;
     if let Some(store) = &store {
         report.add("schema", installation::schema(store)).await;
@@ -85,7 +91,10 @@ async fn check_all(config: &Config, format: Format) -> Vec<Finding> {
         report.add("plans", installation::plans(config, store)).await;
         report.add("clock", services::clock(config, store)).await;
     }
-    report.add("queue", services::queue(config)).await;
+    // A failure of the form names the queue that is missing.
+    if is_configured || config.redis_url.is_some() {
+        report.add("queue", services::queue(config)).await;
+    }
     report.add("storage", services::storage(config)).await;
     report.add("mail", services::mail(config)).await;
     report.add("traces", services::traces(config)).await;
@@ -93,6 +102,13 @@ async fn check_all(config: &Config, format: Format) -> Vec<Finding> {
     report.add("proxy", services::proxy(config)).await;
     report.add("descriptors", async { machine::descriptors(config) }).await;
     report.add("disk", async { machine::disk(config) }).await;
+    report.add("ai", async { applications::ai(config) }).await;
+    if let Some(store) = &store {
+        report.add("fonts", reports::fonts(config, store)).await;
+    }
+    for finding in applications::incomplete(config) {
+        report.push(finding);
+    }
     for finding in platforms::all(config, store.as_ref()).await {
         report.push(finding);
     }

@@ -52,3 +52,5 @@ macro_rules! declare_writers {
 }
 
 for_each_report_format!(declare_writers);
+
+pub use pdf::missing_characters;

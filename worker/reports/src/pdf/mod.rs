@@ -29,11 +29,24 @@ use typst::model::DocumentInfo;
 use typst::text::{Lang, Locale};
 use typst_layout::{Page, PagedDocument};
 use typst_pdf::PdfOptions;
+use unicode_segmentation::UnicodeSegmentation as _;
 
 use self::fonts::{Catalogue, Fonts};
 use self::text::{Style, Texts};
 use crate::WriteError;
 use crate::document::{Cell, Document, Table, View, Widget};
+
+/// Returns of each text the first character that no font of this machine has; texts that can be drawn have none.
+pub fn missing_characters(texts: &[String]) -> Vec<String> {
+    let fonts = Fonts::new(fonts::system());
+    let is_missing = |text: &str| {
+        let texts = Texts::new(&fonts);
+        texts.line(text, usize::MAX);
+        texts.remark().is_some()
+    };
+    let missing = texts.iter().filter(|text| is_missing(text));
+    missing.filter_map(|text| text.graphemes(true).find(|cluster| is_missing(cluster)).map(str::to_owned)).collect()
+}
 
 /// A4, landscape, in points: wide enough for the table of posts.
 const PAGE_WIDTH: f64 = 841.89;

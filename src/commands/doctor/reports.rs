@@ -1,0 +1,39 @@
+//! What reports need of the machine on which they are made.
+
+use crier_config::Config;
+use crier_store::{Store, reports};
+
+use super::Finding;
+use super::installation::text;
+
+/// The number of newest posts, brands and accounts whose texts are checked.
+const MAX_TEXTS: i64 = 500;
+/// The number of characters that a finding shows.
+const MAX_EXAMPLES: usize = 5;
+
+/// Checks whether the texts that reports may show can be drawn with the fonts of this machine.
+pub async fn fonts(config: &Config, store: &Store) -> Finding {
+    let texts = match newest(store).await {
+        Ok(texts) => texts,
+        Err(error) => return Finding::failure("fonts", text(&error, config), "see the check of the database"),
+    };
+    let mut missing = crier_reports::missing_characters(&texts);
+    let count = missing.len();
+    missing.sort_unstable();
+    missing.dedup();
+    missing.truncate(MAX_EXAMPLES);
+    if missing.is_empty() {
+        return Finding::ok("fonts", "have all characters of the newest posts and of the names in reports");
+    }
+    let detail = format!(
+        "reports as PDF cannot show some characters of {count} of the newest texts, such as {}",
+        missing.join(" ")
+    );
+    let remedy = "on each machine with a worker, install the Noto fonts (Debian: fonts-noto-core, fonts-noto-cjk, \
+                  fonts-noto-color-emoji)";
+    Finding::warning("fonts", detail, remedy)
+}
+
+async fn newest(store: &Store) -> crier_store::Result<Vec<String>> {
+    reports::texts(&mut store.read().await?, MAX_TEXTS).await
+}
