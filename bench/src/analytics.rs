@@ -106,7 +106,7 @@ async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<
         tx.commit().await?;
     }
     let mut tx = store.begin().await?;
-    while analytics::add_published(&mut tx, CHUNK).await? > 0 {}
+    while analytics::add_published(&mut tx, None, CHUNK).await? > 0 {}
     tx.commit().await?;
     for some in written.chunks(usize::try_from(CHUNK).unwrap_or(1)) {
         let mut tx = store.begin().await?;

@@ -44,6 +44,8 @@ pub struct Scheduler {
     pub plans: Arc<Plans>,
     /// The platforms whose figures are read.
     pub figures: Vec<Platform>,
+    /// The platform whose figures are read as soon as a post is published: the sandbox, which charges nothing.
+    pub early_figures: Option<Platform>,
     pub walks: Arc<Walks>,
     pub last_empty: Arc<LastEmpty>,
 }
@@ -101,6 +103,7 @@ pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
     let scheduler = Scheduler {
         plans: Arc::new(process.config.plans.clone()),
         figures: process.config.platforms_config().with_figures(),
+        early_figures: Some(Platform::Sandbox),
         ..Scheduler::new(process.store.clone(), process.transport.clone(), process.library.clone())
     };
     scheduler.run(process.stop.clone()).await;
@@ -116,6 +119,7 @@ impl Scheduler {
             library,
             plans: Arc::default(),
             figures: Vec::new(),
+            early_figures: None,
             walks: Arc::default(),
             last_empty: Arc::default(),
         }

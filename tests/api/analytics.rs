@@ -27,7 +27,7 @@ async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[Figure
     t.app.sql(format!("{targets} '{time}' WHERE id = {target}")).await;
     // The scheduler looks no further back than it has to.
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
-    t.app.write(async |tx| analytics::add_published(tx, 100).await).await;
+    t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
     for (n, figures) in (1..).zip(figures) {
         let collected = analytics::Collected { target_id: target, figures: Some(*figures), next_at: None };
         t.app

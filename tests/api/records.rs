@@ -218,7 +218,7 @@ async fn figures_of_a_brand(s: TestStore) {
     let accounts = [t.account("demo").await, t.account("other").await];
     let path = publish(&app, &t, accounts, ["Rye", "Rye, too"]).await;
     let limit = 10;
-    app.write(async |tx| analytics::add_published(tx, limit).await).await;
+    app.write(async |tx| analytics::add_published(tx, None, limit).await).await;
     let targets = t.get(&path).await.data(200)["targets"].take();
     app.advance(3_600);
     for (target, likes) in targets.as_array().unwrap().iter().zip([3, 4]) {

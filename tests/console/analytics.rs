@@ -23,7 +23,7 @@ async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, impressions: i64,
     let set = "UPDATE post_targets SET status = 'published', published_at =";
     t.app.sql(format!("{set} '{}' WHERE id = {target}", at.to_rfc3339())).await;
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
-    t.app.write(async |tx| analytics::add_published(tx, 100).await).await;
+    t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
     let figures = Figures { impressions: Some(impressions), likes: Some(likes), ..Figures::default() };
     let collected = analytics::Collected { target_id: target, figures: Some(figures), next_at: None };
     t.app.write(async |tx| analytics::record_posts(tx, std::slice::from_ref(&collected)).await).await;
@@ -73,7 +73,16 @@ async fn the_best_times_are_named(app: TestApp) {
     }
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path("/analytics")).await;
-    page.expect(200, "<strong>Monday 09:00</strong>").expect(200, "class=\"l5\"").expect(200, ">5.0<");
+    page.expect(200, "Too few posts to name the best times").expect(200, ">5.0<");
+    let tuesday = monday + TimeDelta::hours(25);
+    for minutes in 0..7 {
+        post(&t, account, tuesday + TimeDelta::minutes(minutes), 1, 1).await;
+    }
+    let page = person.get(&t.path("/analytics")).await;
+    page.expect(200, "<strong>Monday 09:00</strong>")
+        .expect(200, "<strong>Tuesday 10:00</strong>")
+        .expect(200, "class=\"l5\"")
+        .expect(200, ">5.0<");
 }
 
 async fn days_that_are_none_are_refused(app: TestApp) {

@@ -16,6 +16,7 @@ use crate::support::store::{TestStore, on_both};
 
 worker_on_both!(
     a_post_is_looked_at_on_its_schedule,
+    figures_of_the_early_platform_are_read_immediately,
     accounts_are_looked_at_once_a_day_in_their_zone,
     a_limit_puts_the_rest_off,
     a_passing_failure_is_tried_again,
@@ -77,6 +78,22 @@ async fn a_post_is_looked_at_on_its_schedule(w: TestWorker) {
     w.clock.advance(TimeDelta::days(2));
     look(&w).await;
     assert_eq!(snapshots(&w, post).await.last().unwrap().figures, likes(2));
+}
+
+async fn figures_of_the_early_platform_are_read_immediately(mut w: TestWorker) {
+    w.scheduler.early_figures = Some(Platform::Sandbox);
+    w.fake.set_post_figures([Some(likes(3))]);
+    let post = published(&w).await;
+    let seen = snapshots(&w, post).await;
+    assert_eq!((seen.len(), seen[0].figures), (1, likes(3)));
+    // Then the schedule is that of every platform.
+    w.fake.set_post_figures([Some(likes(4))]);
+    w.clock.advance(TimeDelta::minutes(59));
+    look(&w).await;
+    assert_eq!(snapshots(&w, post).await.len(), 1);
+    w.clock.advance(TimeDelta::minutes(1));
+    look(&w).await;
+    assert_eq!(snapshots(&w, post).await.len(), 2);
 }
 
 async fn a_post_that_is_named_later_gets_its_id_and_figures(w: TestWorker) {

@@ -342,6 +342,8 @@ async fn assert_inbox_reads_few(full: Full) {
     m.bounded("tags", async |tx| conversations::tags(tx, &[id]).await).await;
     m.bounded("tags of the brand", async |tx| conversations::tags_of_brand(tx, brand, 100).await).await;
     m.bounded("accounts", async |tx| accounts::summaries(tx, brand, &[account]).await).await;
+    m.bounded("directions", async |tx| conversations::last_directions(tx, &[id]).await).await;
+    m.bounded("unread", async |tx| conversations::count_unread(tx, brand, 100).await).await;
     m.bounded("read", async |tx| conversations::mark_read(tx, id).await).await;
     m.bounded("snoozes", async |tx| conversations::end_snoozes(tx, 100).await).await;
     m.finish();
@@ -359,7 +361,7 @@ async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
     let (now, year) = (full.s.now(), full.s.now() - TimeDelta::days(365));
     let day = |back: i64| (now - TimeDelta::days(back + 1), now - TimeDelta::days(back));
     let days: Vec<(DateTime<Utc>, DateTime<Utc>)> = (0..365).map(day).collect();
-    m.bounded("newly published", async |tx| analytics::add_published(tx, 200).await).await;
+    m.bounded("newly published", async |tx| analytics::add_published(tx, None, 200).await).await;
     m.bounded("due posts", async |tx| analytics::due_targets(tx, account, now, 500).await).await;
     m.bounded("last of the account", async |tx| analytics::last_of_account(tx, account).await).await;
     m.bounded("zone", async |tx| analytics::zone_of_account(tx, account).await).await;

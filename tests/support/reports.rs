@@ -173,7 +173,7 @@ pub async fn publish(t: &Tenant<'_>, account: i64, text: &str, at: &str, figures
     t.app.sql(format!("{update} '{}' WHERE id = {target}", at.to_rfc3339())).await;
     // The scheduler looks no further back than it has to.
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
-    t.app.write(async |tx| analytics::add_published(tx, 1_000).await).await;
+    t.app.write(async |tx| analytics::add_published(tx, None, 1_000).await).await;
     let collected = analytics::Collected { target_id: target, figures: Some(figures), next_at: None };
     t.app.write(async |tx| analytics::record_posts(tx, std::slice::from_ref(&collected)).await).await;
 }

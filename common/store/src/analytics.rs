@@ -23,17 +23,19 @@ const COMMIT_LAG: TimeDelta = TimeDelta::minutes(10);
 /// When an account is looked at again if the job that was enqueued for it is lost.
 const NEXT_CHECK: TimeDelta = TimeDelta::hours(2);
 
-/// Makes a row for each newly published target, at most `limit`; returns how many.
-pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
+/// Makes a row for each newly published target, at most `limit`; returns how many. `early`: the platform whose figures
+/// are read immediately.
+pub async fn add_published(tx: &mut Tx, early: Option<Platform>, limit: i64) -> Result<usize> {
     const LOCK: &str = "UPDATE analytics_progress SET seen_until = seen_until WHERE id = 1 RETURNING seen_until";
     // Postgres does not know how few targets are new, and would read the tables whole to join them: each new target is
     // looked up by its key. SQLite: times are text, and whole seconds have no fraction, so that they sort.
     let add = tx.for_engine(
         "
         INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at)
-        SELECT t.id, t.post_id, p.brand_id, t.account_id, t.published_at, t.published_at + make_interval(secs => $3)
+        SELECT t.id, t.post_id, p.brand_id, t.account_id, t.published_at,
+            t.published_at + make_interval(secs => CASE WHEN t.platform = $4 THEN 0::double precision ELSE $3 END)
         FROM (
-            SELECT id, post_id, account_id, published_at
+            SELECT id, post_id, account_id, published_at, platform
             FROM post_targets
             WHERE published_at >= $1
                 AND (SELECT a.target_id FROM target_analytics a WHERE a.target_id = post_targets.id) IS NULL
@@ -42,11 +44,19 @@ pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
         ) t
         CROSS JOIN LATERAL (SELECT brand_id FROM posts WHERE id = t.post_id OFFSET 0) p
         ON CONFLICT DO NOTHING
-        RETURNING account_id, published_at",
+        RETURNING account_id, published_at, next_at",
         "
         INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at)
         SELECT t.id, p.id, p.brand_id, t.account_id, t.published_at,
-            replace(strftime('%Y-%m-%dT%H:%M:%f+00:00', t.published_at, '+' || $3 || ' seconds'), '.000', '')
+            replace(
+                strftime(
+                    '%Y-%m-%dT%H:%M:%f+00:00',
+                    t.published_at,
+                    '+' || CASE WHEN t.platform = $4 THEN 0 ELSE $3 END || ' seconds'
+                ),
+                '.000',
+                ''
+            )
         FROM post_targets t
         JOIN posts p ON p.id = t.post_id
         WHERE t.published_at >= $1
@@ -54,19 +64,19 @@ pub async fn add_published(tx: &mut Tx, limit: i64) -> Result<usize> {
         ORDER BY t.published_at
         LIMIT $2
         ON CONFLICT DO NOTHING
-        RETURNING account_id, published_at",
+        RETURNING account_id, published_at, next_at",
     );
     let seen: DateTime<Utc> = run!(tx, c => sqlx::query_scalar(LOCK).fetch_one(c))?;
     let seconds = FIRST_LOOK.num_seconds();
-    let added: Vec<(i64, DateTime<Utc>)> =
-        run!(tx, c => sqlx::query_as(add).bind(seen - COMMIT_LAG).bind(limit).bind(seconds as f64).fetch_all(c))?;
+    let added: Vec<(i64, DateTime<Utc>, DateTime<Utc>)> = run!(tx, c => sqlx::query_as(add).bind(seen - COMMIT_LAG)
+        .bind(limit).bind(seconds as f64).bind(early).fetch_all(c))?;
     let is_all = (added.len() as u64) < limit.unsigned_abs();
-    let until = if is_all { Some(tx.now) } else { added.iter().map(|(_, at)| *at).max() };
+    let until = if is_all { Some(tx.now) } else { added.iter().map(|(_, at, _)| *at).max() };
     if let Some(until) = until {
         execute!(tx, "UPDATE analytics_progress SET seen_until = $1 WHERE id = 1", until)?;
     }
     // Each account is due when the first of its posts is.
-    let mut accounts: Vec<(i64, DateTime<Utc>)> = added.iter().map(|(id, at)| (*id, *at + FIRST_LOOK)).collect();
+    let mut accounts: Vec<(i64, DateTime<Utc>)> = added.iter().map(|(id, _, at)| (*id, *at)).collect();
     accounts.sort_unstable();
     accounts.dedup_by_key(|(id, _)| *id);
     for (account, at) in accounts {
