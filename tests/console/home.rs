@@ -1,12 +1,18 @@
 //! The first page of a brand.
 
 use chrono::TimeDelta;
+use crier_domain::access::Role;
 use serde_json::json;
 
 use crate::support::app::{TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(a_new_brand_has_a_checklist, what_goes_out_next_and_what_failed_is_shown);
+on_one_app!(
+    a_new_brand_has_a_checklist,
+    the_time_zone_is_the_first_step,
+    webhooks_are_a_step_for_developers,
+    what_goes_out_next_and_what_failed_is_shown,
+);
 
 async fn a_new_brand_has_a_checklist(app: TestApp) {
     let t = app.tenant("unlimited").await;
@@ -14,6 +20,42 @@ async fn a_new_brand_has_a_checklist(app: TestApp) {
     let page = person.get(&format!("/brands/{}", t.brand)).await;
     page.expect(200, "Get started").expect(200, "Nothing is scheduled");
     assert!(page.has("Bakery") && page.has("Ann"), "{}", page.text);
+}
+
+/// As on the first start of an installation, whose brand begins with UTC.
+async fn the_time_zone_is_the_first_step(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (home, set) = (t.path(""), t.path("/settings/timezone"));
+    assert!(!person.get(&home).await.has("data-guess-zone"), "the zone was chosen with the brand");
+    app.sql("UPDATE brands SET timezone = 'UTC'").await;
+    let page = person.get(&home).await;
+    page.expect(200, "Choose the time zone").expect(200, "data-guess-zone").expect(200, "\"UTC\" selected");
+    assert!(page.reply.body.len() < 100_000, "{}", page.reply.body.len());
+    let editor = ConsoleUser::sign_in(&t.colleague(Role::Editor).await).await;
+    assert!(!editor.get(&home).await.has("data-guess-zone"), "an editor may not change it");
+    person
+        .submit_from(&page, &set, &[("timezone", "Mars/Base")])
+        .await
+        .expect(422, "Choose a time zone from the list.");
+    let done = person.submit_from(&page, &set, &[("timezone", "Asia/Tokyo")]).await;
+    done.expect(200, "The time zone is saved.");
+    assert!(!done.has("data-guess-zone"), "{}", done.text);
+    assert_eq!(app.value::<String>("SELECT timezone FROM brands").await, "Asia/Tokyo");
+    // UTC can be chosen, too.
+    app.sql("UPDATE brands SET timezone = 'UTC', updated_at = created_at").await;
+    app.clock.advance(TimeDelta::minutes(1));
+    let done = person.submit(&home, &set, &[("timezone", "UTC")]).await;
+    done.expect(200, "Get started");
+    assert!(!done.has("data-guess-zone"), "{}", done.text);
+}
+
+async fn webhooks_are_a_step_for_developers(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    assert!(!person.get(&t.path("")).await.has("Add a webhook"));
+    app.sql("UPDATE api_keys SET last_used_at = created_at WHERE prefix <> 'session'").await;
+    person.get(&t.path("")).await.expect(200, "Add a webhook");
 }
 
 async fn what_goes_out_next_and_what_failed_is_shown(app: TestApp) {

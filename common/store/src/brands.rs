@@ -72,6 +72,13 @@ pub async fn update(tx: &mut Tx, brand_id: i64, brand: NewBrand<'_>) -> Result<(
     Ok(())
 }
 
+/// Sets the time zone of a brand; an IANA name.
+pub async fn set_timezone(tx: &mut Tx, brand_id: i64, timezone: &str) -> Result<()> {
+    let now = tx.now;
+    execute!(tx, "UPDATE brands SET timezone = $2, updated_at = $3 WHERE id = $1", brand_id, timezone, now)?;
+    Ok(())
+}
+
 /// Locks the workspace's row until the end of the transaction, so that caps are checked one at a time.
 pub async fn lock_workspace(tx: &mut Tx, workspace_id: i64) -> Result<()> {
     execute!(tx, "UPDATE workspaces SET plan = plan WHERE id = $1", workspace_id)?;

@@ -4,6 +4,8 @@ use serde::Deserialize;
 
 /// How many times are named as the best.
 const BEST: usize = 3;
+/// The number of posts with figures below which no time is named: a few posts say nothing about an hour.
+const MIN_POSTS: i64 = 10;
 
 pub const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
@@ -73,10 +75,14 @@ pub fn hours(times: &BestTimes) -> Vec<Hour> {
     (0..24).filter(|hour| times.slots.iter().any(|slot| slot.hour == *hour)).map(row).collect()
 }
 
-/// Returns the best times, the best first.
+/// Returns the best times, the best first; none if there are too few posts, or only one hour to choose from.
 pub fn best(times: &BestTimes) -> Vec<String> {
-    let known = times.slots.iter().filter_map(|slot| Some((slot, slot.engagements_per_post.filter(|f| *f > 0.0)?)));
+    let known = times.slots.iter().filter_map(|slot| Some((slot, slot.engagements_per_post?)));
     let mut known: Vec<(&HourOfWeek, f64)> = known.collect();
+    if known.len() < 2 || known.iter().map(|(slot, _)| slot.posts).sum::<i64>() < MIN_POSTS {
+        return Vec::new();
+    }
+    known.retain(|(_, figure)| *figure > 0.0);
     known.sort_by(|a, b| b.1.total_cmp(&a.1));
     let name = |slot: &HourOfWeek| {
         let day = WEEKDAYS.get(slot.weekday.wrapping_sub(1))?;
@@ -91,10 +97,15 @@ mod tests {
 
     #[test]
     fn the_best_hours_are_named_in_order() {
-        let slot = |weekday, hour, figure| HourOfWeek { weekday, hour, posts: 3, engagements_per_post: figure };
+        let slot = |weekday, hour, figure| HourOfWeek { weekday, hour, posts: 4, engagements_per_post: figure };
         let all = [slot(1, 9, Some(2.0)), slot(7, 9, Some(10.0)), slot(3, 18, None), slot(2, 5, Some(0.0))];
         let times = BestTimes { slots: all.into() };
         assert_eq!(best(&times), ["Sunday 09:00", "Monday 09:00"]);
+        // Too few posts, and one hour only.
+        let few = [slot(1, 9, Some(2.0)), slot(7, 9, Some(10.0))];
+        assert!(best(&BestTimes { slots: few.into() }).is_empty());
+        let one = HourOfWeek { posts: 40, ..slot(1, 9, Some(2.0)) };
+        assert!(best(&BestTimes { slots: vec![one] }).is_empty());
         let rows = hours(&times);
         assert_eq!(rows.iter().map(|row| row.label.as_str()).collect::<Vec<_>>(), ["05:00", "09:00", "18:00"]);
         let levels = rows.get(1).map(|row| row.days.each_ref().map(|day| day.level));

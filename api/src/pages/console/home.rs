@@ -2,12 +2,14 @@
 
 use askama::Template;
 use crier_domain::account::AccountStatus;
+use crier_domain::brand::Brand;
 use crier_domain::post::PostStatus;
-use crier_store::{Conn, PageRequest, accounts, calendar, posts, webhooks};
+use crier_store::{Conn, PageRequest, accounts, calendar, keys, posts, webhooks};
 
+use super::brand_new::zones;
 use super::post_rows::{chip, rows};
 use super::route::PageRoute;
-use super::shared::{AccountChip, Badge, Link, PostRow, Tone};
+use super::shared::{AccountChip, Badge, Choice, Link, PostRow, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
@@ -23,6 +25,8 @@ struct Home {
     shell: Shell,
     /// Shown until all its steps are done.
     checklist: Vec<Step>,
+    /// The time zones of the first step, until that is done.
+    zones: Option<Vec<Choice>>,
     /// Failed or partly published posts, newest first.
     failed: Vec<PostRow>,
     /// Accounts without access.
@@ -38,10 +42,20 @@ struct Home {
 
 /// A step of the first-run checklist.
 struct Step {
-    title: String,
-    text: String,
+    title: &'static str,
+    text: &'static str,
     done: bool,
-    action: Link,
+    /// `None`: the step has a form.
+    action: Option<Link>,
+}
+
+/// What a person has done so far.
+struct Progress {
+    has_zone: bool,
+    has_account: bool,
+    has_published: bool,
+    /// `None`: the person does not use the API.
+    has_webhook: Option<bool>,
 }
 
 struct AccountNotice {
@@ -74,10 +88,19 @@ async fn home(visit: &Visit) -> Result<PageReply> {
     let accounts = accounts::list(&mut conn, brand.id, PageRequest { page: 1, per_page: ACCOUNTS }).await?;
     let hooks = webhooks::list(&mut conn, visit.user_id()).await?;
     let has_published = !with_status(&mut conn, brand.id, PostStatus::Published).await?.is_empty();
+    let keys = keys::list(&mut conn, Some(visit.user_id())).await?;
+    let is_developer = !hooks.is_empty() || keys.iter().any(|key| key.last_used_at.is_some());
+    let progress = Progress {
+        has_zone: !visit.can_manage() || is_zone_chosen(brand),
+        has_account: accounts.total > 0,
+        has_published,
+        has_webhook: is_developer.then_some(!hooks.is_empty()),
+    };
     let expired = accounts.rows.iter().filter(|account| account.status == AccountStatus::Expired);
     let page = Home {
         shell: visit.shell(Section::Home, "Home"),
-        checklist: checklist(visit, accounts.total > 0, has_published, !hooks.is_empty())?,
+        checklist: checklist(brand.id, &progress),
+        zones: (!progress.has_zone).then(|| zones(&brand.timezone)),
         failed: rows(visit, &mut conn, failed).await?,
         accounts: expired
             .map(|account| AccountNotice {
@@ -105,30 +128,38 @@ async fn with_status(conn: &mut Conn, brand_id: i64, status: PostStatus) -> Resu
     Ok(posts::list(conn, brand_id, Some(status), PageRequest { page: 1, per_page: SHOWN }).await?.rows)
 }
 
+/// Returns whether a person chose the time zone: the first brand of an installation begins with UTC.
+fn is_zone_chosen(brand: &Brand) -> bool {
+    brand.timezone != "UTC" || brand.updated_at > brand.created_at
+}
+
 /// Returns the steps of a new brand; none once all are done.
-fn checklist(visit: &Visit, has_account: bool, has_published: bool, has_webhook: bool) -> Result<Vec<Step>> {
-    if has_account && has_published && has_webhook {
-        return Ok(Vec::new());
+fn checklist(brand: i64, progress: &Progress) -> Vec<Step> {
+    let &Progress { has_zone, has_account, has_published, has_webhook } = progress;
+    if has_zone && has_account && has_published && has_webhook.unwrap_or(true) {
+        return Vec::new();
     }
-    let brand = visit.brand()?.0.id;
-    let has_sandbox = visit.app.platforms.get(crier_domain::platform::Platform::Sandbox).is_some();
-    let (title, text, path) = if has_sandbox {
-        (
-            "Connect an account",
-            "The sandbox is a platform of this server's own, to try things out.",
-            "accounts/connect/sandbox",
-        )
-    } else {
-        ("Connect an account", "An account at a platform, where posts are published.", "accounts")
-    };
-    let step = |title: &str, text: &str, done, label: &str, path: &str| Step {
-        title: title.to_owned(),
-        text: text.to_owned(),
+    let step = |title: &'static str, text: &'static str, done: bool, label: &str, path: &str| Step {
+        title,
+        text,
         done,
-        action: Link::new(label, &format!("/brands/{brand}/{path}")),
+        action: Some(Link::new(label, &format!("/brands/{brand}/{path}"))),
     };
-    Ok(vec![
-        step(title, text, has_account, "Connect", path),
+    let zone = Step {
+        title: "Choose the time zone",
+        text: "Times of posts are entered and shown in it.",
+        done: has_zone,
+        action: None,
+    };
+    let mut steps = vec![
+        zone,
+        step(
+            "Connect an account",
+            "Choose a platform where you publish. To try things out first, choose the sandbox if it is offered.",
+            has_account,
+            "Connect",
+            "accounts",
+        ),
         step(
             "Publish a post",
             "Write a text, choose the account, and publish it.",
@@ -136,12 +167,15 @@ fn checklist(visit: &Visit, has_account: bool, has_published: bool, has_webhook:
             "Write a post",
             "posts/new",
         ),
+    ];
+    steps.extend(has_webhook.map(|has_webhook| {
         step(
             "Add a webhook",
             "Your own systems are notified of what was published, what failed, and who wrote to you.",
             has_webhook,
             "Add a webhook",
             "developers/webhooks",
-        ),
-    ])
+        )
+    }));
+    steps
 }

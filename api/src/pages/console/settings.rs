@@ -1,6 +1,7 @@
 //! `/brands/{brand}/settings` (the brand) and `…/settings/plan`; what the pages of the section share.
 
 use askama::Template;
+use chrono_tz::Tz;
 use crier_domain::plan::Feature;
 use crier_store::brands;
 use http::StatusCode;
@@ -12,7 +13,7 @@ use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::fields::{ParsedBody, Problems};
 use crate::routes::brands::create::{NewBrand, read};
 
@@ -87,6 +88,7 @@ pub fn routes() -> Vec<PageRoute> {
     vec![
         PageRoute::get("/brands/{brand}/settings", show),
         PageRoute::post("/brands/{brand}/settings", update).access(Access::Manager),
+        PageRoute::post("/brands/{brand}/settings/timezone", set_timezone).access(Access::Manager),
         PageRoute::get("/brands/{brand}/settings/plan", show_plan),
     ]
 }
@@ -124,6 +126,19 @@ async fn update(visit: &Visit) -> Result<PageReply> {
         once.finish("").await?;
     }
     visit.to("settings", "brand-saved")
+}
+
+/// Sets the time zone alone: the first step of a new brand.
+async fn set_timezone(visit: &Visit) -> Result<PageReply> {
+    let zone = visit.form.get("timezone");
+    if zone.parse::<Tz>().is_err() {
+        return Err(ApiError::field("timezone", "Choose a time zone from the list."));
+    }
+    if let Sent::First(mut once) = Once::begin(visit).await? {
+        brands::set_timezone(&mut once.tx, visit.brand()?.0.id, zone).await?;
+        once.finish("").await?;
+    }
+    visit.to("", "zone-saved")
 }
 
 /// Shows the form again, as it was sent.
