@@ -63,7 +63,7 @@ fn id_of(theirs: &TenantRecords, other: &Tenant<'_>, path: &str, name: &str) -> 
         "page" => theirs.id(path, "linkInBio"),
         "member" => other.user,
         // Of no one: its ids are not in the API.
-        "key" | "session" | "link" => MISSING_ID,
+        "key" | "session" | "link" | "invitation" => MISSING_ID,
         name => theirs.id(path, name),
     }
 }

@@ -45,6 +45,7 @@ pub mod feeds;
 pub mod files;
 pub mod idempotency;
 pub mod inbox_syncs;
+pub mod invitations;
 pub mod jobs;
 pub mod keys;
 pub mod leftovers;

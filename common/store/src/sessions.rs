@@ -38,22 +38,24 @@ pub struct SessionRow {
 }
 
 /// What a token is for; part of its hash.
-enum Purpose {
+pub(super) enum Purpose {
     Session,
     Link,
+    Invitation,
 }
 
 /// Returns the hash by which a token is found; `None`: the text does not have the form of a token.
-fn hash(token: &str, purpose: &Purpose) -> Option<Vec<u8>> {
+pub(super) fn hash(token: &str, purpose: &Purpose) -> Option<Vec<u8>> {
     let well_formed = token.len() == TOKEN_LENGTH && token.bytes().all(|b| b.is_ascii_alphanumeric());
     let prefix = match purpose {
         Purpose::Session => "session:",
         Purpose::Link => "sign-in:",
+        Purpose::Invitation => "invitation:",
     };
     well_formed.then(|| Sha256::new().chain_update(prefix).chain_update(token).finalize().to_vec())
 }
 
-fn new_token(purpose: &Purpose) -> Result<(SecretString, Vec<u8>)> {
+pub(super) fn new_token(purpose: &Purpose) -> Result<(SecretString, Vec<u8>)> {
     let token = crier_base::random::text(TOKEN_LENGTH).map_err(|_| SecretError::NoRandomness)?;
     let hash = hash(&token, purpose).unwrap_or_default();
     Ok((SecretString::from(token), hash))
@@ -115,7 +117,8 @@ pub async fn redeem_link(tx: &mut Tx, token: &str, device: &Device<'_>) -> Resul
     }
 }
 
-async fn create(tx: &mut Tx, user_id: i64, device: &Device<'_>) -> Result<SecretString> {
+/// Begins a session of a user.
+pub(super) async fn create(tx: &mut Tx, user_id: i64, device: &Device<'_>) -> Result<SecretString> {
     let (token, hash) = new_token(&Purpose::Session)?;
     let new = NewRow { mode: KeyMode::Live, scopes: &Scopes::all(), hash: &hash, prefix: "session", last4: "" };
     let id = keys::insert(tx, user_id, &new).await?;

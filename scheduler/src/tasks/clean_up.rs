@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use crier_store::jobs::{dispatch, holds};
-use crier_store::{Result, Tx, authorizations, idempotency, mail_counts, mails, media_jobs, posts, sessions};
+use crier_store::{Result, Tx, authorizations, idempotency, invitations, mail_counts, mails, media_jobs, posts, sessions};
 
 use crate::Scheduler;
 
@@ -50,6 +50,7 @@ const ALL: [PurgeKind; 9] = [
     PurgeKind::Holds,
     PurgeKind::Authorizations,
     PurgeKind::Sessions,
+    PurgeKind::Invitations,
 ];
 
 /// Where this process continues its walks.
@@ -74,6 +75,7 @@ enum PurgeKind {
     Holds,
     Authorizations,
     Sessions,
+    Invitations,
 }
 
 impl PurgeKind {
@@ -90,6 +92,7 @@ impl PurgeKind {
             Self::Holds => holds::purge(tx, limit).await,
             Self::Authorizations => authorizations::purge(tx, now - AUTHORIZATION_RETENTION, limit).await,
             Self::Sessions => sessions::purge(tx, limit).await,
+            Self::Invitations => invitations::purge(tx, limit).await,
         }?;
         Ok(deleted >= limit.unsigned_abs())
     }

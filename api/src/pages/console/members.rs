@@ -1,23 +1,35 @@
 //! `/brands/{brand}/settings/members`: who belongs to the brand.
 //!
-//! Owners and admins change members; only an owner may make, change or remove an owner, and one owner always stays.
+//! Owners and admins change members; only an owner may make, change or remove an owner, and one owner always stays. An
+//! address that belongs to no user of the workspace is invited, with a link ([`invitations`]).
 
 use askama::Template;
+use chrono::TimeDelta;
 use crier_domain::access::Role;
-use crier_store::{Tx, brands, users};
+use crier_store::mails::{self, NewMail};
+use crier_store::{Tx, brands, invitations, users};
 use http::StatusCode;
+use secrecy::{ExposeSecret, SecretString};
 
+use super::developers::NewSecret;
 use super::lists;
 use super::once::{Once, Sent};
 use super::route::{Access, PageRoute};
 use super::settings::tabs;
-use super::shared::{Choice, FieldErrors, Pages, Time};
+use super::shared::{Choice, FieldErrors, Link, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors, see_other};
 use crate::error::{ApiError, ErrorCode, Result};
 
 /// How many members a choice lists.
 const MAX_CHOICES: usize = 100;
+/// The longest email address, in bytes.
+const MAX_EMAIL: usize = 254;
+/// The maximum number of open invitations of a brand.
+const MAX_INVITATIONS: usize = 50;
+/// The maximum number of invitations that a user mails within 24 hours.
+const MAX_MAILS: i64 = 50;
+const MAIL_SUBJECT: &str = "Your invitation to Crier";
 
 #[derive(Template)]
 #[template(path = "console/members.html")]
@@ -30,8 +42,23 @@ struct Members {
     /// Of the form that adds a member.
     email: String,
     roles: Vec<Choice>,
-    /// Where the operator adds users.
-    workspace: i64,
+    invitations: Vec<InvitationRow>,
+}
+
+#[derive(Template)]
+#[template(path = "invitation_mail.txt")]
+struct InvitationMail<'a> {
+    inviter: &'a str,
+    brand: &'a str,
+    url: &'a str,
+    days: i64,
+}
+
+struct InvitationRow {
+    id: i64,
+    email: String,
+    role: Role,
+    expires: Time,
 }
 
 struct Member {
@@ -58,6 +85,7 @@ pub fn routes() -> Vec<PageRoute> {
     vec![
         PageRoute::get("/brands/{brand}/settings/members", list),
         PageRoute::post("/brands/{brand}/settings/members", add).access(Access::Manager),
+        PageRoute::post("/brands/{brand}/settings/invitations/{invitation}/cancel", cancel).access(Access::Manager),
         PageRoute::post("/brands/{brand}/settings/members/{member}/role", change).access(Access::Manager),
         PageRoute::post("/brands/{brand}/settings/members/{member}/remove", remove).access(Access::Manager),
     ]
@@ -79,7 +107,13 @@ async fn list(visit: &Visit) -> Result<PageReply> {
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let (brand, own_role) = visit.brand()?;
-    let mut all = users::members(&mut visit.app.store.read().await?, brand.id).await?;
+    let mut conn = visit.app.store.read().await?;
+    let mut all = users::members(&mut conn, brand.id).await?;
+    let open = match visit.can_manage() {
+        true => invitations::list(&mut conn, brand.id, visit.now).await?,
+        false => Vec::new(),
+    };
+    drop(conn);
     all.reverse();
     let owners = all.iter().filter(|member| member.role == Role::Owner).count();
     let shell = visit.shell(Section::Settings, "Members");
@@ -105,7 +139,15 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
         can_change: visit.can_manage(),
         email: visit.form.get("email").to_owned(),
         roles: roles(own_role, visit.form.text("role").unwrap_or(Role::Editor.as_str())),
-        workspace: brand.workspace_id,
+        invitations: open
+            .into_iter()
+            .map(|row| InvitationRow {
+                id: row.id,
+                email: row.email,
+                role: row.role,
+                expires: visit.time(row.expires_at),
+            })
+            .collect(),
         shell,
     };
     visit.page_with(status, &page)
@@ -147,36 +189,120 @@ async fn answer(visit: &Visit, written: Result<()>, note: &'static str) -> Resul
     }
 }
 
+/// What became of an address.
+enum AddedMember {
+    Member,
+    /// The token of the link.
+    Invited(SecretString),
+}
+
 async fn add(visit: &Visit) -> Result<PageReply> {
-    answer(visit, try_add(visit).await, "member-added").await
+    match try_add(visit).await {
+        Ok(AddedMember::Member) => visit.to("settings/members", "member-added"),
+        Ok(AddedMember::Invited(token)) => show_link(visit, &token),
+        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
+    }
 }
 
-async fn try_add(visit: &Visit) -> Result<()> {
+fn link(visit: &Visit, token: &SecretString) -> String {
+    format!("{}/invitation/{}", visit.app.public_url, token.expose_secret())
+}
+
+/// Shows the link once: only its hash is stored.
+fn show_link(visit: &Visit, token: &SecretString) -> Result<PageReply> {
+    let (email, days) = (visit.form.get("email").trim(), invitations::LIFETIME.num_days());
+    let mailed = if visit.app.mailer.is_some() { " It is also sent by email." } else { "" };
+    let shell = visit.shell(Section::Settings, "Invitation");
+    let page = NewSecret {
+        lead: format!("Send this link to {email}. It works once, for {days} days.{mailed}"),
+        label: "Link",
+        secret: link(visit, token),
+        example: None,
+        done: Link::new("Back to the members", &shell.at("settings/members")),
+        shell,
+    };
+    visit.page(&page)
+}
+
+async fn try_add(visit: &Visit) -> Result<AddedMember> {
     let email = visit.form.text("email").ok_or_else(|| ApiError::field("email", "This field is required."))?;
-    let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let added = add_in(visit, &mut once.tx, email).await;
-    once.end(added).await
+    let mut once = match Once::begin(visit).await? {
+        Sent::First(once) => once,
+        Sent::Again(token) if token.is_empty() => return Ok(AddedMember::Member),
+        Sent::Again(token) => return Ok(AddedMember::Invited(String::from_utf8_lossy(&token).into_owned().into())),
+    };
+    match add_in(visit, &mut once.tx, email).await {
+        Ok(added) => {
+            let token = match &added {
+                AddedMember::Member => "",
+                AddedMember::Invited(token) => token.expose_secret(),
+            };
+            once.finish(token).await?;
+            Ok(added)
+        }
+        Err(error) => once.refuse(error).await,
+    }
 }
 
-async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<()> {
+async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<AddedMember> {
     let brand = visit.brand()?.0;
     let (own, members) = lock(visit, tx).await?;
     let role = read_role(visit, own)?;
-    let is_possible = email.len() <= 254 && !email.contains(char::is_control);
-    let found = if is_possible { users::find_by_email(tx, email).await? } else { None };
-    // A user of another workspace is not revealed.
-    let user = found.filter(|user| user.workspace_id == brand.workspace_id).ok_or_else(|| {
-        let workspace = brand.workspace_id;
-        let message = format!(
-            "No user of this workspace has this address. The operator adds one with: crier user add EMAIL \
-             --workspace {workspace}"
-        );
-        ApiError::field("email", message)
-    })?;
+    let is_address = email.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
+    if !is_address || email.len() > MAX_EMAIL || email.contains(|c: char| c.is_control() || c.is_whitespace()) {
+        return Err(ApiError::field("email", "Enter an e-mail address, such as ann@example.com."));
+    }
+    // A user of another workspace is not revealed: such an address is invited like any other.
+    let user = users::find_by_email(tx, email).await?.filter(|user| user.workspace_id == brand.workspace_id);
+    let Some(user) = user else { return invite(visit, tx, email, role).await.map(AddedMember::Invited) };
     if members.iter().any(|member| member.id == user.id) {
         return Err(ApiError::field("email", "This person is a member already. Change the role in the list."));
     }
-    Ok(brands::set_member(tx, brand.id, user.id, role).await?)
+    brands::set_member(tx, brand.id, user.id, role).await?;
+    Ok(AddedMember::Member)
+}
+
+/// Creates the invitation, and the mail with its link if there is a mail server.
+async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<SecretString> {
+    let (brand, user) = (visit.brand()?.0, visit.user_id());
+    let open = invitations::list(tx, brand.id, visit.now).await?;
+    if open.len() >= MAX_INVITATIONS && open.iter().all(|one| one.email != email.to_lowercase()) {
+        let message = format!("{MAX_INVITATIONS} invitations are open. Cancel one of them first.");
+        return Err(ApiError::field("email", message));
+    }
+    let token = invitations::create(tx, brand.id, user, email, role).await?;
+    if let Some(mailer) = &visit.app.mailer {
+        let since = visit.now - TimeDelta::days(1);
+        if mails::count_since(tx, user, MAIL_SUBJECT, since, MAX_MAILS).await? >= MAX_MAILS {
+            let message = format!("You have invited {MAX_MAILS} people within 24 hours. Invite the others later.");
+            return Err(ApiError::field("email", message));
+        }
+        let (url, days) = (link(visit, &token), invitations::LIFETIME.num_days());
+        let inviter = &visit.authenticated.caller.user_name;
+        let text = InvitationMail { inviter, brand: &brand.name, url: &url, days };
+        let body_text = text.render().map_err(|error| ApiError::bug(format!("a mail: {error}")))?;
+        let message_id = mailer.message_id().map_err(|error| ApiError::bug(format!("a mail: {error}")))?;
+        let new = NewMail {
+            recipient: email,
+            subject: MAIL_SUBJECT,
+            body_text: &body_text,
+            message_id: &message_id,
+            ..NewMail::default()
+        };
+        mails::enqueue_mail(tx, user, &new, None).await?;
+    }
+    Ok(token)
+}
+
+async fn cancel(visit: &Visit) -> Result<PageReply> {
+    if let Sent::First(mut once) = Once::begin(visit).await? {
+        let brand = visit.brand()?.0.id;
+        lock(visit, &mut once.tx).await?;
+        let id = visit.id("invitation").unwrap_or_default();
+        let is_deleted = invitations::delete(&mut once.tx, brand, id).await?;
+        once.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("invitation"))).await?;
+    }
+    visit.to("settings/members", "invitation-canceled")
 }
 
 /// Locks the brand, and returns the user's role in it and the members as they are now.

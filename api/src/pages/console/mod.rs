@@ -52,6 +52,7 @@ mod feed;
 mod feeds;
 mod home;
 mod inbox;
+mod invitation;
 mod keys;
 mod lists;
 mod media;
@@ -131,7 +132,7 @@ pub fn paths() -> Vec<(Method, &'static str)> {
 /// The routes of the console, at the root of the host.
 pub fn router(app: &Arc<App>, runners: Vec<Runner>) -> Router {
     let endpoints = Arc::new(Endpoints::new(runners));
-    let mut router = Router::new().push(assets::router()).push(sign_in::router());
+    let mut router = Router::new().push(assets::router()).push(sign_in::router()).push(invitation::router());
     for route in routes() {
         let path = route.pattern();
         let runner = PageRunner::new(app.clone(), endpoints.clone(), route);

@@ -68,11 +68,11 @@ struct SignInConfirm {
     token: String,
 }
 
-fn app(depot: &Depot) -> Option<Arc<App>> {
+pub fn app(depot: &Depot) -> Option<Arc<App>> {
     depot.get_typed::<Arc<App>>().ok().cloned()
 }
 
-fn render(res: &mut Response, status: StatusCode, page: &impl Template) {
+pub fn render(res: &mut Response, status: StatusCode, page: &impl Template) {
     res.status_code(status);
     res.render(Text::Html(page.render().unwrap_or_default()));
     page_headers(res);
@@ -117,7 +117,7 @@ async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 }
 
 /// Counts a request of an address; `false`: it is refused.
-async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
+pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
     let decision = admission::count_visitor(app, req).await;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if !decision.allowed {
@@ -128,7 +128,7 @@ async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
 }
 
 /// Returns the form, if a page of this host sent it.
-async fn form(app: &Arc<App>, req: &mut Request, res: &mut Response) -> Option<Form> {
+pub async fn form(app: &Arc<App>, req: &mut Request, res: &mut Response) -> Option<Form> {
     let is_own = !is_from_another_site(app, req.headers());
     let body = read_body(req, app.min_rate).await.ok().filter(|_| is_own);
     if body.is_none() {
@@ -299,6 +299,6 @@ async fn sign_out(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     page_headers(res);
 }
 
-fn unavailable(res: &mut Response) {
+pub fn unavailable(res: &mut Response) {
     notice(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not answer right now; try again in a moment.");
 }
