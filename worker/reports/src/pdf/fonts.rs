@@ -9,7 +9,7 @@
 //! **To bundle a font:** its data in [`bundled`], and its place in [`rank`].
 
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 
 use typst::foundations::Bytes;
 use typst::layout::Abs;
@@ -49,7 +49,34 @@ struct Face {
 #[derive(Clone)]
 enum Source {
     Bundled(&'static [u8]),
-    File(PathBuf),
+    File(Arc<FontFile>),
+}
+
+/// A font file of the system. All faces of it in all documents that are written at the same time share its data.
+struct FontFile {
+    path: PathBuf,
+    data: Mutex<Weak<Vec<u8>>>,
+}
+
+/// The data of a file, for the typesetter.
+struct SharedData(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for SharedData {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FontFile {
+    fn data(&self) -> Option<Arc<Vec<u8>>> {
+        let mut kept = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(data) = kept.upgrade() {
+            return Some(data);
+        }
+        let read = Arc::new(std::fs::read(&self.path).ok()?);
+        *kept = Arc::downgrade(&read);
+        Some(read)
+    }
 }
 
 /// Returns the bundled fonts and those of the system.
@@ -67,8 +94,9 @@ impl Catalogue {
         dirs.iter().for_each(|dir| find_files(dir, MAX_DEPTH, &mut files));
         files.sort();
         for path in files {
-            if let Ok(data) = std::fs::read(&path) {
-                faces.extend(faces_of(&Source::File(path), &data));
+            let file = Arc::new(FontFile { path, data: Mutex::default() });
+            if let Some(data) = file.data() {
+                faces.extend(faces_of(&Source::File(file), &data));
             }
         }
         faces.sort_by(|a, b| rank(&a.info.family).cmp(&rank(&b.info.family)));
@@ -107,8 +135,8 @@ impl Catalogue {
     }
 }
 
-/// The fonts of one document. Their data are read when they are first used, and dropped with it: the Chinese, Japanese
-/// and Korean ones have 20 MB each.
+/// The fonts of one document. Their data are read when they are first used, and dropped with the last document that uses
+/// them: the Chinese, Japanese and Korean ones have 20 MB each.
 pub struct Fonts {
     pub catalogue: &'static Catalogue,
     loaded: Vec<OnceLock<Option<Font>>>,
@@ -131,7 +159,7 @@ impl Fonts {
         let face = self.catalogue.faces.get(index)?;
         let load = || match &face.source {
             Source::Bundled(data) => Font::new(Bytes::new(*data), face.index),
-            Source::File(path) => Font::new(Bytes::new(std::fs::read(path).ok()?), face.index),
+            Source::File(file) => Font::new(Bytes::new(SharedData(file.data()?)), face.index),
         };
         self.loaded.get(index)?.get_or_init(load).clone()
     }
@@ -196,4 +224,22 @@ fn is_wanted(name: &str) -> bool {
     let weights = ["Regular.ttf", "Bold.ttf", "Regular.otf", "Bold.otf", "Regular.ttc", "Bold.ttc"];
     let variants = ["Display", "Mono", "UI", "Unjoined", "Looped"];
     !family.is_empty() && weights.contains(&rest) && !variants.iter().any(|variant| family.ends_with(variant))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_in_memory_once_and_only_while_it_is_used() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("NotoSansTest-Regular.ttf");
+        std::fs::write(&path, b"font").expect("a file");
+        let file = FontFile { path: path.clone(), data: Mutex::default() };
+        let (one, other) = (file.data().expect("its data"), file.data().expect("its data"));
+        assert!(Arc::ptr_eq(&one, &other));
+        drop((one, other));
+        std::fs::remove_file(path).expect("the file");
+        assert!(file.data().is_none(), "nothing is kept");
+    }
 }
