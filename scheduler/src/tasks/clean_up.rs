@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use crier_store::jobs::{dispatch, holds};
-use crier_store::{Result, Tx, authorizations, idempotency, invitations, mail_counts, mails, media_jobs, posts, sessions};
+use crier_store::{
+    Result, Tx, authorizations, idempotency, invitations, mail_counts, mails, media_jobs, posts, sessions,
+};
 
 use crate::Scheduler;
 
@@ -40,7 +42,7 @@ const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row; if there is more, the next tick follows at once.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [PurgeKind; 9] = [
+const ALL: [PurgeKind; 10] = [
     PurgeKind::Jobs,
     PurgeKind::Imports,
     PurgeKind::Mails,
