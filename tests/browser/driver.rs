@@ -286,6 +286,8 @@ impl Driver {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", size).await.unwrap();
         self.open(path).await;
+        // On a busy machine, the browser has no text of the page for a moment.
+        self.find(Locator::Css("h1")).await;
         let page = self.client.source().await.unwrap();
         let wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
         assert_eq!(wide, json!(false), "{name} is wider than {width} pixels");
