@@ -24,29 +24,6 @@ impl UnknownWord {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_word_is_found() {
-        let near = |word: &str| {
-            let known = "draft, scheduled, now, post.published".to_owned();
-            UnknownWord { word: word.to_owned(), known }.nearest().map(str::to_owned)
-        };
-        for (word, known) in
-            [("Draft", "draft"), ("drafts", "draft"), ("shceduled", "scheduled"), (" NOW ", "now"), ("nwo", "now")]
-        {
-            assert_eq!(near(word).as_deref(), Some(known), "{word}");
-        }
-        assert_eq!(near("post_published").as_deref(), Some("post.published"));
-        for word in ["", "later", "new_post", "日本"] {
-            assert_eq!(near(word), None, "{word}");
-        }
-        assert_eq!(near(&"draft".repeat(1_000)), None);
-    }
-}
-
 /// Declares a field-less enum with its words: `as_str`, `ALL`, `Display`, `FromStr`, serde, and a `TEXT` column on both
 /// engines. Parsing or decoding an unknown word is an error.
 #[macro_export]
@@ -116,4 +93,27 @@ macro_rules! text_enum {
             }
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_found() {
+        let near = |word: &str| {
+            let known = "draft, scheduled, now, post.published".to_owned();
+            UnknownWord { word: word.to_owned(), known }.nearest().map(str::to_owned)
+        };
+        for (word, known) in
+            [("Draft", "draft"), ("drafts", "draft"), ("shceduled", "scheduled"), (" NOW ", "now"), ("nwo", "now")]
+        {
+            assert_eq!(near(word).as_deref(), Some(known), "{word}");
+        }
+        assert_eq!(near("post_published").as_deref(), Some("post.published"));
+        for word in ["", "later", "new_post", "日本"] {
+            assert_eq!(near(word), None, "{word}");
+        }
+        assert_eq!(near(&"draft".repeat(1_000)), None);
+    }
 }

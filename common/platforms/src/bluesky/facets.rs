@@ -161,7 +161,7 @@ fn mention(text: &str) -> Option<(usize, FacetFeature)> {
     let (_, last) = handle.rsplit_once('.')?;
     let is_label = |l: &str| (1..=63).contains(&l.len()) && !l.starts_with('-') && !l.ends_with('-');
     let is_handle = handle.len() <= 253 && handle.split('.').all(is_label) && (last == "test" || is_top_level(last));
-    is_handle.then(|| (handle.len(), FacetFeature::Mention(handle)))
+    is_handle.then_some((handle.len(), FacetFeature::Mention(handle)))
 }
 
 /// Returns whether `c` is white space in JavaScript, in which Bluesky's application is written.

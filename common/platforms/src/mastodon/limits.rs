@@ -74,8 +74,8 @@ async fn software(instance: &Instance<'_>) -> Result<Option<String>, CallError> 
 /// Returns the path of a document that `/.well-known/nodeinfo` lists. One at another server does not count.
 fn document_path(known: &Value, base: &str) -> Option<String> {
     let links = known.get("links")?.as_array()?;
-    let paths = links.iter().filter_map(|link| link.get("href")?.as_str()?.strip_prefix(base));
-    paths.filter(|path| path.starts_with('/')).last().map(str::to_owned)
+    let mut paths = links.iter().filter_map(|link| link.get("href")?.as_str()?.strip_prefix(base));
+    paths.rfind(|path| path.starts_with('/')).map(str::to_owned)
 }
 
 /// Returns a document; `None` if the server does not have it, or has something else there.
