@@ -88,7 +88,7 @@ fn guarded(text: &str) -> Cow<'_, str> {
     let invisible = |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '"');
     let begins_formula = |c: char| matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠');
     let separates = |c: char| matches!(c, ';' | '\t' | '\n');
-    if !text.contains(&begins_formula) && !text.starts_with(['\t', '\n']) {
+    if !text.contains(begins_formula) && !text.starts_with(['\t', '\n']) {
         return text;
     }
     let mut guarded = String::with_capacity(text.len() + 8);
