@@ -3,11 +3,11 @@
 
 use super::MAX_SCANNED_BYTES;
 
-/// Elements that format a short text. They are markup if they are closed.
+/// Elements that format a short text, and those whose content is never shown. They are markup if they are closed.
 const FORMATTING: &[&str] = &[
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "center", "cite", "code", "del", "dfn", "div", "em", "font",
-    "h1", "h2", "h3", "h4", "h5", "h6", "i", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q", "s", "samp", "small",
-    "span", "strike", "strong", "sub", "sup", "tt", "u", "ul", "var",
+    "h1", "h2", "h3", "h4", "h5", "h6", "i", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q", "s", "samp", "script",
+    "small", "span", "strike", "strong", "style", "sub", "sup", "tt", "u", "ul", "var",
 ];
 /// Elements that have no content.
 const VOID: &[&str] = &["br", "hr", "img", "wbr"];
@@ -129,7 +129,8 @@ mod tests {
             ("1 < 2 <3 <", "1 < 2 <3 <"),
             ("if a<b and c>d</b>", "if ad"),
             ("<video>x</video>", "<video>x</video>"),
-            ("<script>alert(1)</script>x", "<script>alert(1)</script>x"),
+            ("<script>alert(1)</script>x", "x"),
+            ("A <script> without an end", "A <script> without an end"),
             ("a<!-- <b> -->b", "ab"),
             ("a<!-- b", "a<!-- b"),
             ("&lt;b&gt; and &amp;lt;", "<b> and &lt;"),
@@ -160,14 +161,15 @@ mod tests {
             prop_assert_eq!(title(&text, 500), one_line(&text, 500));
         }
 
-        /// A formatted text is the same without its tags.
+        /// A formatted text is the same without its tags, and without scripts and styles.
         #[test]
         fn formatting_is_removed(
             pieces in proptest::collection::vec(("[a-zé<>&;]{0,6}", proptest::sample::select(FORMATTING)), 0..8)
         ) {
             let words = |text: &str| text.replace(['<', '>', '&'], "");
             let html: String = pieces.iter().map(|(text, name)| format!("<{name} x='1'>{}</{name}>", words(text))).collect();
-            let plain: String = pieces.iter().map(|(text, _)| words(text)).collect();
+            let shown = pieces.iter().filter(|(_, name)| !matches!(*name, "script" | "style"));
+            let plain: String = shown.map(|(text, _)| words(text)).collect();
             prop_assert_eq!(title(&html, 500).unwrap_or_default().replace(' ', ""), plain);
         }
 
