@@ -198,7 +198,7 @@ async fn mail_to_owner(
     enqueue(tx, owner.user_id, &new, trace).await
 }
 
-/// Puts a notice into the outbox, unless the user got too many today: whoever enables an endpoint over and over, or
+/// Puts a notice into the outbox, unless the user got too many today. A user who enables an endpoint over and over, or
 /// connects an account that is rejected, must not flood a mailbox.
 async fn enqueue(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<()> {
     if mail_counts::take_notice(tx, user_id, &mailbox(new.recipient)).await? {

@@ -42,7 +42,7 @@ pub struct AccountLimits {
 }
 
 impl AccountLimits {
-    /// Returns whether the limits are to be read again.
+    /// Returns whether it is time to read the limits again.
     pub fn is_outdated(&self, now: DateTime<Utc>) -> bool {
         now - self.read_at >= INTERVAL
     }

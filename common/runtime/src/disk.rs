@@ -127,7 +127,7 @@ mod tests {
         record(512 << 20, 512 << 20, &disk, &readiness);
         assert!(!disk.is_low() && readiness.is_ready());
         record((512 << 20) - 1, 512 << 20, &disk, &readiness);
-        assert!(disk.is_low() && readiness.is_ready(), "the process goes on with what needs no space");
+        assert!(disk.is_low() && readiness.is_ready(), "the process continues what needs no space");
         record(600 << 20, 512 << 20, &disk, &readiness);
         assert!(!disk.is_low());
         record(0, 0, &disk, &readiness);

@@ -1,7 +1,7 @@
 //! Invitations to a brand: links with which people become users and members, once.
 //!
-//! An invitation creates a user and never signs in an existing one, so its link gives nobody the rights that a user has
-//! already. It is valid while the inviting user may give the role.
+//! An invitation creates a user and never signs in an existing one, so its link does not give away the rights that a user
+//! has already. It is valid while the inviting user may give the role.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Role;

@@ -189,7 +189,7 @@ async fn answer(visit: &Visit, written: Result<()>, note: &'static str) -> Resul
     }
 }
 
-/// What became of an address.
+/// The result of adding an address.
 enum AddedMember {
     Member,
     /// The token of the link.

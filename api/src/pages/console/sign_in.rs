@@ -172,7 +172,7 @@ async fn find_user(app: &App, email: &str) -> std::result::Result<Option<User>, 
 }
 
 /// Mails a link to a user; an address that belongs to no user gets nothing. The response does not wait for it, so that its
-/// time tells nobody who is a user. If the process dies meanwhile, the person requests another link.
+/// time does not tell who is a user. If the process dies meanwhile, the person requests another link.
 fn mail_link_later(app: &Arc<App>, user: Option<User>) {
     let (Some(user), Some(mailer)) = (user, app.mailer.clone()) else { return };
     let app = app.clone();
