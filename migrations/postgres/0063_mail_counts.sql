@@ -3,7 +3,7 @@
 create table mail_counts (
     workspace_id bigint not null references workspaces (id) on delete cascade,
     day          date not null,
-    -- report, notice
+    -- report, notice, invitation
     kind         text not null,
     -- A mailbox, or empty for all of them together.
     recipient    text not null,

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use crier_domain::access::Role;
-use crier_store::invitations;
+use crier_store::{invitations, users};
 
 use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::{ConsoleUser, Page};
@@ -218,15 +218,31 @@ async fn invitations_are_mailed_and_bounded(app: TestApp) {
     invite(&person, &t, "eve@example.com", "editor").await;
     assert_eq!(app.number("SELECT count(*) FROM mails").await, 0, "no mail server is configured");
     let url = app.replica_with_mail().await;
-    let page = person.get(&path).await;
-    let hidden = page.hidden_fields(&path);
-    let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let fields: Vec<_> = hidden.chain([("email", "bob@example.com"), ("role", "editor")]).collect();
-    let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
-    let request = app.visit("POST", &format!("{url}{path}")).header("cookie", &person.cookie).raw(body);
-    request.header("content-type", "application/x-www-form-urlencoded").send().await.assert_status(200);
+    let mailed = async |email: &str| {
+        let page = person.get(&path).await;
+        let hidden = page.hidden_fields(&path);
+        let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields: Vec<_> = hidden.chain([("email", email), ("role", "editor")]).collect();
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let request = app.visit("POST", &format!("{url}{path}")).header("cookie", &person.cookie).raw(body);
+        request.header("content-type", "application/x-www-form-urlencoded").send().await
+    };
+    mailed("bob@example.com").await.assert_status(200);
     let mail: String = app.value("SELECT body_text FROM mails WHERE recipient = 'bob@example.com'").await;
     assert!(mail.contains("Ann invites you to the brand Bakery") && mail.contains("/invitation/"), "{mail}");
+
+    // One more than 24 to an address, and one more than 50 of the workspace, whatever user sends them.
+    let counts = "UPDATE mail_counts SET mails = {} WHERE kind = 'invitation' AND recipient =";
+    app.sql(format!("{} 'bob@example.com'", counts.replace("{}", "24"))).await;
+    let refused = mailed("Bob+1@example.com").await;
+    refused.assert_status(422);
+    assert!(String::from_utf8_lossy(&refused.body).contains("This address got 24 invitations today"));
+    app.sql(format!("{} ''", counts.replace("{}", "50"))).await;
+    let refused = mailed("dan@example.com").await;
+    refused.assert_status(422);
+    assert!(String::from_utf8_lossy(&refused.body).contains("The workspace has sent 50 invitations today"));
+    assert_eq!(app.number("SELECT count(*) FROM mails").await, 1);
+    assert_eq!(app.number("SELECT count(*) FROM invitations").await, 2, "nothing is left of those");
 
     app.sql(
         "
@@ -241,6 +257,16 @@ async fn invitations_are_mailed_and_bounded(app: TestApp) {
     .await;
     let full = person.submit(&path, &path, &[("email", "new@example.com"), ("role", "editor")]).await;
     full.expect(422, "50 invitations are open.");
+    invite(&person, &t, "eve@example.com", "editor").await;
+
+    // Users and invitations to all brands of the workspace count together.
+    app.sql("DELETE FROM invitations WHERE email <> 'eve@example.com'").await;
+    for n in 0..98 {
+        let email = format!("person{n}@example.com");
+        app.write(async |tx| users::create(tx, t.workspace, &email, "User").await).await;
+    }
+    let full = person.submit(&path, &path, &[("email", "new@example.com"), ("role", "editor")]).await;
+    full.expect(422, "The workspace has 100 users and open invitations.");
     invite(&person, &t, "eve@example.com", "editor").await;
 }
 

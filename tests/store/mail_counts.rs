@@ -45,20 +45,20 @@ async fn concurrent_exports_never_exceed_a_limit(s: TestStore) {
     };
     assert_eq!(allowed(capped, Some(20)).await, 20);
     assert_eq!(used(&s, capped).await, 20);
-    assert_eq!(take(&s, capped, Some(20), &["dan"]).await, [MailDecision::PlanLimit]);
+    assert_eq!(take(&s, capped, Some(20), &["dan"]).await, [MailDecision::WorkspaceLimit]);
     // Without a limit of the plan, that of each address remains.
     for _ in 0..3 {
         allowed(other, None).await;
     }
     assert_eq!(used(&s, other).await, 3 * MAX_PER_ADDRESS);
     assert_eq!(take(&s, other, None, &["ann", "dan"]).await, [MailDecision::AddressLimit, MailDecision::Allowed]);
-    assert_eq!(take(&s, other, Some(0), &["eve"]).await, [MailDecision::PlanLimit]);
+    assert_eq!(take(&s, other, Some(0), &["eve"]).await, [MailDecision::WorkspaceLimit]);
 }
 
 async fn a_limit_holds_for_a_utc_day(s: TestStore) {
     let w = s.workspace().await;
     s.clock.advance(s.now().date_naive().and_hms_opt(23, 59, 59).unwrap().and_utc() - s.now());
-    let [allowed, limit] = [MailDecision::Allowed, MailDecision::PlanLimit];
+    let [allowed, limit] = [MailDecision::Allowed, MailDecision::WorkspaceLimit];
     assert_eq!(take(&s, w, Some(2), &["ann", "bob", "cid"]).await, [allowed, allowed, limit]);
     assert_eq!(
         s.discard(async |tx| mail_counts::take_reports(tx, w, None, &mailboxes(&["dan"])).await).await,

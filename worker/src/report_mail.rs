@@ -135,7 +135,7 @@ fn stopped(stop: &MailStop) -> ReportError {
 fn over_limit(decision: MailDecision, cap: Option<u64>) -> Option<ReportError> {
     let message = match decision {
         MailDecision::Allowed => return None,
-        MailDecision::PlanLimit => {
+        MailDecision::WorkspaceLimit => {
             let cap = cap.unwrap_or_default();
             format!("The plan allows {cap} report emails per day (UTC). Choose fewer recipients or a larger plan.")
         }
@@ -144,7 +144,7 @@ fn over_limit(decision: MailDecision, cap: Option<u64>) -> Option<ReportError> {
              schedule less often."
         ),
     };
-    let limit = if decision == MailDecision::PlanLimit { MailLimit::Plan } else { MailLimit::Address };
+    let limit = if decision == MailDecision::WorkspaceLimit { MailLimit::Plan } else { MailLimit::Address };
     metrics::mail_withheld(limit);
     Some(ReportError::new(ReportErrorCode::MailLimitReached, message))
 }

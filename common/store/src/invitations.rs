@@ -59,6 +59,19 @@ pub async fn list(conn: &mut Conn, brand_id: i64, now: DateTime<Utc>) -> Result<
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(now).fetch_all(c))?)
 }
 
+/// Returns how many users a workspace has, and valid invitations to its brands: people who may become users.
+pub async fn count_people(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<i64> {
+    const SQL: &str = "
+        SELECT (SELECT count(*) FROM users WHERE workspace_id = $1)
+            + (
+                SELECT count(*)
+                FROM invitations i
+                JOIN brands b ON b.id = i.brand_id
+                WHERE b.workspace_id = $1 AND i.expires_at > $2
+            )";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(now).fetch_one(c))?)
+}
+
 /// Deletes an invitation; `false`: the brand has no such invitation.
 pub async fn delete(tx: &mut Tx, brand_id: i64, invitation_id: i64) -> Result<bool> {
     const SQL: &str = "DELETE FROM invitations WHERE brand_id = $1 AND id = $2";

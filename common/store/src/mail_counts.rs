@@ -13,22 +13,40 @@ pub const MAX_PER_ADDRESS: i64 = 24;
 
 const REPORT: &str = "report";
 const NOTICE: &str = "notice";
+const INVITATION: &str = "invitation";
 
 /// Whether a mail may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailDecision {
     Allowed,
-    /// The plan allows no more today.
-    PlanLimit,
+    /// The workspace may send no more today: the limit of its plan, or that of invitations.
+    WorkspaceLimit,
     /// The address gets no more from this workspace today.
     AddressLimit,
 }
 
-/// Counts a mail with a report to each mailbox that may get one. Locks a row of the workspace until the end of the
-/// transaction: exports of a workspace count one after the other.
+/// Counts a mail with a report to each mailbox that may get one. `cap`: what the plan allows.
 pub async fn take_reports(
     tx: &mut Tx,
     workspace_id: i64,
+    cap: Option<u64>,
+    mailboxes: &[String],
+) -> Result<Vec<MailDecision>> {
+    take(tx, workspace_id, REPORT, cap, mailboxes).await
+}
+
+/// Counts an invitation to a mailbox, if it may get one. `cap`: that of the workspace.
+pub async fn take_invitation(tx: &mut Tx, workspace_id: i64, cap: u64, mailbox: String) -> Result<MailDecision> {
+    let decisions = take(tx, workspace_id, INVITATION, Some(cap), &[mailbox]).await?;
+    Ok(decisions.first().copied().unwrap_or(MailDecision::WorkspaceLimit))
+}
+
+/// Counts a mail to each mailbox that may get one. Locks a row of the workspace until the end of the transaction: its mails
+/// of a kind are counted one after the other.
+async fn take(
+    tx: &mut Tx,
+    workspace_id: i64,
+    kind: &str,
     cap: Option<u64>,
     mailboxes: &[String],
 ) -> Result<Vec<MailDecision>> {
@@ -46,20 +64,20 @@ pub async fn take_reports(
         return Ok(Vec::new());
     }
     let day = tx.now.date_naive();
-    let used: i64 = run!(tx, c => sqlx::query_scalar(LOCK).bind(workspace_id).bind(day).bind(REPORT).fetch_one(c))?;
+    let used: i64 = run!(tx, c => sqlx::query_scalar(LOCK).bind(workspace_id).bind(day).bind(kind).fetch_one(c))?;
     let cap = cap.map_or(i64::MAX, |cap| i64::try_from(cap).unwrap_or(i64::MAX));
     let (mut taken, mut decisions) = (0_i64, Vec::with_capacity(mailboxes.len()));
     for mailbox in mailboxes {
         decisions.push(if used.saturating_add(taken) >= cap {
-            MailDecision::PlanLimit
-        } else if take_address(tx, workspace_id, REPORT, mailbox).await? {
+            MailDecision::WorkspaceLimit
+        } else if take_address(tx, workspace_id, kind, mailbox).await? {
             taken += 1;
             MailDecision::Allowed
         } else {
             MailDecision::AddressLimit
         });
     }
-    execute!(tx, ADD, workspace_id, day, REPORT, taken)?;
+    execute!(tx, ADD, workspace_id, day, kind, taken)?;
     Ok(decisions)
 }
 

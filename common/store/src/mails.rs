@@ -43,20 +43,6 @@ pub async fn enqueue_mail(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: O
     Ok(id)
 }
 
-/// Returns the number of mails with a subject on behalf of a user since a time. Counting ends at `limit`.
-pub async fn count_since(
-    conn: &mut Conn,
-    user_id: i64,
-    subject: &str,
-    since: DateTime<Utc>,
-    limit: i64,
-) -> Result<i64> {
-    const SQL: &str = "
-        SELECT count(*)
-        FROM (SELECT 1 FROM mails WHERE user_id = $1 AND subject = $2 AND created_at > $3 LIMIT $4) AS sent";
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).bind(subject).bind(since).bind(limit).fetch_one(c))?)
-}
-
 /// Finds a mail by its id alone, for the worker and the operator.
 pub async fn find(conn: &mut Conn, mail_id: i64) -> Result<Option<Mail>> {
     const SQL: &str = "

@@ -4,8 +4,9 @@
 //! address that belongs to no user of the workspace is invited, with a link ([`invitations`]).
 
 use askama::Template;
-use chrono::TimeDelta;
 use crier_domain::access::Role;
+use crier_mail::mailbox;
+use crier_store::mail_counts::{self, MAX_PER_ADDRESS, MailDecision};
 use crier_store::mails::{self, NewMail};
 use crier_store::{Tx, brands, invitations, users};
 use http::StatusCode;
@@ -27,8 +28,11 @@ const MAX_CHOICES: usize = 100;
 const MAX_EMAIL: usize = 254;
 /// The maximum number of open invitations of a brand.
 const MAX_INVITATIONS: usize = 50;
-/// The maximum number of invitations that a user mails within 24 hours.
-const MAX_MAILS: i64 = 50;
+/// The maximum number of users and open invitations of a workspace: each user has API keys, webhooks and rate limits of
+/// its own. The operator may add more users.
+const MAX_PEOPLE: i64 = 100;
+/// The maximum number of invitations that a workspace mails on a UTC day.
+const MAX_MAILS: u64 = 50;
 const MAIL_SUBJECT: &str = "Your invitation to Crier";
 
 #[derive(Template)]
@@ -246,6 +250,8 @@ async fn try_add(visit: &Visit) -> Result<AddedMember> {
 
 async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<AddedMember> {
     let brand = visit.brand()?.0;
+    // Users and invitations are counted: two people must not both invite the last one.
+    brands::lock_workspace(tx, brand.workspace_id).await?;
     let (own, members) = lock(visit, tx).await?;
     let role = read_role(visit, own)?;
     let is_address = email.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
@@ -266,16 +272,29 @@ async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<AddedMember> 
 async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<SecretString> {
     let (brand, user) = (visit.brand()?.0, visit.user_id());
     let open = invitations::list(tx, brand.id, visit.now).await?;
-    if open.len() >= MAX_INVITATIONS && open.iter().all(|one| one.email != email.to_lowercase()) {
+    let is_new = open.iter().all(|one| one.email != email.to_lowercase());
+    if is_new && open.len() >= MAX_INVITATIONS {
         let message = format!("{MAX_INVITATIONS} invitations are open. Cancel one of them first.");
+        return Err(ApiError::field("email", message));
+    }
+    if is_new && invitations::count_people(tx, brand.workspace_id, visit.now).await? >= MAX_PEOPLE {
+        let message = format!(
+            "The workspace has {MAX_PEOPLE} users and open invitations. Cancel an invitation, or ask the operator to add \
+             the person."
+        );
         return Err(ApiError::field("email", message));
     }
     let token = invitations::create(tx, brand.id, user, email, role).await?;
     if let Some(mailer) = &visit.app.mailer {
-        let since = visit.now - TimeDelta::days(1);
-        if mails::count_since(tx, user, MAIL_SUBJECT, since, MAX_MAILS).await? >= MAX_MAILS {
-            let message = format!("You have invited {MAX_MAILS} people within 24 hours. Invite the others later.");
-            return Err(ApiError::field("email", message));
+        let problem = match mail_counts::take_invitation(tx, brand.workspace_id, MAX_MAILS, mailbox(email)).await? {
+            MailDecision::Allowed => None,
+            MailDecision::WorkspaceLimit => {
+                Some(format!("The workspace has sent {MAX_MAILS} invitations today (UTC)."))
+            }
+            MailDecision::AddressLimit => Some(format!("This address got {MAX_PER_ADDRESS} invitations today (UTC).")),
+        };
+        if let Some(problem) = problem {
+            return Err(ApiError::field("email", format!("{problem} Send more tomorrow.")));
         }
         let (url, days) = (link(visit, &token), invitations::LIFETIME.num_days());
         let inviter = &visit.authenticated.caller.user_name;
