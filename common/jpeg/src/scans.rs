@@ -10,6 +10,9 @@ use crate::frame::{Component, FrameHead};
 use crate::input::Input;
 use crate::tables::{Codes, Tables};
 
+/// Maximum bit shift of coefficients. (ITU T.81, table B.3.)
+const MAX_SHIFT: u8 = 13;
+
 /// The scans of one picture.
 #[derive(Debug)]
 pub struct Scans {
@@ -177,12 +180,15 @@ impl Scans {
             });
         }
         let (first, last, steps) = (input.u8(1 + 2 * count)?, input.u8(2 + 2 * count)?, input.u8(3 + 2 * count)?);
-        let sound = if first == 0 { last == 0 } else { first <= last && last <= 63 && count == 1 };
-        if count == 0 || (self.frame.progressive && !sound) {
+        let (high, low) = (steps >> 4, steps & 15);
+        let progressive_is_sound = if first == 0 { last == 0 } else { first <= last && count == 1 };
+        let in_range = first <= 63 && last <= 63 && high <= MAX_SHIFT && low <= MAX_SHIFT;
+        // Decoders ignore what these say of a sequential picture, but refuse one that is out of range.
+        if count == 0 || header.len() != 4 + 2 * count || !in_range || (self.frame.progressive && !progressive_is_sound)
+        {
             return Err(Error::Invalid);
         }
-        let (refines, shift) =
-            if self.frame.progressive { (steps >> 4 > 0, u32::from(steps & 15)) } else { (false, 0) };
+        let (refines, shift) = if self.frame.progressive { (high > 0, u32::from(low)) } else { (false, 0) };
         Ok(Scan { parts, first: first.into(), last: last.into(), refines, shift })
     }
 }

@@ -8,6 +8,8 @@ pub const SHORT: u32 = 10;
 
 /// The value of a DC code is a number of bits.
 const MAX_DC_VALUE: u8 = 15;
+/// The value of an AC code is one byte.
+const MAX_VALUES: usize = 256;
 
 /// Tables by class and number, and the restart interval in MCUs (0: none).
 #[derive(Debug, Default)]
@@ -39,11 +41,11 @@ impl Tables {
             let (place, counts) = (input.u8(at)?, input.range(at + 1..at + 17)?);
             let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
             let values = input.range(at + 17..at + 17 + total)?;
-            let is_dc = place >> 4 == 0;
-            if is_dc && values.iter().any(|value| *value > MAX_DC_VALUE) {
-                return Err(Error::Invalid);
-            }
-            let tables = if is_dc { &mut self.dc } else { &mut self.ac };
+            let tables = match place >> 4 {
+                0 if values.iter().all(|value| *value <= MAX_DC_VALUE) => &mut self.dc,
+                1 if values.len() <= MAX_VALUES => &mut self.ac,
+                _ => return Err(Error::Invalid),
+            };
             *tables.get_mut(usize::from(place & 15)).ok_or(Error::Invalid)? =
                 Some(Box::new(Codes::new(counts, values)?));
             at += 17 + total;
@@ -56,7 +58,11 @@ impl Tables {
         let (input, mut at) = (Input(bytes), 0);
         while at < bytes.len() {
             let place = input.u8(at)?;
-            let wide = place >> 4 > 0;
+            let wide = match place >> 4 {
+                0 => false,
+                1 => true,
+                _ => return Err(Error::Invalid),
+            };
             let step = if wide { input.be16(at + 1)? } else { input.u8(at + 1)?.into() };
             let length = if wide { 128 } else { 64 };
             input.range(at + 1..at + 1 + length)?;
@@ -119,6 +125,8 @@ mod tests {
             (table(1, 2, 0, &[0, 1]), false),
             (table(1, 0, 4, &[0, 1, 2, 3]), false),
             (table(1, 0, 3, &[0, 1, 2]), true),
+            // A class that does not exist.
+            (table(2, 1, 1, &[0, 1]), false),
         ] {
             assert_eq!(Tables::default().define(&bytes).is_ok(), is_valid, "{bytes:?}");
         }

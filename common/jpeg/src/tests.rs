@@ -117,6 +117,16 @@ fn each_kind_of_fault_has_its_error() {
     assert_eq!(error_of(&with(frame + 4, 12)), Some(Error::Unsupported));
     // A height that is defined later.
     assert_eq!(error_of(&with(frame + 1, 0xdc)), Some(Error::Invalid));
+    // Of a scan: the first and the last coefficient, and both bit shifts.
+    let scan = markers(&baseline, 0xda)[0];
+    let behind = scan + 5 + 2 * usize::from(baseline[scan + 4]);
+    for (at, byte) in [(behind, 64), (behind + 1, 64), (behind + 2, 0xe0), (behind + 2, 0x0e)] {
+        assert_eq!(error_of(&with(at, byte)), Some(Error::Invalid), "{byte:#x} at {at}");
+    }
+    let mut longer = baseline.clone();
+    longer[scan + 3] += 1;
+    longer.insert(behind + 3, 0);
+    assert_eq!(error_of(&longer), Some(Error::Invalid));
     let progressive = file("progressive-420.jpg");
     let first = markers(&progressive, 0xda)[0];
     let behind = markers(&progressive, 0xc4).into_iter().find(|at| *at > first).unwrap();
