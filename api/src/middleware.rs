@@ -141,7 +141,7 @@ impl RequestMiddleware {
         for name in [ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, ETAG] {
             res.headers_mut().remove(name);
         }
-        reply::refusal(&self.app, res, &unread_error(exceeded), id);
+        reply::refusal(&self.app, res, &exceeded.into(), id);
     }
 }
 
@@ -149,10 +149,12 @@ fn client_of(req: &Request) -> Option<SocketAddr> {
     req.remote_addr().clone().into_std()
 }
 
-fn unread_error(exceeded: BudgetExceeded) -> ApiError {
-    match exceeded {
-        BudgetExceeded::Holder => ApiError::unread_responses(),
-        BudgetExceeded::Process => ApiError::busy_sending(),
+impl From<BudgetExceeded> for ApiError {
+    fn from(exceeded: BudgetExceeded) -> Self {
+        match exceeded {
+            BudgetExceeded::Holder => Self::unread_responses(),
+            BudgetExceeded::Process => Self::busy_sending(),
+        }
     }
 }
 

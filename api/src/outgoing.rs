@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use crier_runtime::descriptors;
+use crier_store::keys::Caller;
 use crier_telemetry::metrics;
 use futures::{Stream, StreamExt, stream};
 use http::header::CONTENT_LENGTH;
@@ -54,6 +55,12 @@ impl Holder {
 /// The caller of a request with an API key, in the request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct CallerHolders(pub [Holder; 2]);
+
+impl CallerHolders {
+    pub const fn of(caller: &Caller) -> Self {
+        Self([Holder::Workspace(caller.workspace_id), Holder::Key(caller.key_id)])
+    }
+}
 
 /// The budget of a process. Clones share it.
 #[derive(Clone, Debug)]
@@ -109,18 +116,25 @@ impl OutgoingBudget {
         }
     }
 
+    /// Fails if [`OutgoingBudget::take`] would refuse the caller a response of `bytes`, whose making would be in vain.
+    pub fn check_caller(&self, bytes: usize, caller: &Caller) -> Result<(), BudgetExceeded> {
+        self.check(&self.held.lock().unwrap_or_else(PoisonError::into_inner), bytes, &CallerHolders::of(caller).0)
+    }
+
+    fn check(&self, held: &Held, bytes: usize, holders: &[Holder]) -> Result<(), BudgetExceeded> {
+        let is_over = |holder: &Holder| {
+            held.by_holder.get(holder).is_some_and(|before| before + bytes > holder.share(self.max_bytes))
+        };
+        if holders.iter().any(is_over) { Err(BudgetExceeded::Holder) } else { Ok(()) }
+    }
+
     /// Takes `bytes` for these holders. A holder without responses in flight may always have one.
     pub fn take(&self, bytes: usize, holders: Vec<Holder>) -> Result<Lease, BudgetExceeded> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.total > 0 && held.total + bytes > self.max_bytes {
             return Err(BudgetExceeded::Process);
         }
-        let is_over = |holder: &Holder| {
-            held.by_holder.get(holder).is_some_and(|before| before + bytes > holder.share(self.max_bytes))
-        };
-        if holders.iter().any(is_over) {
-            return Err(BudgetExceeded::Holder);
-        }
+        self.check(&held, bytes, &holders)?;
         held.total += bytes;
         holders.iter().for_each(|holder| *held.by_holder.entry(*holder).or_default() += bytes);
         metrics::http_response_bytes(held.total);

@@ -8,12 +8,12 @@ use std::str::FromStr;
 use crier_base::UnknownWord;
 use crier_store::{Page, PageRequest};
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::context::{Context, Query};
 use crate::error::{ApiError, FieldProblems, Result};
 use crate::fields::unknown_word;
 use crate::response::ApiResponse;
+use crate::runner::LARGE;
 
 const DEFAULT_PER_PAGE: i64 = 20;
 const MAX_PER_PAGE: i64 = 100;
@@ -54,31 +54,69 @@ fn positive(text: &str) -> Option<i64> {
 }
 
 /// Returns a page as a response. It ends early if its records are larger than [`MAX_BYTES`].
-pub fn answer<T: Serialize>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
+pub async fn answer<T: Serialize + Send>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
+    let (mut records, mut rows) = (Records::new(), found.rows.into_iter());
+    records.write(&mut rows, LARGE)?;
+    if rows.len() > 0 {
+        cx.app.large_bodies.run(LARGE, || records.write(&mut rows, MAX_BYTES)).await?;
+    }
+    let page = records.shorten(page, MAX_BYTES);
     let path = format!("{}{}", cx.app.public_url, cx.path());
-    let (page, rows) = fitting(page, found.rows, MAX_BYTES)?;
-    ApiResponse::ok_unwrapped(&Paginated::new(&path, &cx.query, page, Page { rows, total: found.total }))
+    let position = Position::new(&path, &cx.query, page, records.count(), found.total);
+    Ok(ApiResponse::ok_json(records.finish(&position)?))
 }
 
-/// Serializes the rows that fit `max_bytes`, at least one, and returns the page that has just them.
-fn fitting<T: Serialize>(
-    page: PageRequest,
-    rows: Vec<T>,
-    max_bytes: usize,
-) -> Result<(PageRequest, Vec<Box<RawValue>>)> {
-    let (mut shown, mut bytes) = (Vec::with_capacity(rows.len()), 0);
-    for row in rows {
-        let row = serde_json::value::to_raw_value(&row)
-            .map_err(|error| ApiError::bug(format!("a record does not serialize: {error}")))?;
-        bytes += row.get().len();
-        if bytes > max_bytes && !shown.is_empty() {
-            let page = shortened(page, shown.len());
-            shown.truncate(usize::try_from(page.per_page).unwrap_or(1));
-            return Ok((page, shown));
-        }
-        shown.push(row);
+/// The beginning of a page's JSON, up to its last record.
+struct Records {
+    json: Vec<u8>,
+    /// The end of each record in it.
+    ends: Vec<usize>,
+}
+
+impl Records {
+    fn new() -> Self {
+        Self { json: b"{\"data\":[".to_vec(), ends: Vec::new() }
     }
-    Ok((page, shown))
+
+    fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Writes rows until there are none left, or more than `max_bytes` are written.
+    fn write<T: Serialize>(&mut self, rows: &mut impl Iterator<Item = T>, max_bytes: usize) -> Result<()> {
+        while self.json.len() <= max_bytes
+            && let Some(row) = rows.next()
+        {
+            if !self.ends.is_empty() {
+                self.json.push(b',');
+            }
+            serde_json::to_writer(&mut self.json, &row).map_err(not_serialized)?;
+            self.ends.push(self.json.len());
+        }
+        Ok(())
+    }
+
+    /// Removes the records that do not fit `max_bytes`, but never the first. Returns the page that has just the others.
+    fn shorten(&mut self, page: PageRequest, max_bytes: usize) -> PageRequest {
+        if self.json.len() <= max_bytes {
+            return page;
+        }
+        let page = shortened(page, self.ends.partition_point(|end| *end <= max_bytes).max(1));
+        self.ends.truncate(usize::try_from(page.per_page).unwrap_or(1));
+        self.json.truncate(self.ends.last().copied().unwrap_or_default());
+        page
+    }
+
+    fn finish(mut self, position: &Position) -> Result<Vec<u8>> {
+        let position = serde_json::to_vec(position).map_err(not_serialized)?;
+        self.json.extend_from_slice(b"],");
+        self.json.extend_from_slice(position.strip_prefix(b"{").unwrap_or(&position));
+        Ok(self.json)
+    }
+}
+
+fn not_serialized(error: serde_json::Error) -> ApiError {
+    ApiError::bug(format!("a page does not serialize: {error}"))
 }
 
 /// Returns the largest page that begins where `page` does and has at most `rows` records. Pages of a size that divides
@@ -89,9 +127,9 @@ pub fn shortened(page: PageRequest, rows: usize) -> PageRequest {
     PageRequest { page: page.offset() / per_page + 1, per_page }
 }
 
+/// Where a page is in its list, beside its records.
 #[derive(Serialize, Debug)]
-pub struct Paginated<T> {
-    data: Vec<T>,
+struct Position {
     links: Ends,
     meta: Meta,
 }
@@ -123,14 +161,15 @@ struct Link {
     active: bool,
 }
 
-impl<T> Paginated<T> {
-    fn new(path: &str, query: &Query, page: PageRequest, found: Page<T>) -> Self {
-        let last = last_page(found.total, page.per_page);
+impl Position {
+    /// `shown`: the number of records on the page; `total`: that of the list.
+    fn new(path: &str, query: &Query, page: PageRequest, shown: usize, total: i64) -> Self {
+        let last = last_page(total, page.per_page);
         let others = others(query, page.per_page);
         let url = |n: i64| format!("{path}?{others}page={n}");
         let prev = (page.page > 1).then(|| url(page.page - 1));
         let next = (page.page < last).then(|| url(page.page + 1));
-        let shown = i64::try_from(found.rows.len()).unwrap_or(0);
+        let shown = i64::try_from(shown).unwrap_or(0);
         let from = (shown > 0).then(|| page.offset() + 1);
         let end = |url: &Option<String>, label: &str| Link { url: url.clone(), label: label.to_owned(), active: false };
         let mut links = vec![end(&prev, "&laquo; Previous")];
@@ -140,7 +179,6 @@ impl<T> Paginated<T> {
         }));
         links.push(end(&next, "Next &raquo;"));
         Self {
-            data: found.rows,
             links: Ends { first: url(1), last: url(last), prev, next },
             meta: Meta {
                 current_page: page.page,
@@ -150,7 +188,7 @@ impl<T> Paginated<T> {
                 path: path.to_owned(),
                 per_page: page.per_page,
                 to: from.map(|from| from + shown - 1),
-                total: found.total,
+                total,
             },
         }
     }
@@ -214,7 +252,7 @@ mod tests {
     fn a_page_reports_its_position() {
         let query = Query::parse("per_page=2&status=draft&page=2");
         let page = PageRequest { page: 2, per_page: 2 };
-        let shown = Paginated::new("http://x/p", &query, page, Page { rows: vec![1, 2], total: 5 });
+        let shown = Position::new("http://x/p", &query, page, 2, 5);
         let json = serde_json::to_value(shown).unwrap();
         assert_eq!(json["links"]["prev"], "http://x/p?per_page=2&status=draft&page=1");
         assert_eq!(json["links"]["next"], "http://x/p?per_page=2&status=draft&page=3");
@@ -225,7 +263,7 @@ mod tests {
     #[test]
     fn pages_past_the_end_are_empty_and_link_to_the_previous() {
         let page = PageRequest { page: 9, per_page: 20 };
-        let shown = Paginated::new("http://x/p", &Query::parse(""), page, Page { rows: Vec::<i64>::new(), total: 45 });
+        let shown = Position::new("http://x/p", &Query::parse(""), page, 0, 45);
         assert_eq!((shown.links.next, shown.meta.from, shown.meta.to), (None, None, None));
         assert_eq!(shown.links.prev.as_deref(), Some("http://x/p?page=8"));
     }
@@ -250,17 +288,27 @@ mod tests {
 
     #[test]
     fn a_page_over_the_limit_ends_early_and_the_next_one_continues() {
-        let rows = |from: usize| (from..from + 6).map(|n| format!("{n:04}")).collect::<Vec<_>>();
-        // Six bytes each: four of the six fit, and three divides six.
-        let (page, shown) = fitting(PageRequest { page: 2, per_page: 6 }, rows(6), 25).unwrap();
-        assert_eq!((page.page, page.per_page, shown.len()), (3, 3, 3));
-        let found = Page { rows: shown, total: 60 };
-        let shown = Paginated::new("http://x/p", &Query::parse("per_page=6&page=2"), page, found);
-        assert_eq!(shown.links.next.as_deref(), Some("http://x/p?per_page=3&page=4"));
-        assert_eq!((shown.meta.from, shown.meta.to, shown.meta.last_page), (Some(7), Some(9), 20));
+        let rows = ["0006", "0007", "0008", "0009", "0010", "0011"];
+        let written = |page: i64, max_bytes: usize| {
+            let mut records = Records::new();
+            records.write(&mut rows.iter(), max_bytes).unwrap();
+            let page = records.shorten(PageRequest { page, per_page: 6 }, max_bytes);
+            (page, records)
+        };
+        // Seven bytes each behind the first nine: four of the six fit, and three divides six.
+        let (page, records) = written(2, 9 + 4 * 7);
+        assert_eq!((page.page, page.per_page, records.count()), (3, 3, 3));
+        let position = Position::new("http://x/p", &Query::parse("per_page=6&page=2"), page, records.count(), 60);
+        let json: serde_json::Value = serde_json::from_slice(&records.finish(&position).unwrap()).unwrap();
+        assert_eq!(json["data"], serde_json::json!(["0006", "0007", "0008"]));
+        assert_eq!(json["links"]["next"], "http://x/p?per_page=3&page=4");
+        assert_eq!((&json["meta"]["from"], &json["meta"]["to"]), (&7.into(), &9.into()));
+        assert_eq!(json["meta"]["last_page"], 20);
         // One record is always shown.
-        let (page, shown) = fitting(PageRequest { page: 1, per_page: 6 }, rows(0), 1).unwrap();
-        assert_eq!((page.page, page.per_page, shown.len()), (1, 1, 1));
+        let (page, records) = written(1, 9);
+        assert_eq!((page.page, page.per_page, records.count()), (1, 1, 1));
+        let (page, records) = written(1, 9 + 6 * 7);
+        assert_eq!((page.page, page.per_page, records.count()), (1, 6, 6));
     }
 
     proptest! {

@@ -47,9 +47,9 @@ impl ApiResponse {
         Self::json(200, None, &Data { data })
     }
 
-    /// 200 with the whole body as given.
-    pub fn ok_unwrapped(body: &impl Serialize) -> Result<Self> {
-        Self::json(200, None, body)
+    /// 200 with this JSON.
+    pub fn ok_json(body: Vec<u8>) -> Self {
+        Self { status: 200, body, ..Self::no_content() }
     }
 
     /// 201 with `{data}`; `path` is relative to the API's base.

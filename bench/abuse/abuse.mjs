@@ -272,7 +272,7 @@ function drafts(live, brand) {
 function wrongKeys() {
     const headers = { 'x-forwarded-for': '198.51.100.7' }
     return repeat('12 wrong keys', 20, async () => {
-        return (await request(`svc_live_${'0'.repeat(32)}`, 'GET', '/me', undefined, headers)).status
+        return (await request(`svc_live_${'0'.repeat(32)}`, 'GET', '/brands', undefined, headers)).status
     })
 }
 

@@ -19,13 +19,13 @@ use salvo::{Depot, FlowCtrl, Request, Response};
 
 use crate::app::App;
 use crate::context::{Context, Query};
-use crate::endpoint::{BodyFormat, Endpoint, HandlerKind};
+use crate::endpoint::{BodyFormat, Endpoint, HandlerKind, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::file::{self, FileResponse, SentFile};
 use crate::middleware::{RequestId, RouteLabel};
-use crate::outgoing::{CallerHolders, Holder};
+use crate::outgoing::CallerHolders;
 use crate::response::ApiResponse;
-use crate::{admission, reply, routes};
+use crate::{admission, pagination, reply, routes};
 
 mod body;
 mod body_reader;
@@ -40,7 +40,7 @@ mod write;
 pub use body::read as read_body;
 pub use body_reader::{MinRate, TimeBudget};
 pub use in_flight::{InFlightKey, InFlightKeys};
-pub use large_bodies::LargeBodySemaphore;
+pub use large_bodies::{LARGE, LargeBodySemaphore};
 use unknown::KnownNames;
 pub use unknown::UnknownNames;
 
@@ -103,8 +103,7 @@ impl Runner {
         let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
         let (Authenticated { caller, membership }, record) = admission::admit(&self.app, req, res, brand_id).await?;
         self.app.touch(&caller);
-        let holders = [Holder::Workspace(caller.workspace_id), Holder::Key(caller.key_id)];
-        req.extensions_mut().insert(CallerHolders(holders));
+        req.extensions_mut().insert(CallerHolders::of(&caller));
         let plan = admission::plan(&self.app, &caller)?.clone();
         self.check_key(&caller)?;
         if brand_id.is_some() && membership.is_none() {
@@ -143,7 +142,12 @@ impl Runner {
                     self.app.large_bodies.run(raw.len(), parse).await?;
                 }
                 unknown::write_header(&self.endpoint, &mut cx, res);
-                handler.call(&cx, &mut self.app.store.read().await?).await.map(Some)
+                let mut conn = self.app.store.read().await?;
+                if self.endpoint.shape == ResponseShape::Pages {
+                    // Not before: while this waited for its connection, others may have used up the budget.
+                    self.app.outgoing.check_caller(pagination::MAX_BYTES, &cx.caller)?;
+                }
+                handler.call(&cx, &mut conn).await.map(Some)
             }
             HandlerKind::Downloads(handler) => {
                 unknown::write_header(&self.endpoint, &mut cx, res);

@@ -47,7 +47,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let filter = MediaFilter { asset_type, search: search.as_deref().filter(|text| !text.is_empty()) };
     let found = media::list(conn, cx.brand()?.id, &filter, page).await?;
     let rows = found.rows.into_iter().map(|asset| MediaAsset::new(&cx.app.library, asset)).collect();
-    pagination::answer(cx, page, Page { rows, total: found.total })
+    pagination::answer(cx, page, Page { rows, total: found.total }).await
 }
 
 fn check_search(text: &str) -> Option<String> {
