@@ -225,6 +225,12 @@ impl ApiError {
         Self::new(ErrorCode::InsufficientScope, message)
     }
 
+    pub fn for_publishers() -> Self {
+        let message = "Contributors cannot publish. Submit a draft for approval, or ask an editor, admin or owner of the \
+                       brand.";
+        Self::new(ErrorCode::InsufficientScope, message)
+    }
+
     pub fn test_mode() -> Self {
         Self::new(ErrorCode::TestModeWriteForbidden, "A test key can only read. Use a live key (svc_live_…) to write.")
     }

@@ -17,6 +17,7 @@ on_both_apps!(
     an_update_keeps_absent_fields,
     rescheduling_replaces_the_job,
     a_draft_is_submitted_and_approved,
+    contributors_publish_nothing,
     a_rejected_post_becomes_a_draft,
     a_post_counts_once_per_month,
     deleting_a_post_cancels_its_pending_jobs,
@@ -225,6 +226,58 @@ async fn a_draft_is_submitted_and_approved(app: TestApp) {
     let pro = app.tenant("pro").await;
     let path = pro.path(&format!("/posts/{}", create(&pro, json!({ "content": "x" })).await.data(201)["id"]));
     act(&pro, &path, "submit").await.expect_error(402, "feature_not_available");
+}
+
+/// A contributor writes drafts and submits them; every other way to reach the public is closed.
+async fn contributors_publish_nothing(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (account, contributor) = (t.account("demo").await, t.colleague(Role::Contributor).await);
+    let posts = t.path("/posts");
+    let body = |more: Value| {
+        let mut body = json!({ "content": "x", "accounts": [account] });
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        body
+    };
+    for more in
+        [json!({ "schedule_type": "now" }), json!({ "schedule_type": "scheduled", "scheduled_at": hours(&app, 3) })]
+    {
+        contributor.post(&posts, body(more.clone())).await.expect_error(403, "insufficient_scope");
+        let draft = contributor.post(&posts, body(json!({}))).await.data(201);
+        let path = format!("{posts}/{}", draft["id"]);
+        contributor.put(&path, more).await.expect_error(403, "insufficient_scope");
+        assert_eq!(t.get(&path).await.data(200)["status"], "draft");
+    }
+    let draft = contributor.post(&posts, body(json!({ "scheduled_at": hours(&app, 3) }))).await.data(201);
+    let path = format!("{posts}/{}", draft["id"]);
+    contributor.put(&path, json!({ "content": "better" })).await.expect(200);
+    contributor.request("POST", &format!("{path}/submit")).send().await.expect(200);
+    // What is approved is what was read.
+    contributor.put(&path, json!({ "content": "worse" })).await.expect_error(403, "insufficient_scope");
+    contributor.request("POST", &format!("{path}/approve")).send().await.expect_error(403, "insufficient_scope");
+    t.request("POST", &format!("{path}/approve")).send().await.expect(200);
+    contributor.put(&path, json!({ "content": "worse" })).await.expect_error(403, "insufficient_scope");
+    contributor.delete(&path).await.expect_error(403, "insufficient_scope");
+    assert_eq!(t.get(&path).await.data(200)["content"], "better");
+    let plan = json!({ "name": "p", "items": [{ "title": "a", "content": "x", "planned_at": hours(&app, 3) }] });
+    let plan = contributor.post(&t.path("/content-plans"), plan).await.data(201);
+    let schedule = t.path(&format!("/content-plans/{}/items/{}/schedule", plan["id"], plan["items"][0]["id"]));
+    contributor.post(&schedule, json!({ "account_ids": [account] })).await.expect_error(403, "insufficient_scope");
+    let submitted = json!({ "account_ids": [account], "destination": "approval" });
+    assert_eq!(contributor.post(&schedule, submitted).await.data(201)["status"], "pending_approval");
+    for (method, path) in [
+        ("POST", "/conversations/1/reply"),
+        ("POST", "/link-in-bio"),
+        ("PUT", "/link-in-bio/1"),
+        ("DELETE", "/link-in-bio/1"),
+        ("POST", "/social-accounts"),
+        ("POST", "/social-accounts/authorize"),
+        ("POST", "/social-accounts/1/refresh"),
+        ("DELETE", "/social-accounts/1"),
+    ] {
+        contributor.request(method, &t.path(path)).send().await.expect_error(403, "insufficient_scope");
+    }
+    let draft = contributor.post(&posts, body(json!({}))).await.data(201);
+    contributor.delete(&format!("{posts}/{}", draft["id"])).await.expect(204);
 }
 
 async fn a_rejected_post_becomes_a_draft(app: TestApp) {

@@ -13,6 +13,7 @@ on_one_app!(
     a_post_is_published_once,
     a_post_is_deleted_once,
     only_managers_approve,
+    contributors_are_offered_drafts_only,
     failed_accounts_are_tried_again_once,
     an_unknown_outcome_is_confirmed_first,
     other_brands_posts_are_not_found,
@@ -139,6 +140,27 @@ async fn only_managers_approve(app: TestApp) {
     }
     assert_eq!(read(&t, id).await["status"], "publishing");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
+}
+
+async fn contributors_are_offered_drafts_only(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let id = create(&t, json!({ "content": "x", "accounts": [account] })).await;
+    let contributor = ConsoleUser::sign_in(&t.colleague(Role::Contributor).await).await;
+    let path = page_of(&t, id);
+    for page in [path.clone(), format!("{path}/edit"), format!("/brands/{}/posts/new", t.brand)] {
+        let page = contributor.get(&page).await;
+        page.expect(200, "Submit for approval");
+        assert!(!page.has("Publish now") && !page.has("Schedule<") && !page.has("/bio\""), "{}", page.text);
+    }
+    let pending = contributor.submit(&path, &format!("{path}/submit"), &[]).await;
+    pending.expect(200, "The post waits for approval.");
+    assert!(!pending.has("/edit\"") && pending.has("Delete the post"), "{}", pending.text);
+    let page = contributor.get(&format!("/brands/{}/accounts", t.brand)).await;
+    assert!(!page.has("Disconnect") && !page.has("Connect an account"), "{}", page.text);
+    for closed in ["bio", "accounts/connect/sandbox"] {
+        contributor.get(&format!("/brands/{}/{closed}", t.brand)).await.expect(403, "Contributors cannot publish.");
+    }
 }
 
 async fn failed_accounts_are_tried_again_once(app: TestApp) {

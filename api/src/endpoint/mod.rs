@@ -115,6 +115,8 @@ pub struct Endpoint {
     pub features: &'static [Feature],
     /// Available without these features, too, while there are records of them, from a plan that had them.
     pub serves_leftovers: bool,
+    /// Only for roles that may publish.
+    pub for_publishers: bool,
     pub growth: Growth,
     /// Not in the specification.
     pub extension: bool,
@@ -157,6 +159,7 @@ impl Endpoint {
             description: "",
             features: &[],
             serves_leftovers: false,
+            for_publishers: false,
             growth: Growth::None,
             extension: false,
             body: None,
@@ -208,6 +211,11 @@ impl Endpoint {
     /// Lets the records that an earlier plan left be listed or deleted without its features.
     pub fn serves_leftovers(self) -> Self {
         Self { serves_leftovers: true, ..self }
+    }
+
+    /// Rejects contributors: the public sees the effect, and nobody approves it.
+    pub fn for_publishers(self) -> Self {
+        Self { for_publishers: true, ..self }
     }
 
     /// Rejects requests that add this while the disk is almost full or, if it is texts, the plan's storage.

@@ -189,6 +189,9 @@ fn description(endpoint: &Endpoint) -> String {
         text.push_str("\n\n");
     }
     text.push_str(&format!("Scope: `{}`.", endpoint.scope));
+    if endpoint.for_publishers {
+        text.push_str(" Not for contributors.");
+    }
     if !endpoint.features.is_empty() {
         let names: Vec<String> = endpoint.features.iter().map(|f| format!("`{f}`")).collect();
         text.push_str(&format!(" Plan feature: {}.", names.join(" or ")));

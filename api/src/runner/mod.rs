@@ -109,6 +109,9 @@ impl Runner {
         if brand_id.is_some() && membership.is_none() {
             return Err(ApiError::brand_forbidden());
         }
+        if self.endpoint.for_publishers && membership.as_ref().is_some_and(|(_, role)| !role.can_publish()) {
+            return Err(ApiError::for_publishers());
+        }
         let features = self.endpoint.features;
         let has_feature = features.is_empty() || features.iter().any(|feature| plan.has(*feature));
         if !has_feature && !self.has_leftovers(&caller, brand_id, &record).await? {

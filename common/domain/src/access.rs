@@ -6,13 +6,18 @@ use std::str::FromStr;
 use crier_base::UnknownWord;
 
 crier_base::text_enum! {
-    pub enum Role { Owner = "owner", Admin = "admin", Editor = "editor" }
+    pub enum Role { Owner = "owner", Admin = "admin", Editor = "editor", Contributor = "contributor" }
 }
 
 impl Role {
-    /// Returns whether the member may approve and reject posts.
-    pub const fn can_approve(self) -> bool {
+    /// Returns whether the member may approve and reject posts, and manage the brand's members, accounts and settings.
+    pub const fn can_manage(self) -> bool {
         matches!(self, Self::Owner | Self::Admin)
+    }
+
+    /// Returns whether the member may publish. The others write drafts and submit them for approval.
+    pub const fn can_publish(self) -> bool {
+        !matches!(self, Self::Contributor)
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::lists;
 use super::paging;
-use super::route::PageRoute;
+use super::route::{Access, PageRoute};
 use super::shared::{Badge, Pages, Platform, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
@@ -67,8 +67,8 @@ struct ConnectTile {
 pub fn routes() -> Vec<PageRoute> {
     vec![
         PageRoute::get("/brands/{brand}/accounts", list),
-        PageRoute::post("/brands/{brand}/accounts/{account}/disconnect", disconnect),
-        PageRoute::post("/brands/{brand}/accounts/{account}/refresh", refresh),
+        PageRoute::post("/brands/{brand}/accounts/{account}/disconnect", disconnect).access(Access::Publisher),
+        PageRoute::post("/brands/{brand}/accounts/{account}/refresh", refresh).access(Access::Publisher),
     ]
 }
 
@@ -90,8 +90,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
             format!("The plan allows {cap} accounts for each brand. Disconnect one or choose a larger plan.")
         }),
         accounts: found.rows.into_iter().map(|row| account(visit, brand, access.get(&row.id), row)).collect(),
-        // The API lets every member do so.
-        can_change: true,
+        can_change: visit.can_publish(),
     };
     visit.page(&view)
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::post_rows::picture;
-use super::route::PageRoute;
+use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors, Picture};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
@@ -146,12 +146,12 @@ struct Values {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/bio", list),
-        PageRoute::get("/brands/{brand}/bio/new", show_new),
-        PageRoute::post("/brands/{brand}/bio/new", create),
-        PageRoute::get("/brands/{brand}/bio/{linkInBio}", show),
-        PageRoute::post("/brands/{brand}/bio/{linkInBio}", update),
-        PageRoute::post("/brands/{brand}/bio/{linkInBio}/delete", delete),
+        PageRoute::get("/brands/{brand}/bio", list).access(Access::Publisher),
+        PageRoute::get("/brands/{brand}/bio/new", show_new).access(Access::Publisher),
+        PageRoute::post("/brands/{brand}/bio/new", create).access(Access::Publisher),
+        PageRoute::get("/brands/{brand}/bio/{linkInBio}", show).access(Access::Publisher),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}", update).access(Access::Publisher),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}/delete", delete).access(Access::Publisher),
     ]
 }
 

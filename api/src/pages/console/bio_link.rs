@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::bio::{Link, LinkInBioPage, capitalised};
-use super::route::PageRoute;
+use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
@@ -51,12 +51,12 @@ struct Values {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links", reorder),
-        PageRoute::get("/brands/{brand}/bio/{linkInBio}/links/new", show_new),
-        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links/new", create),
-        PageRoute::get("/brands/{brand}/bio/{linkInBio}/links/{link}", show),
-        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links/{link}", update),
-        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links/{link}/delete", remove),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links", reorder).access(Access::Publisher),
+        PageRoute::get("/brands/{brand}/bio/{linkInBio}/links/new", show_new).access(Access::Publisher),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links/new", create).access(Access::Publisher),
+        PageRoute::get("/brands/{brand}/bio/{linkInBio}/links/{link}", show).access(Access::Publisher),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links/{link}", update).access(Access::Publisher),
+        PageRoute::post("/brands/{brand}/bio/{linkInBio}/links/{link}/delete", remove).access(Access::Publisher),
     ]
 }
 

@@ -245,7 +245,9 @@ impl Entry {
             platforms: related.chips(post.id).into_iter().map(|chip| chip.platform).collect(),
             status: Badge::post(post.status.as_str()),
             text: if text.is_empty() { "Pictures only".to_owned() } else { text },
-            draggable: waits && post.scheduled_at.is_some(),
+            draggable: waits
+                && post.scheduled_at.is_some()
+                && (visit.can_publish() || post.status == PostStatus::Draft),
         }
     }
 }

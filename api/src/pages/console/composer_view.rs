@@ -205,9 +205,12 @@ fn spaced(word: &str) -> String {
 }
 
 impl Buttons {
-    fn of(stored: Option<&Stored>, has_approvals: bool) -> Self {
+    fn of(stored: Option<&Stored>, has_approvals: bool, can_publish: bool) -> Self {
         let base = Self { time: true, ..Self::default() };
         match stored.map(|stored| stored.post.status) {
+            None | Some(PostStatus::Draft) if !can_publish => {
+                Self { draft: Some("Save draft"), submit: has_approvals, ..base }
+            }
             None | Some(PostStatus::Draft) => Self {
                 schedule: Some("Schedule"),
                 publish: true,
@@ -336,7 +339,7 @@ pub async fn show(
         picking: typed.picking,
         scheduled_at: typed.scheduled_at.clone(),
         earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
-        buttons: Buttons::of(stored, has_approvals),
+        buttons: Buttons::of(stored, has_approvals, visit.can_publish()),
         is_typed: contents == Contents::Typed,
         check,
         errors,

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::once::{Once, Sent};
-use super::route::PageRoute;
+use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors, Link, Platform};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
@@ -90,7 +90,7 @@ impl CredentialField {
 
 pub fn routes() -> Vec<PageRoute> {
     let path = "/brands/{brand}/accounts/connect/{*}";
-    vec![PageRoute::get(path, show), PageRoute::post(path, connect)]
+    vec![PageRoute::get(path, show).access(Access::Publisher), PageRoute::post(path, connect).access(Access::Publisher)]
 }
 
 fn descriptor(visit: &Visit) -> Result<&'static Descriptor> {

@@ -194,7 +194,11 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
             .filter(|_| has_earlier)
             .map(|first| format!("{}?before={}", shell.page("inbox", detail.id, ""), first.id)),
         messages: shown.into_iter().map(|message| row(visit, message, &participant)).collect(),
-        refusal: detail.reply_refusal,
+        refusal: if visit.can_publish() {
+            detail.reply_refusal
+        } else {
+            Some(ApiError::for_publishers().message.into_owned())
+        },
         body: form.get("body").to_owned(),
         members: members::choices(visit, &members, "No one", &fields.user_id),
         statuses: ConversationStatus::ALL

@@ -118,7 +118,7 @@ async fn home(visit: &Visit) -> Result<PageReply> {
             })
             .collect(),
         pending: rows(visit, &mut conn, pending).await?,
-        can_approve: role.can_approve(),
+        can_approve: role.can_manage(),
         next: rows(visit, &mut conn, next).await?,
     };
     visit.page(&page)

@@ -162,7 +162,7 @@ const fn may_give(own: Role, role: Role) -> bool {
     match own {
         Role::Owner => true,
         Role::Admin => !matches!(role, Role::Owner),
-        Role::Editor => false,
+        Role::Editor | Role::Contributor => false,
     }
 }
 
@@ -172,7 +172,8 @@ fn roles(own: Role, chosen: &str) -> Vec<Choice> {
         let (label, hint) = match role {
             Role::Owner => ("Owner", "Everything, and owners."),
             Role::Admin => ("Admin", "Everything but owners; approves posts."),
-            Role::Editor => ("Editor", "Writes posts and answers messages."),
+            Role::Editor => ("Editor", "Publishes posts and replies to messages."),
+            Role::Contributor => ("Contributor", "Writes drafts and submits them for approval."),
         };
         let choice = Choice::new(role.as_str(), label, role.as_str() == chosen);
         Choice { hint: hint.to_owned(), ..choice }
@@ -330,7 +331,7 @@ async fn lock(visit: &Visit, tx: &mut Tx) -> Result<(Role, Vec<users::Member>)> 
     brands::lock(tx, brand).await?;
     let members = users::members(tx, brand).await?;
     let own = members.iter().find(|member| member.id == visit.user_id()).map(|member| member.role);
-    let own = own.filter(|role| *role != Role::Editor);
+    let own = own.filter(|role| role.can_manage());
     Ok((own.ok_or_else(ApiError::brand_forbidden)?, members))
 }
 

@@ -125,7 +125,8 @@ async fn picks(visit: &Visit, conn: &mut Conn, sent: Sent) -> Result<Vec<Account
 /// Returns what can be made of the item. An item whose time is still to come is proposed for the calendar.
 fn destinations(visit: &Visit, sent: Sent, is_planned: bool) -> Result<Vec<Choice>> {
     let has_approvals = admission::plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
-    let proposed = if is_planned { Destination::Calendar } else { Destination::Draft };
+    let can_publish = visit.can_publish();
+    let proposed = if is_planned && can_publish { Destination::Calendar } else { Destination::Draft };
     let chosen = if sent == Sent::Scheduling { visit.form.get("destination") } else { proposed.as_str() };
     let choice = |one: &Destination| {
         let (label, hint) = match one {
@@ -135,8 +136,12 @@ fn destinations(visit: &Visit, sent: Sent, is_planned: bool) -> Result<Vec<Choic
         };
         Choice { hint: hint.to_owned(), ..Choice::new(one.as_str(), label, one.as_str() == chosen) }
     };
-    let all = Destination::ALL.iter().filter(|one| **one != Destination::Approval || has_approvals);
-    Ok(all.map(choice).collect())
+    let is_offered = |one: &&Destination| match one {
+        Destination::Calendar => can_publish,
+        Destination::Draft => true,
+        Destination::Approval => has_approvals,
+    };
+    Ok(Destination::ALL.iter().filter(is_offered).map(choice).collect())
 }
 
 /// Returns the path of the item's plan within the brand.

@@ -102,15 +102,19 @@ struct Attempt {
 impl Actions {
     fn of(visit: &Visit, stored: &Stored, has_approvals: bool) -> Self {
         let has_account = !stored.targets.is_empty();
-        let base = Self { delete: true, ..Self::default() };
+        let can_publish = visit.can_publish();
+        let base = Self { delete: can_publish, ..Self::default() };
         match stored.post.status {
             PostStatus::Draft => Self {
                 edit: true,
-                reschedule: has_account,
-                publish: has_account,
+                reschedule: has_account && can_publish,
+                publish: has_account && can_publish,
                 submit: has_approvals && has_account,
+                delete: true,
                 ..base
             },
+            PostStatus::PendingApproval if !can_publish => Self { delete: true, ..base },
+            _ if !can_publish => base,
             PostStatus::PendingApproval => Self { edit: true, decide: visit.can_manage(), ..base },
             PostStatus::Scheduled => Self { edit: true, reschedule: true, publish: true, unschedule: true, ..base },
             PostStatus::Failed | PostStatus::PartiallyPublished => Self { edit: true, retry: true, ..base },

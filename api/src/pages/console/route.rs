@@ -37,6 +37,8 @@ const PAGES_PER_MINUTE: u32 = 600;
 pub enum Access {
     /// Every user; the members of the brand, if the path names one.
     Member,
+    /// The brand's members except contributors.
+    Publisher,
     /// The brand's owners and admins.
     Manager,
     /// The operator of the installation.
@@ -290,6 +292,8 @@ fn check_access(access: Access, visit: &Visit) -> Result<()> {
     let refused = |message: &'static str| Err(ApiError::new(ErrorCode::InsufficientScope, message));
     match access {
         Access::Member => Ok(()),
+        Access::Publisher if visit.can_publish() => Ok(()),
+        Access::Publisher => Err(ApiError::for_publishers()),
         Access::Manager if visit.can_manage() => Ok(()),
         Access::Manager => refused("Only the brand's owners and admins may do this. Ask one of them."),
         Access::Operator if visit.is_operator => Ok(()),

@@ -24,9 +24,10 @@ pub struct Shell {
     /// A fresh random text; the hidden field `_key` of each form is this, a hyphen and the form's purpose.
     pub key: String,
     pub flash: Option<Flash>,
-    /// The user's role in the current brand: owner, admin, editor.
+    /// The user's role in the current brand: owner, admin, editor, contributor.
     pub role: Option<String>,
     pub is_operator: bool,
+    pub can_publish: bool,
     /// The number of the current brand's conversations with unread messages.
     pub unread: i64,
     /// The current brand's time zone, an IANA name.
@@ -124,8 +125,9 @@ impl Section {
 
 impl Shell {
     /// Returns the sections of the navigation, in order.
-    pub const fn sections(&self) -> &'static [Section] {
-        Section::ALL
+    pub fn sections(&self) -> impl Iterator<Item = &'static Section> {
+        let can_publish = self.can_publish;
+        Section::ALL.iter().filter(move |section| can_publish || **section != Section::Bio)
     }
 
     pub fn brand(&self) -> Option<&BrandLink> {

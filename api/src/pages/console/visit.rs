@@ -78,7 +78,15 @@ impl Visit {
     }
 
     pub fn can_manage(&self) -> bool {
-        self.authenticated.membership.as_ref().is_some_and(|(_, role)| *role != Role::Editor)
+        self.has_role(Role::can_manage)
+    }
+
+    pub fn can_publish(&self) -> bool {
+        self.has_role(Role::can_publish)
+    }
+
+    fn has_role(&self, is_enough: fn(Role) -> bool) -> bool {
+        self.authenticated.membership.as_ref().is_some_and(|(_, role)| is_enough(*role))
     }
 
     pub fn zone(&self) -> Tz {
@@ -119,6 +127,7 @@ impl Visit {
             flash: self.query.get("note").and_then(flash::find),
             role: current.map(|(_, role)| role.to_string()),
             is_operator: self.is_operator,
+            can_publish: self.can_publish(),
             unread: self.unread,
             zone: self.zone().name().to_owned(),
         }

@@ -48,6 +48,7 @@ pub struct Authorization {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/social-accounts/authorize", "authorizeSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
+        .for_publishers()
         .summary("Get a URL at which a person connects an account")
         .description(
             "The URL is a secret: anyone who opens it may connect an account, without a login. It works once, within 30 \

@@ -49,6 +49,7 @@ impl JsonSchema for Credentials {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/social-accounts", "connectSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
+        .for_publishers()
         .summary("Connect an account by credentials")
         .description(
             "The credentials are checked with the platform before they are saved. Connecting an account again renews its \

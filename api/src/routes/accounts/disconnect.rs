@@ -29,6 +29,7 @@ pub struct Disconnected {
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/social-accounts/{account}", "disconnectSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
+        .for_publishers()
         .summary("Disconnect an account from a brand")
         .description(
             "Posts scheduled to it fail at their time with `account_disconnected`. Emits `account.disconnected`.",

@@ -23,6 +23,7 @@ const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/social-accounts/{account}/refresh", "refreshSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
+        .for_publishers()
         .summary("Renew an account's access")
         .description("Gets new tokens, or checks credentials that do not expire. An expired account becomes active.")
         .response::<SocialAccount>(200, ResponseShape::One)

@@ -34,6 +34,7 @@ pub struct NewReply {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/conversations/{conversation}/reply", "replyToConversation", Scope::InboxWrite)
         .tag(TAG)
+        .for_publishers()
         .adds(Growth::Texts)
         .summary("Reply to a conversation")
         .description(

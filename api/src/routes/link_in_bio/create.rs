@@ -47,6 +47,7 @@ pub struct NewLinkInBioPage {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/link-in-bio", "createLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
+        .for_publishers()
         .adds(Growth::Records)
         .summary("Create a link-in-bio page")
         .description(

@@ -12,6 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/link-in-bio/{linkInBio}", "deleteLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
+        .for_publishers()
         .summary("Delete a link-in-bio page; its slug is free again")
         .features(FEATURES)
         .serves_leftovers()

@@ -60,6 +60,7 @@ pub struct BioLinkEntry {
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/link-in-bio/{linkInBio}", "updateLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
+        .for_publishers()
         .adds(Growth::Records)
         .summary("Change a link-in-bio page")
         .description("Visitors see the change within two seconds. An old slug is free for others at once.")

@@ -52,6 +52,7 @@ pub async fn insert(
     }
     let mut post = post.clone();
     let decision = decide(&post, &[], desired, cx.now).map_err(not_editable)?;
+    check_role(cx, post.status, decision.status)?;
     decision.apply_to(&mut post, desired, tx.now)?;
     let job = decision.publish_at.map(|at| publish_job(cx, at).workspace(cx.caller.workspace_id));
     // A count without a cap cannot fail, so it is part of the statement.
@@ -93,6 +94,7 @@ pub async fn execute(
     accounts: &Accounts,
 ) -> Result<Post> {
     let decision = decide(&post, current, desired, cx.now).map_err(not_editable)?;
+    check_role(cx, post.status, decision.status)?;
     if decision.cancel || !decision.remove.is_empty() {
         cancel_jobs(tx, current, &decision).await?;
     }
@@ -109,6 +111,13 @@ pub async fn execute(
         count_against_limit(cx, tx).await?;
     }
     Ok(post)
+}
+
+/// Fails if the change is more than the caller's role allows. A contributor changes drafts only: a post that changes while it
+/// is pending could be approved as it was before.
+fn check_role(cx: &Context, from: PostStatus, to: PostStatus) -> Result<()> {
+    let is_writing = from == PostStatus::Draft && matches!(to, PostStatus::Draft | PostStatus::PendingApproval);
+    if is_writing || cx.role()?.can_publish() { Ok(()) } else { Err(ApiError::for_publishers()) }
 }
 
 /// The steps that carry out a change.

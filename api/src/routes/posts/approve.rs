@@ -26,7 +26,7 @@ pub fn endpoint() -> Endpoint {
 
 /// Fails unless the key's user is an owner or an admin of the brand.
 pub fn check_role(cx: &Context) -> Result<()> {
-    if cx.role()?.can_approve() {
+    if cx.role()?.can_manage() {
         return Ok(());
     }
     let message = "Only owners and admins of the brand approve and reject posts; the key's user is neither.";

@@ -1,13 +1,14 @@
 //! `DELETE /brands/{brand}/posts/{post}`
 
 use crier_domain::access::Scope;
+use crier_domain::post::PostStatus;
 use crier_jobs::publishing;
 use crier_store::Tx;
 
 use super::{TAG, apply};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::response::ApiResponse;
 
 pub fn endpoint() -> Endpoint {
@@ -24,6 +25,10 @@ pub fn endpoint() -> Endpoint {
 
 async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let post = apply::lock(cx, tx).await?;
+    let is_unapproved = matches!(post.status, PostStatus::Draft | PostStatus::PendingApproval);
+    if !is_unapproved && !cx.role()?.can_publish() {
+        return Err(ApiError::for_publishers());
+    }
     publishing::delete(tx, post.id).await?;
     Ok(ApiResponse::no_content())
 }
