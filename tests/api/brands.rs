@@ -9,6 +9,7 @@ on_both_apps!(
     a_brand_is_created_and_read,
     all_invalid_fields_are_reported_together,
     brands_per_plan_are_capped,
+    a_workspace_has_at_most_a_thousand_brands,
     creating_a_brand_sends_a_webhook,
     members_and_usage_are_listed,
 );
@@ -69,6 +70,20 @@ async fn creating_a_brand_sends_a_webhook(app: TestApp) {
     let trace: String = app.value("SELECT trace FROM jobs").await;
     assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
     assert_eq!(app.notifier.take().len(), 1);
+}
+
+/// The list of brands is one response, so no plan has more.
+async fn a_workspace_has_at_most_a_thousand_brands(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    app.sql(format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
+         INSERT INTO brands (workspace_id, name, timezone, created_at, updated_at)
+         SELECT {}, 'b', 'UTC', u.created_at, u.created_at FROM n, users u WHERE u.id = {}",
+        t.workspace, t.user
+    ))
+    .await;
+    t.post("/brands", json!({ "name": "The last" })).await.expect(201);
+    t.post("/brands", json!({ "name": "Too many" })).await.expect_error(402, "limit_reached");
 }
 
 async fn members_and_usage_are_listed(app: TestApp) {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use crier_domain::access::Role;
 use crier_domain::event::EventName;
 use crier_domain::feed::FeedType;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::platform::Platform;
 use crier_store::accounts::{self, NewAccount};
 use crier_store::feeds::{self, NewFeed};
-use crier_store::{Db, events, inbox_syncs, operators};
+use crier_store::{Db, events, inbox_syncs, operators, users};
 
 use crate::support::store::{TestStore, new_account, on_both, run_concurrently};
 
@@ -20,6 +21,7 @@ on_both![
     making_brands_optional_keeps_existing_ones,
     the_operator_stays_operator,
     feeds_are_read_again_after_an_upgrade,
+    members_stay_members_when_a_role_is_added,
     accounts_connected_before_an_inbox_was_read_are_looked_at,
     accounts_of_platforms_that_got_an_inbox_are_looked_at,
     linkedin_pages_are_looked_at_and_unread_messages_are_known,
@@ -233,6 +235,23 @@ async fn the_operator_stays_operator(s: TestStore) {
     })
     .await;
     assert_eq!(operators::ids(&mut s.conn().await).await.unwrap(), [w.user]);
+}
+
+/// 0070: SQLite copies the table.
+async fn members_stay_members_when_a_role_is_added(s: TestStore) {
+    let w = s.create_world().await;
+    s.sql(match s.is_postgres() {
+        true => include_str!("../../migrations/postgres/0070_contributors.sql"),
+        false => include_str!("../../migrations/sqlite/0070_contributors.sql"),
+    })
+    .await;
+    let bob = s.user(w.workspace, "bob@example.com").await;
+    s.member(w.brand, bob, Role::Contributor).await;
+    let members = users::members(&mut s.conn().await, w.brand).await.unwrap();
+    let roles: Vec<_> = members.iter().map(|member| (member.id, member.role)).collect();
+    assert_eq!(roles, [(bob, Role::Contributor), (w.user, Role::Owner)]);
+    s.sql(format!("DELETE FROM users WHERE id = {bob}")).await;
+    assert_eq!(users::members(&mut s.conn().await, w.brand).await.unwrap().len(), 1, "the reference is kept");
 }
 
 /// 0069: a feed that answers 304 would never be parsed by a later release.

@@ -15,6 +15,9 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
 
+/// The maximum number of brands of a workspace on any plan: the list of them is one response.
+const MAX_BRANDS: u64 = 1_000;
+
 /// A brand to be made.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewBrand {
@@ -62,8 +65,9 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewBran
         website: new.website.as_deref(),
         timezone: new.timezone.as_deref().unwrap_or("UTC"),
     };
-    let made = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, cx.plan.brands, brand).await?;
-    let made = made.ok_or_else(|| ApiError::limit_reached("brands", cx.plan.brands.unwrap_or_default()))?;
+    let cap = cx.plan.brands.unwrap_or(MAX_BRANDS).min(MAX_BRANDS);
+    let made = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, Some(cap), brand).await?;
+    let made = made.ok_or_else(|| ApiError::limit_reached("brands", cap))?;
     // The caller is the only member, so no one else's endpoint can receive the event.
     if cx.caller.has_endpoint {
         let data = json!({ "brand_id": made.id, "name": made.name });
