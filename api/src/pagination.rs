@@ -22,12 +22,12 @@ pub const MAX_BYTES: usize = 8 << 20;
 /// How many pages the pager shows on each side of the current one.
 const EACH_SIDE: i64 = 3;
 
-/// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a whole number from 1 on.
+/// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a positive integer.
 pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageRequest {
     let mut number = |name: &str, default: i64| match query.get(name) {
         None => default,
         Some(text) => positive(text).unwrap_or_else(|| {
-            problems.insert(name.to_owned(), vec!["Must be a whole number from 1 on.".to_owned()]);
+            problems.insert(name.to_owned(), vec!["Must be a positive integer.".to_owned()]);
             default
         }),
     };
@@ -116,7 +116,7 @@ impl Records {
 }
 
 fn not_serialized(error: serde_json::Error) -> ApiError {
-    ApiError::bug(format!("a page does not serialize: {error}"))
+    ApiError::bug(format!("failed to serialize a page: {error}"))
 }
 
 /// Returns the largest page that begins where `page` does and has at most `rows` records. Pages of a size that divides

@@ -103,7 +103,7 @@ async fn foreign_and_duplicate_pictures_are_refused(app: TestApp) {
         }
     }
     let error = create(&t, json!({ "media": [theirs] })).await.expect_error(422, "validation_failed");
-    let message = format!("There is no such media asset as {theirs} in this brand.");
+    let message = format!("Media asset {theirs} does not exist in this brand.");
     assert_eq!(error["fields"]["media.0"], json!([message]));
     assert_eq!(app.number("SELECT count(*) FROM posts").await + app.number("SELECT count(*) FROM post_media").await, 0);
 }
@@ -315,7 +315,7 @@ async fn platforms_that_download_pictures_need_a_public_address(s: TestStore) {
         let body = json!({ "media": [square], "accounts": [instagram], "schedule_type": "now" });
         let answer = create(&t, body).await.expect_error(422, "validation_failed");
         let message = answer["fields"]["media"][0].as_str().unwrap();
-        assert!(message.contains("Instagram downloads pictures"), "{message}");
+        assert!(message.contains("Instagram downloads images"), "{message}");
         assert!(message.contains("CRIER_PUBLIC_URL") && message.contains(private), "{message}");
     }
 }

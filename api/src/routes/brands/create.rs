@@ -18,7 +18,7 @@ use crate::response::ApiResponse;
 /// The maximum number of brands of a workspace on any plan: the list of them is one response.
 const MAX_BRANDS: u64 = 1_000;
 
-/// A brand to be made.
+/// The brand to create.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewBrand {
     #[schemars(length(min = 1, max = 120))]
@@ -28,7 +28,7 @@ pub struct NewBrand {
     /// An http or https URL.
     #[schemars(length(max = 2048), url)]
     pub website: Option<String>,
-    /// An IANA name.
+    /// The IANA name of a time zone.
     #[schemars(extend("default" = "UTC"))]
     pub timezone: Option<String>,
 }
@@ -38,7 +38,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .adds(Growth::Records)
         .summary("Create a brand")
-        .description("The key's user becomes its owner. Emits `brand.created`.")
+        .description("The key's user becomes the owner of the brand. Emits `brand.created`.")
         .body::<NewBrand>(json!({
             "name": "Acme Bakery", "description": "Bread since 1920", "website": "https://acme.example",
             "timezone": "Europe/Berlin",

@@ -17,7 +17,7 @@ use crate::response::{ApiResponse, Timestamp};
 /// The contents of so many posts fit a response, whatever they are: their sizes need not be read first.
 const ALWAYS_FITS: i64 = 30;
 
-/// A post as it is listed.
+/// A post in a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Post {
     pub id: i64,
@@ -36,7 +36,7 @@ pub fn endpoint() -> Endpoint {
              that fit, and `links.next` continues after them.",
         )
         .pages()
-        .query::<Word<PostStatus>>("status", "Only posts of this status.")
+        .query::<Word<PostStatus>>("status", "Only posts with this status.")
         .response::<Post>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(list)
