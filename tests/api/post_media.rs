@@ -252,7 +252,7 @@ async fn platform_image_limits_are_enforced(app: TestApp) {
     let now = json!({ "schedule_type": "now", "media": [square, long], "accounts": [telegram] });
     let error = create(&t, now).await.expect_error(422, "validation_failed");
     let sentence = format!(
-        "Account {telegram} (Demo): Telegram takes images from 1:20 to 20:1 (width to height); image 2 has 210 × 10."
+        "Account {telegram} (Demo): Telegram accepts images from 1:20 to 20:1 (width to height); image 2 has 210 × 10."
     );
     assert_eq!(error["fields"]["media"], json!([sentence]));
     create(&t, json!({ "media": [square, long], "accounts": [telegram] })).await.expect(201);
@@ -273,7 +273,7 @@ async fn the_sandbox_shows_pictures_with_alt_texts(app: TestApp) {
     assert!(html.contains("class=\"pictures of-2\""), "{html}");
     assert!(html.contains("<img src=\"/media/1.png\" alt=\"A &#34;red&#34; &#60;door&#62;\""), "{html}");
     assert!(
-        html.contains("<a href=\"/media/2.png\" aria-label=\"Picture 2\"><img src=\"/media/2.png\" alt=\"\"")
+        html.contains("<a href=\"/media/2.png\" aria-label=\"Image 2\"><img src=\"/media/2.png\" alt=\"\"")
             && !html.contains("<p class=\"text\">"),
         "{html}"
     );

@@ -194,7 +194,7 @@ async fn an_expired_account_is_named_by_validate_alone(app: TestApp) {
         let problem = &asked["targets"][1]["problems"][0];
         assert_eq!((&asked["valid"], &asked["targets"][0]["problems"]), (&json!(false), &json!([])));
         assert_eq!((&problem["field"], &problem["code"]), (&json!("accounts.1"), &json!("account_expired")));
-        assert!(problem["message"].as_str().unwrap().contains("Refresh it"), "{problem}");
+        assert!(problem["message"].as_str().unwrap().contains("Refresh or reconnect"), "{problem}");
         assert_eq!(t.post(&t.path("/posts"), body).await.data(201)["status"], status);
     }
 }

@@ -249,7 +249,7 @@ async fn a_publish_job_is_shown_with_details(w: TestWorker) {
     assert!(text.expect_stdout().contains("retried"), "{}", text.out);
     assert!(!text.expect_stdout().contains("Fresh bread"), "a user's text must not be shown: {}", text.out);
     w.sql(format!("DELETE FROM posts WHERE id = {post}")).await;
-    assert_eq!(crier(&w, &["jobs", "show", &id, "--json"]).json()["subject"], "gone");
+    assert_eq!(crier(&w, &["jobs", "show", &id, "--json"]).json()["subject"], "deleted");
 }
 
 async fn a_delivery_job_is_shown_with_details(w: TestWorker) {

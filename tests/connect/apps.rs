@@ -59,7 +59,7 @@ async fn what_cannot_be_connected_is_refused(s: TestStore) {
         (vec!["mastodon", "--brand", &brand], "requires --instance"),
         (vec!["mastodon", "--brand", &brand, "--instance", "http://127.0.0.1"], "must"),
         (vec!["mastodon", "--brand", &brand, "--instance", "https://127.0.0.1"], "public"),
-        (vec!["mastodon", "--brand", &brand, "--instance", "https://8.8.8.8/@ann"], "server alone"),
+        (vec!["mastodon", "--brand", &brand, "--instance", "https://8.8.8.8/@ann"], "only the server"),
         (vec!["mastodon", "--brand", "999", "--instance", "8.8.8.8"], "there is no brand 999"),
         (
             vec!["mastodon", "--brand", &brand, "--instance", "8.8.8.8", "--target", "page"],

@@ -101,10 +101,13 @@ fn images_with_invalid_dimensions_are_refused() {
     }
     assert_eq!(
         shapes(Platform::Instagram, &[(1, 1), (100, 400)]),
-        [("image_ratio", "Instagram takes images from 4:5 to 1.91:1 (width to height); image 2 has 100 × 400.".into())]
+        [(
+            "image_ratio",
+            "Instagram accepts images from 4:5 to 1.91:1 (width to height); image 2 has 100 × 400.".into()
+        )]
     );
     let small = shapes(Platform::GoogleBusiness, &[(249, 900)]);
-    let sentence = "Google Business Profile takes images of at least 250 × 250 pixels; image 1 has 249 × 900.";
+    let sentence = "Google Business Profile accepts images of at least 250 × 250 pixels; image 1 has 249 × 900.";
     assert_eq!(small, [("image_too_small", sentence.to_owned())]);
     assert_eq!(shapes(Platform::Wordpress, &[(1, 60_000)]), []);
     assert!(check_shapes(descriptor(Platform::GoogleBusiness), &[None]).is_empty());
