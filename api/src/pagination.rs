@@ -13,7 +13,6 @@ use crate::context::{Context, Query};
 use crate::error::{ApiError, FieldProblems, Result};
 use crate::fields::unknown_word;
 use crate::response::ApiResponse;
-use crate::runner::LARGE;
 
 const DEFAULT_PER_PAGE: i64 = 20;
 const MAX_PER_PAGE: i64 = 100;
@@ -54,12 +53,9 @@ fn positive(text: &str) -> Option<i64> {
 }
 
 /// Returns a page as a response. It ends early if its records are larger than [`MAX_BYTES`].
-pub async fn answer<T: Serialize + Send>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
-    let (mut records, mut rows) = (Records::new(), found.rows.into_iter());
-    records.write(&mut rows, LARGE)?;
-    if rows.len() > 0 {
-        cx.app.large_bodies.run(LARGE, || records.write(&mut rows, MAX_BYTES)).await?;
-    }
+pub fn answer<T: Serialize>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
+    let mut records = Records::new();
+    records.write(found.rows, MAX_BYTES)?;
     let page = records.shorten(page, MAX_BYTES);
     let path = format!("{}{}", cx.app.public_url, cx.path());
     let position = Position::new(&path, &cx.query, page, records.count(), found.total);
@@ -83,10 +79,11 @@ impl Records {
     }
 
     /// Writes rows until there are none left, or more than `max_bytes` are written.
-    fn write<T: Serialize>(&mut self, rows: &mut impl Iterator<Item = T>, max_bytes: usize) -> Result<()> {
-        while self.json.len() <= max_bytes
-            && let Some(row) = rows.next()
-        {
+    fn write(&mut self, rows: impl IntoIterator<Item = impl Serialize>, max_bytes: usize) -> Result<()> {
+        for row in rows {
+            if self.json.len() > max_bytes {
+                break;
+            }
             if !self.ends.is_empty() {
                 self.json.push(b',');
             }
@@ -291,7 +288,7 @@ mod tests {
         let rows = ["0006", "0007", "0008", "0009", "0010", "0011"];
         let written = |page: i64, max_bytes: usize| {
             let mut records = Records::new();
-            records.write(&mut rows.iter(), max_bytes).unwrap();
+            records.write(rows, max_bytes).unwrap();
             let page = records.shorten(PageRequest { page, per_page: 6 }, max_bytes);
             (page, records)
         };

@@ -40,7 +40,7 @@ mod write;
 pub use body::read as read_body;
 pub use body_reader::{MinRate, TimeBudget};
 pub use in_flight::{InFlightKey, InFlightKeys};
-pub use large_bodies::{LARGE, LargeBodySemaphore};
+pub use large_bodies::LargeBodySemaphore;
 use unknown::KnownNames;
 pub use unknown::UnknownNames;
 

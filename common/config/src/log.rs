@@ -7,9 +7,9 @@ use super::reader::Reader;
 
 const LOG: Key = Key::new(
     "LOG",
-    "The log level: off, error, warn, info, debug or trace, optionally per module (`info,crier_worker=debug`).",
+    "The log level: off, error, warn, info, debug or trace, optionally per module (`info,crier=debug`).",
     Preset::Value("info"),
-    "info,crier_worker=debug",
+    "info,crier=debug",
 );
 const LOG_FORMAT: Key = Key::new(
     "LOG_FORMAT",

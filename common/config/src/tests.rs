@@ -234,7 +234,7 @@ fn an_invalid_value_error_contains_an_example() {
             "LOG",
             "verbose",
             "`verbose` has `verbose`, which is neither a level (off, error, warn, info, debug, trace) nor module=level; \
-             use a value such as info,crier_worker=debug",
+             use a value such as info,crier=debug",
         ),
         ("LOG_FORMAT", "xml", "`xml` is neither text nor json; use a value such as json"),
         (

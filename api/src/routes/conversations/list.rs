@@ -82,10 +82,10 @@ async fn conversations(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     if let Some(search) = search {
         filter.words = words::search_terms(&search);
         if filter.words.is_empty() {
-            return pagination::answer(cx, page, Page { rows: Vec::<Conversation>::new(), total: 0 }).await;
+            return pagination::answer(cx, page, Page { rows: Vec::<Conversation>::new(), total: 0 });
         }
     }
     let found = list(conn, cx.brand()?.id, &filter, page).await?;
     let rows = Conversation::load(cx, conn, found.rows).await?;
-    pagination::answer(cx, page, Page { rows, total: found.total }).await
+    pagination::answer(cx, page, Page { rows, total: found.total })
 }

@@ -46,7 +46,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let filter = MediaFilter { asset_type, search: search.as_deref().filter(|text| !text.is_empty()) };
     let found = media::list(conn, cx.brand()?.id, &filter, page).await?;
     let rows = found.rows.into_iter().map(|asset| MediaAsset::new(&cx.app.library, asset)).collect();
-    pagination::answer(cx, page, Page { rows, total: found.total }).await
+    pagination::answer(cx, page, Page { rows, total: found.total })
 }
 
 fn check_search(text: &str) -> Option<String> {

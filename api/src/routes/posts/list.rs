@@ -62,7 +62,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         let own: Vec<_> = briefs.iter().filter(|b| b.post_id == post.id).cloned().collect();
         Post::new(post, &own)
     });
-    pagination::answer(cx, page, Page { rows: rows.collect(), total: found.total }).await
+    pagination::answer(cx, page, Page { rows: rows.collect(), total: found.total })
 }
 
 impl Post {

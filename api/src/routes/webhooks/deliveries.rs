@@ -87,5 +87,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     }
     let found = deliveries::list(conn, webhook.id, DeliveryFilter { status, event }, page).await?;
     let rows = found.rows.into_iter().map(Delivery::from).collect();
-    pagination::answer(cx, page, Page { rows, total: found.total }).await
+    pagination::answer(cx, page, Page { rows, total: found.total })
 }
